@@ -23,7 +23,7 @@ from benchmarks.run import fill
 from benchmarks.timing import Timing, timed
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.recall import Recall
+from recollect.recall import RecallRequest
 from recollect.service import Service
 from recollect.settings import load
 from recollect.testing.llm_faults import delay
@@ -36,45 +36,45 @@ USER = "ann"
 
 
 @asynccontextmanager
-async def opened(**given: Any) -> AsyncIterator[Service]:
-    service = await open_service(load(given, environ={}).settings)
+async def opened(**options: Any) -> AsyncIterator[Service]:
+    service = await open_service(load(options, environ={}).settings)
     try:
         yield service
     finally:
         await service.close()
 
 
-async def asked(service: Service, said: list[str]) -> Timing:
+async def time_recalls(service: Service, dialogue: list[str]) -> Timing:
     """How long it takes to recall for each of these questions, one after the other."""
     at = now()
 
     async def call(number: int) -> None:
-        messages = ({"role": "user", "content": said[number]},)
-        await service.recall(Scope(USER), Recall(messages=messages, at=at, limit=10, min_score=0.0))
+        messages = ({"role": "user", "content": dialogue[number]},)
+        await service.recall(Scope(USER), RecallRequest(messages=messages, at=at, limit=10, min_score=0.0))
 
-    return await timed(call, times=len(said) - 5)
+    return await timed(call, times=len(dialogue) - 5)
 
 
-async def compare(name: str, count: int, memories: int, given: dict[str, Any]) -> None:
+async def compare(name: str, count: int, memories: int, inputs: dict[str, Any]) -> None:
     """One store: without Redis, with it as it is set up, and looking always."""
-    said = [f"what about my {text}?" for text in islice(questions(7), count + 5)]
-    others = [f"{text} again" for text in said]
+    messages = [f"what about my {text}?" for text in islice(questions(7), count + 5)]
+    rest = [f"{text} again" for text in messages]
     redis = {"redis_url": running_redis().url}
-    async with opened(**given) as service:
-        embedder = await open_embedder(load(given, environ={}).settings)
+    async with opened(**inputs) as service:
+        embedder = await open_embedder(load(inputs, environ={}).settings)
         await fill(service, embedder, USER, memories, seed=3)
-        await asked(service, said[:10])
+        await time_recalls(service, messages[:10])
         print(f"{name}, {memories:,} memories")
-        print(f"    no Redis                {await asked(service, said)}")
-    async with opened(**given, **redis) as service:
-        await asked(service, others[:20])
-        print(f"    Redis, asked first      {await asked(service, said)}")
-        print(f"    Redis, asked again      {await asked(service, said)}")
-    async with opened(**given, **redis, cache_from_ms=0) as service:
-        fresh = [f"{text} too" for text in said]
-        await asked(service, others[:20])
-        print(f"    always looking: miss    {await asked(service, fresh)}")
-        print(f"    always looking: hit     {await asked(service, fresh)}")
+        print(f"    no Redis                {await time_recalls(service, messages)}")
+    async with opened(**inputs, **redis) as service:
+        await time_recalls(service, rest[:20])
+        print(f"    Redis, asked first      {await time_recalls(service, messages)}")
+        print(f"    Redis, asked again      {await time_recalls(service, messages)}")
+    async with opened(**inputs, **redis, cache_from_ms=0) as service:
+        fresh = [f"{text} too" for text in messages]
+        await time_recalls(service, rest[:20])
+        print(f"    always looking: miss    {await time_recalls(service, fresh)}")
+        print(f"    always looking: hit     {await time_recalls(service, fresh)}")
 
 
 async def main() -> None:
@@ -90,8 +90,8 @@ async def main() -> None:
         with ScriptedLLM() as llm:
             llm.default = "The trip to Hawaii in May costs $10,000"
             llm.fault(delay(0.2), times=None, on="chat")
-            given = {"home": Path(home) / "b", "llm": "slow", "llm_url": llm.base_url, "rewrite": "hyde"}
-            await compare("SQLite and an LLM of 200 ms", 40, args.memories, given)
+            options = {"home": Path(home) / "b", "llm": "slow", "llm_url": llm.base_url, "rewrite": "hyde"}
+            await compare("SQLite and an LLM of 200 ms", 40, args.memories, options)
 
 
 if __name__ == "__main__":

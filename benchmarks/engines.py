@@ -16,16 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
-from recollect.index.chroma import ChromaEngine, ChromaOptions
-from recollect.index.engine import FedEngine
-from recollect.index.engine_index import EngineIndex, Sizes
+from recollect.index.chroma import ChromaOptions, ChromaVectorStore
+from recollect.index.engine import ExternalVectorStore
+from recollect.index.engine_index import VectorStoreIndex, VectorStoreLimits
 from recollect.index.exact import ExactIndex
-from recollect.index.feeder import Feeder
-from recollect.index.milvus import MilvusEngine, MilvusOptions
+from recollect.index.feeder import IndexSync
+from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, By
+from recollect.model.change import Add, Author
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
@@ -47,44 +47,51 @@ async def fill(ledger: Ledger, embedder: StaticEmbedder) -> list[Scope]:
         for start in range(0, size, 1000):
             some = texts[start : start + 1000]
             pairs = zip(some, await embedder.embed(some), strict=True)
-            await ledger.apply(scope, [Add(draft(scope, text, {}), vector) for text, vector in pairs], by=By("bench"))
+            await ledger.apply(
+                scope, [Add(draft(scope, text, {}), vector) for text, vector in pairs], by=Author("bench")
+            )
     return scopes
 
 
 async def ask(index: Index, scope: Scope, vectors: np.ndarray) -> tuple[list[float], list[set[int]]]:
-    took, found = [], []
+    took, results = [], []
     for vector in vectors:
-        begun = time.perf_counter()
+        started = time.perf_counter()
         near = await (await index.view(scope, EVERYTHING)).nearest(vector, limit=64)
-        took.append(1000 * (time.perf_counter() - begun))
-        found.append(set(near.rows[:10].tolist()))
-    return took, found
+        took.append(1000 * (time.perf_counter() - started))
+        results.append(set(near.rows[:10].tolist()))
+    return took, results
 
 
-def told(took: Sequence[float]) -> str:
+def describe_latency(took: Sequence[float]) -> str:
     ordered = sorted(took)
     return f"p50 {ordered[len(ordered) // 2]:8.2f} ms   p99 {ordered[int(len(ordered) * 0.99)]:8.2f} ms"
 
 
 async def measure(
-    name: str, engine: FedEngine, ledger: Ledger, scopes: list[Scope], vectors: np.ndarray, model: EmbeddingModel
+    name: str,
+    engine: ExternalVectorStore,
+    ledger: Ledger,
+    scopes: list[Scope],
+    vectors: np.ndarray,
+    model: EmbeddingModel,
 ) -> None:
-    feeder = Feeder(ledger, model, engine, fed_as=name)
-    sizes = Sizes(exact_rows=0, few_rows=0, timeout_s=60)
-    index = EngineIndex(ledger, model, engine, sizes=sizes, feeder=feeder)
+    feeder = IndexSync(ledger, model, engine, feed_name=name)
+    sizes = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=60)
+    index = VectorStoreIndex(ledger, model, engine, limits=sizes, sync=feeder)
     exact = ExactIndex(ledger, model, budget_bytes=1 << 30)
-    begun = time.perf_counter()
-    rows = await feeder.feed()
-    print(f"{name}: fed {rows:,} rows, {rows / (time.perf_counter() - begun):,.0f} a second", flush=True)
+    started = time.perf_counter()
+    rows = await feeder.sync()
+    print(f"{name}: fed {rows:,} rows, {rows / (time.perf_counter() - started):,.0f} a second", flush=True)
     await asyncio.sleep(engine.settles_s)
     for scope, size in zip(scopes, SIZES, strict=True):
         some = vectors if name != "milvus-lite" or size < 10_000 else vectors[:10]
         for each in (index, exact):
             await ask(each, scope, some[:5])
-        (took, found), (plain, true) = await ask(index, scope, some), await ask(exact, scope, some)
-        shared = np.mean([len(a & b) / 10 for a, b in zip(found, true, strict=True)])
+        (took, results), (plain, true) = await ask(index, scope, some), await ask(exact, scope, some)
+        shared = np.mean([len(a & b) / 10 for a, b in zip(results, true, strict=True)])
         print(
-            f"  {size:>6,} memories   {told(took)}   exact {told(plain)}   {shared:.3f} of the ten nearest",
+            f"  {size:>6,} memories   {describe_latency(took)}   exact {describe_latency(plain)}   {shared:.3f} of the ten nearest",
             flush=True,
         )
     light, full = (each / sum(SIZES) for each in (index._light.nbytes, exact.nbytes))
@@ -102,10 +109,10 @@ async def main(names: Sequence[str]) -> None:
         if server is not None:
             server.start()
         address = server.url if server is not None else str(folder / f"{name}.db")
-        engine: FedEngine = (
-            MilvusEngine(MilvusOptions(address=address, timeout_s=60), embedder.model)
+        engine: ExternalVectorStore = (
+            MilvusVectorStore(MilvusOptions(address=address, timeout_s=60), embedder.model)
             if name.startswith("milvus")
-            else ChromaEngine(ChromaOptions(address=address, timeout_s=60), embedder.model)
+            else ChromaVectorStore(ChromaOptions(address=address, timeout_s=60), embedder.model)
         )
         try:
             await measure(name, engine, ledger, scopes, vectors, embedder.model)

@@ -28,7 +28,7 @@ _ANSWER = (
     "the price of some extra steps. If you tell me more about your situation I can be more specific."
 )
 # What was said, and after each bar what there is to learn from it.
-_TOLD = (
+_STATEMENTS = (
     "My sister Ana is a nurse in Oslo.|The user's sister Ana lives in Oslo|The user's sister Ana is a nurse",
     "I am allergic to peanuts.|The user is allergic to peanuts",
     "The budget for my Kyoto trip is $7,300.|The budget for the user's Kyoto trip is $7,300",
@@ -78,14 +78,14 @@ _CHANGED = (
 class Exchange:
     """What a user said, what the assistant answered, and what there is to learn from it."""
 
-    said: str
+    message: str
     answer: str
-    found: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
 
     @property
     def messages(self) -> list[dict[str, str]]:
         """As a client sends them."""
-        return [{"role": "user", "content": self.said}, {"role": "assistant", "content": self.answer}]
+        return [{"role": "user", "content": self.message}, {"role": "assistant", "content": self.answer}]
 
 
 def hundred(seed: int) -> list[Exchange]:
@@ -94,12 +94,12 @@ def hundred(seed: int) -> list[Exchange]:
     first = [
         *(Exchange(rnd.choice(_TALK), "Happy to help!") for _ in range(14)),
         *(Exchange(rnd.choice(_QUESTIONS), _ANSWER) for _ in range(28)),
-        *map(_told, _TOLD),
+        *map(_parse_exchange, _STATEMENTS),
     ]
     then = [
         *(Exchange(rnd.choice(_TALK), "Any time.") for _ in range(6)),
         *(Exchange(rnd.choice(_QUESTIONS), _ANSWER) for _ in range(12)),
-        *map(_told, _CHANGED),
+        *map(_parse_exchange, _CHANGED),
     ]
     rnd.shuffle(first)
     rnd.shuffle(then)
@@ -109,9 +109,9 @@ def hundred(seed: int) -> list[Exchange]:
 def telling() -> Iterator[Exchange]:
     """Endless exchanges that tell something."""
     while True:
-        yield from map(_told, _TOLD)
+        yield from map(_parse_exchange, _STATEMENTS)
 
 
-def _told(line: str) -> Exchange:
-    said, *found = line.split("|")
-    return Exchange(said, "Good to know, I will keep that in mind.", tuple(found))
+def _parse_exchange(line: str) -> Exchange:
+    text, *results = line.split("|")
+    return Exchange(text, "Good to know, I will keep that in mind.", tuple(results))

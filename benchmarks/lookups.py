@@ -16,7 +16,7 @@ from typing import Any
 from benchmarks.cache import USER, opened
 from benchmarks.run import fill
 from benchmarks.timing import timed
-from recollect.model.filters import read_filter
+from recollect.model.filters import parse_filter
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.service import Service
@@ -55,7 +55,7 @@ async def far_away(dsn: str, each_way_s: float) -> AsyncIterator[str]:
 async def measured(service: Service, name: str, times: int) -> None:
     """Print what each kind of lookup takes, again and again."""
     ids = [record.id for record in await service.find(ANN, Listing(limit=20))]
-    some = Listing(filter=read_filter({"content": {"contains": "Hawaii"}}), limit=50)
+    some = Listing(filter=parse_filter({"content": {"contains": "Hawaii"}}), limit=50)
 
     async def get(number: int) -> None:
         await service.get(ANN, ids[number % len(ids)])
@@ -66,18 +66,18 @@ async def measured(service: Service, name: str, times: int) -> None:
     async def count(number: int) -> None:
         await service.count(ANN, some)
 
-    told = [f"{(await timed(call, times=times)).p50_us / 1000:7.2f}" for call in (get, find, count)]
-    print(f"    {name:24}one {told[0]} ms, 50 of a filter {told[1]} ms, count {told[2]} ms")
+    report = [f"{(await timed(call, times=times)).p50_us / 1000:7.2f}" for call in (get, find, count)]
+    print(f"    {name:24}one {report[0]} ms, 50 of a filter {report[1]} ms, count {report[2]} ms")
 
 
-async def compare(name: str, args: argparse.Namespace, given: dict[str, Any]) -> None:
+async def compare(name: str, args: argparse.Namespace, inputs: dict[str, Any]) -> None:
     """One store: without Redis, and from it."""
     print(f"{name}, {args.memories:,} memories")
-    async with opened(**given) as service:
+    async with opened(**inputs) as service:
         await measured(service, "no Redis", args.times)
     for name, more in (("always looking", {"cache_from_ms": 0}), ("as it is set up", {})):
         redis = {"redis_url": running_redis().url, "cache_lookups": "all", "redis_prefix": name.replace(" ", "-")}
-        async with opened(**given, **redis, **more) as service:
+        async with opened(**inputs, **redis, **more) as service:
             await measured(service, name, args.times)
 
 
@@ -91,9 +91,9 @@ async def main() -> None:
     with tempfile.TemporaryDirectory(prefix="recollect-bench-") as home:
         local: dict[str, Any] = {"home": Path(home)}
         async with running_server().database() as dsn:
-            for given in (local, {**local, "database": dsn}):
-                async with opened(**given) as service:
-                    embedder = await open_embedder(load(given, environ={}).settings)
+            for inputs in (local, {**local, "database": dsn}):
+                async with opened(**inputs) as service:
+                    embedder = await open_embedder(load(inputs, environ={}).settings)
                     await fill(service, embedder, USER, args.memories, seed=3)
             await compare("SQLite", args, local)
             await compare("PostgreSQL", args, {**local, "database": dsn})

@@ -20,17 +20,17 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 from benchmarks.corpus import sentences
 from benchmarks.timing import resident_mb, summary
 from recollect.mirror.mirror import Mirror
-from recollect.mirror.verify import verify
-from recollect.model.change import Add, By
+from recollect.mirror.verify import verify_files
+from recollect.model.change import Add, Author
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
 from recollect.wiring import open_service
 from recollect.write.draft import draft
 
-BY = By("bench")
+BY = Author("bench")
 _BATCH = 1000
 _CONVERSATIONS = 200
 _TIMES = 50
@@ -40,8 +40,8 @@ _EDITS = 100
 async def _open(home: Path, *, git: bool) -> tuple[Service, Mirror]:
     settings = load({"home": home, "mirror": ".", "mirror_git": git, "worker": False}, environ={}).settings
     service = await open_service(settings)
-    assert isinstance(service.care.mirror, Mirror)
-    return service, service.care.mirror
+    assert isinstance(service.operations.mirror, Mirror)
+    return service, service.operations.mirror
 
 
 async def _fill(service: Service, count: int) -> None:
@@ -56,11 +56,11 @@ async def _fill(service: Service, count: int) -> None:
 
 
 def _stat_all(home: Path) -> float:
-    begun = perf_counter()
+    started = perf_counter()
     for folder, _, names in os.walk(home / "entries"):
         for name in names:
             os.lstat(os.path.join(folder, name))
-    return perf_counter() - begun
+    return perf_counter() - started
 
 
 def _write_floor(home: Path) -> float:
@@ -68,14 +68,14 @@ def _write_floor(home: Path) -> float:
     samples = []
     handle = os.open(home, os.O_RDONLY)
     for number in range(_TIMES):
-        begun = perf_counter()
+        started = perf_counter()
         with (home / "floor.tmp").open("wb") as file:
             file.write(b"x" * 300)
             file.flush()
             os.fsync(file.fileno())
         os.replace(home / "floor.tmp", home / f"floor-{number}")
         os.fsync(handle)
-        samples.append(perf_counter() - begun)
+        samples.append(perf_counter() - started)
     os.close(handle)
     return summary(samples).p50_us / 1000
 
@@ -85,9 +85,9 @@ async def _started(home: Path, *, git: bool) -> tuple[float, float]:
     service, mirror = await _open(home, git=git)
     # The model for embeddings is not the mirror's, and is loaded with the first text.
     await service._embedder.embed(["first"])
-    before, begun = resident_mb(), perf_counter()
+    before, started = resident_mb(), perf_counter()
     await mirror.sync()
-    took_s, more = perf_counter() - begun, resident_mb() - before
+    took_s, more = perf_counter() - started, resident_mb() - before
     await service.close()
     return took_s, more
 
@@ -103,22 +103,22 @@ async def _writes(home: Path, *, git: bool) -> tuple[float, float]:
     service, mirror = await _open(home, git=git)
     mirror.start()
     scope, facts = Scope("default", "writes", "writes"), home / "entries/writes/facts"
-    await service.add(scope, NewMemory(content="first"), by=BY)
+    await service.add(scope, MemoryInput(content="first"), by=BY)
     await _until(lambda: facts.is_dir() and len(os.listdir(facts)) == 1)
     out, back = [], []
     for number in range(_TIMES):
-        added = await service.add(scope, NewMemory(content=f"number {number}"), by=BY)
-        begun = perf_counter()
+        added = await service.add(scope, MemoryInput(content=f"number {number}"), by=BY)
+        started = perf_counter()
         await _until(lambda id=added.id: any(id in name for name in os.listdir(facts)))
-        out.append(perf_counter() - begun)
+        out.append(perf_counter() - started)
     for number, path in enumerate(sorted(facts.glob("*.md"))[1 : _TIMES // 5]):
         path.write_text(path.read_text().replace("number", f"edited {number}"))
-        begun = perf_counter()
+        started = perf_counter()
         words = f"edited {number} "
         # Nor when it is read.
         while not any(each.content.startswith(words) for each in await service.find(scope, Listing())):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
-        back.append(perf_counter() - begun)
+        back.append(perf_counter() - started)
     await service.close()
     return summary(out).p50_us / 1000, summary(back).p50_us / 1000
 
@@ -144,16 +144,16 @@ async def measure(home: Path, count: int, *, git: bool) -> None:
     """Fill a ledger, mirror it, and measure."""
     service, mirror = await _open(home, git=git)
     await _fill(service, count)
-    before, begun = resident_mb(), perf_counter()
+    before, started = resident_mb(), perf_counter()
     await mirror.sync()
-    took_s = perf_counter() - begun
+    took_s = perf_counter() - started
     print(
         f"write out {count:,} memories     {took_s:8.1f} s   {count / took_s:7,.0f} files/s, "
         f"{resident_mb() - before:.0f} MiB more"
     )
-    begun = perf_counter()
-    files, differences = await verify(home, ledger=service._ledger, root_user="default")
-    print(f"verify {files:,} files            {perf_counter() - begun:8.1f} s   {len(differences)} differences")
+    started = perf_counter()
+    files, differences = await verify_files(home, ledger=service._ledger, root_user="default")
+    print(f"verify {files:,} files            {perf_counter() - started:8.1f} s   {len(differences)} differences")
     await service.close()
     _stat_all(home)
     floor_s = _stat_all(home)

@@ -57,43 +57,43 @@ class Cost:
         self.chars += sum(chars)
 
 
-def mem0_1(told: Sequence[Exchange]) -> Cost:
+def mem0_1(report: Sequence[Exchange]) -> Cost:
     """mem0 1.x: facts, then what to do with them."""
-    cost, known = Cost("mem0 1.0.11"), list[str]()
-    for each in told:
+    cost, existing = Cost("mem0 1.0.11"), list[str]()
+    for each in report:
         cost.ask(MEM0_1_EXTRACT, len("Input:\n"), _as_lines(each))
-        if each.found:
-            near = _nearest(known, MEM0_1_NEAREST * len(each.found))
-            cost.ask(MEM0_1_UPDATE, len(str(near)), len(str(list(each.found))))
-            known += each.found
+        if each.facts:
+            near = _nearest(existing, MEM0_1_NEAREST * len(each.facts))
+            cost.ask(MEM0_1_UPDATE, len(str(near)), len(str(list(each.facts))))
+            existing += each.facts
     return cost
 
 
-def mem0_2(told: Sequence[Exchange]) -> Cost:
+def mem0_2(report: Sequence[Exchange]) -> Cost:
     """mem0 2.x: one question with a long prompt."""
-    cost, known, said = Cost("mem0 2.0.18"), list[str](), list[str]()
-    for each in told:
-        near = _nearest(known, MEM0_2_NEAREST)
-        before = sum(min(len(text), MEM0_2_MESSAGE) + len("assistant: \n") for text in said[-MEM0_2_MESSAGES:])
+    cost, existing, content = Cost("mem0 2.0.18"), list[str](), list[str]()
+    for each in report:
+        near = _nearest(existing, MEM0_2_NEAREST)
+        before = sum(min(len(text), MEM0_2_MESSAGE) + len("assistant: \n") for text in content[-MEM0_2_MESSAGES:])
         cost.ask(MEM0_2_EXTRACT, before, len(json.dumps(near)), _as_lines(each))
-        known += each.found
-        said += [each.said, each.answer]
+        existing += each.facts
+        content += [each.message, each.answer]
     return cost
 
 
-def agent_cli(told: Sequence[Exchange]) -> Cost:
+def agent_cli(report: Sequence[Exchange]) -> Cost:
     """agent-cli's memory proxy: facts, what to do with them, a new summary."""
-    cost, known = Cost("agent-cli 0.102.4"), list[str]()
-    for each in told:
-        cost.ask(AGENT_CLI_EXTRACT, len(each.said))
-        if not each.found:
+    cost, existing = Cost("agent-cli 0.102.4"), list[str]()
+    for each in report:
+        cost.ask(AGENT_CLI_EXTRACT, len(each.message))
+        if not each.facts:
             continue
-        new = json.dumps(list(each.found), indent=2)
-        if known:
-            near = _nearest(known, AGENT_CLI_NEAREST * len(each.found))
+        new = json.dumps(list(each.facts), indent=2)
+        if existing:
+            near = _nearest(existing, AGENT_CLI_NEAREST * len(each.facts))
             cost.ask(AGENT_CLI_UPDATE, len(json.dumps(near, indent=2)), len(new))
-        cost.ask(AGENT_CLI_SUMMARY, min(sum(map(len, known)), AGENT_CLI_SUMMARY_MOST), sum(map(len, each.found)))
-        known += each.found
+        cost.ask(AGENT_CLI_SUMMARY, min(sum(map(len, existing)), AGENT_CLI_SUMMARY_MOST), sum(map(len, each.facts)))
+        existing += each.facts
     return cost
 
 
@@ -101,6 +101,6 @@ def _as_lines(each: Exchange) -> int:
     return sum(len(f"{message['role']}: {message['content']}\n") for message in each.messages)
 
 
-def _nearest(known: Sequence[str], most: int) -> list[dict[str, str]]:
+def _nearest(existing: Sequence[str], most: int) -> list[dict[str, str]]:
     """As many memories as it reads; which ones does not matter for how long they are."""
-    return [{"id": str(at), "text": text} for at, text in enumerate(known[-most:])]
+    return [{"id": str(at), "text": text} for at, text in enumerate(existing[-most:])]

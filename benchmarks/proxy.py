@@ -82,13 +82,13 @@ def measured(clients: Clients, target: Target, load: Load, *, beat: Beat) -> See
     beat.read()
     clients.begin(load)
     came = clients.end()
-    shown = meters(target.port) if target.has_meters else {}
-    return replace(_seen(came, shown, first=load.stream), idle_ms=beat.read() * 1e3)
+    visible = meters(target.port) if target.has_meters else {}
+    return replace(_seen(came, visible, first=load.stream), idle_ms=beat.read() * 1e3)
 
 
-def _seen(came: dict[str, Any], shown: dict[str, Any], *, first: bool) -> Seen:
+def _seen(came: dict[str, Any], visible: dict[str, Any], *, first: bool) -> Seen:
     samples = came["first_s" if first else "whole_s"] or [float("nan")]
-    took, recalls = summary(samples), shown.get("recalls_s") or [0.0]
+    took, recalls = summary(samples), visible.get("recalls_s") or [0.0]
     return Seen(
         p50_ms=took.p50_us / 1e3,
         p99_ms=took.p99_us / 1e3,
@@ -96,8 +96,8 @@ def _seen(came: dict[str, Any], shown: dict[str, Any], *, first: bool) -> Seen:
         troubled=len(came["troubles"]),
         failed=came["failed"][0] if came["failed"] else "",
         recall_ms=summary(recalls).p50_us / 1e3,
-        stall_ms=shown.get("stall_s", 0.0) * 1e3,
-        cpu_us=shown.get("cpu_s", 0.0) / came["asked"] * 1e6,
+        stall_ms=visible.get("stall_s", 0.0) * 1e3,
+        cpu_us=visible.get("cpu_s", 0.0) / came["asked"] * 1e6,
     )
 
 
@@ -179,7 +179,7 @@ def measure(home: Path, args: argparse.Namespace, parts: ExitStack) -> None:
 
 
 def _peers(home: Path, args: argparse.Namespace, parts: ExitStack, upstream: str) -> list[Target]:
-    found = []
+    results = []
     for peer in PEERS if args.peers else ():
         port = free_port()
         try:
@@ -189,8 +189,8 @@ def _peers(home: Path, args: argparse.Namespace, parts: ExitStack, upstream: str
         except OSError as error:
             print(f"without {peer.name}: {error}")
             continue
-        found.append(Target(name=f"{peer.name} {version}", port=port))
-    return found
+        results.append(Target(name=f"{peer.name} {version}", port=port))
+    return results
 
 
 def slow_readers(clients: Clients, port: int, readers: int) -> None:

@@ -87,23 +87,23 @@ class _Client(asyncio.Protocol):
 
 def requests(load: Load, client: int) -> Iterator[bytes]:
     """What one client sends: conversations of some exchanges, each with all that was said before."""
-    asked, told = questions(load.seed * 1000 + client), sentences(load.seed * 1000 + client)
+    request, report = questions(load.seed * 1000 + client), sentences(load.seed * 1000 + client)
     users = islice(cycle(load.users), client % len(load.users), None)
     for user in users:
         messages = [{"role": "system", "content": _SYSTEM}]
         for exchange in range(_EXCHANGES):
-            said = f"{next(told)}. {next(asked)}" if exchange % 3 == 1 else next(asked)
-            messages.append({"role": "user", "content": said})
+            text = f"{next(report)}. {next(request)}" if exchange % 3 == 1 else next(request)
+            messages.append({"role": "user", "content": text})
             yield _request(load, {"model": load.model, "user": user, "stream": load.stream, "messages": messages})
             messages.append({"role": "assistant", "content": ANSWER})
 
 
 def _request(load: Load, body: dict[str, Any]) -> bytes:
     raw = json.dumps(body).encode()
-    given = "".join(f"{name}: {value}\r\n" for name, value in load.headers.items())
+    inputs = "".join(f"{name}: {value}\r\n" for name, value in load.headers.items())
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1:{load.port}\r\ncontent-type: application/json\r\n"
-        f"authorization: Bearer none\r\n{given}content-length: {len(raw)}\r\n\r\n"
+        f"authorization: Bearer none\r\n{inputs}content-length: {len(raw)}\r\n\r\n"
     )
     return head.encode() + raw
 
@@ -111,21 +111,21 @@ def _request(load: Load, body: dict[str, Any]) -> bytes:
 async def chat(load: Load) -> dict[str, Any]:
     """Let the clients chat; what they ask before all have begun is not counted."""
     loop = asyncio.get_running_loop()
-    firsts, wholes, troubles, asked = list[float](), list[float](), list[str](), 0
+    firsts, wholes, troubles, query = list[float](), list[float](), list[str](), 0
     counts_from = perf_counter() + load.ramp_s
     until = counts_from + load.seconds
 
     async def chatting(number: int) -> None:
-        nonlocal asked
+        nonlocal query
         _, client = await loop.create_connection(_Client, "127.0.0.1", load.port)
         await asyncio.sleep(load.ramp_s * number / load.clients)
         for request in requests(load, number):
-            begun = perf_counter()
-            if begun > until and wholes:
+            started = perf_counter()
+            if started > until and wholes:
                 break
             first, whole = await client.ask(request)
-            asked += 1
-            if begun > counts_from:
+            query += 1
+            if started > counts_from:
                 firsts.append(first)
                 wholes.append(whole)
             if client.status not in ("", "ok", "off"):
@@ -136,8 +136,8 @@ async def chat(load: Load) -> dict[str, Any]:
     failed = [str(each) for each in outcomes if isinstance(each, BaseException)]
     # All that was begun has ended, which takes slow ones longer.
     seconds = perf_counter() - counts_from
-    told = {"first_s": firsts, "whole_s": wholes, "troubles": troubles, "failed": failed}
-    return {**told, "seconds": seconds, "asked": asked or 1}
+    report = {"first_s": firsts, "whole_s": wholes, "troubles": troubles, "failed": failed}
+    return {**report, "seconds": seconds, "asked": query or 1}
 
 
 async def read_slowly(load: Load) -> dict[str, Any]:

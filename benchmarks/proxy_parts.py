@@ -93,19 +93,19 @@ class Clients:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._asked, self._told = self._process.stdin, self._process.stdout
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._asked.close()
+        self._stdin.close()
         self._process.wait(30)
-        self._told.close()
+        self._stdout.close()
 
     def begin(self, load: Load) -> None:
         """Let them chat."""
-        self._asked.write(json.dumps(asdict(load)).encode() + b"\n")
-        self._asked.flush()
+        self._stdin.write(json.dumps(asdict(load)).encode() + b"\n")
+        self._stdin.flush()
 
     def end(self) -> dict[str, Any]:
         """What came of it, once it is over."""
-        return dict(json.loads(self._told.readline()))
+        return dict(json.loads(self._stdout.readline()))

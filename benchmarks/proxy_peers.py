@@ -41,11 +41,13 @@ class Peer:
             if not python.exists():
                 subprocess.run([sys.executable, "-m", "venv", str(folder / self.name)], check=True)
                 subprocess.run([str(python), "-m", "pip", "install", "--quiet", self.package], check=True)
-            told = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
-            found = subprocess.run([str(python), "-c", told, self.name], check=True, capture_output=True, text=True)
+            report = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+            results = subprocess.run(
+                [str(python), "-c", report, self.name], check=True, capture_output=True, text=True
+            )
         except subprocess.CalledProcessError as error:
             raise OSError(f"{self.package} cannot be installed: {error}") from error
-        return found.stdout.strip()
+        return results.stdout.strip()
 
     def start(self, folder: Path, home: Path, port: int, upstream: str) -> subprocess.Popen[bytes]:
         """Its server, which takes a while to answer."""

@@ -17,9 +17,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from benchmarks.timing import resident_mb
 from recollect.http.app import make_app
-from recollect.http.listen import listen
+from recollect.http.listen import bind_sockets
 from recollect.http.serve import serve
-from recollect.model.result import Recalled
+from recollect.model.result import RecallResult
 from recollect.service import Service
 from recollect.settings import Settings, load
 
@@ -51,10 +51,10 @@ class Metered:
     def _time_recalls(self) -> None:
         plain = Service.recall
 
-        async def timed(*given: Any, **named: Any) -> Recalled:
+        async def timed(*inputs: Any, **named: Any) -> RecallResult:
             start = perf_counter()
             try:
-                return await plain(*given, **named)
+                return await plain(*inputs, **named)
             finally:
                 self._recalls.append(perf_counter() - start)
 
@@ -67,14 +67,14 @@ class Metered:
             self._stall = max(self._stall, perf_counter() - due)
 
     def _read(self) -> dict[str, Any]:
-        told = {
+        report = {
             "recalls_s": self._recalls,
             "stall_s": self._stall,
             "cpu_s": process_time() - self._cpu,
             "resident_mb": resident_mb(),
         }
         self._recalls, self._stall, self._cpu = [], 0.0, process_time()
-        return told
+        return report
 
 
 def metered(settings: Settings) -> ASGIApp:
@@ -85,4 +85,4 @@ def metered(settings: Settings) -> ASGIApp:
 if __name__ == "__main__":
     home, port, upstream = sys.argv[1:]
     given = {"home": Path(home), "upstream_url": upstream, "log_level": "warning"}
-    serve(load(given, environ={}).settings, listen("127.0.0.1", int(port)), make=metered)
+    serve(load(given, environ={}).settings, bind_sockets("127.0.0.1", int(port)), make=metered)

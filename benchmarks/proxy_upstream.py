@@ -37,8 +37,8 @@ def _chunk(data: bytes) -> bytes:
 
 def _event(delta: dict[str, str], finish: str | None = None) -> bytes:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    told = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
-    return _chunk(b"data: " + json.dumps(told).encode() + b"\n\n")
+    report = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    return _chunk(b"data: " + json.dumps(report).encode() + b"\n\n")
 
 
 _MESSAGE = {"index": 0, "message": {"role": "assistant", "content": ANSWER}, "finish_reason": "stop"}
@@ -77,14 +77,14 @@ class _Connection(asyncio.Protocol):
         self._body += body
 
     def on_message_complete(self) -> None:
-        asked = json.loads(self._body) if self._body else {}
+        request = json.loads(self._body) if self._body else {}
         self._body.clear()
         if self._path.endswith(b"/embeddings"):
-            self._transport.write(_embedded(asked["input"]))
+            self._transport.write(_embedded(request["input"]))
             return
         # A proxy may put a provider's name before the model's.
-        model = str(asked.get("model", "")).rpartition("/")[2]
-        if not asked.get("stream"):
+        model = str(request.get("model", "")).rpartition("/")[2]
+        if not request.get("stream"):
             wait_s = {"paced": PACED_S, "brisk": BRISK_S}.get(model, 0.0)
             self._loop.call_later(wait_s, self._transport.write, _WHOLE)
             return

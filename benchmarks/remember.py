@@ -17,18 +17,18 @@ from benchmarks.exchanges import Exchange, hundred, telling
 from benchmarks.peers import Cost, agent_cli, mem0_1, mem0_2
 from benchmarks.timing import summary, timed
 from recollect import remember
-from recollect.care import Care
-from recollect.conversation.afterwards import Afterwards
+from recollect.care import Operations
+from recollect.conversation.afterwards import SessionConfig
 from recollect.index.exact import ExactIndex
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.scope import Scope
-from recollect.models.chat import Answer, ChatMessage, Form
-from recollect.remember import Learning
+from recollect.models.chat import ChatMessage, Form, ModelAnswer
+from recollect.remember import LearningConfig
 from recollect.settings import load
 from recollect.wiring import open_embedder, open_ledger
 from recollect.write.deps import Deps
 
-BY = By("bench")
+BY = Author("bench")
 WRITERS = 64
 SESSION = 20
 
@@ -39,18 +39,18 @@ class ScriptedChat:
     form: Form = "schema"
     model = "scripted"
 
-    def __init__(self, told: Sequence[Exchange] = ()) -> None:
+    def __init__(self, report: Sequence[Exchange] = ()) -> None:
         self.cost = Cost("recollect")
         self.by_step: dict[str, int] = {}
-        self._found = {each.said: each.found for each in told}
+        self._facts = {each.message: each.facts for each in report}
 
-    async def answer(self, messages: Sequence[ChatMessage], **named: Any) -> Answer:
+    async def answer(self, messages: Sequence[ChatMessage], **named: Any) -> ModelAnswer:
         """One answer, and no wait."""
         text = "\n".join(message["content"] for message in messages)
         self.cost.ask(len(text))
-        step, said = self._said(text)
+        step, content = self._step_and_reply(text)
         self.by_step[step] = self.by_step.get(step, 0) + 1
-        return Answer(text=said)
+        return ModelAnswer(text=content)
 
     async def complete(self, messages: Sequence[ChatMessage], **named: Any) -> str:
         """The same without what it cost."""
@@ -59,31 +59,33 @@ class ScriptedChat:
     async def close(self) -> None:
         """There is nothing to let go of."""
 
-    def _said(self, text: str) -> tuple[str, str]:
+    def _step_and_reply(self, text: str) -> tuple[str, str]:
         """Which step asks, and what it is told."""
         if "You maintain the long-term memory of a user" not in text:
-            said = re.findall(r'"who": "user", "said": "([^"]*)"', text)
-            return "summarise", "The user said: " + " ".join(said)[:600]
+            content = re.findall(r'"who": "user", "said": "([^"]*)"', text)
+            return "summarise", "The user said: " + " ".join(content)[:600]
         lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"line":')]
         fields = {"op": "add", "memory": None, "category": "fact", "importance": 0.6}
         operations = [
-            {**fields, "lines": [line["line"]], "content": found}
+            {**fields, "lines": [line["line"]], "content": result}
             for line in lines
-            for found in self._found.get(line["said"], ())
+            for result in self._facts.get(line["said"], ())
         ]
         return "extract", json.dumps({"operations": operations})
 
 
 @asynccontextmanager
-async def opened(home: Path, chat: ScriptedChat | None, *, after: Afterwards) -> AsyncIterator[tuple[Deps, Learning]]:
+async def opened(
+    home: Path, chat: ScriptedChat | None, *, after: SessionConfig
+) -> AsyncIterator[tuple[Deps, LearningConfig]]:
     """Open what remembering needs, over a new SQLite file; it learns by the model if there is one."""
     settings = load({"home": home}, environ={}).settings
     embedder = await open_embedder(settings)
     ledger = await open_ledger(settings, embedder.model)
     await embedder.embed(["warm"])
     try:
-        means = Deps(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
-        yield means, Learning(by="llm" if chat else "selector", after=after)
+        deps = Deps(ledger, ExactIndex(ledger, embedder.model, budget_bytes=1 << 28), embedder, chat)
+        yield deps, LearningConfig(by="llm" if chat else "selector", after=after)
     finally:
         await ledger.close()
         await embedder.close()
@@ -91,12 +93,12 @@ async def opened(home: Path, chat: ScriptedChat | None, *, after: Afterwards) ->
 
 async def acknowledge(home: Path, *, count: int) -> None:
     """How fast what is said is on disk, with the job that learns from it."""
-    told = list(islice(telling(), 100))
-    async with opened(home, None, after=Afterwards()) as (means, habits):
+    report = list(islice(telling(), 100))
+    async with opened(home, None, after=SessionConfig()) as (deps, config):
 
         async def say(number: int) -> None:
-            said = {"role": "user", "content": f"{told[number % 100].said} ({number})"}
-            await remember.remember(Scope(f"user-{number % 100}", "", "s"), said, means, habits, by=BY)
+            body = {"role": "user", "content": f"{report[number % 100].message} ({number})"}
+            await remember.remember(Scope(f"user-{number % 100}", "", "s"), body, deps, config, by=BY)
 
         alone = await timed(say, times=count // 4)
         took: list[float] = []
@@ -116,64 +118,64 @@ async def acknowledge(home: Path, *, count: int) -> None:
         print(f"    {WRITERS} at once              {summary(took)}  = {rate:,.0f}/s")
 
 
-async def learn(home: Path, chat: ScriptedChat | None, told: Sequence[Exchange]) -> tuple[float, int]:
+async def learn(home: Path, chat: ScriptedChat | None, report: Sequence[Exchange]) -> tuple[float, int]:
     """Jobs a second when each is one exchange of another user; and how much was learned."""
-    async with opened(home, chat, after=Afterwards()) as (means, habits):
-        care = Care(means, habits)
+    async with opened(home, chat, after=SessionConfig()) as (deps, config):
+        care = Operations(deps, config)
         # The first job loads models and fills caches.
-        await remember.remember(Scope("warm", "", "s"), told[0].messages, means, habits, by=BY)
-        await care.worker.work_off()
-        for number, each in enumerate(told):
-            await remember.remember(Scope(f"user-{number}", "", "s"), each.messages, means, habits, by=BY)
+        await remember.remember(Scope("warm", "", "s"), report[0].messages, deps, config, by=BY)
+        await care.worker.run_pending()
+        for number, each in enumerate(report):
+            await remember.remember(Scope(f"user-{number}", "", "s"), each.messages, deps, config, by=BY)
         began = perf_counter()
-        done = await care.worker.work_off()
+        done = await care.worker.run_pending()
         rate = done / (perf_counter() - began)
-        assert done == len(told)
-        stats = await means.ledger.stats()
+        assert done == len(report)
+        stats = await deps.ledger.stats()
     return rate, stats["memories"]
 
 
-async def ask(home: Path, told: Sequence[Exchange], *, at_once: int, after: Afterwards) -> ScriptedChat:
+async def ask(home: Path, report: Sequence[Exchange], *, at_once: int, after: SessionConfig) -> ScriptedChat:
     """What a model is asked to learn from exchanges, so many of which come before anyone gets to them."""
-    chat = ScriptedChat(told)
-    async with opened(home, chat, after=after) as (means, habits):
-        care = Care(means, habits)
-        for number, each in enumerate(told, 1):
+    chat = ScriptedChat(report)
+    async with opened(home, chat, after=after) as (deps, config):
+        care = Operations(deps, config)
+        for number, each in enumerate(report, 1):
             scope = Scope("alex", "", f"session-{(number - 1) // SESSION}")
-            await remember.remember(scope, each.messages, means, habits, by=BY)
+            await remember.remember(scope, each.messages, deps, config, by=BY)
             if number % at_once == 0:
-                await care.worker.work_off()
-        await care.worker.work_off()
+                await care.worker.run_pending()
+        await care.worker.run_pending()
     return chat
 
 
 async def compare(home: Path) -> None:
     """The table of what a hundred exchanges cost."""
-    told = hundred(seed=7)
-    found = sum(bool(each.found) for each in told)
-    print(f"\nwhat a model is asked for 100 exchanges, of which {found} tell something; a token is four characters")
+    report = hundred(seed=7)
+    results = sum(bool(each.facts) for each in report)
+    print(f"\nwhat a model is asked for 100 exchanges, of which {results} tell something; a token is four characters")
     print(f"    {'':48}{'calls':>6}{'tokens read':>14}")
     rows = [
-        ("recollect, an exchange at a time", 1, Afterwards(compress_every=0)),
-        ("recollect, five exchanges at a time", 5, Afterwards(compress_every=0)),
-        ("recollect, an exchange at a time, with episodes", 1, Afterwards()),
+        ("recollect, an exchange at a time", 1, SessionConfig(compress_every=0)),
+        ("recollect, five exchanges at a time", 5, SessionConfig(compress_every=0)),
+        ("recollect, an exchange at a time, with episodes", 1, SessionConfig()),
     ]
     for number, (name, at_once, after) in enumerate(rows):
-        chat = await ask(home / f"{number}", told, at_once=at_once, after=after)
+        chat = await ask(home / f"{number}", report, at_once=at_once, after=after)
         steps = ", ".join(f"{step} {calls}" for step, calls in sorted(chat.by_step.items()))
         print(f"    {name:<48}{chat.cost.calls:>6,}{chat.cost.tokens:>14,}   {steps}")
-    for cost in (mem0_1(told), mem0_2(told), agent_cli(told)):
+    for cost in (mem0_1(report), mem0_2(report), agent_cli(report)):
         print(f"    {cost.name + ', counted from its source':<48}{cost.calls:>6,}{cost.tokens:>14,}")
 
 
 async def measure(home: Path, *, turns: int = 4000, jobs: int = 400) -> None:
     """All of it, each part over a file of its own."""
     await acknowledge(home / "acknowledge", count=turns)
-    told = list(islice(telling(), jobs))
+    report = list(islice(telling(), jobs))
     print(f"\njobs a second, {jobs} of one exchange each, by one worker that does four at a time")
-    rate, learned = await learn(home / "model", ScriptedChat(told), told)
+    rate, learned = await learn(home / "model", ScriptedChat(report), report)
     print(f"    by a model that answers at once   {rate:,.0f}/s   ({learned:,} memories)")
-    rate, learned = await learn(home / "selector", None, told)
+    rate, learned = await learn(home / "selector", None, report)
     print(f"    by the built-in selector          {rate:,.0f}/s   ({learned:,} memories)")
     await compare(home / "compare")
 

@@ -21,18 +21,18 @@ import numpy as np
 from benchmarks import remember as remembering
 from benchmarks.corpus import questions, sentences
 from benchmarks.timing import Timing, resident_mb, timed
-from recollect.model.change import Add, By
-from recollect.model.result import Recalled, SearchResult
+from recollect.model.change import Add, Author
+from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
-from recollect.recall import Recall, Search
+from recollect.recall import RecallRequest, SearchRequest
 from recollect.service import Service
 from recollect.settings import load
 from recollect.wiring import open_embedder, open_service
 from recollect.write.draft import draft
 
-BY = By("bench")
+BY = Author("bench")
 BATCH = 1000
 
 
@@ -48,36 +48,38 @@ async def fill(service: Service, embedder: Embedder, user: str, count: int, *, s
     return np.concatenate(parts)
 
 
-async def floor(embedder: Embedder, matrix: np.ndarray, asked: list[str]) -> Timing:
+async def floor(embedder: Embedder, matrix: np.ndarray, request: list[str]) -> Timing:
     """Embed the question, one product, the ten best."""
 
     async def call(number: int) -> None:
-        [vector] = await embedder.embed([asked[number]], role="query")
+        [vector] = await embedder.embed([request[number]], role="query")
         scores = matrix @ vector
         np.argpartition(-scores, 10)[:10]
 
-    return await timed(call, times=len(asked) - 5)
+    return await timed(call, times=len(request) - 5)
 
 
-async def search(service: Service, user: str, asked: list[str]) -> tuple[Timing, dict[str, float]]:
+async def search(service: Service, user: str, request: list[str]) -> tuple[Timing, dict[str, float]]:
     """The whole search, and the share of each step."""
     scope = Scope(user)
-    return await by_steps(lambda number: service.search(scope, Search(query=asked[number], limit=10)), len(asked))
+    return await by_steps(
+        lambda number: service.search(scope, SearchRequest(query=request[number], limit=10)), len(request)
+    )
 
 
-async def recall(service: Service, user: str, asked: list[str]) -> tuple[Timing, dict[str, float]]:
+async def recall(service: Service, user: str, request: list[str]) -> tuple[Timing, dict[str, float]]:
     """A whole recall, from the message to the messages with memories in them, and the share of each step."""
     scope = Scope(user)
 
-    async def call(number: int) -> Recalled:
-        said = ({"role": "user", "content": asked[number]},)
-        return await service.recall(scope, Recall(messages=said, at=now(), limit=10, min_score=0.0))
+    async def call(number: int) -> RecallResult:
+        text = ({"role": "user", "content": request[number]},)
+        return await service.recall(scope, RecallRequest(messages=text, at=now(), limit=10, min_score=0.0))
 
-    return await by_steps(call, len(asked))
+    return await by_steps(call, len(request))
 
 
 async def by_steps(
-    call: Callable[[int], Awaitable[SearchResult | Recalled]], count: int
+    call: Callable[[int], Awaitable[SearchResult | RecallResult]], count: int
 ) -> tuple[Timing, dict[str, float]]:
     """How long calls take, and the median of each of their steps."""
     steps: dict[str, list[float]] = {}
@@ -90,11 +92,13 @@ async def by_steps(
     return timing, {step: float(np.median(took)) for step, took in steps.items()}
 
 
-async def vector_part(service: Service, embedder: Embedder, user: str, matrix: np.ndarray, asked: list[str]) -> float:
+async def vector_part(
+    service: Service, embedder: Embedder, user: str, matrix: np.ndarray, request: list[str]
+) -> float:
     """How much longer the index takes than the bare product, for the same question vectors."""
     from recollect.model.query import EVERYTHING
 
-    vectors = await embedder.embed(asked, role="query")
+    vectors = await embedder.embed(request, role="query")
     scope = Scope(user)
 
     async def bare(number: int) -> None:
@@ -103,8 +107,8 @@ async def vector_part(service: Service, embedder: Embedder, user: str, matrix: n
     async def ours(number: int) -> None:
         await (await service._index.view(scope, EVERYTHING)).nearest(vectors[number], limit=10)
 
-    base = await timed(bare, times=len(asked) - 5)
-    return (await timed(ours, times=len(asked) - 5)).p50_us / base.p50_us
+    base = await timed(bare, times=len(request) - 5)
+    return (await timed(ours, times=len(request) - 5)).p50_us / base.p50_us
 
 
 async def main() -> None:
@@ -126,7 +130,7 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
     settings = load({"home": home, "embedding_cache_mb": 0}, environ={}).settings
     embedder = await open_embedder(settings)
     service = await open_service(settings)
-    asked = list(islice(questions(1), args.questions + 5))
+    request = list(islice(questions(1), args.questions + 5))
     await embedder.embed(["warm"])
     print(f"{embedder.model}, {args.questions} questions each, one file\n")
 
@@ -138,9 +142,9 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
         matrices[user] = await fill(service, embedder, user, size, seed=size)
         rate = size / (perf_counter() - start)
         cold = perf_counter()
-        await service.search(Scope(user), Search(query=asked[0], limit=10))
+        await service.search(Scope(user), SearchRequest(query=request[0], limit=10))
         cold = perf_counter() - cold
-        await report(service, embedder, user, matrices[user], asked)
+        await report(service, embedder, user, matrices[user], request)
         print(
             f"    filled at {rate:,.0f}/s in batches of {BATCH}; first search, loading the user, {cold * 1e3:,.0f} ms"
         )
@@ -150,21 +154,21 @@ async def measure(home: Path, args: argparse.Namespace) -> None:
         await fill(service, embedder, f"other-{number}", 100, seed=10_000_000 + number)
     print(f"\nafter {args.others} other users with 100 memories each ({perf_counter() - start:.0f} s):")
     for user, matrix in matrices.items():
-        await report(service, embedder, user, matrix, asked)
+        await report(service, embedder, user, matrix, request)
 
     await writes(service)
     await sizes(service, home)
     await service.close()
 
 
-async def report(service: Service, embedder: Embedder, user: str, matrix: np.ndarray, asked: list[str]) -> None:
+async def report(service: Service, embedder: Embedder, user: str, matrix: np.ndarray, request: list[str]) -> None:
     """One line of the table, and where the microseconds go."""
-    base = await floor(embedder, matrix, asked)
-    whole, steps = await search(service, user, asked)
-    vectors = await vector_part(service, embedder, user, matrix, asked)
+    base = await floor(embedder, matrix, request)
+    whole, steps = await search(service, user, request)
+    vectors = await vector_part(service, embedder, user, matrix, request)
     print(f"{len(matrix):>8,} memories  {base}  {whole}  {whole.p50_us / base.p50_us:5.1f}x {vectors:5.1f}x")
     print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
-    whole, steps = await recall(service, user, asked)
+    whole, steps = await recall(service, user, request)
     print(f"    recall, the trace off: {whole}")
     print("    " + "   ".join(f"{step} {took:,.0f} us" for step, took in steps.items()))
 
@@ -174,9 +178,9 @@ async def writes(service: Service) -> None:
     texts = sentences(99)
 
     async def add(number: int) -> None:
-        from recollect.remember import NewMemory
+        from recollect.remember import MemoryInput
 
-        await service.add(Scope(f"writer-{number % 50}"), NewMemory(content=next(texts)), by=BY)
+        await service.add(Scope(f"writer-{number % 50}"), MemoryInput(content=next(texts)), by=BY)
 
     alone = await timed(add, times=300)
     start = perf_counter()

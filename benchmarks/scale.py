@@ -24,17 +24,17 @@ from benchmarks.corpus import questions, sentences
 from benchmarks.run import fill
 from benchmarks.scale_stores import STORES, Store
 from benchmarks.timing import Timing, resident_mb, summary
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
-from recollect.recall import Recall
-from recollect.remember import NewMemory
+from recollect.recall import RecallRequest
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
 from recollect.wiring import open_embedder, open_service
 
-BY = By("bench")
+BY = Author("bench")
 ORDINARY = 50
 EACH = 100
 LARGEST = "crowd-0"
@@ -66,34 +66,34 @@ def crowd(memories: int, users: int) -> Iterator[tuple[str, int]]:
 
 async def filled(service: Service, embedder: Embedder, memories: int, users: int) -> Filled:
     """Bring in the ordinary users first, then the crowd, and say how far it is."""
-    begun = told = perf_counter()
+    started = report = perf_counter()
     done = 0
     everyone = [(user, EACH) for user in ordinary()]
     everyone += crowd(memories - ORDINARY * EACH, users - ORDINARY)
     for number, (user, count) in enumerate(everyone):
         await fill(service, embedder, user, count, seed=number)
         done += count
-        if perf_counter() - told > 15:
-            told = perf_counter()
-            print(f"    {done:,} of {memories:,} memories, {done / (told - begun):,.0f}/s", flush=True)
-    return Filled(service, done, users, everyone[ORDINARY][1], perf_counter() - begun)
+        if perf_counter() - report > 15:
+            report = perf_counter()
+            print(f"    {done:,} of {memories:,} memories, {done / (report - started):,.0f}/s", flush=True)
+    return Filled(service, done, users, everyone[ORDINARY][1], perf_counter() - started)
 
 
-async def recalled(service: Service, user: str, said: str) -> float:
+async def recalled(service: Service, user: str, text: str) -> float:
     """How long one recall takes, in seconds."""
-    asked = Recall(messages=({"role": "user", "content": said},), at=now(), limit=10, min_score=0.0)
-    begun = perf_counter()
-    found = await service.recall(Scope(user), asked)
-    took = perf_counter() - begun
-    if not found.context.used:
-        raise RuntimeError(f"{user} was given nothing for {said!r}: {found.outcome}, {found.reason}")
+    request = RecallRequest(messages=({"role": "user", "content": text},), at=now(), limit=10, min_score=0.0)
+    started = perf_counter()
+    hits = await service.recall(Scope(user), request)
+    took = perf_counter() - started
+    if not hits.context.used:
+        raise RuntimeError(f"{user} was given nothing for {text!r}: {hits.outcome}, {hits.reason}")
     return took
 
 
-async def in_turn(stores: Sequence[Filled], users: Sequence[str], said: Sequence[str]) -> list[Timing]:
+async def in_turn(stores: Sequence[Filled], users: Sequence[str], messages: Sequence[str]) -> list[Timing]:
     """The same questions of the same users to each store, one here and one there."""
     took: list[list[float]] = [[] for _ in stores]
-    for number, words in enumerate(said):
+    for number, words in enumerate(messages):
         for store, times in zip(stores, took, strict=True):
             times.append(await recalled(store.service, users[number % len(users)], words))
     return [summary(times) for times in took]
@@ -104,23 +104,23 @@ async def adds(service: Service, users: Sequence[str]) -> tuple[float, float]:
     texts = sentences(77)
 
     async def add(number: int) -> None:
-        await service.add(Scope(users[number % len(users)]), NewMemory(content=next(texts)), by=BY)
+        await service.add(Scope(users[number % len(users)]), MemoryInput(content=next(texts)), by=BY)
 
-    begun = perf_counter()
+    started = perf_counter()
     for number in range(_ADDS):
         await add(number)
-    alone = _ADDS / (perf_counter() - begun)
-    begun = perf_counter()
+    alone = _ADDS / (perf_counter() - started)
+    started = perf_counter()
     await asyncio.gather(*(add(number) for number in range(1000)))
-    return alone, 1000 / (perf_counter() - begun)
+    return alone, 1000 / (perf_counter() - started)
 
 
 @asynccontextmanager
 async def opened(store: Store, home: Path) -> AsyncIterator[Service]:
     """The service on a fresh store of this kind, for as long as it is measured."""
-    async with store.running(home) as given:
+    async with store.running(home) as inputs:
         # Every question is embedded, as if it had never been asked.
-        service = await open_service(load({"home": home, "embedding_cache_mb": 0, **given}, environ={}).settings)
+        service = await open_service(load({"home": home, "embedding_cache_mb": 0, **inputs}, environ={}).settings)
         try:
             yield service
         finally:
@@ -129,7 +129,7 @@ async def opened(store: Store, home: Path) -> AsyncIterator[Service]:
 
 async def measure(store: Store, args: argparse.Namespace, embedder: Embedder) -> None:
     """Fill a small store and a large one of a kind, and ask them in turn."""
-    said = list(islice(questions(3), args.questions))
+    text = list(islice(questions(3), args.questions))
     async with AsyncExitStack() as parts:
         homes = [Path(parts.enter_context(tempfile.TemporaryDirectory(prefix="recollect-scale-"))) for _ in range(2)]
         small_service = await parts.enter_async_context(opened(store, homes[0]))
@@ -141,7 +141,7 @@ async def measure(store: Store, args: argparse.Namespace, embedder: Embedder) ->
         rate = large.memories / large.took_s
         print(f"  {large.memories:,} memories of {large.users:,} users came in at {rate:,.0f}/s")
         await store.settle(large_service)
-        await recalls(small, large, said)
+        await recalls(small, large, text)
         rates = [await adds(each.service, ordinary()) for each in (small, large)]
         for way, (few, many) in zip(("one by one", "a thousand at once"), zip(*rates, strict=True), strict=True):
             print(f"  adds, {way}: {few:,.0f}/s and {many:,.0f}/s")
@@ -150,14 +150,14 @@ async def measure(store: Store, args: argparse.Namespace, embedder: Embedder) ->
         print(f"  this process {resident_mb():,.0f} MiB, {before_mb:,.0f} before{store.memory()}", flush=True)
 
 
-async def recalls(small: Filled, large: Filled, said: Sequence[str]) -> None:
+async def recalls(small: Filled, large: Filled, messages: Sequence[str]) -> None:
     """What a recall takes: of ordinary users in both, who were not heard of lately and who were; of the largest."""
-    for name, asked in (("cold", said[:ORDINARY]), ("warm", said)):
-        few, many = await in_turn([small, large], ordinary(), asked)
+    for name, request in (("cold", messages[:ORDINARY]), ("warm", messages)):
+        few, many = await in_turn([small, large], ordinary(), request)
         ratios = f"{many.p50_us / few.p50_us:4.2f}x at p50, {many.p99_us / few.p99_us:4.2f}x at p99"
         print(f"  ordinary user, {name}:  {small.memories:>9,} {few}   {large.memories:>9,} {many}   {ratios}")
-    [loading] = await in_turn([large], [LARGEST], said[:1])
-    [largest] = await in_turn([large], [LARGEST], said[: len(said) // 2])
+    [loading] = await in_turn([large], [LARGEST], messages[:1])
+    [largest] = await in_turn([large], [LARGEST], messages[: len(messages) // 2])
     print(f"  largest user, {large.largest:,} memories: {largest}; the first time {loading.p50_us / 1e3:,.0f} ms")
 
 

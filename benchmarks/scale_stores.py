@@ -10,9 +10,9 @@ from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from recollect.index.engine import Engine
-from recollect.index.engine_index import EngineIndex
-from recollect.index.pgvector import PgvectorEngine
+from recollect.index.engine import VectorStore
+from recollect.index.engine_index import VectorStoreIndex
+from recollect.index.pgvector import PgvectorStore
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.testing.milvus_server import running_milvus
@@ -78,8 +78,8 @@ class Pgvector:
 
     async def settle(self, service: Service) -> None:
         engine = _engine_of(service)
-        assert isinstance(engine, PgvectorEngine)
-        await engine.near.rebuild(large=Settings().index_exact_rows)
+        assert isinstance(engine, PgvectorStore)
+        await engine.hnsw_index.rebuild(large=Settings().index_exact_rows)
 
     async def disk_bytes(self, home: Path, service: Service) -> int:
         return (await service.stats())["bytes"]
@@ -100,10 +100,10 @@ class Milvus:
         yield {"index": "milvus", "milvus_address": running_milvus().url, "milvus_collection": name}
 
     async def settle(self, service: Service) -> None:
-        assert service.care.feeder is not None
-        begun = perf_counter()
-        rows = await service.care.feeder.feed()
-        took = perf_counter() - begun
+        assert service.operations.feeder is not None
+        started = perf_counter()
+        rows = await service.operations.feeder.sync()
+        took = perf_counter() - started
         print(f"  {rows:,} rows were brought to Milvus at {rows / took:,.0f}/s", flush=True)
 
     async def disk_bytes(self, home: Path, service: Service) -> int:
@@ -113,10 +113,10 @@ class Milvus:
         return f"; Milvus {_resident_mb('milvus'):,.0f} MiB; its disk is not counted"
 
 
-def _engine_of(service: Service) -> Engine:
+def _engine_of(service: Service) -> VectorStore:
     index = service._index
-    assert isinstance(index, EngineIndex)
-    return index._engine
+    assert isinstance(index, VectorStoreIndex)
+    return index._store
 
 
 def _resident_mb(name: str) -> float:

@@ -112,11 +112,11 @@ async def way_through(home: Path, port: int, users: int, count: int) -> None:
             # Both have seen the user's memories before: what is compared is the way, not who reads the file first.
             await memory.recall(question, user_id=user)
             await ask(user, question)
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await memory.recall(question, user_id=user)
             between = time.perf_counter()
             await ask(user, question)
-            here.append(between - begun)
+            here.append(between - started)
             there.append(time.perf_counter() - between)
     one, other = summary(here), summary(there)
     print(

@@ -12,7 +12,7 @@ _RIDGE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RankingExample:
     """One question: the signals of its candidates, which of them answer it, how many answers there are in all."""
 
     group: str
@@ -22,18 +22,18 @@ class Asked:
     weight: float = 1.0
 
 
-def fit_listwise(asked: Sequence[Asked]) -> tuple[float, np.ndarray]:
+def fit_listwise(request: Sequence[RankingExample]) -> tuple[float, np.ndarray]:
     """Base and weights under which answers stand out among their candidates, and nothing stands out where none is.
 
     Each question is a choice between its candidates and "none of these", which has odds of 1.
     """
-    sizes = np.array([len(each.table) for each in asked])
+    sizes = np.array([len(each.table) for each in request])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    table = np.concatenate([each.table for each in asked]).astype(np.float64)
+    table = np.concatenate([each.table for each in request]).astype(np.float64)
     mean, deviation = table.mean(0), table.std(0) + 1e-9
     inputs = np.column_stack([np.ones(len(table)), (table - mean) / deviation])
-    target = np.concatenate([each.right / max(each.right.sum(), 1) for each in asked])
-    weights = group_weights(asked)
+    target = np.concatenate([each.right / max(each.right.sum(), 1) for each in request])
+    weights = group_weights(request)
     rows = np.repeat(weights, sizes)
     ridge = np.full(inputs.shape[1], _RIDGE)
     ridge[0] = 0
@@ -43,9 +43,9 @@ def fit_listwise(asked: Sequence[Asked]) -> tuple[float, np.ndarray]:
         odds = np.exp(np.clip(inputs @ beta, -40, 40))
         share = odds / np.repeat(1 + np.add.reduceat(odds, starts), sizes)
         weighted = inputs * (rows * share)[:, None]
-        means = np.add.reduceat(inputs * share[:, None], starts)
+        averages = np.add.reduceat(inputs * share[:, None], starts)
         gradient = inputs.T @ (rows * (target - share)) - ridge * beta
-        curve = inputs.T @ weighted - (means * weights[:, None]).T @ means + np.diag(ridge + 1e-9)
+        curve = inputs.T @ weighted - (averages * weights[:, None]).T @ averages + np.diag(ridge + 1e-9)
         step = np.linalg.solve(curve, gradient)
         beta += step * min(1.0, 2.0 / np.abs(step).max())
         if np.abs(step).max() < 1e-5:
@@ -54,12 +54,12 @@ def fit_listwise(asked: Sequence[Asked]) -> tuple[float, np.ndarray]:
     return float(beta[0] - mean @ scaled), scaled
 
 
-def group_weights(asked: Sequence[Asked]) -> np.ndarray:
+def group_weights(request: Sequence[RankingExample]) -> np.ndarray:
     """Weights under which every group counts the same, whatever the number of its questions."""
     totals: dict[str, float] = {}
-    for each in asked:
+    for each in request:
         totals[each.group] = totals.get(each.group, 0.0) + 1
-    weights = np.array([each.weight / totals[each.group] for each in asked])
+    weights = np.array([each.weight / totals[each.group] for each in request])
     return weights / weights.sum()
 
 
@@ -86,13 +86,15 @@ def fit_logistic(
     return float(beta[0] - mean @ scaled), scaled
 
 
-def balanced(asked: Sequence[Asked], odds: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def balanced(
+    request: Sequence[RankingExample], odds: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Answers beside all other candidates, both sides of a question weighing the same.
 
     So a score of one half means: as much like an answer as like anything else that comes up.
     """
     values, right, weights = [], [], []
-    for each, odd, weight in zip(asked, odds, group_weights(asked), strict=True):
+    for each, odd, weight in zip(request, odds, group_weights(request), strict=True):
         for side in (each.right, ~each.right):
             if side.any():
                 values.append(odd[side])
@@ -101,13 +103,13 @@ def balanced(asked: Sequence[Asked], odds: Sequence[np.ndarray]) -> tuple[np.nda
     return np.concatenate(values), np.concatenate(right).astype(float), np.concatenate(weights)
 
 
-def recall_at(each: Asked, odds: np.ndarray, count: int = 10) -> float:
+def recall_at(each: RankingExample, odds: np.ndarray, count: int = 10) -> float:
     """The share of the answers among the first."""
     return float(each.right[np.argsort(-odds, kind="stable")[:count]].sum() / each.answers)
 
 
-def ndcg_at(each: Asked, odds: np.ndarray, count: int = 10) -> float:
+def ndcg_at(each: RankingExample, odds: np.ndarray, count: int = 10) -> float:
     """Discounted gain of the first, against the best that could be."""
-    found = each.right[np.argsort(-odds, kind="stable")[:count]]
-    gain = (found / np.log2(np.arange(len(found)) + 2)).sum()
+    results = each.right[np.argsort(-odds, kind="stable")[:count]]
+    gain = (results / np.log2(np.arange(len(results)) + 2)).sum()
     return float(gain / (1 / np.log2(np.arange(min(each.answers, count)) + 2)).sum())

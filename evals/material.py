@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from recollect.evaluation.conversation import Conversation, Question
+from recollect.evaluation.conversation import DatasetConversation, DatasetQuestion
 from recollect.evaluation.everyday import EVERYDAY
 
 # What people say that no memory answers.
@@ -21,16 +21,16 @@ class Material:
     """A conversation to remember with what is asked of it, the set it is from, and whether it was cut small."""
 
     source: str
-    conversation: Conversation
+    conversation: DatasetConversation
     small: bool = False
 
 
-def materials(source: str, conversations: Sequence[Conversation], *, seed: int = 7) -> Iterator[Material]:
+def materials(source: str, conversations: Sequence[DatasetConversation], *, seed: int = 7) -> Iterator[Material]:
     """Each conversation whole, with questions of other people added; and windows of it as if they were all."""
     chance = random.Random(seed)
     for each in conversations:
         own = tuple(question for question in each.questions if question.headline and question.gold)
-        others = [
+        rest = [
             replace(question, gold=())
             for other in conversations
             if not other.speakers & each.speakers
@@ -38,7 +38,7 @@ def materials(source: str, conversations: Sequence[Conversation], *, seed: int =
             if question.headline
         ]
         few = len(own) <= 5
-        strangers = chance.sample(others, min(3 if few else _STRANGERS, len(others)))
+        strangers = chance.sample(rest, min(3 if few else _STRANGERS, len(rest)))
         idle = [_idle(text) for text in chance.sample(EVERYDAY, 2 if few else len(EVERYDAY))]
         yield Material(source, replace(each, questions=(*own, *strangers, *idle)))
         # A window of a conversation with few questions hardly ever holds an answer.
@@ -46,16 +46,18 @@ def materials(source: str, conversations: Sequence[Conversation], *, seed: int =
             yield Material(source, _window(each, own, size, chance), small=True)
 
 
-def _idle(text: str) -> Question:
-    return Question(id=text, text=text, category=IDLE, gold=())
+def _idle(text: str) -> DatasetQuestion:
+    return DatasetQuestion(id=text, text=text, category=IDLE, gold=())
 
 
-def _window(whole: Conversation, own: Sequence[Question], size: int, chance: random.Random) -> Conversation:
+def _window(
+    whole: DatasetConversation, own: Sequence[DatasetQuestion], size: int, chance: random.Random
+) -> DatasetConversation:
     start = chance.randrange(max(1, len(whole.turns) - size))
     turns = whole.turns[start : start + size]
     inside = {turn.id for turn in turns}
     answered = [question for question in own if inside.issuperset(question.gold)]
     strange = [replace(question, gold=()) for question in own if not inside.intersection(question.gold)]
-    asked = chance.sample(answered, min(_SMALL_QUESTIONS, len(answered)))
-    asked += chance.sample(strange, min(_SMALL_STRANGERS, len(strange)))
-    return replace(whole, turns=turns, questions=tuple(asked))
+    request = chance.sample(answered, min(_SMALL_QUESTIONS, len(answered)))
+    request += chance.sample(strange, min(_SMALL_STRANGERS, len(strange)))
+    return replace(whole, turns=turns, questions=tuple(request))

@@ -27,17 +27,17 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.static_embedder import DIMENSIONS, piece_vectors, word_pieces
-from recollect.read.candidate import Candidate
+from recollect.read.candidate import SearchCandidate
 from recollect.read.current import replace_stale_turns
-from recollect.read.fetch import Closer, fetch
+from recollect.read.fetch import FetchLimit, fetch_candidates
 from recollect.read.fuse import fuse
-from recollect.read.gather import Wanted, gather
-from recollect.read.prefer_newest import MAX_CANDIDATES, later_places
-from recollect.read.question import look_at
+from recollect.read.gather import CandidateQuery, gather
+from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates
+from recollect.read.question import analyze_question
 from recollect.read.rank import rank
-from recollect.read.select import above
-from recollect.read.signals import signals
-from recollect.read.statement_pairs import Statement
+from recollect.read.select import filter_relevant
+from recollect.read.signals import compute_features
+from recollect.read.statement_pairs import PairStatement
 from recollect.settings import Settings
 
 DATA = Path(__file__).parent / "data"
@@ -77,8 +77,8 @@ class Searched:
     name: str
     group: str
     question: str
-    shown: int
-    candidates: list[Candidate]
+    visible_count: int
+    candidates: list[SearchCandidate]
     vectors: np.ndarray
     roles: list[Role] = field(default_factory=list)
 
@@ -117,8 +117,8 @@ def truth_cases(truth: Mapping[str, Any]) -> Iterator[Case]:
             at = START + timedelta(minutes=7 * number)
             turns.append(Message(each["message"], at, "s" if case["same_session"] else f"s{number}"))
             facts.append(Message(each["text"], at))
-        for group, said in (("", turns), (", stated", facts), (", learned", [*turns, *facts])):
-            yield Case(case["id"], f"look-alikes{group}", case["ask"], [*background, *said], role_of)
+        for group, text in (("", turns), (", stated", facts), (", learned", [*turns, *facts])):
+            yield Case(case["id"], f"look-alikes{group}", case["ask"], [*background, *text], role_of)
 
 
 def _role_by_pattern(current: str, stale: str) -> Callable[[str], Role]:
@@ -166,12 +166,14 @@ def pair_cases(truth: Mapping[str, Any], fillers: Sequence[str]) -> Iterator[Cas
         for is_long in (False, True):
             at = START + timedelta(days=chance.uniform(0, 20))
             later = at + timedelta(days=chance.choice((0.01, 0.1, 1, 3, 10, 30, 90)))
-            said = [
+            messages = [
                 (row["older"], at, "old" if replaces else "now"),
                 (row["newer"], later, "now" if replaces else "other"),
             ]
             for _ in range(6):
-                said.append((chance.choice(rows)["newer"], START + timedelta(days=chance.uniform(0, 100)), "other"))
+                messages.append(
+                    (chance.choice(rows)["newer"], START + timedelta(days=chance.uniform(0, 100)), "other")
+                )
             yield Case(
                 row["id"],
                 f"{row['label']}, {'long' if is_long else 'short'}",
@@ -180,7 +182,7 @@ def pair_cases(truth: Mapping[str, Any], fillers: Sequence[str]) -> Iterator[Cas
                     *_background(truth),
                     *(
                         Message(_wrapped(text, chance, fillers) if is_long else text, when, f"s{number}", role)
-                        for number, (text, when, role) in enumerate(said)
+                        for number, (text, when, role) in enumerate(messages)
                     ),
                 ],
             )
@@ -196,18 +198,18 @@ def update_cases() -> Iterator[Case]:
             if is_shuffled:
                 chance.shuffle(order)
             order.insert(chance.randrange(order.index(row["older"]), len(order)) + 1, row["newer"])
-            at, said = START, []
+            at, content = START, []
             for number, text in enumerate(order):
                 at += timedelta(days=chance.choice((0.01, 0.01, 1, 5, 20)))
                 role = "now" if text == row["newer"] else "old" if text == row["older"] else "other"
-                said.append(Message(text, at, f"s{number}", role))
-            yield Case(row["id"], "replaces, message", row["question"], said)
+                content.append(Message(text, at, f"s{number}", role))
+            yield Case(row["id"], "replaces, message", row["question"], content)
 
 
 def _background(truth: Mapping[str, Any], *patterns: str) -> list[Message]:
     at = datetime(2026, 1, 5, 9, tzinfo=UTC)
-    known = [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]
-    return [Message(fact, at) for fact in truth["background"] if not any(each.search(fact) for each in known)]
+    existing = [re.compile(pattern, re.IGNORECASE) for pattern in patterns if pattern]
+    return [Message(fact, at) for fact in truth["background"] if not any(each.search(fact) for each in existing)]
 
 
 def _wrapped(text: str, chance: random.Random, fillers: Sequence[str]) -> str:
@@ -254,22 +256,24 @@ def _role_of(case: Case, roles: Mapping[str, Role]) -> RoleOf:
 async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -> Searched:
     """Return the candidates as the step that is trained gets them."""
     service = await memory._open()
-    finders, taste = service._finders, service._habits.taste
+    finders, ranking = service._search_deps, service._recall_config.ranking
     least = memory.settings.search_min_score
     [vector] = await finders.embedder.embed([case.question], role="query")
-    wanted = Wanted(question=look_at(case.question), words=case.question, vector=vector, pool=50)
+    expected = CandidateQuery(question=analyze_question(case.question), words=case.question, vector=vector, pool=50)
     scope = Scope(user)
-    found = await gather(scope, wanted, ledger=finders.ledger, index=finders.index, ruler=await finders.ruler.get())
-    relevance = fuse(signals(found.pool, found.outlook), found.outlook.count, taste.fusion)
-    also = await later_places(found, relevance, min_relevance=least, limit=MAX_CANDIDATES)
-    closer = Closer(count=READ_CANDIDATES, least=least, also=also)
-    read, _ = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
-    read, _ = await replace_stale_turns(scope, read, found, wanted, ledger=finders.ledger)
-    ranked = rank(read, taste.weights, now=now())
-    first = above(ranked, least)[:MAX_CANDIDATES]
+    results = await gather(
+        scope, expected, ledger=finders.ledger, index=finders.index, calibration=await finders.calibration.get()
+    )
+    relevance = fuse(compute_features(results.table, results.stats), results.stats.count, ranking.fusion)
+    also = await find_later_candidates(results, relevance, min_relevance=least, limit=MAX_CANDIDATES)
+    closer = FetchLimit(count=READ_CANDIDATES, min_relevance=least, extra=also)
+    read, _ = await fetch_candidates(scope, results, expected, relevance, closer, ledger=finders.ledger)
+    read, _ = await replace_stale_turns(scope, read, results, expected, ledger=finders.ledger)
+    ranked = rank(read, ranking.weights, now=now())
+    first = filter_relevant(ranked, least)[:MAX_CANDIDATES]
     in_first = {each.row for each in first}
-    candidates = [*first, *(each for each in ranked if each.at in also and each.row not in in_first)]
-    vectors = await found.view.vectors(np.array([each.row for each in candidates], np.int64))
+    candidates = [*first, *(each for each in ranked if each.pool_index in also and each.row not in in_first)]
+    vectors = await results.view.vectors(np.array([each.row for each in candidates], np.int64))
     roles = [role_of(each.record) for each in candidates]
     return Searched(case.name, case.group, case.question, len(first), candidates, vectors, roles)
 
@@ -311,11 +315,11 @@ async def search_longmemeval(path: Path, home: Path) -> list[Searched]:
             order = {turn.id: at for at, turn in enumerate(turns)}
             source: dict[str, str] = {}
             for session, group in groupby(turns, key=lambda turn: turn.session):
-                said = list(group)
-                kept = await memory.remember(
-                    [as_message(turn) for turn in said], user_id=USER, session_id=session, wait=True
+                text = list(group)
+                stored = await memory.remember(
+                    [as_message(turn) for turn in text], user_id=USER, session_id=session, wait=True
                 )
-                source |= {own.id: turn.id for own, turn in zip(kept, said, strict=True)}
+                source |= {own.id: turn.id for own, turn in zip(stored, text, strict=True)}
             for question in conversation.questions:
                 gold = [id for id in question.gold if id in order]
                 if not gold or not question.headline:
@@ -341,7 +345,7 @@ def _vectors() -> np.ndarray:
     return piece_vectors()
 
 
-def pair_words(older: Statement, newer: Statement) -> np.ndarray:
+def pair_words(older: PairStatement, newer: PairStatement) -> np.ndarray:
     """Return the vectors of a pair's words, added up for each role; search adds up their weights."""
     roles = (older.words - newer.words, newer.words - older.words, older.words & newer.words)
     sums = [sum(map(word_vector, sorted(words)), np.zeros(DIMENSIONS, np.float32)) for words in roles]
@@ -351,5 +355,5 @@ def pair_words(older: Statement, newer: Statement) -> np.ndarray:
 def filler_messages(path: Path) -> list[str]:
     """Return messages of LongMemEval's users to put labelled statements into."""
     turns = [turn for each in load("longmemeval", path, limit=0) for turn in each.turns[:60]]
-    said = [turn.text for turn in turns if turn.speaker == "user"]
-    return [text for text in said if 60 < len(text) < 400]
+    messages = [turn.text for turn in turns if turn.speaker == "user"]
+    return [text for text in messages if 60 < len(text) < 400]

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from recollect import Memory
-from recollect.evaluation.conversation import Said
+from recollect.evaluation.conversation import DatasetTurn
 from recollect.evaluation.subject import USER, as_message, best_turns
 
 
@@ -27,10 +27,10 @@ class RecollectSystem:
     def index(self, turns: Sequence[Mapping[str, Any]]) -> None:
         """Remember every session, in order."""
         for session, group in groupby(turns, key=lambda turn: turn["session"]):
-            said = [turn for turn in group if str(turn["text"]).strip()]
-            messages = [as_message(_said(turn)) for turn in said]
-            kept = self._memory.remember(messages, user_id=USER, session_id=str(session), wait=True)
-            self._ids |= {own.id: turn["id"] for own, turn in zip(kept, said, strict=True)}
+            dialogue = [turn for turn in group if str(turn["text"]).strip()]
+            messages = [as_message(_dataset_turn(turn)) for turn in dialogue]
+            stored = self._memory.remember(messages, user_id=USER, session_id=str(session), wait=True)
+            self._ids |= {own.id: turn["id"] for own, turn in zip(stored, dialogue, strict=True)}
 
     def search(self, query: str, k: int) -> list[tuple[Any, float]]:
         """The ids of the best turns and their scores."""
@@ -41,8 +41,8 @@ class RecollectSystem:
         self._home.cleanup()
 
 
-def _said(turn: Mapping[str, Any]) -> Said:
-    return Said(
+def _dataset_turn(turn: Mapping[str, Any]) -> DatasetTurn:
+    return DatasetTurn(
         id=str(turn["id"]),
         text=str(turn["text"]),
         speaker=str(turn["speaker"]),

@@ -21,19 +21,19 @@ from pathlib import Path
 import numpy as np
 
 import recollect.read
-from evals.fitting import Asked, balanced, fit_listwise, ndcg_at, platt, recall_at
+from evals.fitting import RankingExample, balanced, fit_listwise, ndcg_at, platt, recall_at
 from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
 from recollect.evaluation.benchmarks import load
 from recollect.evaluation.subject import USER, as_message
-from recollect.language.when import periods
+from recollect.language.when import find_periods
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.read.fuse import Blend
-from recollect.read.gather import Gathered, Wanted, gather
-from recollect.read.question import look_at
-from recollect.read.search import Finders
-from recollect.read.signals import SIGNALS, signals
+from recollect.read.gather import CandidateQuery, GatheredCandidates, gather
+from recollect.read.question import analyze_question
+from recollect.read.search import SearchDeps
+from recollect.read.signals import FEATURE_NAMES, compute_features
 from recollect.settings import Settings
 
 FOLDS = 5
@@ -42,84 +42,86 @@ WEIGHT_OF_SMALL = 0.5
 READ = Path(recollect.read.__file__).parent
 
 
-class Held:
+class OpenConversation:
     """A conversation in a ledger of its own, open for questions."""
 
-    def __init__(self, finders: Finders, rows: dict[int, str]) -> None:
+    def __init__(self, finders: SearchDeps, rows: dict[int, str]) -> None:
         self.finders = finders
         self.rows = rows
 
-    async def ask(self, text: str) -> tuple[Gathered, np.ndarray]:
+    async def ask(self, text: str) -> tuple[GatheredCandidates, np.ndarray]:
         """The candidates of a question and their signals."""
         finders = self.finders
         [vector] = await finders.embedder.embed([text], role="query")
-        spoken_of = tuple(periods(text, at=now()))
-        wanted = Wanted(question=look_at(text), words=text, vector=vector, periods=spoken_of, pool=POOL)
-        ruler = await finders.ruler.get()
-        found = await gather(Scope(USER), wanted, ledger=finders.ledger, index=finders.index, ruler=ruler)
-        return found, signals(found.pool, found.outlook)
+        spoken_of = tuple(find_periods(text, at=now()))
+        expected = CandidateQuery(
+            question=analyze_question(text), words=text, vector=vector, periods=spoken_of, pool=POOL
+        )
+        ruler = await finders.calibration.get()
+        results = await gather(Scope(USER), expected, ledger=finders.ledger, index=finders.index, calibration=ruler)
+        return results, compute_features(results.table, results.stats)
 
-    def right(self, found: Gathered, gold: Sequence[str]) -> np.ndarray:
+    def right(self, ranked: GatheredCandidates, gold: Sequence[str]) -> np.ndarray:
         """Which of the candidates answer."""
-        return np.array([self.rows[int(row)] in gold for row in found.pool.rows], bool)
+        return np.array([self.rows[int(row)] in gold for row in ranked.table.rows], bool)
 
 
 @asynccontextmanager
-async def held(material: Material, home: Path) -> AsyncIterator[Held]:
+async def open_conversation(material: Material, home: Path) -> AsyncIterator[OpenConversation]:
     """The conversation, remembered through the public API when it is first opened."""
     # Rows must be those of the turns alone, in their order.
     async with AsyncMemory(settings=Settings(home=home, learn="off")) as memory:
-        finders = (await memory._open())._finders
+        finders = (await memory._open())._search_deps
         if not await memory.users():
             turns = [turn for turn in material.conversation.turns if turn.text.strip()]
             for session, group in groupby(turns, key=lambda turn: turn.session):
-                said = list(group)
-                await memory.remember([as_message(turn) for turn in said], user_id=USER, session_id=session)
-        yield Held(finders, await _rows(material, finders))
+                text = list(group)
+                await memory.remember([as_message(turn) for turn in text], user_id=USER, session_id=session)
+        yield OpenConversation(finders, await _rows(material, finders))
 
 
-async def _rows(material: Material, finders: Finders) -> dict[int, str]:
+async def _rows(material: Material, finders: SearchDeps) -> dict[int, str]:
     """The file's id of each row: turns get their rows in the order they are remembered."""
     _, rows = await finders.ledger.index_rows(USER, model=finders.embedder.model, after=0)
-    said = [turn.id for turn in material.conversation.turns if turn.text.strip()]
-    return dict(zip(sorted(row.row for row in rows), said, strict=True))
+    messages = [turn.id for turn in material.conversation.turns if turn.text.strip()]
+    return dict(zip(sorted(row.row for row in rows), messages, strict=True))
 
 
-async def collect(material: Material, home: Path) -> list[Asked]:
+async def collect(material: Material, home: Path) -> list[RankingExample]:
     """Ask every question, and note what its candidates are like."""
-    asked = []
-    async with held(material, home) as open_:
+    requests = []
+    async with open_conversation(material, home) as open_:
         for question in material.conversation.questions:
-            found, table = await open_.ask(question.text)
+            results, table = await open_.ask(question.text)
             if not len(table):
                 continue
             kind = "idle" if question.category == IDLE else "answered" if question.gold else "strange"
-            asked.append(
-                Asked(
+            requests.append(
+                RankingExample(
                     group=f"{material.source} {'small ' if material.small else ''}{kind}",
                     table=table,
-                    right=open_.right(found, question.gold),
+                    right=open_.right(results, question.gold),
                     answers=len(question.gold),
                     weight=WEIGHT_OF_SMALL if material.small else 1.0,
                 )
             )
-    return asked
+    return requests
 
 
-def fit(asked: Sequence[Asked]) -> Blend:
+def fit(request: Sequence[RankingExample]) -> Blend:
     """Weights that rank answers first, on a scale where one half is as much like an answer as like anything else."""
-    base, weights = fit_listwise([each for each in asked if each.right.any() or not each.answers])
-    odds = [base + each.table @ weights for each in asked]
-    shift, scale = platt(*balanced(asked, odds))
+    base, weights = fit_listwise([each for each in request if each.right.any() or not each.answers])
+    odds = [base + each.table @ weights for each in request]
+    shift, scale = platt(*balanced(request, odds))
     return Blend(shift + scale * base, (scale * weights).astype(np.float32))
 
 
-def report(folds: Sequence[int], asked: Sequence[Sequence[Asked]]) -> None:
+def report(folds: Sequence[int], request: Sequence[Sequence[RankingExample]]) -> None:
     """How each set is ranked by weights fitted without the conversation asked."""
     scores: dict[str, list[tuple[float, float]]] = {}
     for fold in range(FOLDS):
-        blend = fit([each for at, own in zip(folds, asked, strict=True) if at != fold for each in own])
-        for each in (each for at, own in zip(folds, asked, strict=True) if at == fold for each in own):
+        blend = fit([each for at, own in zip(folds, request, strict=True) if at != fold for each in own])
+        for each in (each for at, own in zip(folds, request, strict=True) if at == fold for each in own):
             if each.answers:
                 odds = each.table @ blend.weights
                 scores.setdefault(each.group, []).append((recall_at(each, odds), ndcg_at(each, odds)))
@@ -137,26 +139,26 @@ def write(path: Path, blend: Blend) -> None:
         f"base = {blend.base:.3f}",
     ]
     lines += ["", "[weights]"]
-    lines += [f"{name} = {weight:.3f}" for name, weight in zip(SIGNALS, blend.weights, strict=True)]
+    lines += [f"{name} = {weight:.3f}" for name, weight in zip(FEATURE_NAMES, blend.weights, strict=True)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 async def train(sets: Sequence[str]) -> None:
     """Read the sets, collect, fit, report, write."""
-    given = [part.partition("=") for part in sets]
-    work = [each for name, _, path in given for each in materials(name, load(name, Path(path), limit=0))]
+    inputs = [part.partition("=") for part in sets]
+    work = [each for name, _, path in inputs for each in materials(name, load(name, Path(path), limit=0))]
     names = sorted({each.conversation.name for each in work})
     folds = [names.index(each.conversation.name) % FOLDS for each in work]
     with tempfile.TemporaryDirectory() as home:
         homes = [Path(home) / str(at) for at in range(len(work))]
-        asked = []
+        requests = []
         for at, (material, own) in enumerate(zip(work, homes, strict=True), 1):
-            asked.append(await collect(material, own))
+            requests.append(await collect(material, own))
             if not at % 20:
                 print(f"{at} of {len(work)} conversations", file=sys.stderr)
 
-        report(folds, asked)
-        write(READ / "blend.toml", fit([each for own in asked for each in own]))
+        report(folds, requests)
+        write(READ / "blend.toml", fit([each for own in requests for each in own]))
 
 
 if __name__ == "__main__":

@@ -153,7 +153,7 @@ def main() -> None:
     """Cross-validate, train, write, measure."""
     parser = argparse.ArgumentParser(description="Train read/decide.npz.")
     parser.add_argument("--measure", type=Path, action="append", default=[], help="only measured, never trained on")
-    given = parser.parse_args()
+    inputs = parser.parse_args()
     messages = read(DATA)
     scores = cross_validate(messages)
     for title, chosen in (
@@ -163,11 +163,11 @@ def main() -> None:
         ("the first 1,400, held out", lambda each: each["source"] == "first"),
         ("without templates, held out", lambda each: each["source"] != "template"),
     ):
-        kept = [at for at, message in enumerate(messages) if chosen(message)]
-        report(title, [messages[at] for at in kept], scores[kept])
+        stored = [at for at, message in enumerate(messages) if chosen(message)]
+        report(title, [messages[at] for at in stored], scores[stored])
     save_model(MODEL_FILE, train(messages))
     print(f"  {MODEL_FILE}: {MODEL_FILE.stat().st_size:,} bytes")
-    for path in given.measure:
+    for path in inputs.measure:
         measured = read(path)
         report(path.name, measured, likelihoods(load_model(MODEL_FILE), measured))
 

@@ -43,9 +43,9 @@ from evals.newest_cases import (
 from recollect.models.static_embedder import DIMENSIONS, StaticEmbedder
 from recollect.read.newest_model import MAX_DEVIATIONS, MODEL_FILE, NewestModel, load_newest_model, save_newest_model
 from recollect.read.prefer_newest import MIN_ODDS, place_newer_first
-from recollect.read.question import look_at
-from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, read_statement
+from recollect.read.question import analyze_question
+from recollect.read.ruler import BUNDLED_CALIBRATION
+from recollect.read.statement_pairs import PAIR_FEATURES, WORD_ODDS_INDEX, compare_pairs, parse_statement
 
 FOLDS = 5
 # How much words count beside the named signals while their weights are fitted.
@@ -100,8 +100,8 @@ def _pairs_of_changes(case: Mapping[str, Any]) -> Iterator[TextPair]:
         for claim in step["claims"]:
             changes = claim["change"] in ("correction", "ended")
             slots[claim["slot"]].append((at, step["message"], claim["content"], changes))
-    for said in slots.values():
-        for (at, *older, _), (later, *newer, changes) in combinations(said, 2):
+    for text in slots.values():
+        for (at, *older, _), (later, *newer, changes) in combinations(text, 2):
             # There and back: the third statement says what the first did.
             if at != later and not (case["kind"] == "there and back" and (at, later) == (0, 2)):
                 yield from (TextPair(case["id"], old, new, changes) for old in older for new in newer)
@@ -111,7 +111,7 @@ def _pairs_of_changes(case: Mapping[str, Any]) -> Iterator[TextPair]:
 
 def word_table(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Return the words of pairs, a row a pair."""
-    return np.array([pair_words(read_statement(older), read_statement(newer)) for older, newer in pairs])
+    return np.array([pair_words(parse_statement(older), parse_statement(newer)) for older, newer in pairs])
 
 
 class WordWeights:
@@ -124,28 +124,28 @@ class WordWeights:
         self._labels = np.array([each.replaces for each in pairs])
         self._weights = np.array([min(PAIRS_OF_A_CASE / counts[each.case], 1.0) for each in pairs])
         self._folds = np.array([fold_of(each.case) for each in pairs])
-        self._known: dict[frozenset[int], np.ndarray] = {}
+        self._vocabulary: dict[frozenset[int], np.ndarray] = {}
 
     def without(self, *folds: int) -> np.ndarray:
         """Return the weights of words in each role, fitted on the other folds."""
         left_out = frozenset(folds)
-        if left_out not in self._known:
+        if left_out not in self._vocabulary:
             use = ~np.isin(self._folds, list(left_out))
             model = LogisticRegression(C=1.0, max_iter=3_000).fit(
                 self._inputs[use], self._labels[use], sample_weight=self._weights[use]
             )
-            self._known[left_out] = WORD_SCALE * model.coef_[0][: 3 * DIMENSIONS]
-        return self._known[left_out]
+            self._vocabulary[left_out] = WORD_SCALE * model.coef_[0][: 3 * DIMENSIONS]
+        return self._vocabulary[left_out]
 
 
 def _text_signals(pairs: Sequence[tuple[str, str]]) -> np.ndarray:
     """Return signals beside the words, so that the words need not stand in for them."""
     embedder = StaticEmbedder()
     older, newer = (asyncio.run(embedder.embed([pair[end] for pair in pairs])) for end in (0, 1))
-    alike = BUNDLED.scaled((older * newer).sum(1))
+    alike = BUNDLED_CALIBRATION.scale_all((older * newer).sum(1))
     rows = []
     for pair, value in zip(pairs, alike.tolist(), strict=True):
-        first, second = map(read_statement, pair)
+        first, second = map(parse_statement, pair)
         shared = len(first.terms & second.terms)
         numbers = bool(first.numbers) and bool(second.numbers) and first.numbers.isdisjoint(second.numbers)
         smaller, all_terms = min(len(first.terms), len(second.terms)), len(first.terms | second.terms)
@@ -162,26 +162,26 @@ class Trainer:
     def __init__(self, cases: Sequence[Searched], words: WordWeights) -> None:
         self.cases, self._words = cases, words
         tables = [
-            compare(
+            compare_pairs(
                 each.candidates,
-                BUNDLED.scaled(each.vectors @ each.vectors.T),
-                look_at(each.question),
-                shown=each.shown,
+                BUNDLED_CALIBRATION.scale_all(each.vectors @ each.vectors.T),
+                analyze_question(each.question),
+                result_count=each.visible_count,
             )
             if len(each.candidates) > 1
             else None
             for each in cases
         ]
-        self.places = [table.places if table else [] for table in tables]
-        self._signals = np.concatenate([table.signals for table in tables if table])
-        known = [
+        self.places = [table.pairs if table else [] for table in tables]
+        self._signals = np.concatenate([table.features for table in tables if table])
+        existing = [
             LABELS.get((each.roles[older], each.roles[newer]), (-1, 0.0))
             for each, places in zip(cases, self.places, strict=True)
             for older, newer in places
         ]
         self.labels, self._weights = (
-            np.array([label for label, _ in known]),
-            np.array([weight for _, weight in known]),
+            np.array([label for label, _ in existing]),
+            np.array([weight for _, weight in existing]),
         )
         self._folds = np.repeat([fold_of(each.name) for each in cases], [len(places) for places in self.places])
         self._table = word_table(
@@ -197,7 +197,7 @@ class Trainer:
         signals = self._signals.copy()
         for fold in range(FOLDS):
             own = self._folds == fold
-            signals[own, WORD_ODDS] = self._table[own] @ self._words.without(fold, *left_out)
+            signals[own, WORD_ODDS_INDEX] = self._table[own] @ self._words.without(fold, *left_out)
         return signals
 
     def _fit(self, signals: np.ndarray, use: np.ndarray, words: np.ndarray) -> NewestModel:
@@ -241,20 +241,20 @@ def report(trainer: Trainer, odds: np.ndarray) -> None:
     for each, places in zip(trainer.cases, trainer.places, strict=True):
         own = odds[start : start + len(places)]
         start += len(places)
-        if not each.shown:
+        if not each.visible_count:
             counts[each.group].append((False, False))
             continue
         moves = [place for place, value in zip(places, own, strict=True) if value > MIN_ODDS]
-        order = place_newer_first(len(each.roles), [] if look_at(each.question).of_the_past else moves)
+        order = place_newer_first(len(each.roles), [] if analyze_question(each.question).of_the_past else moves)
         counts[each.group].append((each.roles[0] == "now", each.roles[order[0]] == "now"))
     for group, rows in sorted(counts.items()):
         before, after = np.sum(rows, axis=0)
         print(
             f"  {group:30s} {len(rows):4d} cases   what holds is first: {before} before, {after} after   (held out)"
         )
-    known = trainer.labels >= 0
-    print(f"  {known.sum()} pairs, {trainer.labels[known].sum()} replace; ", end="")
-    print(f"AUROC {roc_auc_score(trainer.labels[known], odds[known]):.3f} (held out)")
+    existing = trainer.labels >= 0
+    print(f"  {existing.sum()} pairs, {trainer.labels[existing].sum()} replace; ", end="")
+    print(f"AUROC {roc_auc_score(trainer.labels[existing], odds[existing]):.3f} (held out)")
 
 
 async def search_all(truth: Mapping[str, Any], longmemeval: Path) -> list[Searched]:
@@ -272,11 +272,11 @@ async def search_all(truth: Mapping[str, Any], longmemeval: Path) -> list[Search
 def ensure_model() -> None:
     """Write a model that moves nothing if there is none to search with, or one of other signals."""
     try:
-        if load_newest_model(MODEL_FILE).hidden.shape[0] == len(PAIR_SIGNALS):
+        if load_newest_model(MODEL_FILE).hidden.shape[0] == len(PAIR_FEATURES):
             return
     except (OSError, KeyError):
         pass
-    count = len(PAIR_SIGNALS)
+    count = len(PAIR_FEATURES)
     blank = {"mean": np.zeros(count), "deviation": np.ones(count), "hidden": np.zeros((count, 1))}
     ends = {"hidden_bias": np.zeros(1), "output": np.zeros(1), "output_bias": np.float32(-10)}
     save_newest_model(MODEL_FILE, NewestModel(words=np.zeros((DIMENSIONS, 3)), **blank, **ends))

@@ -26,8 +26,8 @@ from sklearn.metrics import average_precision_score
 
 from recollect.models.linear_text import LinearTextModel, TextInput, save_model
 from recollect.write import select
-from recollect.write.select import Statement
-from recollect.write.sentences import Sentence, sentences
+from recollect.write.select import StatementSpan
+from recollect.write.sentences import Sentence, split_sentences
 
 DATA = Path(__file__).parent / "data" / "memorable.jsonl"
 PACKAGE = Path(select.__file__).parent
@@ -54,26 +54,26 @@ class Labelled:
 
 def label(rows: Sequence[Row]) -> list[Labelled]:
     """Return every own sentence of the messages with its labels."""
-    found: list[Labelled] = []
+    results: list[Labelled] = []
     for number, row in enumerate(rows):
-        for sentence in sentences(row["text"]):
+        for sentence in split_sentences(row["text"]):
             spans = select.token_spans(sentence.text)
             tokens = [select.fold_token(sentence.text[a:b]) for a, b in spans]
             if not tokens:
                 continue
             stretch, edges = [-1] * len(tokens), set()
-            for which, kept in enumerate(row["keep"]):
-                at = sentence.text.find(kept["text"])
+            for which, stored in enumerate(row["keep"]):
+                at = sentence.text.find(stored["text"])
                 if at < 0:
                     continue
-                end = at + len(kept["text"])
+                end = at + len(stored["text"])
                 inside = [n for n, (a, b) in enumerate(spans) if a >= at and b <= end]
                 for n in inside:
                     stretch[n] = which
                 if inside:
                     edges |= {inside[0], inside[-1] + 1} & set(range(1, len(tokens)))
-            found.append(Labelled(number, sentence, spans, tokens, stretch, edges))
-    return found
+            results.append(Labelled(number, sentence, spans, tokens, stretch, edges))
+    return results
 
 
 def matrix(inputs: Sequence[TextInput], buckets: int) -> sparse.csr_matrix:
@@ -93,11 +93,11 @@ def fit(x: sparse.csr_matrix, y: np.ndarray, c: float) -> LogisticRegression:
     return LogisticRegression(C=c, solver="liblinear").fit(x, y)
 
 
-def gaps(found: Sequence[Labelled]) -> tuple[sparse.csr_matrix, np.ndarray, list[tuple[int, int]]]:
+def gaps(results: Sequence[Labelled]) -> tuple[sparse.csr_matrix, np.ndarray, list[tuple[int, int]]]:
     """Return features and labels of every gap between two tokens."""
-    places = [(n, at) for n, each in enumerate(found) for at in range(1, len(each.tokens))]
-    inputs = [select.cut_input(found[n].tokens, at) for n, at in places]
-    labels = np.array([at in found[n].edges for n, at in places])
+    places = [(n, at) for n, each in enumerate(results) for at in range(1, len(each.tokens))]
+    inputs = [select.cut_input(results[n].tokens, at) for n, at in places]
+    labels = np.array([at in results[n].edges for n, at in places])
     return matrix(inputs, select.CUT_BUCKETS), labels, places
 
 
@@ -106,38 +106,38 @@ class Statements:
     """Statements with their features and the labelled sentences they lie in."""
 
     of: list[Labelled]
-    statements: list[Statement]
+    statements: list[StatementSpan]
     x: sparse.csr_matrix
 
 
-def statements(rows: Sequence[Row], found: Sequence[Labelled], cuts: dict[int, list[int]]) -> Statements:
+def statements(rows: Sequence[Row], results: Sequence[Labelled], cuts: dict[int, list[int]]) -> Statements:
     """Cut the sentences and return the features of all statements."""
     by_row: dict[int, list[int]] = defaultdict(list)
-    for n, each in enumerate(found):
+    for n, each in enumerate(results):
         by_row[each.row].append(n)
     of: list[Labelled] = []
-    parts: list[Statement] = []
+    parts: list[StatementSpan] = []
     inputs: list[TextInput] = []
     for number, places in by_row.items():
-        own: list[Statement] = []
+        own: list[StatementSpan] = []
         for n in places:
-            each = found[n]
+            each = results[n]
             pieces = select.statements_between(each.sentence, each.spans, each.tokens, cuts.get(n, []))
             own += pieces
             of += [each] * len(pieces)
         if own:
-            inputs += select.inputs_of(rows[number]["text"], [found[n].sentence for n in places], own)
+            inputs += select.build_inputs(rows[number]["text"], [results[n].sentence for n in places], own)
             parts += own
     return Statements(of, parts, matrix(inputs, select.BUCKETS))
 
 
-def kept_stretches(data: Statements) -> list[int]:
+def selected_stretches(data: Statements) -> list[int]:
     """Return for each statement the kept stretch that holds half of its tokens, or -1."""
     result: list[int] = []
     for each, statement in zip(data.of, data.statements, strict=True):
         inside = each.stretch[statement.start : statement.end]
-        kept = [which for which in inside if which >= 0]
-        result.append(Counter(kept).most_common(1)[0][0] if 2 * len(kept) >= len(inside) and kept else -1)
+        stored = [which for which in inside if which >= 0]
+        result.append(Counter(stored).most_common(1)[0][0] if 2 * len(stored) >= len(inside) and stored else -1)
     return result
 
 
@@ -159,7 +159,7 @@ def figures(rows: Sequence[Row], learned: dict[int, list[str]]) -> str:
     """Return message recall and precision, span recall and memory precision."""
     count: Counter[str] = Counter()
     for number, row in enumerate(rows):
-        gold = [words(kept["text"]) for kept in row["keep"]]
+        gold = [words(stored["text"]) for stored in row["keep"]]
         memories = [words(text) for text in learned.get(number, ())]
         count["gold"] += bool(gold)
         count["learned"] += bool(memories)
@@ -187,20 +187,20 @@ class Trained:
 
 def train(rows: Sequence[Row], *, only_keep: bool = False) -> Trained:
     """Train all models; statements are cut by out-of-fold predictions, as they are at run time."""
-    found = label(rows)
-    x, y, places = gaps(found)
-    fold = np.array([found[n].row % FOLDS for n, _ in places])
+    results = label(rows)
+    x, y, places = gaps(results)
+    fold = np.array([results[n].row % FOLDS for n, _ in places])
     odds = np.zeros(len(y))
     for number in range(FOLDS):
         odds[fold == number] = fit(x[fold != number], y[fold != number], CUT_C).predict_proba(x[fold == number])[:, 1]
-    data = statements(rows, found, predicted_cuts(places, odds))
-    stretches = kept_stretches(data)
+    data = statements(rows, results, predicted_cuts(places, odds))
+    stretches = selected_stretches(data)
     keep = fit(data.x, np.array([which >= 0 for which in stretches]), KEEP_C)
     if only_keep:
         return Trained(fit(x, y, CUT_C), keep, [], [])
-    held = [n for n, which in enumerate(stretches) if which >= 0]
-    labels = [rows[data.of[n].row]["keep"][stretches[n]] for n in held]
-    kinds = data.x[np.array(held)]
+    stored = [n for n, which in enumerate(stretches) if which >= 0]
+    labels = [rows[data.of[n].row]["keep"][stretches[n]] for n in stored]
+    kinds = data.x[np.array(stored)]
     categories = [
         fit(kinds, np.array([each["category"] == name for each in labels]), 3.0) for name in select.CATEGORIES
     ]
@@ -210,15 +210,15 @@ def train(rows: Sequence[Row], *, only_keep: bool = False) -> Trained:
 
 def predict(rows: Sequence[Row], models: Trained) -> tuple[Statements, np.ndarray]:
     """Return the statements of messages and how likely each is kept."""
-    found = label(rows)
-    x, _, places = gaps(found)
-    data = statements(rows, found, predicted_cuts(places, models.cutter.predict_proba(x)[:, 1]))
+    results = label(rows)
+    x, _, places = gaps(results)
+    data = statements(rows, results, predicted_cuts(places, models.cutter.predict_proba(x)[:, 1]))
     return data, models.keep.predict_proba(data.x)[:, 1]
 
 
 def report(name: str, rows: Sequence[Row], data: Statements, odds: np.ndarray) -> None:
     """Print the figures at several thresholds."""
-    gold = [which >= 0 for which in kept_stretches(data)]
+    gold = [which >= 0 for which in selected_stretches(data)]
     print(f"{name}: {len(rows)} messages, average precision by statement {average_precision_score(gold, odds):.3f}")
     for threshold in (0.35, 0.4, 0.45, 0.5, 0.55):
         learned: dict[int, list[str]] = defaultdict(list)

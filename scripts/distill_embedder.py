@@ -59,25 +59,25 @@ SHARE_OF_MINILM = 0.7
 
 
 def main() -> None:
-    asked = arguments()
-    asked.work.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer.from_file(str(asked.minilm / "tokenizer.json"))
+    request = arguments()
+    request.work.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer.from_file(str(request.minilm / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.enable_truncation(MAX_TOKENS)
-    texts = wordnet_texts(asked.wordnet)
+    texts = wordnet_texts(request.wordnet)
     sentences = [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
     tokens = [[token] for token in range(tokenizer.get_vocab_size())]
 
-    alone = kept(asked.work / "bge_tokens.npy", lambda: embed_with_bge(asked.bge, tokens))
-    taught = kept(asked.work / "bge_sentences.npy", lambda: embed_with_bge(asked.bge, sentences))
-    minilm = kept(asked.work / "minilm_tokens.npy", lambda: embed_with_minilm(asked.minilm, tokens))
+    alone = load_or_make(request.work / "bge_tokens.npy", lambda: embed_with_bge(request.bge, tokens))
+    taught = load_or_make(request.work / "bge_sentences.npy", lambda: embed_with_bge(request.bge, sentences))
+    minilm = load_or_make(request.work / "minilm_tokens.npy", lambda: embed_with_minilm(request.minilm, tokens))
 
     likelihood = zipf(len(tokens))
     rarity = (RARITY / (RARITY + likelihood)).astype(np.float32)[:, None]
     fitted = fit(centred(alone) * rarity, sentences, taught)
     second = without_common_directions(centred(minilm), COMMON_DIRECTIONS) * rarity
     joint = np.hstack([same_scale(fitted), SHARE_OF_MINILM * same_scale(second)])
-    write(on_main_axes(joint, likelihood, asked.dimensions), asked.minilm / "tokenizer.json", asked.out)
+    write(on_main_axes(joint, likelihood, request.dimensions), request.minilm / "tokenizer.json", request.out)
 
 
 def arguments() -> argparse.Namespace:
@@ -110,7 +110,7 @@ def wordnet_texts(folder: Path) -> list[str]:
     return list(dict.fromkeys(definitions + examples))
 
 
-def kept(path: Path, make: Any) -> Floats:
+def load_or_make(path: Path, make: Any) -> Floats:
     """What `make` gives, from the file of an earlier run where there is one."""
     if not path.exists():
         np.save(path, make().astype(np.float16))

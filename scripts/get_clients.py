@@ -37,11 +37,11 @@ def npm() -> list[str]:
 
 def node_version() -> int:
     """Its first number; 0 where there is none."""
-    found = shutil.which("node")
-    if not found:
+    results = shutil.which("node")
+    if not results:
         return 0
-    told = subprocess.run([found, "--version"], capture_output=True, text=True, check=True).stdout
-    return int(told.lstrip("v").split(".")[0])
+    output = subprocess.run([results, "--version"], capture_output=True, text=True, check=True).stdout
+    return int(output.lstrip("v").split(".")[0])
 
 
 def pip(*what: str) -> None:

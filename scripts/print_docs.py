@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from recollect.settings_page import settings_page
+from recollect.settings_page import render_settings_page
 
 if __name__ == "__main__":
     page = Path(__file__).parent.parent / "docs" / "settings.md"
-    page.write_text(settings_page(), encoding="utf-8")
+    page.write_text(render_settings_page(), encoding="utf-8")
     print(f"wrote {page.name}")

@@ -94,9 +94,9 @@ def python_api() -> str:
 def metric_names() -> str:
     """Return the name, kind and labels of every metric."""
     import recollect.observe.metrics  # noqa: F401
-    from recollect.observe.numbers import Number
+    from recollect.observe.numbers import Metric
 
-    return "".join(f"{n.kind} {n.name} {','.join(n.labels)}".rstrip() + "\n" for _, n in sorted(Number.all.items()))
+    return "".join(f"{n.kind} {n.name} {','.join(n.labels)}".rstrip() + "\n" for _, n in sorted(Metric.all.items()))
 
 
 def sql_schema() -> str:

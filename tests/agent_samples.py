@@ -9,8 +9,8 @@ from remember_samples import opened_async
 
 from recollect import AsyncMemory
 from recollect.agent import Agent
-from recollect.testing.llm_server import Recorded
-from recollect.testing.llm_wire import Reply, ToolCall
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.llm_wire import ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
 
 ALEX: dict[str, Any] = {"user_id": "alex", "project_id": "payments", "enable_memory": True}
@@ -36,29 +36,29 @@ def call(name: str, /, *, id: str = "", **arguments: Any) -> ToolCall:
     return ToolCall(name, arguments, id)
 
 
-def calls(*made: ToolCall, thought: str | None = None) -> Reply:
-    return Reply(thought, made)
+def calls(*made: ToolCall, thought: str | None = None) -> ScriptedReply:
+    return ScriptedReply(thought, made)
 
 
-def messages(request: Recorded) -> list[dict[str, Any]]:
-    told: list[dict[str, Any]] = request.json["messages"]
-    return told
+def messages(request: RecordedRequest) -> list[dict[str, Any]]:
+    report: list[dict[str, Any]] = request.json["messages"]
+    return report
 
 
-def asked(llm: ScriptedLLM) -> list[Recorded]:
+def agent_requests(llm: ScriptedLLM) -> list[RecordedRequest]:
     """What the model was asked as an agent, not to learn or to sum up."""
     return [each for each in llm.calls("chat") if AGENT in str(messages(each)[0]["content"])]
 
 
-def tool_names(request: Recorded) -> list[str]:
+def tool_names(request: RecordedRequest) -> list[str]:
     return [tool["function"]["name"] for tool in request.json.get("tools", [])]
 
 
-def script(llm: ScriptedLLM, *replies: Reply | str) -> None:
+def script(llm: ScriptedLLM, *replies: ScriptedReply | str) -> None:
     """What the model says as an agent, in order; whatever else it is asked it answers with nothing."""
     left = list(replies)
 
-    def next_of(request: Recorded) -> Reply | str:
+    def next_of(request: RecordedRequest) -> ScriptedReply | str:
         return left.pop(0) if left else "I have nothing more to say."
 
     llm.when(lambda request: AGENT in request.text).reply(next_of)

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 NOTES = "/memories/notes.md"
-TOLD = "Remember: "
+REMEMBER_PREFIX = "Remember: "
 QUESTION = "What do you know?"
 NOTHING = "I know nothing."
 
 
-def model(asked: dict[str, Any]) -> list[dict[str, Any]]:
+def model(request: dict[str, Any]) -> list[dict[str, Any]]:
     """Puts what it is to remember into a file; asked what it knows, looks into the folder and then into the file."""
-    assert {"type": "memory_20250818", "name": "memory"} in asked["tools"]
-    said = _words(asked["messages"][0]["content"])
-    results = [_result(block) for message in asked["messages"] for block in message["content"] if _is_result(block)]
-    if said.startswith(TOLD):
-        given = {"command": "create", "path": NOTES, "file_text": said.removeprefix(TOLD)}
-        return _says(results[-1]) if results else _calls(given)
+    assert {"type": "memory_20250818", "name": "memory"} in request["tools"]
+    messages = _words(request["messages"][0]["content"])
+    results = [_result(block) for message in request["messages"] for block in message["content"] if _is_result(block)]
+    if messages.startswith(REMEMBER_PREFIX):
+        options = {"command": "create", "path": NOTES, "file_text": messages.removeprefix(REMEMBER_PREFIX)}
+        return _says(results[-1]) if results else _calls(options)
     if not results:
         return _calls({"command": "view", "path": "/memories"})
     if len(results) == 1 and NOTES in results[0]:
@@ -31,8 +31,8 @@ def model(asked: dict[str, Any]) -> list[dict[str, Any]]:
     return _says(results[1] if len(results) > 1 else NOTHING)
 
 
-def _calls(given: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"type": "tool_use", "id": "toolu_1", "name": "memory", "input": given}]
+def _calls(inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"type": "tool_use", "id": "toolu_1", "name": "memory", "input": inputs}]
 
 
 def _says(text: str) -> list[dict[str, Any]]:
@@ -57,18 +57,18 @@ class _Handler(BaseHTTPRequestHandler):
     held: ClassVar[dict[str, dict[str, Any]]] = {}
 
     def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
         assert self.path.startswith("/v1/messages")
-        if before := self.held.get((asked.get("thread") or {}).get("previous_message_id")):
-            asked = {**before, **asked, "messages": [*before["messages"], *asked["messages"]]}
-        content = model(asked)
+        if before := self.held.get((request.get("thread") or {}).get("previous_message_id")):
+            request = {**before, **request, "messages": [*before["messages"], *request["messages"]]}
+        content = model(request)
         id = f"msg_{uuid4().hex}"
-        self.held[id] = {**asked, "messages": [*asked["messages"], {"role": "assistant", "content": content}]}
+        self.held[id] = {**request, "messages": [*request["messages"], {"role": "assistant", "content": content}]}
         message = {
             "id": id,
             "type": "message",
             "role": "assistant",
-            "model": asked["model"],
+            "model": request["model"],
             "content": content,
             "stop_reason": content[-1]["type"] if content[-1]["type"] == "tool_use" else "end_turn",
             "stop_sequence": None,

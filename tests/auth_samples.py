@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from recollect.http.app import make_app
-from recollect.http.auth.caller import Asking
+from recollect.http.auth.caller import CallerDep
 from recollect.settings import load
 
 OUTSIDE = "203.0.113.7"
@@ -25,7 +25,7 @@ def app_of(home: Path, **settings: Any) -> FastAPI:
     app = make_app(load({"home": home, "learn_with_upstream": False, **settings}, environ={}).settings)
 
     @app.get("/whoami")
-    async def whoami(caller: Asking, user_id: str | None = None, project_id: str | None = None) -> dict[str, Any]:
+    async def whoami(caller: CallerDep, user_id: str | None = None, project_id: str | None = None) -> dict[str, Any]:
         scope = caller.scope(user_id, project_id) if caller.kind != "local" or user_id else None
         return {**asdict(caller), "scope": scope and asdict(scope)}
 
@@ -39,12 +39,12 @@ def serving(home: Path, *, peer: str = "127.0.0.1", **settings: Any) -> Iterator
         yield client
 
 
-def make_key(client: TestClient, **given: Any) -> str:
+def make_key(client: TestClient, **options: Any) -> str:
     """The text of a new key."""
     keyring = client.app.state.service.keyring  # type: ignore[attr-defined]
 
     async def make() -> str:
-        return str((await keyring.add(**given)).text)
+        return str((await keyring.add(**options)).text)
 
     return client.portal.call(make)  # type: ignore[union-attr]
 

@@ -28,20 +28,20 @@ class Browser:
         self._session = ""
         self._awaited: dict[int, asyncio.Future[Any]] = {}
         self._page_loaded = asyncio.Event()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.complaints: list[str] = []
 
     async def listen(self) -> None:
         """Take in whatever the browser says, as long as it speaks."""
         while message := await self._reading.readuntil(b"\0"):
-            told = json.loads(message[:-1])
-            if waiting := self._awaited.pop(told.get("id", 0), None):
-                waiting.set_result(told)
-            elif told.get("method") == "Network.requestWillBeSent":
-                self.asked.append(told["params"]["request"]["url"])
-            elif told.get("method") == "Runtime.exceptionThrown":
-                self.complaints.append(str(told["params"]["exceptionDetails"]))
-            elif told.get("method") == "Page.loadEventFired":
+            report = json.loads(message[:-1])
+            if waiting := self._awaited.pop(report.get("id", 0), None):
+                waiting.set_result(report)
+            elif report.get("method") == "Network.requestWillBeSent":
+                self.requests.append(report["params"]["request"]["url"])
+            elif report.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(str(report["params"]["exceptionDetails"]))
+            elif report.get("method") == "Page.loadEventFired":
                 self._page_loaded.set()
 
     async def open(self, address: str) -> None:
@@ -76,9 +76,9 @@ class Browser:
             message["sessionId"] = self._session
         self._writing.write(json.dumps(message).encode() + b"\0")
         async with asyncio.timeout(_WAIT_S):
-            told = await waiting
-        assert "error" not in told, told
-        result: dict[str, Any] = told["result"]
+            report = await waiting
+        assert "error" not in report, report
+        result: dict[str, Any] = report["result"]
         return result
 
 

@@ -78,7 +78,7 @@ class Drawn:
     """A request, and what of it the upstream is to get."""
 
     raw: bytes
-    kept: tuple[str, ...]
+    preserved: tuple[str, ...]
     has_ours: bool
 
 
@@ -97,10 +97,10 @@ class Writer:
 
     def content(self, text: str) -> str:
         """The text as a string, or as a part among others."""
-        said = f'"{self.chance.choice(self._words)} {text} {self.chance.choice(self._words)}"'
+        words = f'"{self.chance.choice(self._words)} {text} {self.chance.choice(self._words)}"'
         if self.chance.random() < 0.5:
-            return said
-        part = between(['"type":"text"', f'"text":{said}', *self.unknown(1)], "{}")
+            return words
+        part = between(['"type":"text"', f'"text":{words}', *self.unknown(1)], "{}")
         return between(self.shuffled([part, *self.chance.choices(PARTS, k=self.chance.randint(0, 2))]))
 
     def tool_use(self) -> list[str]:
@@ -108,9 +108,9 @@ class Writer:
         return [call, self.message("tool", self.content("12 degrees"), '"tool_call_id":"call_1"')]
 
     def exchange(self, *, with_tool: bool) -> list[str]:
-        said = self.message("user", self.content("Aloha, I plan a trip."), '"name":"\\u0061nn"')
+        text = self.message("user", self.content("Aloha, I plan a trip."), '"name":"\\u0061nn"')
         answer = self.message("assistant", self.chance.choice(["null", self.content("Where to?")]), '"refusal":null')
-        return [said, *(self.tool_use() if with_tool else []), answer]
+        return [text, *(self.tool_use() if with_tool else []), answer]
 
     def unknown(self, most: int) -> list[str]:
         return self.chance.choices(self._unknown, k=self.chance.randint(0, most))
@@ -128,19 +128,19 @@ def bodies(draw: st.DrawFn) -> Drawn:
     """A whole request: prompts, earlier exchanges, the question, and perhaps a tool's result after it."""
     unknown, words = draw(st.lists(UNKNOWN, min_size=1, max_size=4)), draw(st.lists(INSIDE, min_size=1, max_size=4))
     write = Writer(Random(draw(st.integers(0, 1 << 32))), unknown, words)
-    said = []
+    messages = []
     for role in draw(st.lists(st.sampled_from(["system", "developer"]), max_size=2)):
-        said.append(write.message(role, write.chance.choice(["null", write.content("Be brief.")])))
+        messages.append(write.message(role, write.chance.choice(["null", write.content("Be brief.")])))
     for with_tool in draw(st.lists(st.booleans(), max_size=2)):
-        said += write.exchange(with_tool=with_tool)
-    said.append(write.message("user", write.content(QUESTION)))
-    said += write.tool_use() if draw(st.booleans()) else []
-    kept = ['"model": "scripted"', f'"messages"{GAP}:{GAP}{between(said)}', *write.unknown(3)]
-    kept += draw(st.lists(st.sampled_from(WHOLE), max_size=5, unique=True))
-    kept = [write.spaced(each) for each in write.shuffled(kept)]
-    parts = list(kept)
+        messages += write.exchange(with_tool=with_tool)
+    messages.append(write.message("user", write.content(QUESTION)))
+    messages += write.tool_use() if draw(st.booleans()) else []
+    stored = ['"model": "scripted"', f'"messages"{GAP}:{GAP}{between(messages)}', *write.unknown(3)]
+    stored += draw(st.lists(st.sampled_from(WHOLE), max_size=5, unique=True))
+    stored = [write.spaced(each) for each in write.shuffled(stored)]
+    parts = list(stored)
     ours = draw(st.just([]) | st.lists(st.sampled_from(OURS), max_size=3, unique=True))
     for each in ours:
         parts.insert(write.chance.randint(0, len(parts)), each)
     raw = write.spaced(GAP + between(parts, "{}") + GAP)
-    return Drawn(raw.encode(), tuple(kept), bool(ours))
+    return Drawn(raw.encode(), tuple(stored), bool(ours))

@@ -28,7 +28,7 @@ hypothesis_settings.load_profile("unhurried")
 
 
 IN_MEMORY = Path("/dev/shm")
-_ROOM_BYTES = 4 << 30
+_MIN_FREE_BYTES = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     chosen = os.environ.get("TMPDIR") or config.option.basetemp
     drills = "drill" in config.option.markexpr.replace("not drill", "")
-    if not chosen and not drills and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > _ROOM_BYTES:
+    if not chosen and not drills and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > _MIN_FREE_BYTES:
         # For the processes that tests start, too.
         os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 

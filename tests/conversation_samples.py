@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from recollect.conversation.written import Written, noted
-from recollect.ledger.memory import MemoryLedger, open_memory
-from recollect.model.change import By
-from recollect.model.effect import Note
+from recollect.conversation.written import StepOutput, merge_fields
+from recollect.ledger.memory import InMemoryLedger, open_in_memory
+from recollect.model.change import Author
+from recollect.model.effect import ConversationUpdate
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -20,7 +20,7 @@ from recollect.models.embedding import EmbeddingModel
 ANN = Scope("ann", session="monday")
 NOW = datetime(2025, 1, 2, 9, tzinfo=UTC)
 DAY = datetime(2024, 12, 29, 10, tzinfo=UTC)
-BY = By("test")
+BY = Author("test")
 
 HAWAII = (
     "I want to plan a vacation in Hawaii with my sister Maria.",
@@ -32,7 +32,7 @@ HAWAII = (
 )
 
 
-def talk(*said: str, scope: Scope = ANN, first: int = 1, day: datetime = DAY) -> list[Turn]:
+def talk(*texts: str, scope: Scope = ANN, first: int = 1, day: datetime = DAY) -> list[Turn]:
     """The user and the assistant in turns, a minute apart."""
     return [
         Turn(
@@ -43,7 +43,7 @@ def talk(*said: str, scope: Scope = ANN, first: int = 1, day: datetime = DAY) ->
             said_at=day + timedelta(minutes=at),
             position=at,
         )
-        for at, text in enumerate(said, first)
+        for at, text in enumerate(texts, first)
     ]
 
 
@@ -60,31 +60,31 @@ def state(turns: Sequence[Turn] = (), **fields: Any) -> Conversation:
     return Conversation(scope=fields.pop("scope", ANN), turn_count=count, **fields)
 
 
-def after(conversation: Conversation, *written: Written) -> Conversation:
+def after(conversation: Conversation, *output: StepOutput) -> Conversation:
     """The conversation once that was noted."""
-    fields = noted(conversation, written)
+    fields = merge_fields(conversation, output)
     if "invocations" in fields:
         fields["invocations"] = tuple(fields["invocations"])
     return replace(conversation, **fields)
 
 
-async def a_ledger(turns: Sequence[Turn] = ()) -> MemoryLedger:
-    ledger = await open_memory(EmbeddingModel("test", 4))
+async def a_ledger(turns: Sequence[Turn] = ()) -> InMemoryLedger:
+    ledger = await open_in_memory(EmbeddingModel("test", 4))
     if turns:
         await ledger.append(turns[0].scope, turns, vectors=[None] * len(turns), by=BY)
     return ledger
 
 
-async def apply(ledger: MemoryLedger, conversation: Conversation, *written: Written) -> Conversation:
+async def apply(ledger: InMemoryLedger, conversation: Conversation, *output: StepOutput) -> Conversation:
     """Write it as a job would: all in one transaction; gives the conversation as it is then."""
-    changes = [change for each in written for change in each.changes]
-    note = Note(conversation.scope, noted(conversation, written))
+    changes = [change for each in output for change in each.changes]
+    note = ConversationUpdate(conversation.scope, merge_fields(conversation, output))
     await ledger.apply(conversation.scope, changes, by=BY, effects=[note])
     return await ledger.conversation(conversation.scope)
 
 
-async def kept(ledger: MemoryLedger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
+async def stored_memories(ledger: InMemoryLedger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
     """Everything the scope's user has, in whatever state, but for turns; of these categories if some are named."""
-    found = await ledger.find(scope, Listing(statuses=tuple(Status), limit=10_000, order="oldest"))
-    wanted = set(categories) or set(Category) - {Category.TURN}
-    return [record for record in found if record.category in wanted]
+    results = await ledger.find(scope, Listing(statuses=tuple(Status), limit=10_000, order="oldest"))
+    expected = set(categories) or set(Category) - {Category.TURN}
+    return [record for record in results if record.category in expected]

@@ -19,7 +19,7 @@ _TALK = {
         ("Ann", "Pixel the kitten scratched my sofa"),
     ],
 }
-_ASKED = [
+_QUESTIONS = [
     {"question": "What is Ann's kitten called?", "category": 1, "evidence": ["D1:1"]},
     {"question": "Which instrument does Ben's sister play?", "category": 4, "evidence": ["D1:2"]},
     {"question": "How did Ben break his ankle?", "category": 2, "evidence": ["D2:1"]},
@@ -35,8 +35,8 @@ def _chat(first: str, second: str, *, text: str) -> dict[str, Any]:
     for session, turns in _TALK.items():
         chat[f"session_{session}_date_time"] = f"1:5{session} pm on {session} May, 2023"
         chat[f"session_{session}"] = [
-            {"speaker": names[speaker], "dia_id": f"D{session}:{number}", text: said}
-            for number, (speaker, said) in enumerate(turns, 1)
+            {"speaker": names[speaker], "dia_id": f"D{session}:{number}", text: content}
+            for number, (speaker, content) in enumerate(turns, 1)
         ]
     return chat
 
@@ -44,13 +44,13 @@ def _chat(first: str, second: str, *, text: str) -> dict[str, Any]:
 def locomo(count: int = 2) -> list[dict[str, Any]]:
     people = [("Ann", "Ben"), ("Cleo", "Dan"), ("Eve", "Finn")]
     return [
-        {"sample_id": f"conv-{number}", "conversation": _chat(*people[number], text="text"), "qa": list(_ASKED)}
+        {"sample_id": f"conv-{number}", "conversation": _chat(*people[number], text="text"), "qa": list(_QUESTIONS)}
         for number in range(count)
     ]
 
 
 def realtalk() -> dict[str, Any]:
-    return {"Chat_1": {**_chat("Ann", "Ben", text="clean_text"), "qa": list(_ASKED)}}
+    return {"Chat_1": {**_chat("Ann", "Ben", text="clean_text"), "qa": list(_QUESTIONS)}}
 
 
 def longmemeval() -> list[dict[str, Any]]:
@@ -73,12 +73,14 @@ def longmemeval() -> list[dict[str, Any]]:
 
 
 def beam() -> dict[str, Any]:
-    said = [
+    messages = [
         (0, "user", "I prefer tabs over spaces ->-> 1,1"),
         (1, "assistant", "Understood"),
         (2, "user", "My sprint ends on Friday"),
     ]
-    turns = [[{"id": id, "role": role, "content": text, "time_anchor": "March-15-2024"} for id, role, text in said]]
+    turns = [
+        [{"id": id, "role": role, "content": text, "time_anchor": "March-15-2024"} for id, role, text in messages]
+    ]
     return {
         "1": {
             "chat": [{"batch_number": 1, "turns": turns}],

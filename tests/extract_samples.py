@@ -20,12 +20,12 @@ HAWAII = "I'm planning a trip to Hawaii. My budget is $10,000."
 BUDGET = "The budget for the Hawaii trip is $10,000"
 
 
-def turn(said: str, *, id: str = "t1", role: Role = Role.USER, at: datetime = TUESDAY, **fields: Any) -> Turn:
-    return Turn(id=id, scope=Scope("anna"), role=role, content=said, said_at=at, **fields)
+def turn(text: str, *, id: str = "t1", role: Role = Role.USER, at: datetime = TUESDAY, **fields: Any) -> Turn:
+    return Turn(id=id, scope=Scope("anna"), role=role, content=text, said_at=at, **fields)
 
 
-def assistant(said: str, *, id: str = "a1") -> Turn:
-    return turn(said, id=id, role=Role.ASSISTANT)
+def assistant(text: str, *, id: str = "a1") -> Turn:
+    return turn(text, id=id, role=Role.ASSISTANT)
 
 
 def claim(content: str, **fields: Any) -> dict[str, Any]:
@@ -48,12 +48,12 @@ async def run(
     return await extract(batch, chat=chat, mode=mode, now=TUESDAY, limits=ExtractionLimits(**limits))
 
 
-def shown(llm: ScriptedLLM) -> str:
+def prompt_text(llm: ScriptedLLM) -> str:
     return str(llm.calls("chat")[0].json["messages"][0]["content"])
 
 
-def talk_lines(llm: ScriptedLLM) -> list[dict[str, Any]]:
+def turns_as_json(llm: ScriptedLLM) -> list[dict[str, Any]]:
     """The lines of data that the model was shown."""
-    fence = next(line for line in shown(llm).split("\n") if line.startswith("=== "))
-    inside = shown(llm).split(f"\n{fence}\n")[1]
+    fence = next(line for line in prompt_text(llm).split("\n") if line.startswith("=== "))
+    inside = prompt_text(llm).split(f"\n{fence}\n")[1]
     return [json.loads(line) for line in inside.split("\n")]

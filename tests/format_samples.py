@@ -12,7 +12,7 @@ from recollect.read.format import STYLES, format_context
 
 NOW = datetime(2026, 5, 9, 12, tzinfo=UTC)
 MAY_7 = datetime(2026, 5, 7, 9, 30, tzinfo=UTC)
-OTHERS = sorted(set(STYLES) - {"recollect"})
+OTHER_STYLES = sorted(set(STYLES) - {"recollect"})
 
 
 def hit(content: str, category: str = "fact", **fields: Any) -> Hit:
@@ -34,5 +34,5 @@ def turn(content: str, role: str, *, position: int = 1, **detail: Any) -> Hit:
     return hit(content, "turn", detail={"role": role, "position": position, **detail}, occurred_at=MAY_7)
 
 
-def shown(style: str, hits: list[Hit], **asked: Any) -> str:
-    return format_context(style, hits, **{"budget_tokens": 2048, "now": NOW, **asked}).text
+def rendered(style: str, hits: list[Hit], **options: Any) -> str:
+    return format_context(style, hits, **{"budget_tokens": 2048, "now": NOW, **options}).text

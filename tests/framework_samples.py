@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from recollect.testing.llm_server import Recorded
-from recollect.testing.llm_wire import Reply, ToolCall, texts
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.llm_wire import ScriptedReply, ToolCall, texts
 
 BUDGET = "The budget for the Hawaii trip is $10,000"
 QUESTION = "How much can I spend in Hawaii?"
-KNOWN = "You can spend $10,000."
+RECALLED_ANSWER = "You can spend $10,000."
 UNKNOWN = "You have not told me."
 PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
@@ -18,53 +18,53 @@ PICTURE = (
 )
 
 
-def model(request: Recorded) -> str | Reply:
+def model(request: RecordedRequest) -> str | ScriptedReply:
     """Stores what it is to remember, looks up what it is asked, corrects and forgets what it finds."""
-    said, results = _last_words(request)
-    if said.startswith("Remember: "):
-        wanted = said.removeprefix("Remember: ")
-        return f"Done. {results[-1]}" if results else _call("store_memory", content=wanted, kind="fact")
-    if said.startswith(("Forget: ", "Correct: ")):
-        return _changed(said, results)
-    if said == QUESTION:
-        if "$10,000" in _given(request):
-            return KNOWN
+    text, results = _last_words(request)
+    if text.startswith("Remember: "):
+        expected = text.removeprefix("Remember: ")
+        return f"Done. {results[-1]}" if results else _call("store_memory", content=expected, kind="fact")
+    if text.startswith(("Forget: ", "Correct: ")):
+        return _changed(text, results)
+    if text == QUESTION:
+        if "$10,000" in _request_text(request):
+            return RECALLED_ANSWER
         can_look = "recall_memories" in json.dumps(request.json.get("tools", []))
-        return _call("recall_memories", query=said, limit=3) if can_look and not results else UNKNOWN
-    return "A beach." if PICTURE in _given(request) else "Aloha!"
+        return _call("recall_memories", query=text, limit=3) if can_look and not results else UNKNOWN
+    return "A beach." if PICTURE in _request_text(request) else "Aloha!"
 
 
-def _changed(said: str, results: list[str]) -> str | Reply:
-    verb, _, rest = said.partition(": ")
+def _changed(text: str, results: list[str]) -> str | ScriptedReply:
+    verb, _, rest = text.partition(": ")
     about, _, instead = rest.partition(" -> ")
     if not results:
         return _call("recall_memories", query=about, limit=1)
     if len(results) > 1:
         return f"Done. {results[-1]}"
-    found = json.loads(results[0])[0]["id"]
+    matches = json.loads(results[0])[0]["id"]
     return (
-        _call("forget_memory", memory_id=found)
+        _call("forget_memory", memory_id=matches)
         if verb == "Forget"
-        else _call("correct_memory", memory_id=found, content=instead)
+        else _call("correct_memory", memory_id=matches, content=instead)
     )
 
 
-def _call(name: str, **arguments: Any) -> Reply:
-    return Reply(None, [ToolCall(name, arguments)])
+def _call(name: str, **arguments: Any) -> ScriptedReply:
+    return ScriptedReply(None, [ToolCall(name, arguments)])
 
 
-def _given(request: Recorded) -> str:
-    asked = request.json
-    return json.dumps([asked.get("messages"), asked.get("input"), asked.get("instructions")])
+def _request_text(request: RecordedRequest) -> str:
+    query = request.json
+    return json.dumps([query.get("messages"), query.get("input"), query.get("instructions")])
 
 
-def _last_words(request: Recorded) -> tuple[str, list[str]]:
+def _last_words(request: RecordedRequest) -> tuple[str, list[str]]:
     """What the user said last, and what the tools answered since."""
     items = request.json.get("messages", request.json.get("input"))
     if isinstance(items, str):
         return items, []
     at = max((at for at, each in enumerate(items) if each.get("role") == "user"), default=-1)
-    said = " ".join(texts(items[at].get("content"))) if at >= 0 else ""
+    text = " ".join(texts(items[at].get("content"))) if at >= 0 else ""
     after = items[at + 1 :]
     results = [each["content"] for each in after if each.get("role") == "tool"]
-    return said, results + [each["output"] for each in after if each.get("type") == "function_call_output"]
+    return text, results + [each["output"] for each in after if each.get("type") == "function_call_output"]

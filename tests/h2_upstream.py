@@ -21,13 +21,13 @@ FRAMES = [f'data: {{"choices":[{{"index":0,"delta":{{"content":"{word}"}}}}]}}\n
 
 
 @dataclass(slots=True)
-class Asked:
+class ReceivedRequest:
     """One request: its headers in order, and what came after them."""
 
     headers: list[tuple[str, str]]
     body: bytearray = field(default_factory=bytearray)
     whole: bool = False
-    given_up: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Endpoint:
     url: str
     ca: Path
     connections: int = 0
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     hold: str = ""
 
 
@@ -45,7 +45,7 @@ class _Connection(asyncio.Protocol):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        self._asked: dict[int, Asked] = {}
+        self._requests: dict[int, ReceivedRequest] = {}
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -56,25 +56,27 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         for event in self._h2.receive_data(data):
             if isinstance(event, RequestReceived):
-                self._asked[event.stream_id] = Asked([(str(name), str(value)) for name, value in event.headers])
-                self._endpoint.asked.append(self._asked[event.stream_id])
+                self._requests[event.stream_id] = ReceivedRequest(
+                    [(str(name), str(value)) for name, value in event.headers]
+                )
+                self._endpoint.requests.append(self._requests[event.stream_id])
             elif isinstance(event, DataReceived):
-                self._asked[event.stream_id].body += event.data
+                self._requests[event.stream_id].body += event.data
                 self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             elif isinstance(event, StreamEnded):
-                self._asked[event.stream_id].whole = True
+                self._requests[event.stream_id].whole = True
                 self._answer(event.stream_id)
             elif isinstance(event, StreamReset):
-                self._asked[event.stream_id].given_up.set()
+                self._requests[event.stream_id].cancelled.set()
         self._transport.write(self._h2.data_to_send())
 
     def _answer(self, stream: int) -> None:
         if self._endpoint.hold == "head":
             return
-        asked = json.loads(self._asked[stream].body or b"{}")
-        kind = "text/event-stream" if asked.get("stream") else "application/json"
+        request = json.loads(self._requests[stream].body or b"{}")
+        kind = "text/event-stream" if request.get("stream") else "application/json"
         self._h2.send_headers(stream, [(":status", "200"), ("content-type", kind), ("x-request-id", "r1")])
-        frames = FRAMES if asked.get("stream") else [b'{"choices":[{"index":0,"message":{"content":"abc"}}]}']
+        frames = FRAMES if request.get("stream") else [b'{"choices":[{"index":0,"message":{"content":"abc"}}]}']
         for frame in frames[:1] if self._endpoint.hold == "body" else frames:
             self._h2.send_data(stream, frame)
         if self._endpoint.hold == "reset":

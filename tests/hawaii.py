@@ -7,10 +7,10 @@ from typing import Any
 from served_proxy import BUDGET, QUESTION
 
 from recollect.testing.llm_faults import http_error
-from recollect.testing.llm_server import Recorded
-from recollect.testing.llm_wire import Reply, ToolCall, texts
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.llm_wire import ScriptedReply, ToolCall, texts
 
-KNOWN = "Your budget for the Hawaii trip is $10,000!"
+RECALLED_ANSWER = "Your budget for the Hawaii trip is $10,000!"
 UNKNOWN = "You have not told me."
 PICTURE = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAA"
@@ -19,22 +19,22 @@ PICTURE = (
 REFUSED = {"error": {"message": "Slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
 
 
-def model(request: Recorded) -> str | Reply:
+def model(request: RecordedRequest) -> str | ScriptedReply:
     """Answers by what the user says last, and by what else stands in the request."""
     messages = request.json["messages"] if isinstance(request.json, dict) else []
-    said = _last_words(messages)
-    if QUESTION in said:
-        return KNOWN if "$10,000" in request.text else UNKNOWN
-    if "weather" in said:
+    dialogue = _last_words(messages)
+    if QUESTION in dialogue:
+        return RECALLED_ANSWER if "$10,000" in request.text else UNKNOWN
+    if "weather" in dialogue:
         results = [each for each in messages if each["role"] == "tool"]
         call = ToolCall("weather", {"city": "Hilo"})
-        return Reply(f"Hilo is {texts_of(results[-1])}") if results else Reply(None, [call])
-    if "too fast" in said:
-        return Reply("", faults=[http_error(429, REFUSED, {"retry-after": "1", "x-request-id": "req-7"})])
+        return ScriptedReply(f"Hilo is {texts_of(results[-1])}") if results else ScriptedReply(None, [call])
+    if "too fast" in dialogue:
+        return ScriptedReply("", faults=[http_error(429, REFUSED, {"retry-after": "1", "x-request-id": "req-7"})])
     for word, answer in (("Count", "one two three"), ("picture", "A beach"), ("Ann", '{"name":"Ann","age":30}')):
-        if word in said:
+        if word in dialogue:
             return answer
-    return "Noted." if BUDGET in said else "Aloha!"
+    return "Noted." if BUDGET in dialogue else "Aloha!"
 
 
 def _last_words(messages: list[dict[str, Any]]) -> str:

@@ -7,13 +7,13 @@ other doors in `isolation_doors.py`, those of OpenAI's API in `isolation_openai.
 from __future__ import annotations
 
 from isolation_call import Call, Cases
-from isolation_doors import DOORS
+from isolation_doors import COMPAT
 from isolation_openai import OPENAI
 from isolation_own import OWN
 
 CASES: Cases = {
     **OWN,
-    **DOORS,
+    **COMPAT,
     **OPENAI,
     # Whoever has a key may read the numbers of the server; nobody's name or words are among them.
     "GET /metrics": [Call(answers=(200,))],

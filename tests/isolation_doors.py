@@ -23,7 +23,7 @@ def named(call: Call, *, mine: tuple[int, ...] = MINE) -> list[Call]:
     ]
 
 
-def said_by(call: Call, field: str, *, mine: tuple[int, ...] = MINE) -> list[Call]:
+def naming_owner(call: Call, field: str, *, mine: tuple[int, ...] = MINE) -> list[Call]:
     """The call whose body names the owner, and the same about the stranger's own."""
     return [replace(call, json={**call.json, field: "{user}"}, answers=(403,)), replace(call, answers=mine)]
 
@@ -45,9 +45,9 @@ _DELETE = Call(path={"memory_id": "{memory}"}, **CHANGE)
 
 MEMORY: Cases = {
     "GET /v1/memory": [*named(Call(**READ)), Call(query={"project_id": "{project}"}, answers=MINE, **READ)],
-    "POST /v1/memory": said_by(Call(json={"content": "It is 1", "project_id": "{project}"}, **ADD), "user_id"),
+    "POST /v1/memory": naming_owner(Call(json={"content": "It is 1", "project_id": "{project}"}, **ADD), "user_id"),
     "POST /v1/memory/search": [
-        *said_by(Call(json={**_LOOK, "project_id": "{project}"}, **READ), "user_id"),
+        *naming_owner(Call(json={**_LOOK, "project_id": "{project}"}, **READ), "user_id"),
         Call(json=_LOOK, headers=GATEWAY, answers=(403,), **READ),
     ],
     "GET /v1/memory/{memory_id}": [*by_id(Call(**READ), "{memory}", "{fact}", "{own}"), *named(_GET, mine=(404,))],
@@ -82,7 +82,7 @@ _TALK = {**_COLLECTION, "conversation_id": "{session}"}
 _SUMMARY = {"query": "Go", "summary": "It went", "result": "gone"}
 
 REACT: Cases = {
-    f"POST /api/react/{verb}": said_by(call, "user", mine=mine)
+    f"POST /api/react/{verb}": naming_owner(call, "user", mine=mine)
     for verb, call, mine in (
         ("facts/store", Call(json={**_COLLECTION, "content": "Port 1", "source": "{session}"}, **ADD), MINE),
         ("facts/retrieve", Call(json={**_COLLECTION, **_LOOK}, **READ), MINE),
@@ -99,11 +99,11 @@ _SAY = {"messages": [{"role": "user", "content": "The budget is 1"}], "infer": F
 _WHO = {"user_id": "{user}"}
 # An owner who is bound to a user may not name another kind of owner, and nobody may name another user.
 _ADD = [
-    *said_by(Call(json={**_SAY, "run_id": "{session}"}, **ADD), "user_id"),
+    *naming_owner(Call(json={**_SAY, "run_id": "{session}"}, **ADD), "user_id"),
     Call(json={**_SAY, "filters": _WHO}, answers=(403,), **ADD),
     Call(json={**_SAY, "agent_id": "{user}"}, answers=MINE, **ADD),
 ]
-_WANTED = [
+_FILTERED = [
     Call(json={"filters": _WHO}, answers=(403,), **READ),
     Call(json=_WHO, answers=(403,), **READ),
     Call(json={"filters": {"OR": [_WHO, {"run_id": "{session}"}]}}, answers=(403,), **READ),
@@ -113,7 +113,7 @@ _WANTED = [
     Call(json={"filters": {"memory_ids": ["{memory}", "{mem0}"]}}, answers=MINE, **READ),
     Call(json={"filters": {"run_id": "{session}"}}, answers=MINE, **READ),
 ]
-_SEARCH = [replace(call, json={**call.json, **_LOOK}) for call in _WANTED]
+_SEARCH = [replace(call, json={**call.json, **_LOOK}) for call in _FILTERED]
 _LIST = [Call(query=_WHO, answers=(403,), **READ), Call(query={"run_id": "{session}"}, answers=MINE, **READ)]
 _ALL = [
     Call(query=_WHO, answers=(403,), **CHANGE),
@@ -138,8 +138,8 @@ MEM0: Cases = {
     "POST /v1/memories/search/": _SEARCH[:2],
     "POST /v2/memories/search/": _SEARCH[:2],
     "POST /v3/memories/search/": _SEARCH,
-    "POST /v3/memories/": _WANTED,
-    "POST /v2/memories/": _WANTED[:2],
+    "POST /v3/memories/": _FILTERED,
+    "POST /v2/memories/": _FILTERED[:2],
     "GET /v1/memories/": _LIST,
     "DELETE /v1/memories/": [*_ALL, Call(query={"filters": '{"user_id": "{user}"}'}, answers=(403,), **CHANGE)],
     "GET /v1/memories/{memory_id}/": _READ_ONE,
@@ -183,6 +183,6 @@ AGENT: Cases = {
     ],
 }
 
-_DOORS = {**MEMORY, **SESSIONS, **REACT, **MEM0, **AGENT}
+_COMPAT_ROUTES = {**MEMORY, **SESSIONS, **REACT, **MEM0, **AGENT}
 # The same function answers: that it is reached in the same way needs one case.
-DOORS: Cases = {**_DOORS, **{_twin(route): calls[:1] for route, calls in _DOORS.items()}}
+COMPAT: Cases = {**_COMPAT_ROUTES, **{_twin(route): calls[:1] for route, calls in _COMPAT_ROUTES.items()}}

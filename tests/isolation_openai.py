@@ -8,7 +8,7 @@ from typing import Any
 from isolation_call import ANY, Call, Cases
 
 READ: dict[str, Any] = {"reads": True}
-CHANGE: dict[str, Any] = {"writes": True}
+WRITE_ONLY: dict[str, Any] = {"writes": True}
 USER = {"X-Memory-User": "{user}"}
 PLACE = {"X-Memory-Project": "{project}", "X-Memory-Session": "{session}"}
 QUESTION = [{"role": "user", "content": "What do you know about the budget?"}]
@@ -18,16 +18,16 @@ ASK = {"model": "m", "input": "What do you know about the budget?", "memory_hits
 
 def names(call: Call) -> list[Call]:
     """The call with a body that names the owner, in every way there is."""
-    told = [
+    report = [
         {"user": "{user}"},
         {"metadata": {"user_id": "{user}"}},
         {"memory_context": {"user_id": "{user}", "project_id": "{project}"}},
     ]
-    said = [replace(call, json={**(call.json or {}), **each}, answers=(403,)) for each in told]
-    return [*said, replace(call, headers=USER, answers=(403,))]
+    messages = [replace(call, json={**(call.json or {}), **each}, answers=(403,)) for each in report]
+    return [*messages, replace(call, headers=USER, answers=(403,))]
 
 
-def kept(call: Call) -> list[Call]:
+def by_stored_id(call: Call) -> list[Call]:
     """The call about something that is kept, by its id alone, and with the owner's name."""
     by_query = replace(call, query={**call.query, "user": "{user}"}, answers=(403,))
     ways = [replace(call, answers=(404,)), replace(call, headers=USER, answers=(403,))]
@@ -60,24 +60,34 @@ OPENAI: Cases = {
         Call(json=_GO_ON, answers=(400,), **READ),
         Call(json=_GO_ON, headers=USER, answers=(403,), **READ),
         Call(json={**_GO_ON, "store": False}, answers=(400,), **READ),
-        Call(json={**ASK, "conversation": "{conversation}"}, answers=(404,), **READ, **CHANGE),
-        Call(json={**ASK, "conversation": {"id": "{conversation}"}}, headers=PLACE, answers=(404,), **READ, **CHANGE),
-        Call(json={**_REFERS, "conversation": "{conversation}"}, answers=(404,), **READ, **CHANGE),
+        Call(json={**ASK, "conversation": "{conversation}"}, answers=(404,), **READ, **WRITE_ONLY),
+        Call(
+            json={**ASK, "conversation": {"id": "{conversation}"}},
+            headers=PLACE,
+            answers=(404,),
+            **READ,
+            **WRITE_ONLY,
+        ),
+        Call(json={**_REFERS, "conversation": "{conversation}"}, answers=(404,), **READ, **WRITE_ONLY),
     ],
-    "GET /v1/responses/{response_id}": kept(replace(_RESPONSE, reads=True)),
-    "DELETE /v1/responses/{response_id}": kept(replace(_RESPONSE, writes=True)),
+    "GET /v1/responses/{response_id}": by_stored_id(replace(_RESPONSE, reads=True)),
+    "DELETE /v1/responses/{response_id}": by_stored_id(replace(_RESPONSE, writes=True)),
     # The owner is told that it is over.
-    "POST /v1/responses/{response_id}/cancel": kept(replace(_RESPONSE, writes=True, owner=(400,))),
-    "GET /v1/responses/{response_id}/input_items": kept(replace(_RESPONSE, reads=True)),
+    "POST /v1/responses/{response_id}/cancel": by_stored_id(replace(_RESPONSE, writes=True, owner=(400,))),
+    "GET /v1/responses/{response_id}/input_items": by_stored_id(replace(_RESPONSE, reads=True)),
     "POST /v1/conversations": [
-        *names(Call(json=_NEW_ITEMS, **CHANGE)),
-        Call(json={**_NEW_ITEMS, "metadata": {"id": "{conversation}"}}, headers=PLACE, answers=(200,), **CHANGE),
+        *names(Call(json=_NEW_ITEMS, **WRITE_ONLY)),
+        Call(json={**_NEW_ITEMS, "metadata": {"id": "{conversation}"}}, headers=PLACE, answers=(200,), **WRITE_ONLY),
     ],
-    "GET /v1/conversations/{conversation_id}": kept(replace(_CONVERSATION, reads=True)),
-    "POST /v1/conversations/{conversation_id}": kept(replace(_CONVERSATION, json={"metadata": {}}, writes=True)),
-    "DELETE /v1/conversations/{conversation_id}": kept(replace(_CONVERSATION, writes=True)),
-    "GET /v1/conversations/{conversation_id}/items": kept(replace(_CONVERSATION, reads=True)),
-    "POST /v1/conversations/{conversation_id}/items": kept(replace(_CONVERSATION, json=_NEW_ITEMS, writes=True)),
-    "GET /v1/conversations/{conversation_id}/items/{item_id}": kept(replace(_ITEM, reads=True)),
-    "DELETE /v1/conversations/{conversation_id}/items/{item_id}": kept(replace(_ITEM, writes=True)),
+    "GET /v1/conversations/{conversation_id}": by_stored_id(replace(_CONVERSATION, reads=True)),
+    "POST /v1/conversations/{conversation_id}": by_stored_id(
+        replace(_CONVERSATION, json={"metadata": {}}, writes=True)
+    ),
+    "DELETE /v1/conversations/{conversation_id}": by_stored_id(replace(_CONVERSATION, writes=True)),
+    "GET /v1/conversations/{conversation_id}/items": by_stored_id(replace(_CONVERSATION, reads=True)),
+    "POST /v1/conversations/{conversation_id}/items": by_stored_id(
+        replace(_CONVERSATION, json=_NEW_ITEMS, writes=True)
+    ),
+    "GET /v1/conversations/{conversation_id}/items/{item_id}": by_stored_id(replace(_ITEM, reads=True)),
+    "DELETE /v1/conversations/{conversation_id}/items/{item_id}": by_stored_id(replace(_ITEM, writes=True)),
 }

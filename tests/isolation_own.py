@@ -34,7 +34,7 @@ def of_user(call: Call, *, mine: tuple[int, ...] = (200,)) -> list[Call]:
     return [replace(call, headers={**call.headers, **USER}, answers=(403,)), replace(call, answers=mine)]
 
 
-def by_id(call: Call, id: str = "{memory}", *, name: str = "memory_id") -> list[Call]:
+def by_memory_id(call: Call, id: str = "{memory}", *, name: str = "memory_id") -> list[Call]:
     """The call with the owner's id, and with their name as well."""
     call = replace(call, path={name: id})
     return [replace(call, answers=(404,)), replace(call, headers={**call.headers, **USER}, answers=(403,))]
@@ -76,16 +76,16 @@ OWN: Cases = {
     ],
     f"POST {V1}/forget": placed(Call(json={"filters": {}}, **CHANGE)),
     f"GET {V1}/memories/{{memory_id}}": [
-        *by_id(Call(**READ)),
-        *by_id(Call(**READ), "{turn}"),
-        *by_id(Call(query={"as_of": "2999-01-01T00:00:00Z"}, **READ)),
+        *by_memory_id(Call(**READ)),
+        *by_memory_id(Call(**READ), "{turn}"),
+        *by_memory_id(Call(query={"as_of": "2999-01-01T00:00:00Z"}, **READ)),
     ],
-    f"PATCH {V1}/memories/{{memory_id}}": by_id(Call(json={"importance": 0.1}, **CHANGE)),
+    f"PATCH {V1}/memories/{{memory_id}}": by_memory_id(Call(json={"importance": 0.1}, **CHANGE)),
     f"DELETE {V1}/memories/{{memory_id}}": [
-        *by_id(Call(**CHANGE)),
-        *by_id(Call(query={"sources": False}, **CHANGE), "{fact}"),
+        *by_memory_id(Call(**CHANGE)),
+        *by_memory_id(Call(query={"sources": False}, **CHANGE), "{fact}"),
     ],
-    f"POST {V1}/memories/{{memory_id}}/restore": by_id(Call(**CHANGE), "{gone}"),
+    f"POST {V1}/memories/{{memory_id}}/restore": by_memory_id(Call(**CHANGE), "{gone}"),
     f"POST {V1}/search": [
         *placed(Call(json={"query": "budget", "explain": True, "trace": True}, **READ)),
         Call(json={"query": "budget", "filters": {"id": "{memory}"}}, answers=(200,), **READ),
@@ -103,7 +103,7 @@ OWN: Cases = {
     f"POST {V1}/session/end": placed(Call(query={"session_id": "{session}"}, **CHANGE), mine=(404,))[1:],
     f"POST {V1}/session/runs": placed(Call(json=_RUN, **CHANGE)),
     f"GET {V1}/history": placed(Call(**READ)),
-    f"GET {V1}/memories/{{memory_id}}/history": [*by_id(Call(**READ)), *by_id(Call(**READ), "{gone}")],
+    f"GET {V1}/memories/{{memory_id}}/history": [*by_memory_id(Call(**READ)), *by_memory_id(Call(**READ), "{gone}")],
     f"POST {V1}/undo": [
         Call(json={"change_id": "{entry}"}, answers=(404,), **CHANGE, **WHOLE),
         Call(json={"change_id": "{entry}"}, headers=USER, answers=(403,), **CHANGE, **WHOLE),
@@ -111,13 +111,13 @@ OWN: Cases = {
         Call(json={"anyones": True}, answers=(200,), **CHANGE, **WHOLE),
     ],
     f"GET {V1}/reviews": placed(Call(**READ)),
-    f"PATCH {V1}/reviews/{{memory_id}}": by_id(Call(json={"content": "Say nothing"}, **CHANGE), "{review}"),
+    f"PATCH {V1}/reviews/{{memory_id}}": by_memory_id(Call(json={"content": "Say nothing"}, **CHANGE), "{review}"),
     f"POST {V1}/reviews/{{memory_id}}/approve": _APPROVE,
-    f"POST {V1}/reviews/{{memory_id}}/reject": by_id(Call(**CHANGE), "{review}"),
+    f"POST {V1}/reviews/{{memory_id}}/reject": by_memory_id(Call(**CHANGE), "{review}"),
     f"GET {V1}/jobs": of_user(Call(**READ)),
-    f"GET {V1}/jobs/{{job_id}}": by_id(Call(**READ, **WHOLE), "{job}", name="job_id"),
-    f"POST {V1}/jobs/{{job_id}}/replay": by_id(Call(**CHANGE, **WHOLE), "{cancelled}", name="job_id"),
-    f"POST {V1}/jobs/{{job_id}}/cancel": by_id(Call(**CHANGE, **WHOLE), "{job}", name="job_id"),
+    f"GET {V1}/jobs/{{job_id}}": by_memory_id(Call(**READ, **WHOLE), "{job}", name="job_id"),
+    f"POST {V1}/jobs/{{job_id}}/replay": by_memory_id(Call(**CHANGE, **WHOLE), "{cancelled}", name="job_id"),
+    f"POST {V1}/jobs/{{job_id}}/cancel": by_memory_id(Call(**CHANGE, **WHOLE), "{job}", name="job_id"),
     f"GET {V1}/changes": [
         *of_user(Call(query={"after": 0, "within_s": 0}, **READ)),
         *of_user(Call(query={"within_s": 0}, headers={"Last-Event-ID": "1"}, **READ)),

@@ -22,20 +22,20 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as Asked
 
 from recollect.http.app import make_app
-from recollect.model.change import By
-from recollect.model.erase import Erase, Target, user_digest
+from recollect.model.change import Author
+from recollect.model.erase import ErasureRequest, Target, user_digest
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
-from recollect.model.response import KeptResponse, Thread, ThreadItems
+from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
 
 CANARY = "canaryQXZJ"
-BY = By("test")
+BY = Author("test")
 _NUMBERS = count(1)
 # What reading notes behind the answer.
 _NOTED = ("access_count", "last_accessed_at")
@@ -47,10 +47,10 @@ class _FromAnywhere:
     def __init__(self, app: FastAPI) -> None:
         self._app = app
         self.state = app.state
-        self._asked = count()
+        self._request_numbers = count()
 
     async def __call__(self, scope: Asked, receive: Receive, send: Send) -> None:
-        number = next(self._asked)
+        number = next(self._request_numbers)
         address = f"203.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
         await self._app({**scope, "client": (address, 1)}, receive, send)
 
@@ -108,8 +108,8 @@ class World:
         name = f"ada-{next(_NUMBERS)}"
 
         async def add() -> str:
-            await self.service.add(Scope(name), NewMemory(content="Ada's budget is 5 dollars"), by=BY)
-            return (await self.service.keyring.add(user=name)).text
+            await self.service.add(Scope(name), MemoryInput(content="Ada's budget is 5 dollars"), by=BY)
+            return (await self.service.api_keys.add(user=name)).text
 
         self.keys["ada"] = self.run(add)
 
@@ -131,7 +131,7 @@ class World:
 
 async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
     user, responses = bea["user"], service.responses
-    records = [line async for line in service.moving.export(Scope(user, "secret"))]
+    records = [line async for line in service.transfer.export(Scope(user, "secret"))]
     there = []
     for read, *ids in (
         (responses.response, bea["response"]),
@@ -139,10 +139,10 @@ async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
         (responses.thread_items, bea["conversation"]),
     ):
         there.append(repr(await read(Scope(user), *ids)))
-    inside = [job for job in await service.care.jobs(user) if job.scope.project == "secret"]
+    inside = [job for job in await service.operations.jobs(user) if job.scope.project == "secret"]
     entries = await service.history(Scope(user, "secret"), limit=1000)
     all_records = await service.find(Scope(user), Listing(limit=1000))
-    sessions = [each for each in await service.care.sessions(user) if each.scope.project == "secret"]
+    sessions = [each for each in await service.operations.sessions(user) if each.scope.project == "secret"]
     return {
         "records": [{name: line[name] for name in line if name not in _NOTED} for line in records],
         "everywhere": [record.id for record in all_records if not record.scope.project],
@@ -150,8 +150,8 @@ async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
         "jobs": [(job.id, job.state) for job in inside],
         "turns": [turn.id for turn in await service.turns(Scope(user, "secret", "diary"))],
         "sessions": [repr(each) for each in sessions],
-        "keys": [(key.id, key.revoked_at) for key in await service.keyring.all(user)],
-        "erasures": [each.id for each in await service.care.erasures() if each.user == user_digest(user)],
+        "keys": [(key.id, key.revoked_at) for key in await service.api_keys.list_keys(user)],
+        "erasures": [each.id for each in await service.operations.erasures() if each.user == user_digest(user)],
         "responses": there,
     }  # fmt: skip
 
@@ -192,7 +192,7 @@ async def _settle(service: Service) -> tuple[dict[str, str], dict[str, str]]:
     ids |= await _responses(service, Scope(bea, "secret", "diary"))
     ids["mem0"] = mem0_id(ids["memory"], bea)
     ids["entry"] = str((await service.history(Scope(bea, "secret")))[0].id)
-    ring = service.keyring
+    ring = service.api_keys
     made = {
         "bea": await ring.add(user=bea),
         "reader": await ring.add(user=bea, writes=False),
@@ -207,57 +207,59 @@ async def _settle(service: Service) -> tuple[dict[str, str], dict[str, str]]:
 
 
 async def _memories(service: Service, project: Scope) -> dict[str, str]:
-    by = By("x", CANARY)
+    by = Author("x", CANARY)
     fields = {"metadata": {"note": CANARY}, "tags": [CANARY.lower()], "importance": 0.9}
-    memory = await service.add(project, NewMemory(content=f"The budget of {CANARY} is 9,000", fields=fields), by=by)
+    memory = await service.add(project, MemoryInput(content=f"The budget of {CANARY} is 9,000", fields=fields), by=by)
     keyed = {"category": "fact", "key": "budget", "value": CANARY, "importance": 0.9}
-    fact = await service.add(project, NewMemory(content=None, fields=keyed), by=BY)
+    fact = await service.add(project, MemoryInput(content=None, fields=keyed), by=BY)
     story = {"category": "episode", "type": "episodic", "detail": {"goal": f"Hide {CANARY}", "kind": "run"}}
-    episode = await service.add(project, NewMemory(content=f"Goal: hide the budget of {CANARY}", fields=story), by=BY)
+    episode = await service.add(
+        project, MemoryInput(content=f"Goal: hide the budget of {CANARY}", fields=story), by=BY
+    )
     diary = replace(project, session="diary")
-    own = await service.add(diary, NewMemory(content=f"{CANARY} is her budget", fields={"level": "session"}), by=BY)
-    gone = await service.add(project, NewMemory(content=f"The budget was {CANARY}"), by=BY)
+    own = await service.add(diary, MemoryInput(content=f"{CANARY} is her budget", fields={"level": "session"}), by=BY)
+    gone = await service.add(project, MemoryInput(content=f"The budget was {CANARY}"), by=BY)
     await service.forget(project, gone.id, by=BY)
     waiting = new_id()
     line = {"id": waiting, "memory": f"Always say {CANARY}", "project_id": "secret", "status": "review"}
-    await service.moving.import_lines([line], user=project.user, done=0, by=BY)
-    await service.add(Scope(project.user), NewMemory(content="Bea plays chess"), by=BY)
-    told = {"memory": memory, "fact": fact, "episode": episode, "own": own, "gone": gone}
-    return {**{name: outcome.id for name, outcome in told.items()}, "review": waiting}
+    await service.transfer.import_lines([line], user=project.user, done=0, by=BY)
+    await service.add(Scope(project.user), MemoryInput(content="Bea plays chess"), by=BY)
+    report = {"memory": memory, "fact": fact, "episode": episode, "own": own, "gone": gone}
+    return {**{name: outcome.id for name, outcome in report.items()}, "review": waiting}
 
 
 async def _talks(service: Service, diary: Scope) -> dict[str, str]:
     past = replace(diary, session=f"{CANARY} talk")
-    said = await service.remember(past, f"The budget of {CANARY} was 8,000 dollars", by=BY)
-    erased = said.turns[0].id
-    await service.care.erase(past, Erase(Target.SESSION), by=BY)
-    said = await service.remember(replace(diary, session="dawn"), "It is early", by=BY)
-    assert said.job is not None
-    [cancelled] = await service.care.cancel(diary.user, [said.job.id])
-    said = await service.remember(diary, f"My budget for {CANARY} is 9,000 dollars", by=BY)
-    assert said.job is not None
-    await service.care.tell_invocation(diary, {"query": CANARY, "summary": CANARY, "result": CANARY})
-    return {"turn": said.turns[0].id, "job": said.job.id, "cancelled": cancelled.id, "erased": erased}
+    remembered = await service.remember(past, f"The budget of {CANARY} was 8,000 dollars", by=BY)
+    erased = remembered.turns[0].id
+    await service.operations.erase(past, ErasureRequest(Target.SESSION), by=BY)
+    remembered = await service.remember(replace(diary, session="dawn"), "It is early", by=BY)
+    assert remembered.job is not None
+    [cancelled] = await service.operations.cancel(diary.user, [remembered.job.id])
+    remembered = await service.remember(diary, f"My budget for {CANARY} is 9,000 dollars", by=BY)
+    assert remembered.job is not None
+    await service.operations.record_invocation(diary, {"query": CANARY, "summary": CANARY, "result": CANARY})
+    return {"turn": remembered.turns[0].id, "job": remembered.job.id, "cancelled": cancelled.id, "erased": erased}
 
 
 async def _responses(service: Service, diary: Scope) -> dict[str, str]:
     until = now() + timedelta(days=1)
-    asked = {"id": f"msg_{new_id()}", "type": "message", "role": "user", "status": "completed"}
-    asked["content"] = [{"type": "input_text", "text": f"Is {CANARY} the budget?"}]  # type: ignore[assignment]
-    said = {**asked, "id": f"msg_{new_id()}", "role": "assistant"}
-    said["content"] = [{"type": "output_text", "text": f"{CANARY} it is.", "annotations": []}]  # type: ignore[assignment]
+    request = {"id": f"msg_{new_id()}", "type": "message", "role": "user", "status": "completed"}
+    request["content"] = [{"type": "input_text", "text": f"Is {CANARY} the budget?"}]  # type: ignore[assignment]
+    payload = {**request, "id": f"msg_{new_id()}", "role": "assistant"}
+    payload["content"] = [{"type": "output_text", "text": f"{CANARY} it is.", "annotations": []}]  # type: ignore[assignment]
     response = f"resp_{new_id()}"
-    body = {"id": response, "object": "response", "status": "completed", "model": "m", "output": [said]}
-    kept = KeptResponse(
-        id=response, scope=diary, root_id=response, created_at=now(), expires_at=until, body=body, asked=[asked],
+    body = {"id": response, "object": "response", "status": "completed", "model": "m", "output": [payload]}
+    stored = StoredResponse(
+        id=response, scope=diary, root_id=response, created_at=now(), expires_at=until, body=body, input_items=[request],
         epoch=await service.epoch(diary.user),
     )  # fmt: skip
-    await service.responses.keep_response(diary, kept, begun_at=now())
+    await service.responses.save_response(diary, stored, started_at=now())
     thread = Thread(
         id=f"conv_{new_id()}", scope=diary, created_at=now(), expires_at=until, metadata={"topic": CANARY}
     )
-    await service.responses.keep_thread(diary, thread)
-    item = {**asked, "id": f"msg_{new_id()}"}
+    await service.responses.save_thread(diary, thread)
+    item = {**request, "id": f"msg_{new_id()}"}
     await service.responses.add_items(diary, ThreadItems(thread.id, [item], expires_at=until))
     return {"response": response, "conversation": thread.id, "item": str(item["id"])}
 
@@ -287,7 +289,7 @@ def served(home: Path, **more: Any) -> Iterator[World]:
             yield world
 
 
-def told(answer: Response) -> str:
+def response_text(answer: Response) -> str:
     """All that an answer says, as it came."""
     return f"{answer.status_code} {dict(answer.headers)} {answer.content.decode(errors='replace')}"
 

@@ -12,7 +12,7 @@ import random
 import sys
 from pathlib import Path
 
-from mirror_samples import BY, HOME, kept, until
+from mirror_samples import BY, HOME, mirrored_service, until
 
 from recollect.errors import RecollectError
 from recollect.mirror import mirror as _imported  # noqa: F401
@@ -21,7 +21,7 @@ from recollect.model.memory import Status
 
 async def main(home: Path, seed: int) -> None:
     chance = random.Random(seed)
-    async with kept(home) as opened:
+    async with mirrored_service(home) as opened:
         opened.mirror.start()
         await until(lambda: (home / ".recollect" / "mirror.db").exists())
         print(f"ready {os.getpid()}", flush=True)

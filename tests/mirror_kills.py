@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from mirror_samples import Kept, kept
+from mirror_samples import MirroredService, mirrored_service
 
-from recollect.mirror.layout import OWN
-from recollect.mirror.verify import verify
+from recollect.mirror.layout import STATE_FOLDER
+from recollect.mirror.verify import verify_files
 from recollect.model.scope import Scope
 
 _CHILD = Path(__file__).with_name("mirror_child.py")
@@ -30,7 +30,7 @@ class Victims:
     """Processes that mirror, to be killed; `start_s` is how long Python takes to start with what they import."""
 
     def __init__(self) -> None:
-        begun = time.monotonic()
+        started = time.monotonic()
         self._source = subprocess.Popen(
             [sys.executable, str(_CHILD)],
             stdin=subprocess.PIPE,
@@ -38,8 +38,8 @@ class Victims:
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
         )
-        assert self._said() == "there"
-        self.start_s = time.monotonic() - begun
+        assert self._read_line() == "there"
+        self.start_s = time.monotonic() - started
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +57,7 @@ class Victims:
         assert self._source.stdin is not None
         self._source.stdin.write(f"{home} {seed}\n")
         self._source.stdin.flush()
-        ready, _, child = self._said().partition(" ")
+        ready, _, child = self._read_line().partition(" ")
         assert ready == "ready"
         until = time.monotonic() + chance.random() * 0.6
         while time.monotonic() < until:
@@ -65,9 +65,9 @@ class Victims:
             if files := list(home.glob("entries/default/facts/*.md")):
                 _edit(chance.choice(files), f"edit {seed} {len(edits)} {chance.randrange(1 << 30)}", edits, chance)
         os.kill(int(child), signal.SIGKILL)
-        assert self._said() == "ended"
+        assert self._read_line() == "ended"
 
-    def _said(self) -> str:
+    def _read_line(self) -> str:
         assert self._source.stdout is not None
         return self._source.stdout.readline().strip()
 
@@ -126,30 +126,30 @@ class Restart:
 
 async def check(home: Path, edits: Mapping[str, str], *, start_s: float) -> Restart:
     """Everything says the same, and no edit is lost; gives what it took to come together."""
-    begun = time.monotonic()
-    async with kept(home) as opened:
+    started = time.monotonic()
+    async with mirrored_service(home) as opened:
         opened_at = time.monotonic()
         await opened.sync()
-        took = Restart(start_s, opened_at - begun, time.monotonic() - opened_at)
-        count, differences = await verify(home, ledger=opened.service._ledger, root_user="default")
+        took = Restart(start_s, opened_at - started, time.monotonic() - opened_at)
+        count, differences = await verify_files(home, ledger=opened.service._ledger, root_user="default")
         assert not differences, differences[:5]
         assert count
-        assert not opened.aside()
+        assert not opened.rejected()
         for id, words in edits.items():
-            assert await _is_kept(opened, id, words), (id, words)
-        assert not _half_written(home)
+            assert await _is_preserved(opened, id, words), (id, words)
+        assert not _partial_files(home)
     return took
 
 
-def _half_written(home: Path) -> list[Path]:
-    return [path for path in home.rglob(".recollect-*") if OWN not in path.parts]
+def _partial_files(home: Path) -> list[Path]:
+    return [path for path in home.rglob(".recollect-*") if STATE_FOLDER not in path.parts]
 
 
-async def _is_kept(opened: Kept, id: str, words: str) -> bool:
+async def _is_preserved(opened: MirroredService, id: str, words: str) -> bool:
     """Whether words are in the memory, were in it, or stand in a file."""
     record = await opened.record(id)
     lines = await opened.service.history(Scope("default"), memory_id=id)
-    said = [record.content, *((line.before or {}).get("content") for line in lines)]
-    if words in said:
+    messages = [record.content, *((line.before or {}).get("content") for line in lines)]
+    if words in messages:
         return True
     return await asyncio.to_thread(lambda: any(words in path.read_text() for path in opened.root.rglob("*.md")))

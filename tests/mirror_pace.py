@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mirror_samples import Kept
+from mirror_samples import MirroredService
 from watchfiles import watch
 
 from recollect.model.scope import Scope
@@ -23,7 +23,7 @@ _OTHER = Scope("someone else")
 class Pace:
     """A watcher with no mirror behind it: it is told of a file, and writes one memory."""
 
-    def __init__(self, folder: Path, mirror: Kept) -> None:
+    def __init__(self, folder: Path, mirror: MirroredService) -> None:
         self._folder, self._mirror = folder, mirror
         self._loop, self._seen = asyncio.get_running_loop(), asyncio.Event()
         self._stop, self._count = threading.Event(), 0
@@ -50,16 +50,16 @@ class Pace:
 
     async def limit_s(self) -> float:
         """How long an edit may take to become a write on this machine as it is now."""
-        begun = time.monotonic()
+        started = time.monotonic()
         self._seen.clear()
         await asyncio.to_thread(self._touch)
         await self._seen.wait()
         await self._mirror.add(f"touched {self._count}", _OTHER)
-        return WITHIN_S * max(1.0, (time.monotonic() - begun) / _USUAL_S)
+        return WITHIN_S * max(1.0, (time.monotonic() - started) / _USUAL_S)
 
 
 @asynccontextmanager
-async def paced(folder: Path, mirror: Kept) -> AsyncIterator[Pace]:
+async def paced(folder: Path, mirror: MirroredService) -> AsyncIterator[Pace]:
     """The pace of the machine, told from a folder that is nobody's."""
     await asyncio.to_thread(folder.mkdir)
     pace = Pace(folder, mirror)

@@ -13,24 +13,24 @@ import yaml
 
 from recollect.errors import StoreUnavailable
 from recollect.mirror.mirror import Mirror
-from recollect.mirror.state import State
-from recollect.mirror.together import Synced
-from recollect.model.change import By, Outcome
+from recollect.mirror.state import MirrorState
+from recollect.mirror.together import SyncResult
+from recollect.model.change import Author, Outcome
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.wiring import open_service
 
-BY = By("test")
+BY = Author("test")
 HOME = Scope("default", "default", "default")
 T = TypeVar("T")
 
 
-class Kept:
+class MirroredService:
     """A service with its mirror, and the folder a person sees."""
 
     def __init__(self, service: Service, root: Path) -> None:
@@ -38,14 +38,14 @@ class Kept:
 
     @property
     def mirror(self) -> Mirror:
-        assert isinstance(self.service.care.mirror, Mirror)
-        return self.service.care.mirror
+        assert isinstance(self.service.operations.mirror, Mirror)
+        return self.service.operations.mirror
 
-    async def sync(self) -> Synced:
+    async def sync(self) -> SyncResult:
         return await self.mirror.sync()
 
     async def add(self, content: str, scope: Scope = HOME, **fields: Any) -> Outcome:
-        return await self.service.add(scope, NewMemory(content=content, fields=fields), by=BY)
+        return await self.service.add(scope, MemoryInput(content=content, fields=fields), by=BY)
 
     async def record(self, id: str, user: str = "default") -> MemoryRecord:
         return await self.service.get(Scope(user), id)
@@ -73,41 +73,41 @@ class Kept:
     def conflicts(self) -> list[Path]:
         return sorted(self.root.glob("conflicts/**/*.md"))
 
-    def aside(self) -> dict[str, str]:
+    def rejected(self) -> dict[str, str]:
         """The files left aside, and why."""
-        state = State(self.root / ".recollect" / "mirror.db", read_only=True)
+        state = MirrorState(self.root / ".recollect" / "mirror.db", read_only=True)
         try:
-            return {Path(bad.path).name: bad.reason for bad in state.bad()}
+            return {Path(bad.path).name: bad.reason for bad in state.rejected_files()}
         finally:
             state.close()
 
 
 @asynccontextmanager
-async def kept(home: Path, **settings: Any) -> AsyncIterator[Kept]:
+async def mirrored_service(home: Path, **settings: Any) -> AsyncIterator[MirroredService]:
     """A service with a mirror that is brought up to date when it is told to."""
     chosen = {"home": home, "mirror": ".", "worker": False, **settings}
     loaded = load(chosen, environ={}).settings
     service = await open_service(loaded, embedder=FakeEmbedder())
     try:
-        yield Kept(service, home / loaded.mirror)
+        yield MirroredService(service, home / loaded.mirror)
     finally:
         await service.close()
 
 
 @asynccontextmanager
-async def watched(home: Path, **settings: Any) -> AsyncIterator[Kept]:
+async def watched(home: Path, **settings: Any) -> AsyncIterator[MirroredService]:
     """The same, and the folder is watched."""
-    async with kept(home, **settings) as opened:
+    async with mirrored_service(home, **settings) as opened:
         opened.mirror.start()
         await until(lambda: _is_up_to_date(opened))
         yield opened
 
 
-def _is_up_to_date(opened: Kept) -> bool:
+def _is_up_to_date(opened: MirroredService) -> bool:
     path = opened.root / ".recollect" / "mirror.db"
     if not path.exists():
         return False
-    state = State(path, read_only=True)
+    state = MirrorState(path, read_only=True)
     try:
         return state.meta("synced_at") is not None
     except StoreUnavailable:
@@ -122,19 +122,19 @@ def lose_ledger(home: Path) -> None:
         path.unlink()
 
 
-async def until(found: Callable[[], T | Awaitable[T]], *, within_s: float = 30.0) -> T:
+async def until(results: Callable[[], T | Awaitable[T]], *, within_s: float = 30.0) -> T:
     """What is found as soon as it is true."""
     deadline = time.monotonic() + within_s
     while True:
-        given = found()
-        value: Any = await given if isinstance(given, Awaitable) else given
+        inputs = results()
+        value: Any = await inputs if isinstance(inputs, Awaitable) else inputs
         if value or time.monotonic() > deadline:
             assert value, "it did not come in time"
             return value
         await asyncio.sleep(0.01)
 
 
-def said(path: Path) -> dict[str, Any]:
+def front_matter(path: Path) -> dict[str, Any]:
     """The front matter of a file."""
     _, block, _ = path.read_text().split("---\n", 2)
     fields: dict[str, Any] = yaml.safe_load(block)

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from server_process import ServerProcess
+from server_process import RecollectServer
 
 from recollect import AsyncMemory
 from recollect.settings import Settings
-from recollect.testing.llm_faults import Answer, hang
+from recollect.testing.llm_faults import HttpAnswer, hang
 from recollect.testing.scripted_llm import ScriptedLLM
 
 _WORD = re.compile(r"\w+")
 # Longer than any machine needs, so that only what never happens fails.
-PATIENCE_S = 180.0
+SWITCH_TIMEOUT_S = 180.0
 
 
 class ModelServer(ScriptedLLM):
@@ -32,10 +32,10 @@ class ModelServer(ScriptedLLM):
         super().__init__()
         self.texts: dict[str, int] = {}
 
-    def _embeddings(self, asked: Mapping[str, Any]) -> Answer:
-        model = asked["model"]
-        texts = [_WORD.sub(lambda word: f"{word[0]}_{model}", text) for text in asked["input"]]
-        answer = super()._embeddings({**asked, "input": texts})
+    def _embeddings(self, body: Mapping[str, Any]) -> HttpAnswer:
+        model = body["model"]
+        texts = [_WORD.sub(lambda word: f"{word[0]}_{model}", text) for text in body["input"]]
+        answer = super()._embeddings({**body, "input": texts})
         if model in self.texts:
             self.texts[model] -= len(texts)
             return hang().bend(answer) if self.texts[model] < 0 else answer
@@ -68,18 +68,18 @@ def variables_of(llm: ScriptedLLM, model: str, dimensions: int, *, database: str
 async def fill(settings: Settings, count: int) -> None:
     """Memories that are told apart by one word."""
     async with AsyncMemory(settings=settings) as memory:
-        await memory.import_([{"memory": said(n), "user_id": "a"} for n in range(count)])
+        await memory.import_([{"memory": memory_text(n), "user_id": "a"} for n in range(count)])
 
 
-def said(number: int) -> str:
+def memory_text(number: int) -> str:
     """The words of a memory."""
     return f"likes tea from garden{number}"
 
 
 async def by_meaning(memory: AsyncMemory, number: int) -> bool:
     """Whether a memory is found by its vector; that it is found at all is checked."""
-    found = await memory.search(said(number), user_id="a", limit=5)
-    near = {hit.memory: hit.scores["dense"] for hit in found}.get(said(number), -1.0)
+    hits = await memory.search(memory_text(number), user_id="a", limit=5)
+    near = {hit.memory: hit.scores["dense"] for hit in hits}.get(memory_text(number), -1.0)
     # Vectors of two models that met would be as near as by chance.
     assert near == 0 or near > 0.99
     return near > 0
@@ -87,7 +87,7 @@ async def by_meaning(memory: AsyncMemory, number: int) -> bool:
 
 async def until(happened: Callable[[], Awaitable[bool]]) -> None:
     """Wait until something is true that others bring about."""
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(SWITCH_TIMEOUT_S):
         while not await happened():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -103,20 +103,20 @@ async def until_served(memory: AsyncMemory, model: str) -> None:
 
 def embedded_by(llm: ScriptedLLM, model: str) -> list[str]:
     """Every text of a memory that a server was asked to embed with a model."""
-    asked = [request.json for request in llm.calls("embeddings")]
+    requests = [request.json for request in llm.calls("embeddings")]
     return [
-        text for each in asked if each["model"] == model for text in each["input"] if text.startswith("likes tea")
+        text for each in requests if each["model"] == model for text in each["input"] if text.startswith("likes tea")
     ]
 
 
-def model_of(server: ServerProcess) -> str:
+def model_of(server: RecollectServer) -> str:
     """Which model a server searches."""
     return str(httpx.get(f"{server.url}/health", timeout=30).json()["embedding_model"])
 
 
-def wait_for_model(server: ServerProcess, model: str) -> float:
+def wait_for_model(server: RecollectServer, model: str) -> float:
     """Wait until a server searches a model; gives when it was seen to."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + SWITCH_TIMEOUT_S
     while time.monotonic() < deadline:
         if model_of(server) == model:
             return time.monotonic()

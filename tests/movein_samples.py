@@ -94,12 +94,12 @@ def agent_cli_folder(folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"---\n{head}---\n{words}\n", encoding="utf-8")
 
-    said = {"conversation_id": "trip", "created_at": "2026-01-02T10:00:00+00:00"}
+    body = {"conversation_id": "trip", "created_at": "2026-01-02T10:00:00+00:00"}
     later = {"conversation_id": "trip", "created_at": "2026-01-02T10:00:05+00:00"}
-    put("trip/turns/user/2026-01-02T10-00-00__t1.md", "I live in Lisbon", id="t1", role="user", **said)
+    put("trip/turns/user/2026-01-02T10-00-00__t1.md", "I live in Lisbon", id="t1", role="user", **body)
     put("trip/turns/assistant/2026-01-02T10-00-05__t2.md", "Lovely.", id="t2", role="assistant", **later)
     put("trip/facts/2026-01-02T10-00-06__f1.md", "Lives in Lisbon", id="f1", role="memory", source_id="t1", **later)
-    put("deleted/trip/facts/x__f0.md", "Lives in Oslo", id="f0", role="memory", replaced_by="f1", **said)
+    put("deleted/trip/facts/x__f0.md", "Lives in Oslo", id="f0", role="memory", replaced_by="f1", **body)
     put("trip/summaries/summary.md", "They spoke of Lisbon.", id="s", role="summary", summary_kind="summary", **later)
     put("trip/facts/broken__f2.md", "?", id="f2")
     (folder / "entries/trip/facts/evil__f3.md").write_text("---\n!!python/object/apply:os.system ['true']\n---\nx\n")
@@ -203,7 +203,7 @@ def letta_file(path: Path) -> Path:
         {"id": "block-1", "label": "persona", "value": "I am Sam.", "metadata": {}},
     ]
     passages = [{"id": "p-1", "text": "Sailed around Malta", "created_at": "2025-09-01T00:00:00Z", "tags": ["trip"]}]
-    held = {
+    stored = {
         "agents": [agent],
         "groups": [],
         "blocks": blocks,
@@ -212,7 +212,7 @@ def letta_file(path: Path) -> Path:
         "tools": [],
         "passages": passages,
     }
-    path.write_text(json.dumps(held))
+    path.write_text(json.dumps(stored))
     return path
 
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from server_process import ServerProcess
+from server_process import RecollectServer
 
 
-class Process:
+class RestartableServer:
     """`recollect serve` on one home, as often as it is started."""
 
     def __init__(self, home: Path, upstream: str) -> None:
         self.home = home
         # A loaded machine must not turn a slow search into a chat without memory.
         self._variables = {"OPENAI_BASE_URL": upstream, "RECOLLECT_MEMORY_TIMEOUT_S": "30"}
-        self._running: ServerProcess | None = None
+        self._running: RecollectServer | None = None
 
     @property
     def url(self) -> str:
@@ -29,8 +29,8 @@ class Process:
         assert self._running is not None
         return self._running.log
 
-    def start(self) -> Process:
-        self._running = ServerProcess(self.home, **self._variables).__enter__()
+    def start(self) -> RestartableServer:
+        self._running = RecollectServer(self.home, **self._variables).__enter__()
         return self
 
     def stop(self) -> None:
@@ -42,10 +42,10 @@ class Process:
 
 
 @contextmanager
-def process(home: Path, upstream: str) -> Iterator[Process]:
+def process(home: Path, upstream: str) -> Iterator[RestartableServer]:
     """The server as long as the block lasts."""
     home.mkdir(exist_ok=True)
-    server = Process(home, upstream).start()
+    server = RestartableServer(home, upstream).start()
     try:
         yield server
     finally:

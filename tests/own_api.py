@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from recollect.http.beside import server_beside
+from recollect.http.beside import run_embedded_server
 from recollect.settings import load
 
 PREFIX = "/recollect/v1"
@@ -19,7 +19,7 @@ PREFIX = "/recollect/v1"
 def served(home: Path, **settings: Any) -> Iterator[httpx.Client]:
     """A server over a home, as alex sees it."""
     with (
-        server_beside(load({"home": home, **settings}, environ={}).settings) as url,
+        run_embedded_server(load({"home": home, **settings}, environ={}).settings) as url,
         client_of("alex", url) as client,
     ):
         yield client
@@ -39,8 +39,8 @@ def add(client: httpx.Client, content: str, **fields: Any) -> dict[str, Any]:
     """A memory that was kept."""
     answer = client.post("/memories", json={"content": content, **fields})
     assert answer.status_code == 201, answer.text
-    kept: dict[str, Any] = answer.json()
-    return kept
+    stored: dict[str, Any] = answer.json()
+    return stored
 
 
 def contents(answer: httpx.Response) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect import Memory
-from recollect.model.result import Recalled
+from recollect.model.result import RecallResult
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -23,7 +23,7 @@ def opened(tmp_path: Path, embedder: FakeEmbedder | None = None, **settings: Any
     return Memory(settings=chosen, embedder=embedder or FakeEmbedder(64))
 
 
-def texts(recalled: Recalled) -> list[str]:
+def texts(recalled: RecallResult) -> list[str]:
     return [hit.memory for hit in recalled]
 
 

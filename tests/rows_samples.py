@@ -10,9 +10,9 @@ import asyncpg
 
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.model.change import Add, Once
-from recollect.model.effect import Spent
-from recollect.model.erase import Erase, Target, user_digest
+from recollect.model.change import Add, IdempotencyToken
+from recollect.model.effect import ModelUsage
+from recollect.model.erase import ErasureRequest, Target, user_digest
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -22,7 +22,7 @@ from recollect.testing.suite_responses import items, keep, response, thread
 from recollect.testing.suite_samples import BY, MODEL, direction, memory, turn
 
 ANN, BOB = Scope("ann", "p", "s"), Scope("bob", "p", "s")
-# Tables without a policy, and why none is needed.
+# PostgresTables without a policy, and why none is needed.
 OF_NOBODY = {
     "meta": "says what the store is",
     "models": "names embedding models",
@@ -42,17 +42,17 @@ class Store:
 
     ledger: SqlLedger
     dsn: str
-    aside: Any
+    admin: Any
     ids: dict[str, dict[str, Any]]
 
     async def tables(self) -> list[str]:
-        return [name for (name,) in await self.aside.fetch(NAMES) if name not in OF_NOBODY]
+        return [name for (name,) in await self.admin.fetch(NAMES) if name not in OF_NOBODY]
 
     async def everything(self, user: str) -> dict[str, set[str]]:
         """All rows with the user's name or digest, by table, as one sees them for whom no policy holds."""
-        asked = {table: f"SELECT t::text FROM {table} t WHERE user_id = ANY ($1)" for table in await self.tables()}
+        request = {table: f"SELECT t::text FROM {table} t WHERE user_id = ANY ($1)" for table in await self.tables()}
         names = [user, user_digest(user)]
-        return {table: {row[0] for row in await self.aside.fetch(sql, names)} for table, sql in asked.items()}
+        return {table: {row[0] for row in await self.admin.fetch(sql, names)} for table, sql in request.items()}
 
 
 async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
@@ -62,22 +62,22 @@ async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
         Add(memory(f"{user} likes tea {n}", scope=scope, key=f"k{n}", evidence=("said",)), direction(n))
         for n in range(3)
     ]
-    applied = await ledger.apply(scope, adds, by=BY, once=Once("once", "digest"))
+    applied = await ledger.apply(scope, adds, by=BY, once=IdempotencyToken("once", "digest"))
     job = NewJob(kind=JobKind.UPKEEP, key="k", payload={"chore": "expire"})
-    said = await ledger.append(scope, [turn(f"{user} said tea"), turn("gone")], vectors=[None, None], by=BY)
-    await ledger.tend([(scope, job)])
+    logged_turn = await ledger.append(scope, [turn(f"{user} said tea"), turn("gone")], vectors=[None, None], by=BY)
+    await ledger.enqueue_due([(scope, job)])
     await keep(ledger, response(scope=scope))
-    await ledger.keep_thread(scope, thread(scope=scope))
+    await ledger.save_thread(scope, thread(scope=scope))
     await ledger.add_items(scope, items("msg_1"))
-    await ledger.apply(scope, [], by=BY, effects=[Spent(user=user, step="s", model="m", tokens_in=5, at=now())])
-    await ledger.erase(scope, Erase(Target.TURN, said.turns[1].id), by=BY)
+    await ledger.apply(scope, [], by=BY, effects=[ModelUsage(user=user, step="s", model="m", tokens_in=5, at=now())])
+    await ledger.erase(scope, ErasureRequest(Target.TURN, logged_turn.turns[1].id), by=BY)
     await ledger.put_tombstones(user, TombstoneSet(("a key",), {"a digest": now()}))
-    await ledger.lease_feeding("index", feeder="f", lease_s=60)
-    await ledger.note_fed("index", {user: await ledger.revision(user)}, feeder="f")
+    await ledger.lease_feed("index", feeder="f", lease_s=60)
+    await ledger.save_feed_positions("index", {user: await ledger.revision(user)}, feeder="f")
     record = applied.outcomes[0].record
     return {
         "memory": record.id,
-        "turn": said.turns[0].id,
+        "turn": logged_turn.turns[0].id,
         "entry": (await ledger.history(scope, memory_id=record.id))[-1].id,
         "row": int((await ledger.lexical(scope, "tea")).rows[0]),
         "job": (await ledger.jobs(user))[0].id,
@@ -88,8 +88,8 @@ async def opened(role: str) -> AsyncIterator[Store]:
     server = running_server()
     async with server.database(role=role) as dsn:
         ledger = await open_postgres(dsn, MODEL)
-        aside = await asyncpg.connect(dsn.replace(f"//{role}@", f"//{SUPERUSER}@"))
+        admin = await asyncpg.connect(dsn.replace(f"//{role}@", f"//{SUPERUSER}@"))
         ids = {scope.user: await fill(ledger, scope) for scope in (ANN, BOB)}
-        yield Store(ledger, dsn, aside, ids)
-        await aside.close()
+        yield Store(ledger, dsn, admin, ids)
+        await admin.close()
         await ledger.close()

@@ -126,7 +126,7 @@ def within(form: str, make: Callable[[Draw], str]) -> Callable[[Draw], Made]:
     return made
 
 
-def said(*forms: str) -> Callable[[Draw], Made]:
+def spoken_secret(*forms: str) -> Callable[[Draw], Made]:
     def made(draw: Draw) -> Made:
         secret = draw.password()
         return draw.random.choice(forms).format(secret), secret
@@ -165,20 +165,20 @@ KINDS |= {
     "card": alone(Draw.card),
     "iban": alone(Draw.iban),
     "ssn": alone(Draw.ssn),
-    "password=": said("password={}", "PASSWORD: {}", 'DB_PASSWORD="{}"', '{{"password": "{}"}}', "pwd={}"),
-    "password en": said(
+    "password=": spoken_secret("password={}", "PASSWORD: {}", 'DB_PASSWORD="{}"', '{{"password": "{}"}}', "pwd={}"),
+    "password en": spoken_secret(
         "my password is {}", "the wifi password for the flat is {}", "I changed my password to {}", "passcode: {}"
     ),
-    "password de": said("mein Passwort ist {}", "das Kennwort lautet {}", "Passwort: {}", "das WLAN-Passwort ist {}"),
-    "password es": said("mi contraseña es {}", "la contraseña del wifi es {}", "contraseña: {}", "la clave es {}"),
-    "password fr": said("mon mot de passe est {}", "mot de passe : {}", "le mot de passe du wifi est {}"),
-    "password pt": said("minha senha é {}", "senha: {}", "a senha do wifi é {}"),
-    "password it": said("la mia password è {}", "password: {}"),
-    "password nl": said("mijn wachtwoord is {}", "wachtwoord: {}"),
-    "password pl": said("moje hasło to {}", "hasło: {}"),
-    "password ru": said("мой пароль {}", "пароль: {}", "пароль от почты это {}"),
-    "password zh": said("我的密码是{}", "密码：{}"),
-    "password ja": said("パスワードは{}です", "パスワード：{}"),
+    "password de": spoken_secret("mein Passwort ist {}", "das Kennwort lautet {}", "Passwort: {}", "das WLAN-Passwort ist {}"),
+    "password es": spoken_secret("mi contraseña es {}", "la contraseña del wifi es {}", "contraseña: {}", "la clave es {}"),
+    "password fr": spoken_secret("mon mot de passe est {}", "mot de passe : {}", "le mot de passe du wifi est {}"),
+    "password pt": spoken_secret("minha senha é {}", "senha: {}", "a senha do wifi é {}"),
+    "password it": spoken_secret("la mia password è {}", "password: {}"),
+    "password nl": spoken_secret("mijn wachtwoord is {}", "wachtwoord: {}"),
+    "password pl": spoken_secret("moje hasło to {}", "hasło: {}"),
+    "password ru": spoken_secret("мой пароль {}", "пароль: {}", "пароль от почты это {}"),
+    "password zh": spoken_secret("我的密码是{}", "密码：{}"),
+    "password ja": spoken_secret("パスワードは{}です", "パスワード：{}"),
 }  # fmt: skip
 
 
@@ -187,6 +187,6 @@ def samples(each: int = 15) -> Iterator[tuple[str, str, str]]:
     draw = Draw(20)
     for kind, make in KINDS.items():
         for at in range(each):
-            written, secret = make(draw)
-            sentence = "{}" if "\n" in written else SENTENCES[at % len(SENTENCES)]
-            yield kind, sentence.replace("{}", written), secret
+            output, secret = make(draw)
+            sentence = "{}" if "\n" in output else SENTENCES[at % len(SENTENCES)]
+            yield kind, sentence.replace("{}", output), secret

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import uvicorn
 
 from recollect.http.app import make_app
-from recollect.http.listen import listen
+from recollect.http.listen import bind_sockets
 from recollect.model.turn import Turn
 from recollect.service import Service
 from recollect.settings import load
-from recollect.testing.llm_faults import Answer, Fault, Step
+from recollect.testing.llm_faults import Fault, HttpAnswer, Step
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 QUESTION = "What is my budget for the Hawaii trip?"
@@ -28,7 +28,7 @@ KEY = "sk-client-0123456789abcdef"
 _T = TypeVar("_T")
 
 
-class Served:
+class ServedProxy:
     """The application, answering on loopback while it runs."""
 
     def __init__(self, home: Path, upstream: str, **settings: Any) -> None:
@@ -37,7 +37,7 @@ class Served:
         usual = {"memory_timeout_s": 30.0, "worker": False, "learn_with_upstream": False}
         chosen = {"home": home, "upstream_url": upstream, **usual, **settings}
         self.app = make_app(load(chosen, environ={}).settings)
-        self._listening = listen("127.0.0.1", 0)
+        self._listening = bind_sockets("127.0.0.1", 0)
         self.port = self._listening.port
         config = uvicorn.Config(self.app, http="httptools", log_config=None, server_header=False)
         self._server = _Server(config)
@@ -56,7 +56,7 @@ class Served:
         """Do it in the server's own loop."""
         return asyncio.run_coroutine_threadsafe(doing, self._server.loop).result(60)
 
-    def start(self) -> Served:
+    def start(self) -> ServedProxy:
         self._thread.start()
         if not self._server.ready.wait(60):
             raise RuntimeError("the server did not start within 60 s")
@@ -67,12 +67,12 @@ class Served:
         self._thread.join(30)
         self._listening.close()
 
-    def kept(self, user: str, count: int = 2) -> list[tuple[str, str]]:
+    def stored_turns(self, user: str, count: int = 2) -> list[tuple[str, str]]:
         """Who said what, in the user's latest session, as soon as so much is kept: that goes on behind the answer."""
         deadline = time.monotonic() + 60
-        while len(found := self.run(self._turns(user))) < count and time.monotonic() < deadline:
+        while len(results := self.run(self._turns(user))) < count and time.monotonic() < deadline:
             time.sleep(0.01)
-        return [(str(turn.role), turn.content) for turn in found]
+        return [(str(turn.role), turn.content) for turn in results]
 
     async def _turns(self, user: str) -> list[Turn]:
         ledger = self.service._ledger
@@ -97,9 +97,9 @@ class Served:
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Memory-User: {user}\r\n"
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
             client.sendall(f"{head}Content-Length: {len(raw)}\r\n\r\n".encode() + raw)
-            heard = b""
-            while not ready(heard):
-                heard += client.recv(65536)
+            received = b""
+            while not ready(received):
+                received += client.recv(65536)
             return time.time()
 
 
@@ -130,9 +130,9 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.contextmanager
-def served(home: Path, upstream: str, **settings: Any) -> Iterator[Served]:
+def served(home: Path, upstream: str, **settings: Any) -> Iterator[ServedProxy]:
     """The application as long as the block lasts."""
-    server = Served(home, upstream, **settings).start()
+    server = ServedProxy(home, upstream, **settings).start()
     try:
         yield server
     finally:
@@ -147,4 +147,4 @@ def chat(text: str = QUESTION, **fields: Any) -> dict[str, Any]:
 def answers(*steps: Step, status: int = 200, **headers: str) -> Fault:
     """Answer with exactly these writes, pauses and ends, and exactly these headers."""
     named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
-    return Fault("answers", lambda _: Answer(status, named, steps))
+    return Fault("answers", lambda _: HttpAnswer(status, named, steps))

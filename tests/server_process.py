@@ -42,7 +42,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "RECOLLECT_HOME": str(home), "OPENAI_API_KEY": "", "PYTHONUNBUFFERED": "1", **more}
 
 
-class ServerProcess:
+class RecollectServer:
     """`recollect serve` on a free port, or what another command runs; use it in a `with`."""
 
     def __init__(self, home: Path, *options: str, command: Sequence[str] = (), **variables: str) -> None:
@@ -58,16 +58,16 @@ class ServerProcess:
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        found = re.search(r"https?://\S+:(\d+)", told)
-        assert found, f"{told}\n{self.log}"
-        self.url, self.port = found.group(), int(found[1])
+        line = self.process.stdout.readline()
+        match = re.search(r"https?://\S+:(\d+)", line)
+        assert match, f"{line}\n{self.log}"
+        self.url, self.port = match.group(), int(match[1])
 
     @property
     def log(self) -> str:
         return self._log.read_text()
 
-    def __enter__(self) -> ServerProcess:
+    def __enter__(self) -> RecollectServer:
         self.wait_until_healthy()
         return self
 

@@ -13,7 +13,7 @@ from fastapi.responses import StreamingResponse
 from recollect.cli.main import root
 from recollect.http import serve
 from recollect.http.app import make_app
-from recollect.http.listen import Listening
+from recollect.http.listen import BoundSockets
 from recollect.settings import Settings
 
 served = serve.serve
@@ -45,7 +45,7 @@ def make(settings: Settings) -> FastAPI:
     return app
 
 
-def run(settings: Settings, listening: Listening) -> None:
+def run(settings: Settings, listening: BoundSockets) -> None:
     """Serve that application instead."""
     served(settings, listening, make=make)
 

@@ -24,7 +24,7 @@ _WORDS = {
     "other": "Paula|a former colleague|the new teacher|Mr Okafor|an old classmate".split("|"),
     "number": [str(n) for n in range(3, 99, 5)],
 }  # fmt: skip
-_ASKED = (
+_QUESTION_TEMPLATES = (
     "Where did {who} move?|What is {who} allergic to?|Who works as {job}?|What happened in {city}?|Who likes {food}?|"
     "How much was {thing}?|Where is {thing}?|What does {who} want to learn?|Who plays or does {hobby}?|"
     "What is planned {when}?|Whom did {who} meet at the {place}?"
@@ -38,15 +38,17 @@ def _filled(shape: str, dice: random.Random) -> str:
 
 def memories(count: int, *, seed: int) -> list[str]:
     """Different sentences."""
-    dice, found = random.Random(seed), dict[str, None]()
-    while len(found) < count:
+    dice, results = random.Random(seed), dict[str, None]()
+    while len(results) < count:
         first = _filled("{who} " + dice.choice(_DOES), dice)
         # There are some thousand of one clause, and as many of two as anyone may want.
-        found[first if len(found) < 5_000 else f"{first}, and {_filled('{who} ' + dice.choice(_DOES), dice)}"] = None
-    return list(found)
+        results[first if len(results) < 5_000 else f"{first}, and {_filled('{who} ' + dice.choice(_DOES), dice)}"] = (
+            None
+        )
+    return list(results)
 
 
 def questions(count: int, *, seed: int) -> list[str]:
     """What one may ask about them."""
     dice = random.Random(seed)
-    return [_filled(dice.choice(_ASKED), dice) for _ in range(count)]
+    return [_filled(dice.choice(_QUESTION_TEMPLATES), dice) for _ in range(count)]

@@ -8,8 +8,8 @@ from statistics import median
 
 from agent_samples import memory_of
 
-from recollect.agent.habits import AgentHabits
-from recollect.agent.start import begin
+from recollect.agent.habits import AgentConfig
+from recollect.agent.start import start_run
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -32,9 +32,11 @@ def lines() -> list[dict[str, object]]:
         thing, place = THINGS[number % 10], PLACES[number // 10 % 10]
         goal = f"Repair the {thing} number {number} in {place}"
         steps = [f"inspect(id={number})", f"replace_part(id={number}, part={number % 91})"]
-        told = f"Goal: {goal}\nSteps: 1. {steps[0]} 2. {steps[1]}\nOutcome: it works"
+        report = f"Goal: {goal}\nSteps: 1. {steps[0]} 2. {steps[1]}\nOutcome: it works"
         detail = {"goal": goal, "steps": steps, "outcome": "it works", "lessons": ""}
-        made.append({"id": new_id(), "memory": told, "project_id": "office", "category": "episode", "detail": detail})
+        made.append(
+            {"id": new_id(), "memory": report, "project_id": "office", "category": "episode", "detail": detail}
+        )
     return made
 
 
@@ -48,11 +50,11 @@ async def test_thousands_of_facts_and_episodes_do_not_hold_up_a_run(tmp_path: Pa
             thing, place = THINGS[number % 10], PLACES[number // 10 % 10]
             question = f"Repair the {thing} number {number} in {place}"
             began = time.perf_counter()
-            begun = await begin(service, SCOPE, question, state="", habits=AgentHabits(recall_s=60))
+            started = await start_run(service, SCOPE, question, state="", config=AgentConfig(recall_s=60))
             took.append(time.perf_counter() - began)
-            assert (len(begun.facts), len(begun.episodes)) == (5, 3)
-            assert f"Goal: {question} Steps: 1. inspect(id={number})" in begun.block
-            assert f"The {thing} number {number} in {place}" in begun.block
+            assert (len(started.facts), len(started.episodes)) == (5, 3)
+            assert f"Goal: {question} Steps: 1. inspect(id={number})" in started.block
+            assert f"The {thing} number {number} in {place}" in started.block
         then = median(took[1:])
         print(f"\n{FACTS:,} facts, {EPISODES:,} episodes: first {took[0] * 1e3:.0f} ms, then {then * 1e3:.0f} ms")
         assert then < MOST_S

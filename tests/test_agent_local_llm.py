@@ -9,7 +9,7 @@ import pytest
 from agent_samples import port_of
 
 from recollect import AsyncMemory
-from recollect.agent import Agent, AgentHabits, Limits
+from recollect.agent import Agent, AgentConfig, AgentLimits
 from recollect.models.local_chat import LocalChat
 from recollect.settings import load
 from recollect.testing.local_model import local_model
@@ -34,11 +34,11 @@ async def test_a_real_small_model_answers_with_what_memory_has_and_its_run_is_ke
 ) -> None:
     chat = LocalChat(model, timeout_s=300, context_tokens=4096)
     settings = load({"home": tmp_path, "preset": "react-mem", "recall_timeout_s": 60}, environ={}).settings
-    limits = Limits(iterations=3, time_s=300, answer_tokens=100)
-    habits = AgentHabits(limits=limits, tool_calls=tool_calls, memory_tools=None)
+    limits = AgentLimits(iterations=3, time_s=300, answer_tokens=100)
+    config = AgentConfig(limits=limits, tool_calls=tool_calls, memory_tools=None)
     async with AsyncMemory(settings=settings) as memory:
         await memory.add(OWNER, user_id="alex")
-        agent = Agent(memory, chat, [port_of], habits=habits, enable_memory=True)
+        agent = Agent(memory, chat, [port_of], config=config, enable_memory=True)
         answers = [
             await agent.run(question, user_id="alex", session_id="monday")
             for question in ("Who does the payment service belong to?", "Which port does the service payments use?")

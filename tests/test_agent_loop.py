@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from agent_samples import asked, call, calls, messages, port_of, restart, script, tool_names
+from agent_samples import agent_requests, call, calls, messages, port_of, restart, script, tool_names
 
-from recollect.agent import Agent, AgentHabits, Answer, Event, Limits
+from recollect.agent import Agent, AgentConfig, AgentLimits, Answer, Event
 from recollect.agent.answer import EventKind
 from recollect.errors import InvalidInput
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import hang, http_error
-from recollect.testing.llm_wire import Reply, ToolCall
+from recollect.testing.llm_wire import ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
 
 QUESTION = "Which port does payments use?"
@@ -29,21 +29,21 @@ async def chat(llm: ScriptedLLM) -> AsyncIterator[OpenAIChat]:
 
 
 def agent(chat: OpenAIChat, *tools: Any, tool_calls: Any = "auto", **limits: Any) -> Agent:
-    habits = AgentHabits(limits=Limits(**limits), tool_calls=tool_calls)
-    return Agent(None, chat, tools or (port_of, restart), habits=habits)
+    config = AgentConfig(limits=AgentLimits(**limits), tool_calls=tool_calls)
+    return Agent(None, chat, tools or (port_of, restart), config=config)
 
 
-async def heard(agent: Agent, question: str = QUESTION, **more: Any) -> list[Event]:
+async def stream_events(agent: Agent, question: str = QUESTION, **more: Any) -> list[Event]:
     return [event async for event in agent.stream(question, **more)]
 
 
 def seen(answer: Answer) -> list[str]:
-    return [each.text for step in answer.steps for each in step.observed]
+    return [each.text for step in answer.steps for each in step.observations]
 
 
 async def test_a_run_thinks_acts_observes_and_answers(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, calls(call("port_of", service="payments"), thought="I look it up."), "It is 8443.")
-    events = await heard(agent(chat))
+    events = await stream_events(agent(chat))
     assert [(event.kind, event.text) for event in events] == [
         ("thought", "I look it up."),
         ("action", 'port_of(service="payments")'),
@@ -53,13 +53,13 @@ async def test_a_run_thinks_acts_observes_and_answers(llm: ScriptedLLM, chat: Op
     answer = events[-1].answer
     assert answer is not None
     assert (answer.ended, answer.success, answer.actions) == ("answered", True, 1)
-    first, second = asked(llm)
+    first, second = agent_requests(llm)
     assert tool_names(first) == ["port_of", "restart"]
     assert [each["role"] for each in messages(first)] == ["system", "user"]
     assert messages(second)[:2] == messages(first)
-    [said, result] = messages(second)[2:]
-    assert said["tool_calls"][0]["function"] == {"name": "port_of", "arguments": '{"service": "payments"}'}
-    assert result == {"role": "tool", "tool_call_id": said["tool_calls"][0]["id"], "content": "8443"}
+    [dialogue, result] = messages(second)[2:]
+    assert dialogue["tool_calls"][0]["function"] == {"name": "port_of", "arguments": '{"service": "payments"}'}
+    assert result == {"role": "tool", "tool_call_id": dialogue["tool_calls"][0]["id"], "content": "8443"}
     assert answer.tokens_in == llm.stats.prompt_tokens
     assert answer.tokens_out == llm.stats.completion_tokens
 
@@ -77,7 +77,7 @@ async def test_an_error_of_a_tool_is_an_observation(llm: ScriptedLLM, chat: Open
     assert first == "LookupError: no service billing"
     assert "service: Field required" in second
     assert third == "8443"
-    assert [step.observed[0].failed for step in answer.steps] == [True, True, False]
+    assert [step.observations[0].failed for step in answer.steps] == [True, True, False]
     assert answer.success
 
 
@@ -100,9 +100,9 @@ async def test_a_malformed_call_is_an_observation_and_goes_back_as_json(
     assert told in seen(answer)[0]
     assert answer.text == "I give up."
     assert not answer.success
-    [said, _] = messages(asked(llm)[1])[2:]
-    assert said["tool_calls"][0]["function"]["arguments"].startswith("{")
-    assert said["tool_calls"][0]["function"]["name"]
+    [dialogue, _] = messages(agent_requests(llm)[1])[2:]
+    assert dialogue["tool_calls"][0]["function"]["arguments"].startswith("{")
+    assert dialogue["tool_calls"][0]["function"]["name"]
 
 
 async def test_arguments_that_are_almost_json_are_understood(llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -121,14 +121,14 @@ async def test_calls_of_one_step_run_side_by_side_and_are_told_in_order(llm: Scr
     script(llm, calls(call("meet", name="one"), call("meet", name="two"), call("nowhere")), "They met.")
     answer = await agent(chat, meet).run(QUESTION)
     assert seen(answer) == ["met one", "met two", "there is no tool 'nowhere'; there are meet"]
-    ids = [each["tool_call_id"] for each in messages(asked(llm)[1])[3:]]
+    ids = [each["tool_call_id"] for each in messages(agent_requests(llm)[1])[3:]]
     assert len(set(ids)) == 3
 
 
 async def test_too_many_calls_at_once_are_not_made(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, calls(*(call("restart", service=str(at)) for at in range(5))), "Done.")
     answer = await agent(chat, restart, calls=2).run(QUESTION)
-    assert [each.failed for each in answer.steps[0].observed] == [False, False, True, True, True]
+    assert [each.failed for each in answer.steps[0].observations] == [False, False, True, True, True]
     assert "2 calls at once are the limit" in seen(answer)[2]
 
 
@@ -150,12 +150,12 @@ async def test_a_tool_that_hangs_is_given_up(llm: ScriptedLLM, chat: OpenAIChat)
 
 
 async def test_after_the_last_step_the_model_is_asked_to_answer(llm: ScriptedLLM, chat: OpenAIChat) -> None:
-    again = calls(call("port_of", service="payments"))
-    script(llm, again, again, again, "As far as I know, 8443.")
+    repeated = calls(call("port_of", service="payments"))
+    script(llm, repeated, repeated, repeated, "As far as I know, 8443.")
     answer = await agent(chat, iterations=3).run(QUESTION)
     assert (answer.ended, answer.text, answer.success) == ("iterations", "As far as I know, 8443.", False)
     assert len(answer.steps) == 3
-    assert "no steps left" in messages(asked(llm)[-1])[-1]["content"]
+    assert "no steps left" in messages(agent_requests(llm)[-1])[-1]["content"]
 
 
 async def test_a_model_that_still_wants_tools_then_is_not_obeyed(llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -167,10 +167,10 @@ async def test_a_model_that_still_wants_tools_then_is_not_obeyed(llm: ScriptedLL
 
 async def test_a_run_ends_when_its_time_is_up(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     llm.fault(hang(), times=None)
-    begun = time.monotonic()
+    started = time.monotonic()
     answer = await agent(chat, time_s=0.3).run(QUESTION)
     assert answer.ended == "time"
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - started < 30
 
 
 async def test_a_tool_does_not_outlast_the_time_of_the_run(llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -195,25 +195,25 @@ async def test_a_run_ends_when_its_tokens_are_used_up(llm: ScriptedLLM, chat: Op
 
 async def test_a_model_that_is_away_is_an_error_and_an_answer(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     llm.fault(http_error(401), times=None)
-    events = await heard(agent(chat))
+    events = await stream_events(agent(chat))
     assert [event.kind for event in events] == ["error", "answer"]
     assert events[-1].answer is not None
     assert events[-1].answer.ended == "failed"
 
 
 async def test_an_answer_that_says_nothing_is_asked_for_again(llm: ScriptedLLM, chat: OpenAIChat) -> None:
-    script(llm, Reply(""), "It is 8443.")
+    script(llm, ScriptedReply(""), "It is 8443.")
     assert (await agent(chat).run(QUESTION)).text == "It is 8443."
-    script(llm, Reply(""), Reply(""), Reply(""))
+    script(llm, ScriptedReply(""), ScriptedReply(""), ScriptedReply(""))
     assert (await agent(chat).run(QUESTION)).ended == "failed"
 
 
 async def test_who_cancels_a_run_stops_its_tools(llm: ScriptedLLM, chat: OpenAIChat) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
+    started, stopped = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
         """Wait for ever."""
-        begun.set()
+        started.set()
         try:
             await asyncio.sleep(3600)
         finally:
@@ -222,12 +222,12 @@ async def test_who_cancels_a_run_stops_its_tools(llm: ScriptedLLM, chat: OpenAIC
 
     script(llm, calls(call("wait")))
     running = asyncio.create_task(agent(chat, wait).run(QUESTION))
-    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(started.wait(), 60)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
     assert stopped.is_set()
-    assert len(asked(llm)) == 1
+    assert len(agent_requests(llm)) == 1
 
 
 async def test_who_stops_listening_stops_the_run(llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -237,7 +237,7 @@ async def test_who_stops_listening_stops_the_run(llm: ScriptedLLM, chat: OpenAIC
         if event.kind == EventKind.OBSERVATION:
             break
     await stream.aclose()
-    assert len(asked(llm)) == 1
+    assert len(agent_requests(llm)) == 1
 
 
 SAYS = """Thought: I look it up.
@@ -249,7 +249,7 @@ Final Answer: It is 1234."""
 
 async def test_a_model_that_knows_no_tools_calls_them_in_words(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, SAYS, "Thought: Now I know.\nFinal Answer: It is 8443.\nIndeed.")
-    events = await heard(agent(chat, tool_calls="text"))
+    events = await stream_events(agent(chat, tool_calls="text"))
     assert [(event.kind, event.text) for event in events] == [
         ("thought", "I look it up."),
         ("action", 'port_of(service="payments")'),
@@ -258,7 +258,7 @@ async def test_a_model_that_knows_no_tools_calls_them_in_words(llm: ScriptedLLM,
         ("thought", "Now I know."),
         ("answer", "It is 8443.\nIndeed."),
     ]
-    first, second = asked(llm)
+    first, second = agent_requests(llm)
     assert tool_names(first) == []
     assert '"service"' in messages(first)[0]["content"]
     assert messages(second)[2]["content"] == (
@@ -278,7 +278,7 @@ async def test_a_model_that_knows_no_tools_calls_them_in_words(llm: ScriptedLLM,
 )
 async def test_words_are_read_loosely(llm: ScriptedLLM, chat: OpenAIChat, said: str, action: str) -> None:
     script(llm, said, "Final Answer: done")
-    events = await heard(agent(chat, port_of, tool_calls="text"))
+    events = await stream_events(agent(chat, port_of, tool_calls="text"))
     assert [event.text for event in events if event.kind == "action"] == [action]
     assert events[-1].text == "done"
 
@@ -287,7 +287,7 @@ async def test_a_thought_that_leads_nowhere_is_told_how_and_then_taken_for_the_a
     llm: ScriptedLLM, chat: OpenAIChat
 ) -> None:
     script(llm, "Thought: Hm.", "Thought: It is 8443, I think.")
-    events = await heard(agent(chat, tool_calls="text"))
+    events = await stream_events(agent(chat, tool_calls="text"))
     assert [event.kind for event in events] == ["thought", "observation", "answer"]
     assert "Final Answer" in events[1].text
     assert events[-1].text == "It is 8443, I think."
@@ -299,7 +299,7 @@ async def test_a_thought_that_leads_nowhere_is_told_how_and_then_taken_for_the_a
 async def test_an_endpoint_that_refuses_tools_is_told_of_them_in_words(
     llm: ScriptedLLM, chat: OpenAIChat, status: int
 ) -> None:
-    refusal = Reply(faults=[http_error(status, {"error": {"message": "tools param requires --jinja flag"}})])
+    refusal = ScriptedReply(faults=[http_error(status, {"error": {"message": "tools param requires --jinja flag"}})])
     script(llm, "Final Answer: It is 8443.")
     llm.when(lambda request: bool(request.json.get("tools"))).reply(refusal)
     subject = agent(chat)
@@ -320,7 +320,7 @@ async def test_a_model_that_is_held_to_a_schema_calls_tools_as_json(llm: Scripte
         '{"thought": "", "tool": "fly", "arguments": {}}',
         '{"thought": "Now I know.", "answer": "It is 8443."}',
     )
-    events = await heard(agent(chat, tool_calls="schema"))
+    events = await stream_events(agent(chat, tool_calls="schema"))
     assert [(event.kind, event.text) for event in events] == [
         ("thought", "I look."),
         ("action", 'port_of(service="payments")'),
@@ -330,7 +330,7 @@ async def test_a_model_that_is_held_to_a_schema_calls_tools_as_json(llm: Scripte
         ("thought", "Now I know."),
         ("answer", "It is 8443."),
     ]
-    request = asked(llm)[1]
+    request = agent_requests(llm)[1]
     choices = request.json["response_format"]["json_schema"]["schema"]["anyOf"]
     assert [each["properties"].get("tool", {}).get("enum") for each in choices] == [["port_of"], ["restart"], None]
     assert messages(request)[-1] == {"role": "user", "content": "Observation: 8443"}
@@ -346,7 +346,7 @@ async def test_steps_that_were_taken_before_are_gone_on_from(llm: ScriptedLLM, c
     ]
     answer = await agent(chat).run(QUESTION, history=history, state="half done")
     assert answer.steps == ()
-    [request] = asked(llm)
+    [request] = agent_requests(llm)
     assert [each["role"] for each in messages(request)] == ["system", "user", "assistant", "tool", "assistant"]
     assert messages(request)[1]["content"] == f"State: half done\n\n{QUESTION}"
     with pytest.raises(InvalidInput):
@@ -360,7 +360,7 @@ async def test_only_the_tools_of_the_group_are_offered_and_obeyed(llm: ScriptedL
     subject = Agent(None, chat, box)
     script(llm, calls(call("restart", service="payments")), "I may not.")
     answer = await subject.run(QUESTION)
-    assert tool_names(asked(llm)[0]) == ["port_of"]
+    assert tool_names(agent_requests(llm)[0]) == ["port_of"]
     assert seen(answer) == ["there is no tool 'restart'; there are port_of"]
     script(llm, calls(call("restart", service="payments")), "Done.")
     assert seen(await subject.run(QUESTION, group=["ops"])) == ['{"restarted": "payments"}']

@@ -15,7 +15,7 @@ from agent_samples import (
     ALEX,
     MONDAY,
     agent_of,
-    asked,
+    agent_requests,
     call,
     calls,
     close_all,
@@ -29,8 +29,8 @@ from agent_samples import (
 from remember_samples import claim, learns
 
 from recollect import AsyncMemory, Memory
-from recollect.agent import Agent, AgentHabits, function_tool
-from recollect.agent.working import Room
+from recollect.agent import Agent, AgentConfig, function_tool
+from recollect.agent.working import WorkingMemoryLimits
 from recollect.errors import InvalidInput
 from recollect.model.memory import MemoryRecord
 from recollect.models.openai_chat import OpenAIChat
@@ -76,28 +76,28 @@ async def deploys(agent: Agent, llm: ScriptedLLM, **where: Any) -> None:
 
 def recalled(llm: ScriptedLLM) -> str:
     """What the last run was shown of memory, and its task."""
-    return "\n".join(each["content"] for each in messages(asked(llm)[-1]) if each["role"] == "user")
+    return "\n".join(each["content"] for each in messages(agent_requests(llm)[-1]) if each["role"] == "user")
 
 
 async def by_hand(url: str, question: str) -> None:
     """A plain ReAct agent, as one writes it without us."""
     tools = [function_tool(function) for function in (port_of, restart)]
-    said: list[dict[str, Any]] = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": prompt("agent").fill(context="").strip()},
         {"role": "user", "content": question},
     ]
     async with httpx.AsyncClient(timeout=60) as http:
         while True:
-            body = {"model": "m", "messages": said, "max_tokens": 2048, "temperature": 0.0}
-            body["tools"] = [each.on_wire for each in tools]
+            body = {"model": "m", "messages": messages, "max_tokens": 2048, "temperature": 0.0}
+            body["tools"] = [each.openai_schema for each in tools]
             answer = (await http.post(f"{url}/chat/completions", json=body)).json()["choices"][0]["message"]
             if not answer.get("tool_calls"):
                 return
-            said.append({name: answer[name] for name in ("role", "content", "tool_calls")})
+            messages.append({name: answer[name] for name in ("role", "content", "tool_calls")})
             for made in answer["tool_calls"]:
                 tool = next(each for each in tools if each.name == made["function"]["name"])
                 text = await tool.run(json.loads(made["function"]["arguments"]))
-                said.append({"role": "tool", "tool_call_id": made["id"], "content": text})
+                messages.append({"role": "tool", "tool_call_id": made["id"], "content": text})
 
 
 async def test_without_memory_it_is_a_plain_agent_same_messages_same_tools_nothing_written(
@@ -149,7 +149,7 @@ async def test_a_run_begins_with_facts_episodes_and_the_conversation_in_the_orde
     await deploys(agent, llm)
     script(llm, "8443.")
     answer = await agent.run(QUESTION, **MONDAY, state="after the restart")
-    shown = recalled(llm)
+    visible = recalled(llm)
     headings = [
         "Long-term Facts:\n- ",
         "Relevant Past Episodes:\n- Episode 1: Goal: Restart the payment service",
@@ -159,11 +159,11 @@ async def test_a_run_begins_with_facts_episodes_and_the_conversation_in_the_orde
         f"Question: {QUESTION}",
         "Think step by step",
     ]
-    assert [shown.find(each) for each in headings] == sorted(shown.find(each) for each in headings)
-    assert all(each in shown for each in headings)
-    assert PORT in shown
-    assert "persistent memory" in messages(asked(llm)[-1])[0]["content"]
-    assert tool_names(asked(llm)[-1]) == ["port_of", "restart", *HANDS]
+    assert [visible.find(each) for each in headings] == sorted(visible.find(each) for each in headings)
+    assert all(each in visible for each in headings)
+    assert PORT in visible
+    assert "persistent memory" in messages(agent_requests(llm)[-1])[0]["content"]
+    assert tool_names(agent_requests(llm)[-1]) == ["port_of", "restart", *HANDS]
     assert len(answer.episodes) == 1
     await agent.close()
 
@@ -235,7 +235,7 @@ async def test_a_model_may_say_that_it_was_no_task(memory: AsyncMemory, llm: Scr
 
 
 async def test_a_run_that_failed_is_an_episode_too(memory: AsyncMemory, llm: ScriptedLLM) -> None:
-    agent = agent_of(memory, habits=AgentHabits(limits=_few(2)))
+    agent = agent_of(memory, habits=AgentConfig(limits=_few(2)))
     wrong = calls(call("port_of", service="billing"))
     script(llm, wrong, wrong, "I do not know.")
     answer = await agent.run("Which port does billing use?", **MONDAY)
@@ -248,9 +248,9 @@ async def test_a_run_that_failed_is_an_episode_too(memory: AsyncMemory, llm: Scr
 
 
 def _few(iterations: int) -> Any:
-    from recollect.agent import Limits
+    from recollect.agent import AgentLimits
 
-    return Limits(iterations=iterations)
+    return AgentLimits(iterations=iterations)
 
 
 async def test_facts_are_learned_from_what_was_asked_and_answered(memory: AsyncMemory, llm: ScriptedLLM) -> None:
@@ -286,7 +286,7 @@ async def test_a_conversation_goes_on_over_invocations_and_restarts(tmp_path: Pa
         assert "Previous invocation 2: The user asked “What did you just do?”" in recalled(llm)
         await memory.work()
         [conversation] = await memory.sessions(user_id="alex")
-        # Learning from the turns makes no invocation of a run a second time.
+        # LearningConfig from the turns makes no invocation of a run a second time.
         assert [each["query"] for each in conversation.invocations] == [
             "Restart the payment service",
             "What did you just do?",
@@ -312,10 +312,10 @@ async def test_nobody_else_sees_any_of_it(memory: AsyncMemory, llm: ScriptedLLM,
     await deploys(agent, llm)
     script(llm, calls(call("RetrieveFacts", query="port"), call("RecallEpisodes", query="restart")), "I do not know.")
     answer = await agent.run(QUESTION, **{**MONDAY, **other})
-    assert [each.text for each in answer.steps[0].observed] == ["No fact fits.", "No episode fits."]
-    told = json.dumps([request.json for request in asked(llm)[-2:]])
-    assert "8443" not in told
-    assert "Restart the payment" not in told
+    assert [each.text for each in answer.steps[0].observations] == ["No fact fits.", "No episode fits."]
+    report = json.dumps([request.json for request in agent_requests(llm)[-2:]])
+    assert "8443" not in report
+    assert "Restart the payment" not in report
 
 
 async def test_what_an_agent_stores_in_one_run_the_next_begins_with(memory: AsyncMemory, llm: ScriptedLLM) -> None:
@@ -334,19 +334,19 @@ async def test_a_long_run_is_compressed_and_goes_on(memory: AsyncMemory, llm: Sc
     reads = [calls(call("read_log", page=page), thought=f"I read page {page}.") for page in range(12)]
     script(llm, *reads, "The codes are known.")
     llm.when("An agent is working on a task").reply("The log was read page by page.")
-    room = Room(tokens=1500, keep=2, most=1500)
-    agent = agent_of(memory, read_log, habits=AgentHabits(room=room, limits=_few(20)))
+    budget = WorkingMemoryLimits(tokens=1500, keep_steps=2, max_tokens=1500)
+    agent = agent_of(memory, read_log, habits=AgentConfig(working_memory=budget, limits=_few(20)))
     answer = await agent.run("Which codes are in the log?", **MONDAY)
     assert answer.text == "The codes are known."
-    last = messages(asked(llm)[-1])
+    last = messages(agent_requests(llm)[-1])
     task = next(each["content"] for each in last if "Working Memory:" in str(each["content"]))
     assert "Working Memory:\nThe log was read page by page." in task
     # What the tool gave long ago is still there, the last steps word for word.
     assert "read_log(page=3) -> page 3 says code 377" in task, task
     assert [each["content"] for each in last if each["role"] == "tool"][-1].startswith("page 11 says code 1177")
     steps = [each for each in last if each["role"] in ("assistant", "tool")]
-    assert sum(count_tokens(json.dumps(each)) for each in steps) < 2 * room.tokens
-    assert max(request.json["messages"].__len__() for request in asked(llm)) < 12
+    assert sum(count_tokens(json.dumps(each)) for each in steps) < 2 * budget.tokens
+    assert max(request.json["messages"].__len__() for request in agent_requests(llm)) < 12
     await agent.close()
 
 
@@ -364,18 +364,18 @@ async def test_an_agent_goes_on_without_a_memory_that_is_away(tmp_path: Path, ll
 
 
 async def test_a_run_that_is_cancelled_leaves_nothing(memory: AsyncMemory, llm: ScriptedLLM) -> None:
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
     async def wait() -> str:
         """Wait for ever."""
-        begun.set()
+        started.set()
         await asyncio.sleep(3600)
         return "never"
 
     script(llm, calls(call("wait")))
     agent = agent_of(memory, wait)
     running = asyncio.create_task(agent.run("Wait for it", **MONDAY))
-    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(started.wait(), 60)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -390,7 +390,7 @@ async def test_memories_that_no_prompt_may_hold_are_withheld(tmp_path: Path, llm
         script(llm, calls(call("RetrieveFacts", query="port")), "I do not know.")
         answer = await agent.run(QUESTION, **MONDAY)
         assert answer.facts == ()
-        assert answer.steps[0].observed[0].text == "No fact fits."
+        assert answer.steps[0].observations[0].text == "No fact fits."
 
 
 async def test_the_end_of_a_conversation_promotes_what_matters(memory: AsyncMemory, llm: ScriptedLLM) -> None:
@@ -408,8 +408,8 @@ async def test_the_end_of_a_conversation_promotes_what_matters(memory: AsyncMemo
 
 async def test_looking_things_up_in_memory_is_no_task(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory)
-    looks = [calls(call("RetrieveFacts", query="port")), calls(call("ForgetFact", number="f9"))]
-    script(llm, *looks, "I do not know.")
+    lookups = [calls(call("RetrieveFacts", query="port")), calls(call("ForgetFact", number="f9"))]
+    script(llm, *lookups, "I do not know.")
     await agent.run(QUESTION, **MONDAY)
     await agent.settled()
     assert await episodes(memory) == []
@@ -423,9 +423,9 @@ async def test_what_a_run_costs_is_put_down_and_the_limit_of_the_day_holds(tmp_p
         await agent.settled()
         [spent] = [each for each in await memory.usage(user_id="alex") if each.step == "agent"]
         assert (spent.calls, spent.tokens_in, spent.tokens_out) == (2, answer.tokens_in, answer.tokens_out)
-        before = len(asked(llm))
+        before = len(agent_requests(llm))
         refused = await agent.run(QUESTION, **MONDAY)
-        assert (refused.ended, len(asked(llm))) == ("tokens", before)
+        assert (refused.ended, len(agent_requests(llm))) == ("tokens", before)
         assert refused.notes
         await agent.close()
 

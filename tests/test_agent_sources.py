@@ -17,7 +17,7 @@ from agent_samples import call, calls, script
 from recollect.agent import Agent
 from recollect.agent.tools.http import http_tool
 from recollect.agent.tools.mcp import McpSource
-from recollect.agent.tools.sources import Sources
+from recollect.agent.tools.sources import ToolSources
 from recollect.agent.tools.tool import Tool
 from recollect.errors import InvalidInput, InvalidSettings, ToolFailed, Unavailable
 from recollect.models.openai_chat import OpenAIChat
@@ -187,7 +187,7 @@ async def test_settings_name_tools_servers_and_what_each_group_may_use(
     program: list[str], tmp_path: Path, llm: ScriptedLLM
 ) -> None:
     async with listening(body="42 boxes") as (url, _):
-        given = {
+        options = {
             "home": tmp_path,
             "agent_tools": {"stock": {"description": "Tell the stock.", "url": f"{url}/stock/{{item}}"}},
             "agent_mcp": {
@@ -196,7 +196,7 @@ async def test_settings_name_tools_servers_and_what_each_group_may_use(
             },
             "agent_groups": {"default": ["stock"], "clerk": ["stock", "sums_a*"]},
         }
-        sources = Sources(load(given, environ={}).settings)
+        sources = ToolSources(load(options, environ={}).settings)
         box = await sources.toolbox()
         assert list(box.allowed()) == ["stock"]
         assert list(box.allowed(["clerk"])) == ["stock", "sums_add"]
@@ -205,7 +205,7 @@ async def test_settings_name_tools_servers_and_what_each_group_may_use(
         chat = OpenAIChat(llm.base_url, model="m")
         script(llm, calls(call("stock", item="pens"), call("sums_add", a=40, b=2), call("sums_die")), "42.")
         answer = await Agent(None, chat, box).run("How many?", group=["clerk"])
-        assert [seen.text for seen in answer.steps[0].observed] == [
+        assert [seen.text for seen in answer.steps[0].observations] == [
             "42 boxes",
             "42",
             "there is no tool 'sums_die'; there are stock, sums_add",

@@ -12,7 +12,7 @@ from evals.agent_tasks.measure import measure
 from evals.agent_tasks.policy import decide
 from evals.agent_tasks.tasks import TASKS
 from recollect import AsyncMemory
-from recollect.agent import Agent, AgentHabits, Limits
+from recollect.agent import Agent, AgentConfig, AgentLimits
 from recollect.models.openai_chat import OpenAIChat
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -36,21 +36,21 @@ async def test_the_policys_decisions_depend_only_on_the_prompt_it_is_given(tmp_p
         llm.default = lambda request: decide(request.json)
         async with AsyncMemory(settings=settings) as memory:
             chat = OpenAIChat(llm.base_url, model="policy")
-            habits = AgentHabits(limits=Limits(iterations=40, time_s=600))
-            async with Agent(memory, chat, task.tools(), habits=habits, enable_memory=True) as agent:
-                for number, question in enumerate((task.question, task.again)):
+            config = AgentConfig(limits=AgentLimits(iterations=40, time_s=600))
+            async with Agent(memory, chat, task.tools(), config=config, enable_memory=True) as agent:
+                for number, question in enumerate((task.question, task.rephrased)):
                     await agent.run(question, user_id="alex", session_id=str(number))
                     await agent.settled()
             await chat.close()
-        asked = [request.json for request in llm.calls("chat")]
-    said = [decide(copy.deepcopy(each)) for each in asked]
+        requests = [request.json for request in llm.calls("chat")]
+    messages = [decide(copy.deepcopy(each)) for each in requests]
     # In any order, at any time, and read anew from its text, a request is answered as it was.
-    order = list(range(len(asked)))
+    order = list(range(len(requests)))
     random.Random(7).shuffle(order)
-    assert all(decide(json.loads(json.dumps(asked[at]))) == said[at] for at in order)
+    assert all(decide(json.loads(json.dumps(requests[at]))) == messages[at] for at in order)
     # The first request of the second run: without the episode in it, the policy is back to trying things out.
     second = next(
-        each for each in asked if task.again in str(each["messages"]) and "Episode 1" in str(each["messages"])
+        each for each in requests if task.rephrased in str(each["messages"]) and "Episode 1" in str(each["messages"])
     )
     assert decide(second).tool_calls[0].arguments == {"folder": "legal"}
     forgetful = copy.deepcopy(second)

@@ -54,10 +54,10 @@ def test_scores_lie_between_0_and_1_and_fall(memory: Memory) -> None:
 
 def test_a_result_looks_like_what_users_of_other_libraries_know(memory: Memory) -> None:
     memory.add("Likes tea", user_id="alex", metadata={"mood": "calm"})
-    [found] = memory.search("tea", user_id="alex").to_dict()["results"]
-    assert found["memory"] == "Likes tea"
-    assert found["metadata"] == {"mood": "calm"}
-    assert {"id", "score", "created_at", "updated_at", "user_id"} <= set(found)
+    [hits] = memory.search("tea", user_id="alex").to_dict()["results"]
+    assert hits["memory"] == "Likes tea"
+    assert hits["metadata"] == {"mood": "calm"}
+    assert {"id", "score", "created_at", "updated_at", "user_id"} <= set(hits)
 
 
 def test_a_hit_says_why_it_was_found(memory: Memory) -> None:
@@ -69,9 +69,9 @@ def test_a_hit_says_why_it_was_found(memory: Memory) -> None:
 
 def test_a_fact_said_twice_is_stored_once(memory: Memory) -> None:
     first = memory.add("Likes green tea", user_id="alex")
-    again = memory.add("likes  GREEN tea", user_id="alex")
-    assert again.id == first.id
-    assert not again.changed
+    repeated = memory.add("likes  GREEN tea", user_id="alex")
+    assert repeated.id == first.id
+    assert not repeated.changed
     assert len(memory.get_all(user_id="alex")) == 1
 
 
@@ -83,8 +83,8 @@ def test_a_key_has_one_value_and_the_old_one_stays_in_history(memory: Memory) ->
         return outcome.changed
 
     def name() -> str | None:
-        [held] = memory.get_all(user_id="alex", filters={"key": "name"})
-        return held.value
+        [stored] = memory.get_all(user_id="alex", filters={"key": "name"})
+        return stored.value
 
     assert say("Alex", 1.0)
     assert not say("Al", 0.6)
@@ -122,8 +122,8 @@ def test_recall_sees_the_session_its_project_and_the_user(memory: Memory) -> Non
     memory.add("note of session s", user_id="a", project_id="x", session_id="s", level="session")
 
     def seen(project: str | None = None, session: str | None = None) -> set[str]:
-        found = memory.search("note", user_id="a", project_id=project, session_id=session)
-        return {hit.memory.removeprefix("note of ") for hit in found}
+        hits = memory.search("note", user_id="a", project_id=project, session_id=session)
+        return {hit.memory.removeprefix("note of ") for hit in hits}
 
     assert seen() == {"the user"}
     assert seen("x") == {"the user", "project x"}
@@ -142,15 +142,15 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
         {"role": "tool", "content": "weather: sunny"},
         {"role": "user", "content": None},
     ]
-    kept = memory.remember(messages, user_id="alex", session_id="s1", wait=True)
+    stored = memory.remember(messages, user_id="alex", session_id="s1", wait=True)
     memory.remember("I like it", user_id="alex", session_id="s1", wait=True)
-    assert [turn.position for turn in kept] == [1, 2]
-    said = memory.turns(user_id="alex", session_id="s1")
-    assert [turn.content for turn in said] == [MOVED, "How is it there?", "I like it"]
-    found = {hit.memory: hit.record for hit in memory.search("Where does Alex live? Lisbon?", user_id="alex")}
-    assert found[MOVED].occurred_at == datetime(2026, 5, 2, 10, tzinfo=UTC)
+    assert [turn.position for turn in stored] == [1, 2]
+    turns = memory.turns(user_id="alex", session_id="s1")
+    assert [turn.content for turn in turns] == [MOVED, "How is it there?", "I like it"]
+    hits = {hit.memory: hit.record for hit in memory.search("Where does Alex live? Lisbon?", user_id="alex")}
+    assert hits[MOVED].occurred_at == datetime(2026, 5, 2, 10, tzinfo=UTC)
     [learned] = memory.get_all(user_id="alex")
-    assert (learned.memory, learned.evidence) == ("I moved to Lisbon in May", (kept[0].id,))
+    assert (learned.memory, learned.evidence) == ("I moved to Lisbon in May", (stored[0].id,))
     assert len(memory.get_all(user_id="alex", turns=True)) == 4
 
 
@@ -221,8 +221,8 @@ def test_filters_narrow_a_search_before_it_is_ranked(memory: Memory) -> None:
         memory.add(
             f"meeting note {number}", user_id="a", importance=number / 50, tags=["even"] if number % 2 == 0 else []
         )
-    found = memory.search("meeting note", user_id="a", limit=5, filters={"tags": "even", "importance": {"lt": 0.1}})
-    assert {hit.memory for hit in found} == {"meeting note 0", "meeting note 2", "meeting note 4"}
+    hits = memory.search("meeting note", user_id="a", limit=5, filters={"tags": "even", "importance": {"lt": 0.1}})
+    assert {hit.memory for hit in hits} == {"meeting note 0", "meeting note 2", "meeting note 4"}
     with pytest.raises(InvalidFilter, match="unknown field"):
         memory.search("x", user_id="a", filters={"colour": "red"})
 
@@ -307,8 +307,8 @@ async def test_the_blocking_face_works_inside_a_running_loop(tmp_path: Path) -> 
 async def test_the_async_one_serves_many_at_once(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         await asyncio.gather(*(memory.add(f"note {n}", user_id=f"user {n % 7}") for n in range(200)))
-        found = await asyncio.gather(*(memory.search("note", user_id=f"user {n}", limit=100) for n in range(7)))
-    assert sum(len(result) for result in found) == 200
+        hits = await asyncio.gather(*(memory.search("note", user_id=f"user {n}", limit=100) for n in range(7)))
+    assert sum(len(result) for result in hits) == 200
 
 
 def test_both_faces_have_the_same_methods_and_signatures() -> None:
@@ -407,9 +407,9 @@ def test_search_goes_on_by_words_while_the_embedder_is_away(tmp_path: Path) -> N
     with Memory(home=tmp_path, embedder=embedder) as memory:
         added = memory.add("Likes green tea", user_id="a")
         embedder.fail_with = ModelUnavailable("down")
-        found = memory.search("tea", user_id="a")
-        assert found[0].id == added.id
-        assert "by words alone" in found.notes[0]
+        hits = memory.search("tea", user_id="a")
+        assert hits[0].id == added.id
+        assert "by words alone" in hits.notes[0]
 
 
 def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

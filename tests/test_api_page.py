@@ -38,12 +38,12 @@ def test_the_page_takes_everything_from_here(server: httpx.Client) -> None:
     assert server.get(f"{root}/redoc").status_code == 404
 
 
-async def _shown(browser: Browser, selector: str) -> None:
+async def _wait_for(browser: Browser, selector: str) -> None:
     await browser.until(f"document.querySelector({selector!r}) !== null")
 
 
 async def _click(browser: Browser, selector: str) -> None:
-    await _shown(browser, selector)
+    await _wait_for(browser, selector)
     await browser.run(f"document.querySelector({selector!r}).click()")
 
 
@@ -51,7 +51,7 @@ async def _authorize(browser: Browser, key: str) -> None:
     """Type a key into the first of the fields for one, as a person does."""
     await _click(browser, ".auth-wrapper .btn.authorize")
     field = ".auth-container input"
-    await _shown(browser, field)
+    await _wait_for(browser, field)
     await browser.run(
         f"{{ const field = document.querySelector({field!r});"
         "Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value')"
@@ -66,14 +66,14 @@ async def _executed(browser: Browser) -> str:
     """The status of what the page asks for us."""
     answered = f"{TRY} .live-responses-table tr.response .response-col_status"
     await _click(browser, f"{TRY} .execute")
-    await _shown(browser, answered)
+    await _wait_for(browser, answered)
     return str(await browser.run(f"document.querySelector({answered!r}).firstChild.textContent.trim()"))
 
 
 async def _key(home: Path) -> str:
     service = await open_service(load({"home": home}, environ={}).settings)
     try:
-        return (await service.keyring.add(user="alex")).text
+        return (await service.api_keys.add(user="alex")).text
     finally:
         await service.close()
 
@@ -93,4 +93,4 @@ async def test_a_browser_shows_a_key_and_asks(tmp_path: Path) -> None:
             await _authorize(browser, key)
             assert await _executed(browser) == "200"
             assert browser.complaints == []
-            assert not [address for address in browser.asked if not address.startswith((root, "data:", "blob:"))]
+            assert not [address for address in browser.requests if not address.startswith((root, "data:", "blob:"))]

@@ -61,15 +61,15 @@ def layer_of(path: Path) -> str:
 
 def imports(path: Path) -> set[str]:
     """The parts of the package that a module imports, wherever in the file it does."""
-    found = set()
+    results = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("recollect.")}
-    return found & DEPTH.keys()
+        results |= {name.split(".")[1] for name in names if name.startswith("recollect.")}
+    return results & DEPTH.keys()
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))

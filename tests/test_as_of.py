@@ -31,7 +31,7 @@ def moment() -> datetime:
     return at
 
 
-def found(memory: Memory, query: str, at: datetime | None) -> list[str]:
+def search_contents(memory: Memory, query: str, at: datetime | None) -> list[str]:
     return [hit.memory for hit in memory.search(query, user_id="a", as_of=at, min_score=0.3)]
 
 
@@ -47,14 +47,14 @@ def test_what_was_changed_since_is_told_as_it_was(memory: Memory) -> None:
     second = moment()
     memory.update(rent.id, "Rent is 1300 euros", user_id="a")
     for at, amount in ((first, 900), (second, 1100), (None, 1300), (moment(), 1300)):
-        assert found(memory, "rent euros", at) == [f"Rent is {amount} euros"]
+        assert search_contents(memory, "rent euros", at) == [f"Rent is {amount} euros"]
         assert listed(memory, at) == {f"Rent is {amount} euros", "Likes tea"}
-        held = memory.get(rent.id, user_id="a", as_of=at)
-        assert held.memory == f"Rent is {amount} euros"
-        assert held.version == {900: 1, 1100: 2, 1300: 3}[amount]
-        told = memory.recall("How much is the rent in euros?", user_id="a", as_of=at, min_score=0.3)
-        assert f"{amount} euros" in told.context.text
-    assert "Rent is 1300 euros" not in found(memory, "1300", first)
+        stored = memory.get(rent.id, user_id="a", as_of=at)
+        assert stored.memory == f"Rent is {amount} euros"
+        assert stored.version == {900: 1, 1100: 2, 1300: 3}[amount]
+        report = memory.recall("How much is the rent in euros?", user_id="a", as_of=at, min_score=0.3)
+        assert f"{amount} euros" in report.context.text
+    assert "Rent is 1300 euros" not in search_contents(memory, "1300", first)
 
 
 def test_what_was_forgotten_since_held_until_then_and_what_came_back_did_not_hold_before(memory: Memory) -> None:
@@ -65,9 +65,9 @@ def test_what_was_forgotten_since_held_until_then_and_what_came_back_did_not_hol
     memory.restore(tea.id, user_id="a")
     back = moment()
     memory.undo(user_id="a")
-    for at, held in ((active, ["Likes tea"]), (away, []), (back, ["Likes tea"]), (None, [])):
-        assert found(memory, "likes tea", at) == held
-        assert listed(memory, at) == set(held)
+    for at, stored in ((active, ["Likes tea"]), (away, []), (back, ["Likes tea"]), (None, [])):
+        assert search_contents(memory, "likes tea", at) == stored
+        assert listed(memory, at) == set(stored)
     assert memory.get(tea.id, user_id="a", as_of=away).status == "forgotten"
     assert memory.get(tea.id, user_id="a", as_of=active).status == "active"
 
@@ -77,7 +77,7 @@ def test_what_is_erased_held_at_no_moment(memory: Memory) -> None:
     at = moment()
     memory.update(tea.id, "Likes milk", user_id="a")
     memory.erase(user_id="a", memory_id=tea.id)
-    assert found(memory, "likes tea milk", at) == []
+    assert search_contents(memory, "likes tea milk", at) == []
     assert listed(memory, at) == set()
     with pytest.raises(NotFound):
         memory.get(tea.id, user_id="a", as_of=at)
@@ -87,7 +87,7 @@ def test_what_was_not_there_yet_is_not_told(memory: Memory) -> None:
     before = moment()
     tea = memory.add("Likes tea", user_id="a")
     memory.update(tea.id, "Likes milk", user_id="a")
-    assert found(memory, "likes tea milk", before) == []
+    assert search_contents(memory, "likes tea milk", before) == []
     assert listed(memory, before) == set()
     with pytest.raises(NotFound):
         memory.get(tea.id, user_id="a", as_of=before)
@@ -98,7 +98,7 @@ def test_what_is_known_of_times_counts_as_it_is_known_today(memory: Memory) -> N
     at = moment()
     # Told later, of a time before: Oslo had ended by then.
     memory.add(user_id="a", key="city", value="Rome", valid_from=at - timedelta(hours=1))
-    assert found(memory, "city", at) == ["city: Rome"]
+    assert search_contents(memory, "city", at) == ["city: Rome"]
     assert listed(memory, at) == {"city: Rome"}
 
 
@@ -106,17 +106,17 @@ def test_a_keyed_fact_is_always_given_as_it_was(memory: Memory) -> None:
     fact = memory.add(user_id="a", key="city", value="Oslo", importance=0.9)
     at = moment()
     memory.update(fact.id, user_id="a", value="Rome")
-    for asked, city in ((at, "Oslo"), (None, "Rome")):
-        told = memory.recall("What did I plan for my holidays?", user_id="a", as_of=asked).context.text
-        assert f"city: {city}" in told
+    for request, city in ((at, "Oslo"), (None, "Rome")):
+        text = memory.recall("What did I plan for my holidays?", user_id="a", as_of=request).context.text
+        assert f"city: {city}" in text
 
 
 def test_what_was_approved_since_was_not_used_before(memory: Memory) -> None:
     waits = memory.propose("Likes tea", user_id="a", by="bot")
     at = moment()
     memory.approve(waits.id, user_id="a", by="dana")
-    assert found(memory, "likes tea", None) == ["Likes tea"]
-    assert found(memory, "likes tea", at) == []
+    assert search_contents(memory, "likes tea", None) == ["Likes tea"]
+    assert search_contents(memory, "likes tea", at) == []
     assert listed(memory, at) == set()
 
 
@@ -126,11 +126,11 @@ def test_filters_and_scopes_count_as_they_were(memory: Memory) -> None:
     memory.add("Likes wine", user_id="b", tags=["hot"])
     at = moment()
     memory.update(one.id, user_id="a", tags=["cold"])
-    for asked, tag in ((at, "hot"), (None, "cold")):
+    for request, tag in ((at, "hot"), (None, "cold")):
         other = {"hot": "cold", "cold": "hot"}[tag]
-        assert listed(memory, asked, filters={"tags": tag}) == {"Likes tea"}
-        assert listed(memory, asked, filters={"tags": other}) == set()
-        hits = memory.search("likes", user_id="a", as_of=asked, filters={"tags": tag}, min_score=0)
+        assert listed(memory, request, filters={"tags": tag}) == {"Likes tea"}
+        assert listed(memory, request, filters={"tags": other}) == set()
+        hits = memory.search("likes", user_id="a", as_of=request, filters={"tags": tag}, min_score=0)
         assert [hit.memory for hit in hits] == ["Likes tea"]
     assert listed(memory, at, project_id="p") == {"Likes milk"}
 
@@ -155,24 +155,24 @@ def test_pages_of_the_past_follow_one_another(memory: Memory) -> None:
 
 def test_the_past_is_told_over_http(tmp_path: Path) -> None:
     with served(tmp_path, learn="off") as api:
-        kept, gone = add(api, "Rent is 900 euros"), add(api, "Likes tea")
+        stored, gone = add(api, "Rent is 900 euros"), add(api, "Likes tea")
         at = moment().isoformat()
-        api.patch(f"/memories/{kept['id']}", json={"content": "Rent is 1100 euros"})
+        api.patch(f"/memories/{stored['id']}", json={"content": "Rent is 1100 euros"})
         api.delete(f"/memories/{gone['id']}")
-        assert contents(api.post("/search", json={"query": "What is the rent?", "as_of": at}))[0] == kept["memory"]
-        told = api.post("/recall", json={"messages": "How much is my rent?", "as_of": at}).json()
-        assert "900" in told["context"]["text"]
+        assert contents(api.post("/search", json={"query": "What is the rent?", "as_of": at}))[0] == stored["memory"]
+        report = api.post("/recall", json={"messages": "How much is my rent?", "as_of": at}).json()
+        assert "900" in report["context"]["text"]
         both = {"Rent is 900 euros", "Likes tea"}
         assert set(contents(api.get("/memories", params={"as_of": at}))) == both
         assert set(contents(api.post("/list", json={"as_of": at}))) == both
-        one = api.get(f"/memories/{kept['id']}", params={"as_of": at})
+        one = api.get(f"/memories/{stored['id']}", params={"as_of": at})
         assert (one.json()["memory"], one.headers["etag"]) == ("Rent is 900 euros", '"1"')
         assert contents(api.get("/memories")) == ["Rent is 1100 euros"]
-        early = api.get(f"/memories/{kept['id']}", params={"as_of": "2001-01-01T00:00:00Z"})
+        early = api.get(f"/memories/{stored['id']}", params={"as_of": "2001-01-01T00:00:00Z"})
         assert problem(early)[:2] == (404, "NotFound")
-        asked = {"as_of": at, "status": "forgotten"}
-        assert contents(api.get("/memories", params=asked)) == []
+        request = {"as_of": at, "status": "forgotten"}
+        assert contents(api.get("/memories", params=request)) == []
         assert problem(api.get("/memories", params={"as_of": "then"}))[:2] == (400, "InvalidInput")
         with httpx.Client(base_url=api.base_url, headers={"X-Memory-User": "zoe"}) as zoe:
             assert contents(zoe.get("/memories", params={"as_of": at})) == []
-            assert problem(zoe.get(f"/memories/{kept['id']}", params={"as_of": at}))[:2] == (404, "NotFound")
+            assert problem(zoe.get(f"/memories/{stored['id']}", params={"as_of": at}))[:2] == (404, "NotFound")

@@ -15,9 +15,9 @@ from starlette.websockets import WebSocketDisconnect
 from recollect import keyring
 from recollect.errors import InvalidSettings
 from recollect.http.auth import failures
-from recollect.http.auth.address import neighbourhood
-from recollect.http.auth.failures import Failures
-from recollect.http.auth.rules import check_bind, read_rules
+from recollect.http.auth.address import client_network
+from recollect.http.auth.failures import Lockout
+from recollect.http.auth.rules import check_bind, load_auth_rules
 from recollect.settings import Settings, load
 
 
@@ -226,7 +226,7 @@ def test_keys_are_accepted_beside_a_gateway_only_where_that_is_said(tmp_path: Pa
 )
 def test_settings_that_would_let_in_anyone_are_refused(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidSettings, match=problem):
-        read_rules(Settings(**settings))
+        load_auth_rules(Settings(**settings))
 
 
 @pytest.mark.parametrize(
@@ -301,55 +301,55 @@ def test_behind_a_gateway_who_guesses_is_told_apart_from_others(tmp_path: Path, 
 
 def test_failures_of_others_do_not_count_and_end_with_their_window() -> None:
     moment = [0.0]
-    found = Failures(clock=lambda: moment[0])
-    for _ in range(failures._MOST_FAILURES):
-        assert found.wait_s("192.0.2.1") == 0
-        found.note("192.0.2.1")
-    assert found.wait_s("192.0.2.1") == failures._WINDOW_S
-    assert found.wait_s("192.0.2.2") == 0
+    results = Lockout(clock=lambda: moment[0])
+    for _ in range(failures._MAX_FAILURES):
+        assert results.wait_s("192.0.2.1") == 0
+        results.record_failure("192.0.2.1")
+    assert results.wait_s("192.0.2.1") == failures._WINDOW_S
+    assert results.wait_s("192.0.2.2") == 0
     moment[0] += failures._WINDOW_S - 1
-    assert found.wait_s("192.0.2.1") == 1
+    assert results.wait_s("192.0.2.1") == 1
     moment[0] += 1
-    assert found.wait_s("192.0.2.1") == 0
-    found.note("192.0.2.1")
-    assert found.wait_s("192.0.2.1") == 0
+    assert results.wait_s("192.0.2.1") == 0
+    results.record_failure("192.0.2.1")
+    assert results.wait_s("192.0.2.1") == 0
 
 
 def test_what_is_remembered_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "_MOST_PEERS", 100)
-    found = Failures()
+    monkeypatch.setattr(failures, "_MAX_PEERS", 100)
+    results = Lockout()
     for number in range(1000):
-        found.note(f"10.0.{number // 250}.{number % 250}")
-    assert len(found._counts) == 100
+        results.record_failure(f"10.0.{number // 250}.{number % 250}")
+    assert len(results._windows) == 100
 
 
 def test_one_customer_of_ipv6_counts_as_one() -> None:
-    assert neighbourhood("2001:db8:1:2::1") == neighbourhood("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
-    assert neighbourhood("2001:db8:1:3::1") != neighbourhood("2001:db8:1:2::1")
-    assert neighbourhood("::ffff:192.0.2.1") == neighbourhood("192.0.2.1") == "192.0.2.1"
+    assert client_network("2001:db8:1:2::1") == client_network("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
+    assert client_network("2001:db8:1:3::1") != client_network("2001:db8:1:2::1")
+    assert client_network("::ffff:192.0.2.1") == client_network("192.0.2.1") == "192.0.2.1"
 
 
 def test_finding_out_who_asks_takes_microseconds(client: TestClient) -> None:
-    from recollect.http.auth.middleware import Authentication
+    from recollect.http.auth.middleware import AuthMiddleware
 
     key = make_key(client, user="ann")
-    rules = read_rules(load({"auth": "keys"}, environ={}).settings)
+    rules = load_auth_rules(load({"auth": "keys"}, environ={}).settings)
     headers = [(b"host", b"x"), (b"accept", b"*/*"), (b"authorization", f"Bearer {key}".encode())]
     headers += [(f"x-header-{n}".encode(), b"value") for n in range(9)]
     scope = {"type": "http", "path": "/", "headers": headers, "client": ("192.0.2.1", 1), "app": client.app}
 
     async def measure() -> float:
-        middleware = Authentication(client.app, rules)
-        await middleware._admitted(scope)
+        middleware = AuthMiddleware(client.app, rules)
+        await middleware._authenticate(scope)
         best = float("inf")
         for _ in range(20):
-            begun = time.perf_counter()
+            started = time.perf_counter()
             for _ in range(100):
-                await middleware._admitted(scope)
-            best = min(best, (time.perf_counter() - begun) / 100)
+                await middleware._authenticate(scope)
+            best = min(best, (time.perf_counter() - started) / 100)
         return best
 
     took = client.portal.call(measure)  # type: ignore[union-attr]
     print(f"{took * 1e6:.1f} us")
     assert took < 200e-6
-    assert keyring._FRESH_S >= 1
+    assert keyring._CACHE_TTL_S >= 1

@@ -22,7 +22,7 @@ from jwt.algorithms import get_default_algorithms
 
 from recollect.errors import Unauthenticated, Unavailable
 from recollect.http.auth import tokens as tokens_module
-from recollect.http.auth.tokens import Tokens
+from recollect.http.auth.tokens import TokenVerifier
 
 ISSUER, AUDIENCE = "https://id.example.org/", "recollect"
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -44,9 +44,9 @@ def published(algorithm: str, kid: str, private: Any = None, **more: Any) -> dic
 
 def token(algorithm: str = "RS256", key: Any = None, kid: str | None = "one", **claims: Any) -> str:
     usual = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600, "iat": time.time()}
-    given = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+    options = {name: value for name, value in {**usual, **claims}.items() if value is not None}
     headers = {"kid": kid} if kid else {}
-    return jwt.encode(given, key or KEYS[algorithm], algorithm=algorithm, headers=headers)
+    return jwt.encode(options, key or KEYS[algorithm], algorithm=algorithm, headers=headers)
 
 
 class Issuer:
@@ -56,12 +56,12 @@ class Issuer:
         self.keys: Any = [published("RS256", "one")]
         self.status = 200
         self.raw: bytes | None = None
-        self.asked = 0
+        self.request_count = 0
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                issuer.asked += 1
+                issuer.request_count += 1
                 body = issuer.raw if issuer.raw is not None else json.dumps({"keys": issuer.keys}).encode()
                 self.send_response(issuer.status)
                 self.send_header("Location", "http://127.0.0.1:1/elsewhere")
@@ -103,16 +103,18 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def tokens(issuer: Issuer, clock: Clock) -> AsyncIterator[Tokens]:
-    tokens = Tokens(issuer.url, issuer=ISSUER, audience=AUDIENCE, clock=clock)
+async def tokens(issuer: Issuer, clock: Clock) -> AsyncIterator[TokenVerifier]:
+    tokens = TokenVerifier(issuer.url, issuer=ISSUER, audience=AUDIENCE, clock=clock)
     yield tokens
     await tokens.close()
 
 
 @pytest.mark.parametrize("algorithm", KEYS)
-async def test_a_token_of_the_issuer_says_who_is_asking(issuer: Issuer, tokens: Tokens, algorithm: str) -> None:
+async def test_a_token_of_the_issuer_says_who_is_asking(
+    issuer: Issuer, tokens: TokenVerifier, algorithm: str
+) -> None:
     issuer.keys = [published(name, name) for name in KEYS]
-    caller = await tokens.find(token(algorithm, kid=algorithm))
+    caller = await tokens.verify(token(algorithm, kid=algorithm))
     assert (caller.kind, caller.user, caller.project, caller.admin) == ("jwt", "ann", None, False)
     assert (caller.reads, caller.writes) == (True, True)
 
@@ -136,10 +138,10 @@ async def test_a_token_of_the_issuer_says_who_is_asking(issuer: Issuer, tokens: 
     ],
 )
 async def test_a_token_for_others_or_out_of_time_is_refused(
-    tokens: Tokens, claims: dict[str, Any], problem: str
+    tokens: TokenVerifier, claims: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(Unauthenticated, match=problem):
-        await tokens.find(token(**claims))
+        await tokens.verify(token(**claims))
 
 
 def encoded(value: Any) -> str:
@@ -178,64 +180,66 @@ PEM = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.Pu
         "x" * 20_000,
     ],
 )
-async def test_a_forged_token_is_refused(issuer: Issuer, tokens: Tokens, forged: str) -> None:
+async def test_a_forged_token_is_refused(issuer: Issuer, tokens: TokenVerifier, forged: str) -> None:
     shared = {"kty": "oct", "kid": "shared", "k": encoded(b"secret"), "alg": "HS256"}
     issuer.keys = [published("RS256", "one"), shared]
     with pytest.raises(Unauthenticated):
-        await tokens.find(forged)
-    assert not tokens._good
+        await tokens.verify(forged)
+    assert not tokens._cache
 
 
-async def test_a_token_cannot_say_where_its_key_is(issuer: Issuer, tokens: Tokens) -> None:
+async def test_a_token_cannot_say_where_its_key_is(issuer: Issuer, tokens: TokenVerifier) -> None:
     evil = Issuer()
     try:
         evil.keys = [published("RS256", "one", STRANGER)]
         headers = {"kid": "one", "jku": evil.url, "x5u": evil.url, "jwk": evil.keys[0]}
         claims = {"sub": "bob", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600}
         with pytest.raises(Unauthenticated):
-            await tokens.find(jwt.encode(claims, STRANGER, algorithm="RS256", headers=headers))
-        assert not evil.asked
+            await tokens.verify(jwt.encode(claims, STRANGER, algorithm="RS256", headers=headers))
+        assert not evil.request_count
     finally:
         evil.close()
 
 
-async def test_a_clock_that_is_a_little_off_does_no_harm(tokens: Tokens) -> None:
-    assert (await tokens.find(token(exp=time.time() - 10))).user == "ann"
-    assert (await tokens.find(token(nbf=time.time() + 10))).user == "ann"
+async def test_a_clock_that_is_a_little_off_does_no_harm(tokens: TokenVerifier) -> None:
+    assert (await tokens.verify(token(exp=time.time() - 10))).user == "ann"
+    assert (await tokens.verify(token(nbf=time.time() + 10))).user == "ann"
     with pytest.raises(Unauthenticated):
-        await tokens.find(token(exp=time.time() - 40))
+        await tokens.verify(token(exp=time.time() - 40))
 
 
 async def test_keys_are_fetched_once_and_anew_when_the_issuer_changes_them(
-    issuer: Issuer, tokens: Tokens, clock: Clock
+    issuer: Issuer, tokens: TokenVerifier, clock: Clock
 ) -> None:
     for number in range(5):
-        await tokens.find(token(jti=str(number)))
-    assert issuer.asked == 1
+        await tokens.verify(token(jti=str(number)))
+    assert issuer.request_count == 1
     issuer.keys = [published("RS256", "two", STRANGER)]
-    clock.at += tokens_module._AGAIN_S
-    assert (await tokens.find(token(key=STRANGER, kid="two"))).user == "ann"
-    assert issuer.asked == 2
+    clock.at += tokens_module._RETRY_S
+    assert (await tokens.verify(token(key=STRANGER, kid="two"))).user == "ann"
+    assert issuer.request_count == 2
     # The old key is not published any more.
     with pytest.raises(Unauthenticated):
-        await tokens.find(token(jti="after"))
+        await tokens.verify(token(jti="after"))
 
 
-async def test_a_flood_of_made_up_keys_is_no_flood_to_the_issuer(issuer: Issuer, tokens: Tokens) -> None:
+async def test_a_flood_of_made_up_keys_is_no_flood_to_the_issuer(issuer: Issuer, tokens: TokenVerifier) -> None:
     for number in range(50):
         with pytest.raises(Unauthenticated):
-            await tokens.find(token(key=STRANGER, kid=f"made-up-{number}"))
-    assert issuer.asked == 1
+            await tokens.verify(token(key=STRANGER, kid=f"made-up-{number}"))
+    assert issuer.request_count == 1
 
 
-async def test_while_the_issuer_is_away_its_old_keys_go_on(issuer: Issuer, tokens: Tokens, clock: Clock) -> None:
-    await tokens.find(token())
+async def test_while_the_issuer_is_away_its_old_keys_go_on(
+    issuer: Issuer, tokens: TokenVerifier, clock: Clock
+) -> None:
+    await tokens.verify(token())
     issuer.status = 503
-    clock.at += tokens_module._KEYS_S
-    assert (await tokens.find(token(jti="later"))).user == "ann"
-    clock.at += tokens_module._TRUSTED_S
+    clock.at += tokens_module._REFRESH_S
+    assert (await tokens.verify(token(jti="later"))).user == "ann"
+    clock.at += tokens_module._MAX_STALE_S
     with pytest.raises(Unavailable):
-        await tokens.find(token(jti="much later"))
+        await tokens.verify(token(jti="much later"))
 
 
 @pytest.mark.parametrize(
@@ -243,51 +247,53 @@ async def test_while_the_issuer_is_away_its_old_keys_go_on(issuer: Issuer, token
     [(500, b""), (302, b""), (404, b"{}"), (200, b"nonsense"), (200, b"{}"), (200, b"[]"), (200, b'{"keys": 7}'),
      (200, b'{"keys": [7]}'), (200, b" " * (2 << 20))],
 )  # fmt: skip
-async def test_without_keys_nobody_is_judged(issuer: Issuer, tokens: Tokens, status: int, raw: bytes) -> None:
+async def test_without_keys_nobody_is_judged(issuer: Issuer, tokens: TokenVerifier, status: int, raw: bytes) -> None:
     issuer.status, issuer.raw = status, raw
     with pytest.raises(Unavailable):
-        await tokens.find(token())
+        await tokens.verify(token())
 
 
 async def test_a_good_token_is_verified_once_in_a_while_and_not_beyond_its_time(
-    tokens: Tokens, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    tokens: TokenVerifier, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verified: list[int] = []
-    really = tokens._verified
+    really = tokens._decode
 
     async def verify(text: str) -> Any:
         verified.append(1)
         return await really(text)
 
-    monkeypatch.setattr(tokens, "_verified", verify)
+    monkeypatch.setattr(tokens, "_decode", verify)
     good = token()
     for _ in range(20):
-        await tokens.find(good)
+        await tokens.verify(good)
     assert len(verified) == 1
-    clock.at += tokens_module._FRESH_S
-    await tokens.find(good)
+    clock.at += tokens_module._CACHE_S
+    await tokens.verify(good)
     assert len(verified) == 2
     short = token(exp=time.time() - 27)
-    await tokens.find(short)
-    assert tokens._good[hashlib.sha256(short.encode()).digest()][1] < clock.at + 3.5
+    await tokens.verify(short)
+    assert tokens._cache[hashlib.sha256(short.encode()).digest()][1] < clock.at + 3.5
 
 
-async def test_a_token_that_has_ended_is_known_no_more(tokens: Tokens, clock: Clock) -> None:
+async def test_a_token_that_has_ended_is_known_no_more(tokens: TokenVerifier, clock: Clock) -> None:
     short = token(exp=time.time() - 1)
-    await tokens.find(short)
-    assert tokens.is_known(short)
+    await tokens.verify(short)
+    assert tokens.is_cached(short)
     tokens._checks["leeway"] = 0.0
-    clock.at += tokens_module._FRESH_S
+    clock.at += tokens_module._CACHE_S
     with pytest.raises(Unauthenticated, match="expired"):
-        await tokens.find(short)
-    assert not tokens.is_known(short)
+        await tokens.verify(short)
+    assert not tokens.is_cached(short)
 
 
-async def test_what_is_remembered_of_tokens_is_bounded(tokens: Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_remembered_of_tokens_is_bounded(
+    tokens: TokenVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tokens_module, "_MOST", 5)
     for number in range(12):
-        await tokens.find(token(jti=str(number)))
-    assert len(tokens._good) == 5
+        await tokens.verify(token(jti=str(number)))
+    assert len(tokens._cache) == 5
 
 
 def test_the_server_accepts_tokens_and_passes_none_on(tmp_path: Path, issuer: Issuer) -> None:

@@ -14,7 +14,7 @@ from recollect.model.scope import Scope
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 
-SAID = {"messages": [{"role": "user", "content": "My budget for the trip is 9,000 dollars"}], "model": "m"}
+BUDGET_CHAT = {"messages": [{"role": "user", "content": "My budget for the trip is 9,000 dollars"}], "model": "m"}
 
 
 @pytest.fixture
@@ -24,7 +24,9 @@ def client(tmp_path: Path, llm: ScriptedLLM) -> Iterator[TestClient]:
 
 
 def chat(client: TestClient, key: str, headers: dict[str, str] | None = None, **fields: Any) -> Any:
-    return client.post("/v1/chat/completions", headers={**bearer(key), **(headers or {})}, json={**SAID, **fields})
+    return client.post(
+        "/v1/chat/completions", headers={**bearer(key), **(headers or {})}, json={**BUDGET_CHAT, **fields}
+    )
 
 
 def turns(client: TestClient, user: str) -> int:
@@ -119,7 +121,7 @@ def test_a_key_of_ours_is_never_sent_on(tmp_path: Path, llm: ScriptedLLM, showin
     settings = {"auth": "keys", "upstream_url": llm.base_url, "upstream_api_key": upstream_key}
     with serving(tmp_path, **settings) as client:
         headers = SHOWING[showing](make_key(client, user="ann"))
-        assert client.post("/v1/chat/completions", headers=headers, json=SAID).status_code == 200
+        assert client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT).status_code == 200
         assert client.get("/v1/models", headers=headers).status_code == 200
         client.post("/v1/embeddings", headers=headers, json={"model": "m", "input": "x"})
     assert len(llm.requests) == 3
@@ -130,7 +132,7 @@ def test_a_key_of_ours_is_never_sent_on(tmp_path: Path, llm: ScriptedLLM, showin
 
 def test_a_client_can_bring_a_key_for_the_endpoint_beside_ours(client: TestClient, llm: ScriptedLLM) -> None:
     headers = {"X-API-Key": make_key(client, user="ann"), "Authorization": "Bearer sk-mine"}
-    assert client.post("/v1/chat/completions", headers=headers, json=SAID).status_code == 200
+    assert client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT).status_code == 200
     assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"
     assert "x-api-key" not in llm.requests[0].headers
 
@@ -139,7 +141,7 @@ def test_an_endpoint_that_wants_a_key_of_its_own_is_a_clear_error(client: TestCl
     llm.fault(http_error(401, {"error": {"message": "You didn't provide an API key."}}), times=None)
     headers = bearer(make_key(client, user="ann"))
     for answer in (
-        client.post("/v1/chat/completions", headers=headers, json=SAID),
+        client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT),
         client.get("/v1/models", headers=headers),
     ):
         assert answer.status_code == 502
@@ -147,14 +149,14 @@ def test_an_endpoint_that_wants_a_key_of_its_own_is_a_clear_error(client: TestCl
         assert "upstream_api_key" in answer.json()["error"]["message"]
     # Whoever brought a key is told what the endpoint says of it.
     mine = {"X-API-Key": make_key(client, user="ann"), "Authorization": "Bearer sk-mine"}
-    assert client.post("/v1/chat/completions", headers=mine, json=SAID).status_code == 401
+    assert client.post("/v1/chat/completions", headers=mine, json=BUDGET_CHAT).status_code == 401
 
 
 def test_what_a_gateway_says_is_not_sent_on(tmp_path: Path, llm: ScriptedLLM) -> None:
     settings = {"trusted_gateways": "10.1.0.0/16", "upstream_url": llm.base_url}
     with serving(tmp_path, peer="10.1.2.3", **settings) as client:
         headers = {"x-authz-user-id": "ann", "Authorization": "Bearer sk-mine"}
-        assert client.post("/v1/chat/completions", headers=headers, json=SAID).status_code == 200
+        assert client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT).status_code == 200
         assert turns(client, "ann")
     assert "x-authz-user-id" not in llm.requests[0].headers
     assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"
@@ -162,7 +164,7 @@ def test_what_a_gateway_says_is_not_sent_on(tmp_path: Path, llm: ScriptedLLM) ->
 
 def test_on_this_machine_chats_go_as_they_went(tmp_path: Path, llm: ScriptedLLM) -> None:
     with serving(tmp_path, upstream_url=llm.base_url) as client:
-        answer = client.post("/v1/chat/completions", headers=bearer("sk-mine"), json={**SAID, "user": "bob"})
+        answer = client.post("/v1/chat/completions", headers=bearer("sk-mine"), json={**BUDGET_CHAT, "user": "bob"})
         assert answer.status_code == 200
         assert turns(client, "bob")
     assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"

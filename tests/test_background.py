@@ -11,11 +11,11 @@ class Work:
     """Tells when it began and how it ended."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.start_count = 0
         self.was_cancelled = False
 
     async def run(self) -> None:
-        self.begun += 1
+        self.start_count += 1
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -29,15 +29,15 @@ async def test_work_is_begun_once_and_can_begin_again_when_it_was_stopped() -> N
     task.start()
     task.start()
     await asyncio.sleep(0)
-    assert work.begun == 1
+    assert work.start_count == 1
     assert task.is_running
     await task.stop()
     assert work.was_cancelled
     assert not task.is_running
-    assert not task.was_begun
+    assert not task.was_started
     task.start()
     await asyncio.sleep(0)
-    assert work.begun == 2
+    assert work.start_count == 2
     await task.stop()
 
 
@@ -48,7 +48,7 @@ async def test_work_that_is_waited_for_ends_by_itself_and_stays_begun() -> None:
     task = BackgroundTask(fail)
     task.start()
     await task.wait()
-    assert task.was_begun
+    assert task.was_started
     assert not task.is_running
 
 
@@ -64,7 +64,7 @@ def test_work_of_a_loop_that_has_ended_is_neither_waited_for_nor_in_the_way() ->
 
     assert not asyncio.run(begin())
     assert not asyncio.run(begin())
-    assert work.begun == 2
+    assert work.start_count == 2
     asyncio.run(task.stop())
 
 

@@ -14,9 +14,9 @@ from cli_runner import Cli
 
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import Conflict, InvalidInput, StoreBusy, StoreCorrupt, StoreTooNew
-from recollect.ledger.model_states import Origin
+from recollect.ledger.model_states import ModelOrigin
 from recollect.ledger.postgres import open_postgres
-from recollect.ledger.sealed import verify
+from recollect.ledger.sealed import verify_backup
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.key import new_key
 from recollect.restoring import restore
@@ -39,8 +39,8 @@ def opened(home: Path, **more: str) -> AsyncMemory:
 async def lived(memory: AsyncMemory) -> str:
     """Something of every kind; gives the id of a memory that was forgotten."""
     await memory.remember("I moved to Lisbon", user_id="ann", session_id="s")
-    kept = await memory.add("Likes tea", user_id="ann", tags=["drink"])
-    await memory.update(kept.id, "Likes green tea", user_id="ann")
+    stored = await memory.add("Likes tea", user_id="ann", tags=["drink"])
+    await memory.update(stored.id, "Likes green tea", user_id="ann")
     await memory.add(user_id="ann", key="city", value="Oslo")
     await memory.add(user_id="ann", key="city", value="Lisbon")
     gone = await memory.add("Likes rain", user_id="bob")
@@ -49,7 +49,7 @@ async def lived(memory: AsyncMemory) -> str:
     return gone.id
 
 
-async def told(memory: AsyncMemory) -> tuple[list[object], list[object], object]:
+async def snapshot(memory: AsyncMemory) -> tuple[list[object], list[object], object]:
     lines = [line async for line in memory.export()]
     history = [entry.to_dict() for user in ("ann", "bob") for entry in await memory.history(user_id=user)]
     return list(lines), list(history), [key.id for key in await memory.keys()]
@@ -58,16 +58,16 @@ async def told(memory: AsyncMemory) -> tuple[list[object], list[object], object]
 async def test_a_restored_backup_is_what_was_there_with_its_history_and_keys(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         gone = await lived(memory)
-        before = await told(memory)
+        before = await snapshot(memory)
         made = await memory.backup(tmp_path / "b.backup")
         jobs = len(await memory.jobs())
     assert made.rows["memories"] == 5
-    assert verify(made.path) == made
+    assert verify_backup(made.path) == made
     assert made.path.stat().st_mode & 0o077 == 0
     assert sorted(os.listdir(tmp_path)) == ["b.backup", "one"]
     await restore(made.path, settings(tmp_path / "two"), embedder=EMBEDDER)
     async with opened(tmp_path / "two") as memory:
-        assert await told(memory) == before
+        assert await snapshot(memory) == before
         assert len(await memory.jobs()) == jobs == 1
         assert (await memory.get(gone, user_id="bob")).status is Status.FORGOTTEN
         assert [hit.memory for hit in await memory.search("green tea", user_id="ann", limit=1)] == ["Likes green tea"]
@@ -115,7 +115,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_
         assert steps
         memory.erase(user_id="ann", memory_id=secret)
         memory.revoke_key(key.key.id)
-    assert verify(made.path) == made
+    assert verify_backup(made.path) == made
     with sqlite3.connect(made.path) as copy:
         ids = {row[0] for row in copy.execute("SELECT id FROM memories")}
     copy.close()
@@ -143,13 +143,13 @@ async def test_any_changed_byte_is_told(tmp_path: Path) -> None:
         changed[place] ^= 1
         made.path.write_bytes(changed)
         with pytest.raises(StoreCorrupt):
-            verify(made.path)
+            verify_backup(made.path)
     made.path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreCorrupt):
         await restore(made.path, settings(tmp_path / "two"), embedder=EMBEDDER)
     assert not (tmp_path / "two").exists()
     made.path.write_bytes(whole)
-    assert verify(made.path).digest == made.digest
+    assert verify_backup(made.path).digest == made.digest
 
 
 async def test_what_is_no_backup_is_not_restored(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_what_is_no_backup_is_not_restored(tmp_path: Path) -> None:
         with pytest.raises(StoreCorrupt):
             await restore(path, settings(tmp_path / "two"), embedder=EMBEDDER)
     with pytest.raises(InvalidInput):
-        verify(tmp_path / "nowhere")
+        verify_backup(tmp_path / "nowhere")
 
 
 async def test_a_backup_of_a_newer_recollect_is_refused(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ async def test_a_backup_of_a_newer_recollect_is_refused(tmp_path: Path) -> None:
         copy.execute("UPDATE meta SET value = '9999' WHERE name = 'schema'")
     copy.close()
     with pytest.raises(StoreTooNew):
-        verify(made.path)
+        verify_backup(made.path)
 
 
 async def test_a_ledger_that_is_there_or_in_use_is_not_replaced_unasked(tmp_path: Path) -> None:
@@ -209,14 +209,14 @@ async def test_postgres_is_backed_up_in_one_view_and_restored_into_either(tmp_pa
     async with server.database(role=PLAIN_ROLE) as dsn, server.database(role=PLAIN_ROLE) as other:
         async with opened(tmp_path, database=dsn) as memory:
             await lived(memory)
-            before = await told(memory)
+            before = await snapshot(memory)
             made = await memory.backup(tmp_path / "b.backup")
             await memory.add("said later", user_id="ann")
         assert made.engine == "postgres"
         for place in ({"database": other}, {"database": str(tmp_path / "lite.db")}):
             await restore(made.path, settings(tmp_path, **place), embedder=EMBEDDER)
             async with opened(tmp_path, **place) as memory:
-                assert await told(memory) == before
+                assert await snapshot(memory) == before
                 assert [hit.memory for hit in await memory.search("rain Lisbon moved", user_id="ann", limit=1)]
                 await memory.add("goes on from there", user_id="ann")
                 assert (await memory.history(user_id="ann"))[0].id > before[1][0]["id"]  # type: ignore[index]
@@ -239,38 +239,38 @@ async def test_every_row_of_every_table_is_in_a_backup_and_comes_back(tmp_path: 
         for scope in (ANN, BOB):
             await fill(ledger, scope)
         await ledger.add_key(new_key(user="ann").key)
-        await ledger.make_current(MODEL, Origin("bundled"), instead_of=None)
+        await ledger.make_current(MODEL, ModelOrigin("bundled"), replacing=None)
         made = await ledger.backup(tmp_path / "one.backup", lambda done, total: None)
         assert {name for name, count in made.rows.items() if not count} <= {"moments", "chores"}
         other = await opened_here.enter_async_context(running_server().database(role=PLAIN_ROLE))
         into = await open_postgres(other, MODEL)
         opened_here.push_async_callback(into.close)
-        await into.fill(made.path, lambda done, total: None)
-        again = await into.backup(tmp_path / "two.backup", lambda done, total: None)
-    assert rows_of(again.path) == rows_of(made.path)
+        await into.restore_backup(made.path, lambda done, total: None)
+        repeated = await into.backup(tmp_path / "two.backup", lambda done, total: None)
+    assert rows_of(repeated.path) == rows_of(made.path)
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """All rows of a backup by table; what was only made from them, and how often, does not count."""
-    with sqlite3.connect(path) as held:
-        names = [row[0] for row in held.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
+    with sqlite3.connect(path) as stored:
+        names = [row[0] for row in stored.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
         names = [name for name in names if not name.startswith(("terms", "sqlite_", "meta"))]
-        found = {name: sorted(held.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
-    held.close()
+        results = {name: sorted(stored.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
+    stored.close()
     # A full text that was made anew is told by the epoch.
-    found["users"] = [(*row[:3], *row[4:]) for row in found["users"]]
-    return found
+    results["users"] = [(*row[:3], *row[4:]) for row in results["users"]]
+    return results
 
 
 async def test_a_sqlite_ledger_moves_to_postgres_by_its_backup(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         await lived(memory)
-        before = await told(memory)
+        before = await snapshot(memory)
         made = await memory.backup(tmp_path / "b.backup")
     async with running_server().database() as dsn:
         await restore(made.path, settings(tmp_path, database=dsn), embedder=EMBEDDER)
         async with opened(tmp_path, database=dsn) as memory:
-            assert await told(memory) == before
+            assert await snapshot(memory) == before
 
 
 def test_the_command_line_makes_verifies_and_restores(tmp_path: Path) -> None:
@@ -281,8 +281,8 @@ def test_the_command_line_makes_verifies_and_restores(tmp_path: Path) -> None:
     assert "is whole" in cli("backup", "verify", file).stdout
     cli("erase", "--memory", id, "--user", "ann", "--yes")
     assert "--force" in cli.error("backup", "restore", file, code=4)
-    told = cli("backup", "restore", file, "--force", "--yes").stdout
-    assert "erased again what was erased since: 1" in told
+    output = cli("backup", "restore", file, "--force", "--yes").stdout
+    assert "erased again what was erased since: 1" in output
     assert [each["memory"] for each in cli.json("list", "--user", "ann")["results"]] == ["Likes tea"]
     Path(file).write_bytes(Path(file).read_bytes()[:-4096])
     assert "damaged" in cli.error("backup", "verify", file, code=6)

@@ -144,10 +144,10 @@ def test_an_embedder_that_refuses_loses_no_memory_and_no_turn(
         memory.add("Likes green tea", user_id="a")
         memory.remember("I moved to Lisbon", user_id="a", session_id="s")
         assert str(failure) in caplog.text
-        found = memory.search("Lisbon", user_id="a")
-        assert [hit.memory for hit in found] == ["I moved to Lisbon"]
-        assert found.notes[0].startswith("found by words alone: ")
-        assert str(failure) in found.notes[0]
+        hits = memory.search("Lisbon", user_id="a")
+        assert [hit.memory for hit in hits] == ["I moved to Lisbon"]
+        assert hits.notes[0].startswith("found by words alone: ")
+        assert str(failure) in hits.notes[0]
         embedder.fail_with = None
         assert memory.reembed() == 2
 
@@ -164,9 +164,9 @@ def test_an_embedder_that_answers_nonsense_loses_nothing(tmp_path: Path, answer:
 
     with Memory(home=tmp_path, embedder=Confused(16)) as memory:
         memory.remember("I moved to Lisbon", user_id="a", session_id="s")
-        found = memory.search("Lisbon", user_id="a")
-        assert [hit.memory for hit in found] == ["I moved to Lisbon"]
-        assert found.notes
+        hits = memory.search("Lisbon", user_id="a")
+        assert [hit.memory for hit in hits] == ["I moved to Lisbon"]
+        assert hits.notes
 
 
 def test_the_home_cannot_be_set_in_the_file_that_lies_in_it(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.read.budget import CUT_MARK, MAX_CHARS_PER_TOKEN, count_tokens, cut_words
+from recollect.read.budget import MAX_CHARS_PER_TOKEN, TRUNCATION_MARK, count_tokens, truncate_words
 
 # How the vocabularies cl100k and o200k count them.
-KNOWN = {
+TOKEN_COUNTS = {
     "User's budget for the Hawaii vacation is $10,000 and they prefer aisle seats.": (18, 18),
     "用户的夏威夷旅行预算是一万美元。": (20, 11),
     "Пользователь живёт в Санкт-Петербурге.": (21, 10),
@@ -23,7 +23,7 @@ KNOWN = {
 }
 
 
-@pytest.mark.parametrize(("text", "counts"), KNOWN.items(), ids=[text[:20] for text in KNOWN])
+@pytest.mark.parametrize(("text", "counts"), TOKEN_COUNTS.items(), ids=[text[:20] for text in TOKEN_COUNTS])
 def test_the_count_is_on_the_safe_side_of_real_vocabularies(text: str, counts: tuple[int, int]) -> None:
     assert max(counts) <= count_tokens(text) <= 3 * max(counts)
 
@@ -49,7 +49,7 @@ def test_no_token_stands_for_more_characters_than_promised(text: str) -> None:
 
 
 def test_a_short_memory_is_counted_in_microseconds() -> None:
-    text = next(iter(KNOWN))
+    text = next(iter(TOKEN_COUNTS))
     runs = []
     for _ in range(5):
         start = time.process_time()
@@ -73,15 +73,15 @@ def test_the_worst_texts_are_counted_in_time(unit: str) -> None:
 
 @given(words=st.text(min_size=1, max_size=400), limit=st.integers(min_value=1, max_value=100))
 def test_what_was_cut_fits_and_is_a_beginning(words: str, limit: int) -> None:
-    cut = cut_words(words, limit, tokens_of=count_tokens)
+    cut = truncate_words(words, limit, count=count_tokens)
     assert count_tokens(cut) <= limit
-    assert cut == "" or (cut.endswith(CUT_MARK) and words.startswith(cut.removesuffix(CUT_MARK)))
+    assert cut == "" or (cut.endswith(TRUNCATION_MARK) and words.startswith(cut.removesuffix(TRUNCATION_MARK)))
 
 
 def test_a_cut_is_at_the_end_of_a_word_and_uses_the_room() -> None:
     words = " ".join(["wonderful"] * 1000)
-    cut = cut_words(words, 200, tokens_of=count_tokens)
-    assert set(cut.removesuffix(CUT_MARK).split(" ")) == {"wonderful"}
+    cut = truncate_words(words, 200, count=count_tokens)
+    assert set(cut.removesuffix(TRUNCATION_MARK).split(" ")) == {"wonderful"}
     assert 190 <= count_tokens(cut) <= 200
 
 
@@ -89,8 +89,8 @@ def test_a_cut_is_at_the_end_of_a_word_and_uses_the_room() -> None:
     "words", ["茶" * 5000, "x" * 5000, "👍" * 5000, "茶" * 500 + " tea" * 5000, "tea " * 500 + "茶" * 5000]
 )
 def test_a_cut_uses_the_room_whatever_the_script(words: str) -> None:
-    assert 0.9 * 300 <= count_tokens(cut_words(words, 300, tokens_of=count_tokens)) <= 300
+    assert 0.9 * 300 <= count_tokens(truncate_words(words, 300, count=count_tokens)) <= 300
 
 
 def test_where_not_even_the_mark_fits_nothing_is_left() -> None:
-    assert cut_words("tea for two", 2, tokens_of=count_tokens) == ""
+    assert truncate_words("tea for two", 2, count=count_tokens) == ""

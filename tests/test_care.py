@@ -16,11 +16,11 @@ from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.settings import Settings
-from recollect.upkeep.chores import Housekeeping
-from recollect.upkeep.schedule import Timetable
-from recollect.upkeep.timekeeper import Timekeeper
+from recollect.upkeep.chores import MaintenanceConfig
+from recollect.upkeep.schedule import MaintenanceSchedule
+from recollect.upkeep.timekeeper import Scheduler
 from recollect.write.selection import select_facts
-from recollect.write.triggers import Triggers, learning
+from recollect.write.triggers import Triggers, extraction_job
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ANN = Scope("ann", session="s")
@@ -50,9 +50,9 @@ def turn(text: str, *, name: str | None = None, id: str = "t") -> Turn:
 
 async def test_nothing_is_learned_before_there_are_enough_turns(tmp_path: Path) -> None:
     async with memory_in(tmp_path, learn_every=3) as memory:
-        kept = await memory.remember("I live in Oslo", user_id="ann", session_id="s")
-        assert kept.job is not None
-        assert kept.job.due_at - kept.job.created_at > timedelta(minutes=29)
+        stored = await memory.remember("I live in Oslo", user_id="ann", session_id="s")
+        assert stored.job is not None
+        assert stored.job.due_at - stored.job.created_at > timedelta(minutes=29)
         await memory.remember("Thanks", user_id="ann", session_id="s")
         assert await memory.work() == 0
         assert await texts(memory) == []
@@ -74,8 +74,8 @@ def test_an_idle_end_is_put_off_by_every_word_and_a_burst_is_not() -> None:
     from recollect.model.turn import Conversation
 
     conversation, triggers = Conversation(scope=ANN), Triggers(every=4, idle_s=60, wait_s=1)
-    early = learning(ANN, conversation, [turn("a")], triggers, drifted=False, now=NOW)
-    late = learning(ANN, conversation, [turn("a")] * 4, triggers, drifted=False, now=NOW)
+    early = extraction_job(ANN, conversation, [turn("a")], triggers, drifted=False, now=NOW)
+    late = extraction_job(ANN, conversation, [turn("a")] * 4, triggers, drifted=False, now=NOW)
     assert (early.due_at, early.postpone) == (NOW + timedelta(seconds=60), True)
     assert (late.due_at, late.postpone) == (NOW + timedelta(seconds=1), False)
 
@@ -84,7 +84,7 @@ async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are
     async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
         for session in "ab":
             await memory.remember("I live in Oslo", user_id="ann", session_id=session)
-        (await memory._care())._looked_at.clear()
+        (await memory._operations())._backlog_checked_at.clear()
         with pytest.raises(Backlog, match="2 jobs of this user are due"):
             await memory.remember("I live in Rome", user_id="ann", session_id="c")
         assert len(await memory.get_all(user_id="ann", turns=True)) == 2
@@ -92,9 +92,9 @@ async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are
 
 
 async def test_a_mode_goes_with_the_job_and_an_unknown_one_is_refused(memory: AsyncMemory) -> None:
-    kept = await memory.remember("I live in Oslo", user_id="ann", mode="document")
-    assert kept.job is not None
-    assert kept.job.payload == {"mode": "document"}
+    stored = await memory.remember("I live in Oslo", user_id="ann", mode="document")
+    assert stored.job is not None
+    assert stored.job.payload == {"mode": "document"}
     with pytest.raises(InvalidInput, match="the modes are chat"):
         await memory.remember("I live in Oslo", user_id="ann", mode="shouting")
 
@@ -102,15 +102,15 @@ async def test_a_mode_goes_with_the_job_and_an_unknown_one_is_refused(memory: As
 async def test_a_run_becomes_an_episode_with_its_lessons_once(memory: AsyncMemory) -> None:
     steps = [{"kind": "action", "content": "build"}, {"kind": "observation", "content": "ok"}]
     steps.append({"kind": "action", "content": "push the image"})
-    told = {"user_id": "ann", "session_id": "s", "run_id": "r1"}
+    report = {"user_id": "ann", "session_id": "s", "run_id": "r1"}
     outcomes = await memory.end_run(
-        "Deploy the shop", steps=steps, answer="It is live", lessons=["The tests take long"], **told
+        "Deploy the shop", steps=steps, answer="It is live", lessons=["The tests take long"], **report
     )
     episode, lesson = (outcome.record for outcome in outcomes)
     assert (episode.category, lesson.category) == (Category.EPISODE, Category.LESSON)
     assert episode.detail["steps"] == ["build", "push the image"]
     assert episode.detail["outcome"] == "It is live"
-    assert await memory.end_run("Deploy the shop", steps=steps, answer="It is live", **told) == ()
+    assert await memory.end_run("Deploy the shop", steps=steps, answer="It is live", **report) == ()
     [session] = await memory.sessions(user_id="ann")
     assert [each["run_id"] for each in session.invocations] == ["r1"]
     with pytest.raises(InvalidInput, match="one of thought, action, observation"):
@@ -128,7 +128,7 @@ async def check_sessions_end(memory: AsyncMemory) -> None:
         {"role": "user", "content": "I live in Oslo", "timestamp": NOW}, user_id="ann", session_id="s", wait=True
     )
     ledger = (await memory._open())._ledger
-    keeper = Timekeeper(ledger, Housekeeping(timetable=Timetable(idle_s=60, spread_s=0)))
+    keeper = Scheduler(ledger, MaintenanceConfig(schedule=MaintenanceSchedule(idle_s=60, spread_s=0)))
     assert await keeper.tick() >= 1
     await memory.work()
     [session] = await memory.sessions(user_id="ann")
@@ -139,32 +139,32 @@ async def check_sessions_end(memory: AsyncMemory) -> None:
 
 
 async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> None:
-    care, ledger = await memory._care(), (await memory._open())._ledger
+    care, ledger = await memory._operations(), (await memory._open())._ledger
     assert await care.trouble() == ""
     for number in range(5):
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
     await memory.work()
-    told = await care.trouble()
-    assert told.startswith("work failed ")
-    assert "times in a row" in told
+    report = await care.trouble()
+    assert report.startswith("work failed ")
+    assert "times in a row" in report
 
 
 async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> None:
     async with memory_in(tmp_path, compress_every=4, compress_keep=2, compress_without_llm=True) as memory:
-        said = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
-        said += ["I work at a bakery", "Ah"] * 2
-        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
-        kept = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
+        dialogue += ["I work at a bakery", "Ah"] * 2
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(dialogue)]
+        stored = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
         await memory.work()
         before = [text for text in await texts(memory) if "Mimi" in text and "user said" in text]
         assert before
         assert any("Xylophone" in text for text in await texts(memory))
-        receipt = await memory.erase(user_id="ann", turn_id=kept[2].id)
+        receipt = await memory.erase(user_id="ann", turn_id=stored[2].id)
         assert "episode" in [each.kind for each in receipt.remade]
         await memory.work()
-        again = [text for text in await texts(memory) if "user said" in text]
-        assert any("Mimi" in text for text in again)
-        assert not any("Xylophone" in text for text in again)
+        repeated = [text for text in await texts(memory) if "user said" in text]
+        assert any("Mimi" in text for text in repeated)
+        assert not any("Xylophone" in text for text in repeated)
 
 
 @pytest.mark.parametrize("compress_every", [0, 4])
@@ -173,20 +173,20 @@ async def test_the_episode_of_a_session_keeps_its_date_when_it_is_made_anew(
 ) -> None:
     settings = {"session_episode": True, "compress_every": compress_every, "compress_keep": 0}
     async with memory_in(tmp_path, compress_without_llm=True, **settings) as memory:
-        said = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
-        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
-        kept = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(dialogue)]
+        stored = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
         await memory.end_session(user_id="ann", session_id="s")
         await memory.work()
         before = [text for text in await texts(memory) if text.startswith("On ")]
         assert len(before) == 1
-        await memory.erase(user_id="ann", turn_id=kept[2].id)
+        await memory.erase(user_id="ann", turn_id=stored[2].id)
         await memory.work()
-        [again] = [text for text in await texts(memory) if text.startswith("On ")]
+        [repeated] = [text for text in await texts(memory) if text.startswith("On ")]
         day = before[0].partition(",")[0]
-        assert again.startswith(f"{day}, the user said:")
-        assert "Mimi" in again
-        assert "Xylophone" not in again
+        assert repeated.startswith(f"{day}, the user said:")
+        assert "Mimi" in repeated
+        assert "Xylophone" not in repeated
         ranges = [text for text in await texts(memory) if text.startswith("The user said:")]
         assert len(ranges) == bool(compress_every)
 
@@ -214,21 +214,21 @@ def test_each_of_several_speakers_is_called_by_name() -> None:
 
 
 async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(memory: AsyncMemory) -> None:
-    said = "My budget for the Hawaii trip is $10,000"
-    await memory.remember(said, user_id="ann", session_id="a", wait=True)
-    await memory.remember(said, user_id="ann", session_id="b", wait=True)
+    text = "My budget for the Hawaii trip is $10,000"
+    await memory.remember(text, user_id="ann", session_id="a", wait=True)
+    await memory.remember(text, user_id="ann", session_id="b", wait=True)
     await memory.erase(user_id="ann", session_id="b")
     await memory.work()
-    assert await texts(memory) == [said]
+    assert await texts(memory) == [text]
     [budget] = await memory.get_all(user_id="ann")
     assert len(budget.evidence) == 1
 
 
 async def test_to_erase_all_of_a_user_takes_saying_so(memory: AsyncMemory) -> None:
     await memory.add("I like tea", user_id="ann")
-    for given in ({}, {"session_id": ""}, {"project_id": ""}, {"turn_id": ""}):
+    for inputs in ({}, {"session_id": ""}, {"project_id": ""}, {"turn_id": ""}):
         with pytest.raises(InvalidInput):
-            await memory.erase(user_id="ann", **given)
+            await memory.erase(user_id="ann", **inputs)
     with pytest.raises(NotFound, match="has no session nope"):
         await memory.erase(user_id="ann", session_id="nope")
     assert await texts(memory) == ["I like tea"]
@@ -242,9 +242,9 @@ async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undo
     await memory.delete(allergy.id, user_id="ann")
     assert not await memory.search("What am I allergic to?", user_id="ann", min_score=0)
     await memory.undo(user_id="ann")
-    found = await memory.search("What am I allergic to?", user_id="ann", min_score=0)
+    hits = await memory.search("What am I allergic to?", user_id="ann", min_score=0)
     # The turn says it in the same words, which is one hit.
-    assert [hit.id for hit in found] == [allergy.id]
+    assert [hit.id for hit in hits] == [allergy.id]
     assert len(await memory.get_all(user_id="ann", turns=True)) == 2
 
 
@@ -283,18 +283,18 @@ async def test_a_session_holds_its_quota_by_what_is_added_and_by_what_is_learned
         for number in range(7):
             await memory.add(f"Memory number {number}", **here, level="session")
         await memory.add("Of all sessions", user_id="ann")
-        kept = {f"Memory number {number}" for number in range(2, 7)}
-        assert set(await texts(memory)) == {*kept, "Of all sessions"}
-        said = await memory.remember("I like tea", **here, wait=True)
-        assert said.job is not None
-        assert said.job.state == "done"
+        stored = {f"Memory number {number}" for number in range(2, 7)}
+        assert set(await texts(memory)) == {*stored, "Of all sessions"}
+        remembered = await memory.remember("I like tea", **here, wait=True)
+        assert remembered.job is not None
+        assert remembered.job.state == "done"
         learned = await texts(memory)
         assert (len(learned), "I like tea" in learned) == (6, True)
 
 
 async def test_the_end_of_a_long_session_is_awaited_to_its_last_part(memory: AsyncMemory) -> None:
-    said = [{"role": "user", "content": f"Note {number}"} for number in range(2_100)]
-    await memory.remember(said, user_id="ann", session_id="long")
+    messages = [{"role": "user", "content": f"Note {number}"} for number in range(2_100)]
+    await memory.remember(messages, user_id="ann", session_id="long")
     job = await memory.end_session(user_id="ann", session_id="long", wait=300)
     assert (job.state, "more" in (job.result or {})) == ("done", False)
     [session] = await memory.sessions(user_id="ann")

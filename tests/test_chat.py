@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
-from recollect.model.message import role_of, text_of
+from recollect.model.message import message_role, message_text
 from recollect.models import openai_chat, openai_wire
 from recollect.models.chat import Chat
 from recollect.models.openai_chat import OpenAIChat
-from recollect.models.refusals import told_of
+from recollect.models.refusals import describe_refusal
 from recollect.prompts import Prompt, prompt, prompt_names
 from recollect.settings import Settings
 from recollect.testing.llm_faults import (
@@ -30,7 +30,7 @@ from recollect.testing.llm_faults import (
     trickle,
     truncated,
 )
-from recollect.testing.llm_wire import MALFORMED_ANSWERS, Reply, ToolCall, malformed_reply
+from recollect.testing.llm_wire import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_chat
 
@@ -98,17 +98,19 @@ async def test_the_reasoning_is_the_answer_only_when_there_is_no_other(llm: Scri
 @pytest.mark.parametrize(
     "reply",
     [
-        Reply(""),
-        Reply(None),
-        Reply(" \n"),
-        Reply("<think>I wonder"),
-        Reply("<think>I wonder</think>"),
-        Reply("", reasoning="I was still thin", finish_reason="length"),
-        Reply(None, tool_calls=[ToolCall("weather", {})]),
+        ScriptedReply(""),
+        ScriptedReply(None),
+        ScriptedReply(" \n"),
+        ScriptedReply("<think>I wonder"),
+        ScriptedReply("<think>I wonder</think>"),
+        ScriptedReply("", reasoning="I was still thin", finish_reason="length"),
+        ScriptedReply(None, tool_calls=[ToolCall("weather", {})]),
     ],
     ids=lambda reply: str(reply.text)[:20],
 )
-async def test_an_answer_that_says_nothing_is_an_error(llm: ScriptedLLM, chat: OpenAIChat, reply: Reply) -> None:
+async def test_an_answer_that_says_nothing_is_an_error(
+    llm: ScriptedLLM, chat: OpenAIChat, reply: ScriptedReply
+) -> None:
     llm.reply(reply)
     with pytest.raises(ModelUnavailable, match="answered no message"):
         await ask(chat)
@@ -251,8 +253,8 @@ async def test_what_a_server_repeats_of_what_it_was_asked_is_not_told(
     llm.fault(http_error(status, body), times=None)
     with pytest.raises(RecollectError, match=f"answered {status}") as raised:
         await chat.complete([{"role": "user", "content": SECRET}], max_tokens=5)
-    told = str(raised.value)
-    assert not [word for word in ("Canary", "diagnosis", "Lupus", "東京", "6771") if word in told]
+    report = str(raised.value)
+    assert not [word for word in ("Canary", "diagnosis", "Lupus", "東京", "6771") if word in report]
 
 
 async def test_what_a_refusal_says_in_its_own_words_is_told(llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -266,16 +268,16 @@ async def test_what_a_refusal_says_in_its_own_words_is_told(llm: ScriptedLLM, ch
 
 async def test_a_refusal_is_understood_though_its_words_are_not_told(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     llm.reply("Aloha!")
-    asked = "In Hawaii, is the 'max_tokens' parameter not supported?"
-    llm.fault(http_error(400, {"error": {"message": f"max_tokens is not supported; you asked: {asked}"}}))
-    assert await chat.complete([{"role": "user", "content": asked}], max_tokens=5) == "Aloha!"
+    request = "In Hawaii, is the 'max_tokens' parameter not supported?"
+    llm.fault(http_error(400, {"error": {"message": f"max_tokens is not supported; you asked: {request}"}}))
+    assert await chat.complete([{"role": "user", "content": request}], max_tokens=5) == "Aloha!"
 
 
 def test_looking_for_what_was_sent_takes_linear_time() -> None:
     sent = {"input": ["so it goes on " * 10_000]}
     start = time.process_time()
-    told_of(b"so it goes off " * 10_000, sent)
-    told_of(b"'" * 100_000, sent)
+    describe_refusal(b"so it goes off " * 10_000, sent)
+    describe_refusal(b"'" * 100_000, sent)
     assert time.process_time() - start < 3
 
 
@@ -291,8 +293,8 @@ async def test_what_newer_models_refuse_is_left_out_from_then_on(llm: ScriptedLL
     llm.fault(http_error(400, MAX_TOKENS_REFUSED))
     llm.fault(http_error(400, TEMPERATURE_REFUSED))
     assert [await ask(chat), await ask(chat)] == ["Aloha!", "Mahalo!"]
-    asked = [sorted(request.json.keys() - {"model", "messages"}) for request in llm.requests]
-    assert asked == [
+    requests = [sorted(request.json.keys() - {"model", "messages"}) for request in llm.requests]
+    assert requests == [
         ["max_tokens", "temperature"],
         ["max_completion_tokens", "temperature"],
         ["max_completion_tokens"],
@@ -357,10 +359,10 @@ class TestMessages:
         ],
     )
     def test_the_text_of_a_message_is_what_its_text_parts_say(self, content: object, text: str) -> None:
-        assert text_of(content) == text
+        assert message_text(content) == text
 
     @pytest.mark.parametrize(
         ("message", "role"), [({"role": "user"}, "user"), ({}, ""), ({"role": 5}, ""), (None, ""), ("user", "")]
     )
     def test_what_is_no_message_has_no_role(self, message: object, role: str) -> None:
-        assert role_of(message) == role
+        assert message_role(message) == role

@@ -19,8 +19,8 @@ import pytest
 from cli_runner import Cli
 from server_process import environment
 
-from recollect.http.beside import server_beside
-from recollect.http.listen import listen
+from recollect.http.beside import run_embedded_server
+from recollect.http.listen import bind_sockets
 from recollect.settings import Settings, load
 from recollect.testing.llm_faults import hang, http_error, reset, stream_error
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -31,15 +31,17 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "home")
 
 
-def said(llm: ScriptedLLM, call: int = -1) -> list[tuple[str, str]]:
+def sent_messages(llm: ScriptedLLM, call: int = -1) -> list[tuple[str, str]]:
     return [(each["role"], each["content"]) for each in llm.calls("chat")[call].json["messages"]]
 
 
 def test_lines_are_said_in_one_session_and_answers_shown(cli: Cli, llm: ScriptedLLM) -> None:
     llm.reply("Two\nlines.").reply("And *more*.")
-    shown = cli("chat", "--user", "alex", "--project", "Ütrecht", "--url", llm.base_url, input="Hello\n\nAnd then?\n")
-    assert shown.stdout == "Two\nlines.\nAnd *more*.\n"
-    assert said(llm) == [("user", "Hello"), ("assistant", "Two\nlines."), ("user", "And then?")]
+    output = cli(
+        "chat", "--user", "alex", "--project", "Ütrecht", "--url", llm.base_url, input="Hello\n\nAnd then?\n"
+    )
+    assert output.stdout == "Two\nlines.\nAnd *more*.\n"
+    assert sent_messages(llm) == [("user", "Hello"), ("assistant", "Two\nlines."), ("user", "And then?")]
     first, second = llm.calls("chat")
     assert first.json["stream"] is True
     assert first.json["model"] == "scripted"
@@ -51,12 +53,12 @@ def test_lines_are_said_in_one_session_and_answers_shown(cli: Cli, llm: Scripted
 
 def test_a_new_session_and_another_user_begin_with_nothing_said(cli: Cli, llm: ScriptedLLM) -> None:
     typed = "One\n/new\nTwo\n/user sam\nThree\n/user\n/quit\nFour\n"
-    shown = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
+    output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
     calls = llm.calls("chat")
-    assert [said(llm, at) for at in range(3)] == [[("user", "One")], [("user", "Two")], [("user", "Three")]]
+    assert [sent_messages(llm, at) for at in range(3)] == [[("user", "One")], [("user", "Two")], [("user", "Three")]]
     assert len({call.headers["x-memory-session"] for call in calls}) == 3
     assert [call.headers["x-memory-user"] for call in calls] == ["alex", "alex", "sam"]
-    assert "You are sam." in shown
+    assert "You are sam." in output
 
 
 def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: ScriptedLLM) -> None:
@@ -65,9 +67,9 @@ def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: Scr
     typed = (
         "/forget 1\n/memories\n/forget 2\n/memories\n/undo\n/memories what must Alex not eat\n/user sam\n/memories\n"
     )
-    shown = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
-    asks, both, forgot, one, undone, found, _, none = re.split(
-        r"\n(?=N |Forgot|Now|You are|Nothing)", shown.strip("\n")
+    output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
+    asks, both, forgot, one, undone, match, _, none = re.split(
+        r"\n(?=N |Forgot|Now|You are|Nothing)", output.strip("\n")
     )
     assert asks == "Say which by its number: /memories lists them."
     assert [line.split()[0] for line in both.splitlines()] == ["N", "1", "2"]
@@ -75,7 +77,7 @@ def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: Scr
     assert forgot == "Forgot Alex is allergic to peanuts  /undo brings it back"
     assert "peanuts" not in one
     assert undone == "Now active: Alex is allergic to peanuts"
-    assert "peanuts" in found.splitlines()[1]
+    assert "peanuts" in match.splitlines()[1]
     assert none == "Nothing is kept of sam yet."
     assert not llm.calls("chat")
 
@@ -83,22 +85,22 @@ def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: Scr
 def test_why_tells_what_was_recalled_for_the_last_answer(cli: Cli, llm: ScriptedLLM) -> None:
     cli.add("The budget for the Hawaii trip is $10,000", "--user", "alex")
     typed = "/why\nHow much can I spend in Hawaii?\n/why\n/why all\n"
-    shown = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
-    nothing, _, told = shown.partition("\n")
+    output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
+    nothing, _, report = output.partition("\n")
     assert nothing == "Nothing was asked yet in this session."
-    assert "used: 1 memory" in told
-    short, _, whole = told.partition("RANK")
+    assert "used: 1 memory" in report
+    short, _, whole = report.partition("RANK")
     assert re.search(r"0\.\d\d  The budget for the Hawaii trip is \$10,000\n +shares hawaii", short)
     assert re.search(r"1 +0\.\d\d.* kept +The budget for the Hawaii trip", whole)
     assert "1 hit in" in whole
 
 
 def test_help_names_every_command_and_a_misspelt_one_is_met(cli: Cli, llm: ScriptedLLM) -> None:
-    shown = cli("chat", "--url", llm.base_url, input="/help\n/memory\n/xyzzy\n").stdout
+    output = cli("chat", "--url", llm.base_url, input="/help\n/memory\n/xyzzy\n").stdout
     for command in ("/memories", "/forget", "/undo", "/why", "/new", "/user", "/help", "/quit"):
-        assert command in shown
-    assert "There is no /memory; did you mean /memories?" in shown
-    assert "There is no /xyzzy; /help lists what there is." in shown
+        assert command in output
+    assert "There is no /memory; did you mean /memories?" in output
+    assert "There is no /xyzzy; /help lists what there is." in output
 
 
 def test_what_a_terminal_would_obey_is_shown(cli: Cli, llm: ScriptedLLM) -> None:
@@ -107,23 +109,23 @@ def test_what_a_terminal_would_obey_is_shown(cli: Cli, llm: ScriptedLLM) -> None
 
 
 def test_a_server_that_is_away_or_refuses_is_told_with_its_exit_code(cli: Cli, llm: ScriptedLLM) -> None:
-    with listen("127.0.0.1", 0) as free:
+    with bind_sockets("127.0.0.1", 0) as free:
         port = free.port
-    told = cli.error("chat", "--url", f"http://127.0.0.1:{port}", "--model", "m", input="x\n", code=5)
-    assert f"no server answers at http://127.0.0.1:{port}" in told
-    assert "start one with `recollect serve`" in told
+    report = cli.error("chat", "--url", f"http://127.0.0.1:{port}", "--model", "m", input="x\n", code=5)
+    assert f"no server answers at http://127.0.0.1:{port}" in report
+    assert "start one with `recollect serve`" in report
     llm.fault(http_error(401, {"error": {"message": "Incorrect API key"}}), on="chat")
-    told = cli.error("chat", "--url", llm.base_url, input="x\n", code=5)
-    assert told == "Error: the server refused with 401: Incorrect API key\n"
+    report = cli.error("chat", "--url", llm.base_url, input="x\n", code=5)
+    assert report == "Error: the server refused with 401: Incorrect API key\n"
 
 
 @pytest.mark.parametrize("fault", [reset(after_frames=3), stream_error(after_frames=3)], ids=lambda fault: fault.name)
 def test_an_answer_that_breaks_off_shows_what_came_and_says_so(cli: Cli, llm: ScriptedLLM, fault: object) -> None:
     llm.reply("one two three four", faults=[fault])  # type: ignore[list-item]
-    shown = cli("chat", "--url", llm.base_url, input="x\n", code=5)
+    output = cli("chat", "--url", llm.base_url, input="x\n", code=5)
     # A reset takes along what the client had not read yet.
-    assert shown.stdout == "one two\n" or fault.name.startswith("reset")  # type: ignore[attr-defined]
-    assert "the answer broke off" in shown.stderr
+    assert output.stdout == "one two\n" or fault.name.startswith("reset")  # type: ignore[attr-defined]
+    assert "the answer broke off" in output.stderr
 
 
 def test_what_is_no_address_of_a_server_is_refused(cli: Cli) -> None:
@@ -133,8 +135,8 @@ def test_what_is_no_address_of_a_server_is_refused(cli: Cli) -> None:
 
 def test_the_memories_of_another_machine_are_not_looked_for_here(cli: Cli) -> None:
     cli.add("Likes tea")
-    told = cli.error("chat", "--url", "http://elsewhere.invalid", input="/memories\n", code=7)
-    assert "the memories of the server on elsewhere.invalid are not on this machine" in told
+    report = cli.error("chat", "--url", "http://elsewhere.invalid", input="/memories\n", code=7)
+    assert "the memories of the server on elsewhere.invalid are not on this machine" in report
 
 
 def test_a_chat_is_no_json(cli: Cli) -> None:
@@ -149,16 +151,16 @@ def test_where_no_server_runs_it_starts_one(cli: Cli, llm: ScriptedLLM, monkeypa
         started.append(settings)
         yield llm.base_url.removesuffix("/v1")
 
-    with listen("127.0.0.1", 0) as free:
+    with bind_sockets("127.0.0.1", 0) as free:
         port = free.port
     monkeypatch.setenv("RECOLLECT_PORT", str(port))
-    monkeypatch.setattr("recollect.http.beside.server_beside", beside)
+    monkeypatch.setattr("recollect.http.beside.run_embedded_server", beside)
     assert cli("chat", input="x\n").stdout == "You said: x\n"
     assert [settings.port for settings in started] == [port]
 
 
 def test_the_server_beside_serves_while_it_is_needed(tmp_path: Path) -> None:
-    with server_beside(load({"home": tmp_path}, environ={}).settings) as address:
+    with run_embedded_server(load({"home": tmp_path}, environ={}).settings) as address:
         assert httpx.get(f"{address}/health", timeout=60).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/health")
@@ -179,7 +181,7 @@ class Typist:
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(inside)
-        self.shown = ""
+        self.screen = ""
 
     def type(self, keys: str) -> None:
         os.write(self._screen, keys.encode())
@@ -187,11 +189,11 @@ class Typist:
     def sees(self, text: str) -> None:
         """Wait until it is on the screen; what was shown up to it is not looked at again."""
         deadline = time.monotonic() + 60
-        while text not in self.shown:
-            assert time.monotonic() < deadline, self.shown
+        while text not in self.screen:
+            assert time.monotonic() < deadline, self.screen
             if select.select([self._screen], [], [], 1)[0]:
-                self.shown += os.read(self._screen, 10_000).decode()
-        self.shown = self.shown.partition(text)[2]
+                self.screen += os.read(self._screen, 10_000).decode()
+        self.screen = self.screen.partition(text)[2]
 
     def close(self) -> None:
         self.process.kill()
@@ -225,5 +227,5 @@ def test_at_a_terminal_lines_can_be_edited_and_answers_stopped(tmp_path: Path, l
         assert typist.process.wait(60) == 0
     finally:
         typist.close()
-    assert said(llm, 1)[-1] == ("user", "Hi again")
-    assert said(llm, 2)[-2:] == [("assistant", "one two"), ("user", "Still there?")]
+    assert sent_messages(llm, 1)[-1] == ("user", "Hi again")
+    assert sent_messages(llm, 2)[-2:] == [("assistant", "one two"), ("user", "Still there?")]

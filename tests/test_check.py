@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recollect.model.extracted import ExtractedFact, Op
+from recollect.model.extracted import ExtractedFact, FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
@@ -30,7 +30,7 @@ def memory(content: str) -> MemoryRecord:
 
 
 def check(content: str, *turns: Turn, memories: tuple[MemoryRecord, ...] = (), **fields: object) -> ExtractedFact:
-    operation = Operation(**{"op": Op.ADD, "content": content, "lines": (1,), **fields})  # type: ignore[arg-type]
+    operation = Operation(**{"op": FactOp.ADD, "content": content, "lines": (1,), **fields})  # type: ignore[arg-type]
     [fact], _ = check_operations([operation], Batch(turns, memories=memories), now=AT)
     return fact
 
@@ -58,8 +58,8 @@ def test_a_number_that_nobody_said_lowers_the_confidence_and_is_recorded() -> No
 
 def test_a_number_of_the_updated_memory_is_verified() -> None:
     old = memory("The user has 7 hens")
-    fact = check("The user has 7 hens and a goat", turn("got a goat"), memories=(old,), op=Op.UPDATE, memory=1)
-    assert (fact.doubts, fact.target, fact.op) == ((), old, Op.UPDATE)
+    fact = check("The user has 7 hens and a goat", turn("got a goat"), memories=(old,), op=FactOp.UPDATE, memory=1)
+    assert (fact.doubts, fact.target, fact.op) == ((), old, FactOp.UPDATE)
 
 
 def test_a_name_that_nobody_said_lowers_the_confidence_a_little() -> None:
@@ -69,8 +69,8 @@ def test_a_name_that_nobody_said_lowers_the_confidence_a_little() -> None:
 
 
 def test_an_update_of_an_unknown_memory_is_an_add() -> None:
-    fact = check("The user likes tea", turn("i like tea"), op=Op.UPDATE, memory=4)
-    assert (fact.op, fact.target) == (Op.ADD, None)
+    fact = check("The user likes tea", turn("i like tea"), op=FactOp.UPDATE, memory=4)
+    assert (fact.op, fact.target) == (FactOp.ADD, None)
 
 
 def test_without_a_cited_line_the_most_similar_turn_is_the_evidence() -> None:

@@ -11,7 +11,7 @@ from cli_runner import Cli
 
 from recollect import __version__
 from recollect.cli.catalogue import COMMANDS
-from recollect.http.listen import Listening
+from recollect.http.listen import BoundSockets
 from recollect.settings import Settings
 
 
@@ -21,8 +21,8 @@ def cli(tmp_path: Path) -> Cli:
 
 
 def test_without_arguments_it_names_three_commands_to_try_first(cli: Cli) -> None:
-    shown = cli().stdout
-    assert all(f"recollect {name}" in shown for name in ("add", "search", "doctor"))
+    output = cli().stdout
+    assert all(f"recollect {name}" in output for name in ("add", "search", "doctor"))
     assert set(cli.json()["commands"]) == set(COMMANDS)
 
 
@@ -36,8 +36,8 @@ def test_what_was_added_is_found_listed_and_shown(cli: Cli) -> None:
     )
     assert id in cli("search", "How", "much", "may", "Hawaii", "cost?").stdout
     assert "The Hawaii trip may cost 10,000 dollars" in cli("list").stdout
-    shown = cli.json("show", id)
-    assert (shown["tags"], shown["metadata"], shown["importance"]) == (["travel"], {"days": 7}, 0.8)
+    visible = cli.json("show", id)
+    assert (visible["tags"], visible["metadata"], visible["importance"]) == (["travel"], {"days": 7}, 0.8)
     assert "travel" in cli("show", id).stdout
 
 
@@ -48,8 +48,8 @@ def test_text_can_be_piped_in_and_loses_only_its_last_newline(cli: Cli) -> None:
 
 def test_what_is_there_already_is_not_added_twice(cli: Cli) -> None:
     id = cli.add("Prefers window seats")
-    again = cli("add", "prefers  window seats").stdout
-    assert again == f"Already there as {id}; nothing changed.\n"
+    repeated = cli("add", "prefers  window seats").stdout
+    assert repeated == f"Already there as {id}; nothing changed.\n"
 
 
 def test_a_key_has_one_value_and_a_surer_one_stays_until_it_is_corrected(cli: Cli) -> None:
@@ -71,8 +71,8 @@ def test_an_idempotency_key_does_it_once(cli: Cli) -> None:
 def test_turns_are_remembered_in_order_and_searched(cli: Cli) -> None:
     where = ("--session", "monday", "--user", "alex")
     assert "turn 1 of session monday" in cli("remember", "I moved to Lisbon. What is there to see?", *where).stdout
-    said = cli.json("remember", "--role", "assistant", "--name", "Ada", *where, input="Noted!\n")["turns"]
-    assert [(turn["position"], turn["role"], turn["name"], turn["content"]) for turn in said] == [
+    text = cli.json("remember", "--role", "assistant", "--name", "Ada", *where, input="Noted!\n")["turns"]
+    assert [(turn["position"], turn["role"], turn["name"], turn["content"]) for turn in text] == [
         (2, "assistant", "Ada", "Noted!")
     ]
     assert "I moved to Lisbon" in cli("search", "Lisbon", *where).stdout
@@ -86,9 +86,9 @@ def test_an_update_changes_words_and_fields_and_history_tells_it(cli: Cli) -> No
     id = cli.add("Budget 10,000", "--tag", "old")
     changed = cli.json("update", id, "Budget", "12,000", "--tag", "new", "--why", "he said so")
     assert (changed["memory"], changed["tags"], changed["version"]) == ("Budget 12,000", ["new"], 2)
-    told = cli("history", id).stdout
-    assert "content: Budget 10,000 → Budget 12,000" in told
-    assert "why: he said so" in told
+    output = cli("history", id).stdout
+    assert "content: Budget 10,000 → Budget 12,000" in output
+    assert "why: he said so" in output
     assert "nothing changed" in cli("update", id, "--tag", "new").stdout
 
 
@@ -97,9 +97,9 @@ def test_history_tells_what_a_memory_said_then(cli: Cli) -> None:
     cli("update", id, "Budget 11,000")
     cli("update", id, "Budget 12,000")
     other = cli.add("Likes tea")
-    told = [line.strip() for line in cli("history").stdout.splitlines()]
-    said = [line for line in told if line.startswith(("Budget", "Likes")) and "→" not in line]
-    assert said == ["Likes tea", "Budget 12,000", "Budget 11,000", "Budget 10,000"]
+    output = [line.strip() for line in cli("history").stdout.splitlines()]
+    messages = [line for line in output if line.startswith(("Budget", "Likes")) and "→" not in line]
+    assert messages == ["Likes tea", "Budget 12,000", "Budget 11,000", "Budget 10,000"]
     # What came later than the page is known, too.
     first = cli.json("history", id)["results"][-1]["id"]
     older = cli("history", "--before", str(first + 1)).stdout
@@ -170,7 +170,7 @@ def test_history_goes_on_before_a_change(cli: Cli) -> None:
 
 
 def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path: Path) -> None:
-    kept = cli.add("Likes tea", "--tag", "drinks", "--user", "alex")
+    stored = cli.add("Likes tea", "--tag", "drinks", "--user", "alex")
     cli("forget", cli.add("Likes gin", "--user", "bob"), "--user", "bob")
     cli("remember", "I moved to Lisbon", "--session", "monday", "--user", "alex")
     file = tmp_path / "all.jsonl"
@@ -181,7 +181,7 @@ def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path
     other = Cli(tmp_path / "other")
     assert other.json("import", str(file)) == {"added": 4, "present": 0, "kept": 0, "redacted": 0}
     assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 4 were there already.\n"
-    assert other.json("show", kept, "--user", "alex") == cli.json("show", kept, "--user", "alex")
+    assert other.json("show", stored, "--user", "alex") == cli.json("show", stored, "--user", "alex")
     assert other.json("users") == {"results": ["alex", "bob"]}
     assert "I moved to Lisbon" in other("search", "Lisbon", "--user", "alex").stdout
 
@@ -221,8 +221,8 @@ def test_config_show_tells_value_variable_and_source(cli: Cli) -> None:
     assert settings["port"]["source"] == f"file {cli.home / 'config.toml'}"
     assert settings["home"]["source"] == "environment RECOLLECT_HOME"
     assert "hush" not in cli("config", "show").stdout
-    shown = cli("config", "show", "database", "--database", "postgresql://bob:hush@db:5432/x").stdout
-    assert "postgresql://bob:********@db:5432/x" in shown
+    output = cli("config", "show", "database", "--database", "postgresql://bob:hush@db:5432/x").stdout
+    assert "postgresql://bob:********@db:5432/x" in output
 
 
 def test_config_path_tells_which_file_is_read(cli: Cli, tmp_path: Path) -> None:
@@ -262,13 +262,13 @@ def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytes
 def test_serve_hands_the_settings_to_the_server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Settings] = []
 
-    def note(settings: Settings, listening: Listening) -> None:
+    def note(settings: Settings, listening: BoundSockets) -> None:
         served.append(settings)
         listening.close()
 
     monkeypatch.setattr("recollect.http.serve.serve", note)
-    shown = cli("serve", "--port", "0", "--workers", "3", "--no-access-log", "--allowed-hosts", "a.example").stdout
-    assert re.search(r"http://127\.0\.0\.1:[1-9]\d+ ", shown)
+    output = cli("serve", "--port", "0", "--workers", "3", "--no-access-log", "--allowed-hosts", "a.example").stdout
+    assert re.search(r"http://127\.0\.0\.1:[1-9]\d+ ", output)
     assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d+", cli.json("serve", "--port", "0")["address"])
     first = served[0]
     assert (first.server_processes, first.access_log, first.allowed_hosts) == (3, False, "a.example")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from agent_samples import asked, call, calls, messages, script
+from agent_samples import agent_requests, call, calls, messages, script
 from cli_runner import Cli
 
 from recollect.cli.commands.agent import agent
@@ -27,8 +27,8 @@ def cli(tmp_path: Path, llm: ScriptedLLM) -> Cli:
 def test_the_trace_shows_what_is_thought_done_and_observed(cli: Cli, llm: ScriptedLLM) -> None:
     cli.add(PORT, "--user", "alex")
     script(llm, calls(call("RetrieveFacts", query="port"), thought="I look."), calls(call("fly")), "It is 8443.")
-    shown = cli("agent", QUESTION, "--memory", "--user", "alex").stdout
-    assert shown.splitlines() == [
+    output = cli("agent", QUESTION, "--memory", "--user", "alex").stdout
+    assert output.splitlines() == [
         "    Thought: I look.",
         '     Action: RetrieveFacts(query="port")',
         f"Observation: f1: {PORT}",
@@ -49,13 +49,13 @@ def test_a_conversation_goes_on_from_one_command_to_the_next(cli: Cli, llm: Scri
     script(llm, "8443.", "You asked for the port.")
     for question in (QUESTION, "What did I ask?"):
         cli("agent", question, "--memory", "--session", "monday", "--user", "alex")
-    assert f"The user asked “{QUESTION}”" in str(messages(asked(llm)[1]))
+    assert f"The user asked “{QUESTION}”" in str(messages(agent_requests(llm)[1]))
 
 
 def test_as_json_it_is_one_document(cli: Cli, llm: ScriptedLLM) -> None:
     script(llm, calls(call("fly"), thought="Off."), "I cannot.")
-    told = cli.json("agent", "Fly to Rome")
-    assert (told["answer"], told["thought"], told["ended"]) == ("I cannot.", "Off.", "answered")
+    report = cli.json("agent", "Fly to Rome")
+    assert (report["answer"], report["thought"], report["ended"]) == ("I cannot.", "Off.", "answered")
 
 
 def test_quietly_it_shows_the_answer_only(cli: Cli, llm: ScriptedLLM) -> None:

@@ -23,13 +23,13 @@ def states(cli: Cli, *options: str) -> dict[str, str]:
 
 def test_a_healthy_home_gets_a_line_of_ok_for_each_check(cli: Cli) -> None:
     cli.add("Likes tea")
-    found = states(cli)
-    assert set(found.values()) == {"ok"}
-    wanted = "versions settings home disk embedder ledger integrity vectors index"
-    assert {*wanted.split(), "full text"} <= set(found)
-    shown = cli("doctor").stdout
-    assert all(name in shown for name in ("recollect ", "Python ", "SQLite ", "apsw ", "numpy ", "schema "))
-    assert shown.endswith("All is well.\n")
+    results = states(cli)
+    assert set(results.values()) == {"ok"}
+    expected = "versions settings home disk embedder ledger integrity vectors index"
+    assert {*expected.split(), "full text"} <= set(results)
+    output = cli("doctor").stdout
+    assert all(name in output for name in ("recollect ", "Python ", "SQLite ", "apsw ", "numpy ", "schema "))
+    assert output.endswith("All is well.\n")
 
 
 def test_looking_makes_no_ledger(cli: Cli) -> None:
@@ -40,9 +40,9 @@ def test_looking_makes_no_ledger(cli: Cli) -> None:
 def test_vectors_of_another_model_are_told_and_reembed_mends_them(cli: Cli) -> None:
     with Memory(home=cli.home, embedder=FakeEmbedder()) as memory:
         memory.add("Likes tea", user_id="alex")
-    shown = cli("doctor").stdout
-    assert "warn  vectors" in shown
-    assert "recollect reembed" in shown
+    output = cli("doctor").stdout
+    assert "warn  vectors" in output
+    assert "recollect reembed" in output
     assert cli("reembed").stdout == "Embedded 1 memory.\n"
     assert states(cli)["vectors"] == "ok"
 
@@ -63,10 +63,10 @@ def test_an_embedder_that_does_not_answer_hides_nothing_else(cli: Cli, tmp_path:
     file.write_text(
         'embedder = "openai:some-model"\nembedder_url = "http://127.0.0.1:9/v1"\nembedder_timeout_s = 1\n'
     )
-    shown = cli("doctor", "--config", str(file), code=5).stdout
-    assert "fail  embedder" in shown
-    assert "to mend:" in shown
-    assert "ok    integrity" in shown
+    output = cli("doctor", "--config", str(file), code=5).stdout
+    assert "fail  embedder" in output
+    assert "to mend:" in output
+    assert "ok    integrity" in output
 
 
 def test_settings_that_cannot_be_read_are_the_finding(cli: Cli) -> None:
@@ -77,6 +77,6 @@ def test_settings_that_cannot_be_read_are_the_finding(cli: Cli) -> None:
 
 def test_a_home_where_a_file_stands_is_the_finding(cli: Cli) -> None:
     cli.home.write_text("I am a file")
-    shown = cli("doctor", code=5).stdout
-    assert "fail  home" in shown
-    assert "--home" in shown
+    output = cli("doctor", code=5).stdout
+    assert "fail  home" in output
+    assert "--home" in output

@@ -41,13 +41,13 @@ ALL = dict(commands())
 
 def examples(text: str) -> list[tuple[str, str]]:
     """The commands of the page in order, each with the output that is printed below it."""
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     for line in "".join(BLOCK.findall(text)).splitlines():
         if line.startswith("$ "):
-            found.append((line[2:], ""))
+            results.append((line[2:], ""))
         else:
-            found[-1] = (found[-1][0], found[-1][1] + line + "\n")
-    return found
+            results[-1] = (results[-1][0], results[-1][1] + line + "\n")
+    return results
 
 
 def stable(output: str, home: Path) -> str:
@@ -68,13 +68,13 @@ def test_a_command_tells_its_purpose_every_option_and_an_example(cli: Cli, path:
     purpose = (command.help or "").splitlines()[0]
     assert purpose.endswith(".")
     if path in COMMANDS:
-        assert COMMANDS[path].purpose == purpose
+        assert COMMANDS[path].summary == purpose
     if isinstance(command, click.Group):
         return
     assert isinstance(command, Command)
     assert command.examples
-    shown = cli(*path.split(), "--help").stdout
-    assert all(example in shown for example in command.examples)
+    output = cli(*path.split(), "--help").stdout
+    assert all(example in output for example in command.examples)
     for option in command.params:
         assert isinstance(option, click.Argument) or option.help, f"{path}: {option.name} has no help"
 
@@ -119,19 +119,19 @@ def test_every_command_is_in_the_page(name: str) -> None:
 def test_the_page_about_moving_prints_what_its_commands_print(cli: Cli) -> None:
     (cli.home / "MEMORY.md").write_text("# Food\n\n- Likes green tea\n- Allergic to peanuts\n")
     for command, printed in examples((Path(__file__).parent.parent / "docs" / "moving.md").read_text()):
-        shown, told = (
+        output, rendered = (
             re.sub(r"replaced-\w+", "ASIDE", stable(each, cli.home)) for each in (cli.typed(command, id=""), printed)
         )
-        assert shown == told, command
+        assert output == rendered, command
 
 
 def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:
     id = ""
     for command, printed in examples(PAGE):
-        shown = cli.typed(command, id=id)
-        id = id or ID.findall(shown)[0]
-        shown, told = stable(shown, cli.home), stable(printed, cli.home)
+        visible = cli.typed(command, id=id)
+        id = id or ID.findall(visible)[0]
+        visible, output = stable(visible, cli.home), stable(printed, cli.home)
         if command.startswith("recollect jobs"):
             # What is said and what is to be done now and then are queued at the same moment, by two hands.
-            shown, told = ("\n".join(sorted(each.splitlines())) for each in (shown, told))
-        assert shown == told, command
+            visible, output = ("\n".join(sorted(each.splitlines())) for each in (visible, output))
+        assert visible == output, command

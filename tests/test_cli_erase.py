@@ -22,11 +22,11 @@ def cli(tmp_path: Path) -> Cli:
 
 def test_a_session_is_erased_with_what_was_learned_from_it(cli: Cli) -> None:
     cli("remember", LISBON, "--session", "monday")
-    kept = cli.add("Likes tea")
-    told = cli("erase", "--session", "monday", "--yes", "--why", "he asked for it").stdout
-    assert told.startswith("Erased everything of user default in session monday for good  receipt ")
-    assert "  ledger: memories 1, turns 1" in told
-    assert [each["id"] for each in cli.json("list")["results"]] == [kept]
+    stored = cli.add("Likes tea")
+    output = cli("erase", "--session", "monday", "--yes", "--why", "he asked for it").stdout
+    assert output.startswith("Erased everything of user default in session monday for good  receipt ")
+    assert "  ledger: memories 1, turns 1" in output
+    assert [each["id"] for each in cli.json("list")["results"]] == [stored]
     # The clock may have given out chores meanwhile; they concern nobody's words.
     assert [job for job in cli.json("jobs")["results"] if job["kind"] != "upkeep"] == []
     assert "Lisbon" not in (cli.home / "recollect.db").read_bytes().decode("latin-1")
@@ -48,10 +48,10 @@ def test_a_memory_a_turn_and_a_user_are_erased_with_a_receipt(cli: Cli) -> None:
 
 def test_what_a_memory_was_learned_from_no_longer_says_it_once_that_is_erased(cli: Cli) -> None:
     [turn] = cli.json("remember", "I moved to Wombatton", "--user", "alex")["turns"]
-    [kept] = cli.json("list", "--user", "alex")["results"]
-    told = cli("erase", "--memory", kept["id"], "--user", "alex", "--yes").stdout
-    assert "forgotten, not erased: what it was learned from, 1 turn" in told
-    assert f"recollect erase --turn {turn['id']} --user alex" in told
+    [stored] = cli.json("list", "--user", "alex")["results"]
+    output = cli("erase", "--memory", stored["id"], "--user", "alex", "--yes").stdout
+    assert "forgotten, not erased: what it was learned from, 1 turn" in output
+    assert f"recollect erase --turn {turn['id']} --user alex" in output
     assert "Wombatton" not in cli("recall", "Where is Wombatton, do I live there?", "--user", "alex").stdout
     assert cli.json("erase", "--turn", turn["id"], "--user", "alex", "--yes")["target"] == "turn"
     assert "Wombatton" not in (cli.home / "recollect.db").read_bytes().decode("latin-1")
@@ -72,15 +72,15 @@ def test_whoever_sits_at_a_terminal_is_asked(cli: Cli, typed: bytes, gone: bool)
     variables = {**os.environ, "RECOLLECT_HOME": str(cli.home), "NO_COLOR": "1"}
     words = [*COMMAND, "erase", "--everything", "--user", "alex"]
     with subprocess.Popen(words, stdin=inside, stdout=inside, stderr=inside, env=variables) as command:
-        shown = b""
-        while b"[y/N]" not in shown:
-            shown += os.read(terminal, 10_000)
+        visible = b""
+        while b"[y/N]" not in visible:
+            visible += os.read(terminal, 10_000)
         os.write(terminal, typed)
         assert command.wait(60) == 0
     os.close(inside)
-    shown += os.read(terminal, 10_000)
+    visible += os.read(terminal, 10_000)
     os.close(terminal)
-    assert b"Erase everything of user alex for good?" in shown
-    assert (b"Erased everything of user alex for good" in shown) == gone
-    assert (b"Nothing was erased." in shown) != gone
+    assert b"Erase everything of user alex for good?" in visible
+    assert (b"Erased everything of user alex for good" in visible) == gone
+    assert (b"Nothing was erased." in visible) != gone
     assert bool(cli.json("list", "--user", "alex")["results"]) != gone

@@ -13,9 +13,9 @@ from cli_runner import Cli
 from click.testing import CliRunner
 
 from recollect import errors
-from recollect.cli.exit_codes import EXIT_CODES, ExitCode, exit_code_of, name_of
+from recollect.cli.exit_codes import EXIT_CODES, ExitCode, error_name, exit_code_for
 from recollect.cli.main import root
-from recollect.http.listen import listen
+from recollect.http.listen import bind_sockets
 
 MEGABYTE = 1 << 20
 ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, errors.RecollectError)]
@@ -30,7 +30,7 @@ def cli(tmp_path: Path) -> Cli:
 def test_every_error_has_an_exit_code_of_its_own_branch(kind: type[errors.RecollectError]) -> None:
     named = [each for each in kind.__mro__ if each in EXIT_CODES]
     assert named[0] is not errors.RecollectError or kind is errors.RecollectError
-    assert exit_code_of(kind) in ExitCode
+    assert exit_code_for(kind) in ExitCode
 
 
 def test_the_codes_are_those_that_are_documented() -> None:
@@ -39,9 +39,9 @@ def test_the_codes_are_those_that_are_documented() -> None:
 
 
 def test_an_error_is_called_by_its_class_in_json() -> None:
-    assert name_of(errors.StoreTooNew("x")) == "store_too_new"
-    assert name_of(click.UsageError("x")) == "usage"
-    assert name_of(KeyError("x")) == "unexpected"
+    assert error_name(errors.StoreTooNew("x")) == "store_too_new"
+    assert error_name(click.UsageError("x")) == "usage"
+    assert error_name(KeyError("x")) == "unexpected"
 
 
 @pytest.mark.parametrize("command", ["show", "forget", "restore", "history", "update"])
@@ -54,8 +54,8 @@ def test_an_unknown_id_and_a_foreign_one_answer_alike(cli: Cli, command: str) ->
 
 
 def test_an_error_in_json_is_one_document_on_stderr(cli: Cli) -> None:
-    told = json.loads(cli.error("show", "nope", "--json", code=3))
-    assert told == {"error": {"code": "not_found", "message": "no memory nope", "exit_code": 3}}
+    report = json.loads(cli.error("show", "nope", "--json", code=3))
+    assert report == {"error": {"code": "not_found", "message": "no memory nope", "exit_code": 3}}
     assert json.loads(cli.error("--json", "list", "--limit", "x", code=2))["error"]["code"] == "usage"
     assert json.loads(cli.error("list", "--nonsense", "--json", code=2))["error"]["code"] == "usage"
 
@@ -162,9 +162,9 @@ def test_an_empty_user_is_not_taken_for_nobody(cli: Cli) -> None:
 )
 def test_a_wrong_line_is_named_and_what_came_before_is_kept(cli: Cli, line: str, complaint: str) -> None:
     good = "".join(json.dumps({"memory": f"Memory {n}", "user_id": "a"}) + "\n" for n in range(500))
-    told = cli.error("import", input=(good + line + "\n").encode("latin-1"), code=2)
-    assert complaint in told
-    assert "the 500 lines before are imported" in told
+    report = cli.error("import", input=(good + line + "\n").encode("latin-1"), code=2)
+    assert complaint in report
+    assert "the 500 lines before are imported" in report
     assert cli.json("stats")["memories"] == 500
 
 
@@ -185,16 +185,16 @@ def test_an_export_never_overwrites_unasked_nor_leaves_half_a_file(cli: Cli, tmp
 
 
 def test_a_server_whose_port_is_taken_is_unavailable(cli: Cli) -> None:
-    with listen("127.0.0.1", 0) as taken:
-        told = cli.error("serve", "--port", str(taken.port), code=5)
-        assert told == f"Error: cannot listen on 127.0.0.1, port {taken.port}: Address already in use\n"
+    with bind_sockets("127.0.0.1", 0) as taken:
+        report = cli.error("serve", "--port", str(taken.port), code=5)
+        assert report == f"Error: cannot listen on 127.0.0.1, port {taken.port}: Address already in use\n"
 
 
 def test_the_unexpected_is_told_without_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(self: object) -> None:
         raise KeyError("surprise")
 
-    monkeypatch.setattr("recollect.cli.given.Given.open", fail)
+    monkeypatch.setattr("recollect.cli.given.CliContext.open", fail)
     assert "unexpected KeyError: 'surprise'" in cli.error("list", code=1)
 
 
@@ -202,7 +202,7 @@ def test_an_interrupt_ends_with_130(cli: Cli, monkeypatch: pytest.MonkeyPatch) -
     def interrupt(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("recollect.cli.given.Given.open", interrupt)
+    monkeypatch.setattr("recollect.cli.given.CliContext.open", interrupt)
     assert "stopped" in cli.error("list", code=130)
 
 

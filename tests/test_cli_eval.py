@@ -62,27 +62,27 @@ def test_the_table_has_a_row_a_category_and_the_other_figures_below(cli: Cli) ->
 
 
 def test_json_goes_to_a_file_beside_the_table_or_instead_of_it(cli: Cli) -> None:
-    shown = cli("eval", "locomo", "locomo10.json", "--json", "out.json", "--limit", "1", "--k", "5").stdout
-    assert "CATEGORY" in shown
-    assert "NDCG@5" in shown
-    written = json.loads(Path("out.json").read_text())
+    output = cli("eval", "locomo", "locomo10.json", "--json", "out.json", "--limit", "1", "--k", "5").stdout
+    assert "CATEGORY" in output
+    assert "NDCG@5" in output
+    printed = json.loads(Path("out.json").read_text())
     answered = cli.json("eval", "locomo", "locomo10.json", "--limit", "1", "--k", "5")
     assert json.loads(cli("--json", "eval", "locomo", "locomo10.json").stdout)["conversations"] == 2
-    assert list(written) == list(answered)
-    assert written["questions"][0].keys() == answered["questions"][0].keys()
-    assert written["headline"] == answered["headline"]
-    assert (written["conversations"], written["k"]) == (1, 5)
+    assert list(printed) == list(answered)
+    assert printed["questions"][0].keys() == answered["questions"][0].keys()
+    assert printed["headline"] == answered["headline"]
+    assert (printed["conversations"], printed["k"]) == (1, 5)
 
 
 def test_the_shape_of_the_json_is_kept(cli: Cli) -> None:
-    told = cli.json("eval", "longmemeval", "longmemeval_s.json")
+    report = cli.json("eval", "longmemeval", "longmemeval_s.json")
     names = "format benchmark file recollect settings k conversations turns scored without_evidence categories"
     names += " headline freshness tokens_in_top search_ms index_ms_per_turn abstention notes questions probes"
-    assert list(told) == names.split()
-    assert list(told["questions"][0]) == (
+    assert list(report) == names.split()
+    assert list(report["questions"][0]) == (
         "id conversation category headline question gold found marks newest_first ms".split()
     )
-    assert list(told["probes"][0]) == "conversation kind text returned best ms".split()
+    assert list(report["probes"][0]) == "conversation kind text returned best ms".split()
 
 
 def test_settings_of_the_environment_count(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,12 +92,12 @@ def test_settings_of_the_environment_count(cli: Cli, monkeypatch: pytest.MonkeyP
     b = json.loads(Path("b.json").read_text())
     assert b["settings"]["search_min_score"] == "1.0"
     assert b["abstention"]["mean_returned"] == 0
-    told = cli.json("eval", "compare", "a.json", "b.json")
-    [row] = [each for each in told["marks"] if each["mark"] == "R@10"]
+    report = cli.json("eval", "compare", "a.json", "b.json")
+    [row] = [each for each in report["marks"] if each["mark"] == "R@10"]
     assert row["high"] < 0
-    shown = cli("eval", "compare", "a.json", "b.json").stdout
-    assert "search_min_score 1.0" in shown
-    assert "worse" in shown
+    output = cli("eval", "compare", "a.json", "b.json").stdout
+    assert "search_min_score 1.0" in output
+    assert "worse" in output
 
 
 def test_nothing_of_the_user_is_touched(cli: Cli) -> None:
@@ -123,15 +123,15 @@ def test_a_wrong_file_is_told_what_it_should_look_like(cli: Cli, name: str) -> N
 
 
 def test_prefilter_shows_the_shares_and_the_mistakes(cli: Cli) -> None:
-    shown = cli("eval", "prefilter", "messages.jsonl").stdout
-    assert "66.7 % searched, 2 of 3" in shown
-    assert "100.0 % skipped, 1 of 1" in shown
-    assert "hello there" not in shown
-    shown = cli("eval", "prefilter", "messages.jsonl", "--show", "5").stdout
-    assert "1 message skipped, though memory is needed:" in shown
-    assert "hello there" in shown
-    told = cli.json("eval", "prefilter", "messages.jsonl")
-    assert (told["memory"]["right"], told["mistakes"][0]["did"]) == (2, "skip")
+    output = cli("eval", "prefilter", "messages.jsonl").stdout
+    assert "66.7 % searched, 2 of 3" in output
+    assert "100.0 % skipped, 1 of 1" in output
+    assert "hello there" not in output
+    output = cli("eval", "prefilter", "messages.jsonl", "--show", "5").stdout
+    assert "1 message skipped, though memory is needed:" in output
+    assert "hello there" in output
+    report = cli.json("eval", "prefilter", "messages.jsonl")
+    assert (report["memory"]["right"], report["mistakes"][0]["did"]) == (2, "skip")
 
 
 def test_a_recipe_that_fails_ends_with_one_and_says_what_came_instead(cli: Cli) -> None:
@@ -143,15 +143,15 @@ def test_a_recipe_that_fails_ends_with_one_and_says_what_came_instead(cli: Cli) 
     assert result.stdout.count("Likes green tea") == 1
     assert result.stdout.endswith("2 of 4 expectations do not hold.\n")
     assert ElementTree.parse("out.xml").getroot().get("failures") == "2"
-    told = json.loads(cli("eval", "recipe", "wrong.yaml", "--json", code=1).stdout)
-    assert told["ok"] is False
-    assert [check["held"] for check in told["recipes"][0]["checks"]] == [True, False, False]
+    output = json.loads(cli("eval", "recipe", "wrong.yaml", "--json", code=1).stdout)
+    assert output["ok"] is False
+    assert [check["held"] for check in output["recipes"][0]["checks"]] == [True, False, False]
 
 
 def test_a_recipe_with_a_mistake_ends_with_two_before_any_is_run(cli: Cli) -> None:
     Path("broken.yaml").write_text("- ask: x\n  musst: y\n")
-    told = cli.error("eval", "recipe", "recipe.yaml", "broken.yaml", code=2)
-    assert "broken.yaml, step 1 (ask): 'musst' is not known, did you mean 'must'?" in told
+    report = cli.error("eval", "recipe", "recipe.yaml", "broken.yaml", code=2)
+    assert "broken.yaml, step 1 (ask): 'musst' is not known, did you mean 'must'?" in report
     assert "cannot read" in cli.error("eval", "recipe", "nope.yaml", code=2)
     assert "no folder" in cli.error("eval", "recipe", "recipe.yaml", "--junit", "nowhere/out.xml", code=2)
 
@@ -179,32 +179,32 @@ def test_progress_is_shown_on_a_terminal_and_leaves_no_trace(cli: Cli) -> None:
         command, stdout=subprocess.PIPE, stderr=inside, env={**os.environ, "RECOLLECT_HOME": "."}, timeout=200
     )
     os.close(inside)
-    shown = os.read(terminal, 100_000)
+    output = os.read(terminal, 100_000)
     os.close(terminal)
     assert done.returncode == 0
-    assert re.search(rb"\rEvaluating \[#?\.+\] 3 of 74  4 %  0:\d\d", shown)
-    assert shown.endswith(b"\r\x1b[K")
+    assert re.search(rb"\rEvaluating \[#?\.+\] 3 of 74  4 %  0:\d\d", output)
+    assert output.endswith(b"\r\x1b[K")
 
 
 def test_two_equal_measurements_are_the_same(cli: Cli) -> None:
     cli("eval", "locomo", "locomo10.json", "--json", "a.json")
     Path("b.json").write_bytes(Path("a.json").read_bytes())
-    shown = cli("eval", "compare", "a.json", "b.json").stdout
-    assert "the same" in shown
-    assert "unclear" not in shown
+    output = cli("eval", "compare", "a.json", "b.json").stdout
+    assert "the same" in output
+    assert "unclear" not in output
 
 
 @pytest.mark.parametrize("group", ["eval", "config"])
 def test_a_group_without_a_command_shows_its_help(cli: Cli, group: str) -> None:
-    told = cli.error(group, code=2)
-    assert told.startswith(f"Usage: recollect {group} ")
-    assert "\nCommands:\n" in told
-    assert "Error" not in told
-    told = json.loads(cli.error("--json", group, code=2))["error"]["message"]
-    assert told.startswith(f"recollect {group} needs a command: ")
+    report = cli.error(group, code=2)
+    assert report.startswith(f"Usage: recollect {group} ")
+    assert "\nCommands:\n" in report
+    assert "Error" not in report
+    report = json.loads(cli.error("--json", group, code=2))["error"]["message"]
+    assert report.startswith(f"recollect {group} needs a command: ")
 
 
 def test_commands_are_listed_with_recipes_first(cli: Cli) -> None:
     assert eval_.list_commands(click.Context(eval_))[0] == "recipe"
-    shown = cli("eval", "--help").stdout
-    assert "..." not in shown.partition("Commands:")[2]
+    output = cli("eval", "--help").stdout
+    assert "..." not in output.partition("Commands:")[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runner import Cli
 
-from recollect.cli.filters import as_time, read_where
+from recollect.cli.filters import parse_cli_time, parse_where
 from recollect.errors import InvalidInput
 from recollect.model.query import Not, Op, Where
 
@@ -39,7 +39,7 @@ from recollect.model.query import Not, Op, Where
     ],
 )
 def test_a_comparison_is_read_as_it_is_meant(text: str, expected: object) -> None:
-    assert read_where(text) == expected
+    assert parse_where(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_a_comparison_is_read_as_it_is_meant(text: str, expected: object) -> Non
 )
 def test_a_comparison_that_makes_no_sense_says_what_would(text: str, complaint: str) -> None:
     with pytest.raises(InvalidInput, match=r"\w") as caught:
-        read_where(text)
+        parse_where(text)
     assert complaint in str(caught.value)
 
 
 def test_so_long_ago_is_a_time() -> None:
     for text, span in (("24h", timedelta(hours=24)), ("7d", timedelta(days=7)), ("2w", timedelta(weeks=2))):
-        assert abs(datetime.now(UTC) - span - as_time(text, name="--since")) < timedelta(seconds=60)
+        assert abs(datetime.now(UTC) - span - parse_cli_time(text, name="--since")) < timedelta(seconds=60)
     with pytest.raises(InvalidInput, match="before the calendar begins"):
-        as_time("999999w", name="--since")
+        parse_cli_time("999999w", name="--since")
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "home")
 
 
-def found(cli: Cli, *options: str) -> set[str]:
+def matching(cli: Cli, *options: str) -> set[str]:
     listed = {each["memory"] for each in cli.json("list", *options)["results"]}
     searched = {each["memory"] for each in cli.json("search", "likes", *options)["results"]}
     assert searched == listed
@@ -87,21 +87,21 @@ def test_filters_narrow_list_and_search_alike(cli: Cli) -> None:
     cli.add("likes tea", "--importance", "0.9", "--tag", "drinks", "--tag", "hot")
     cli.add("likes gin", "--importance", "0.2", "--tag", "drinks", "--category", "preference")
     cli.add("likes Lisbon", "--type", "episodic", "--category", "event", "--meta", "year=2024")
-    assert found(cli, "--where", "importance>=0.5", "--where", "tags~drinks") == {"likes tea"}
-    assert found(cli, "--tag", "drinks") == {"likes tea", "likes gin"}
-    assert found(cli, "--tag", "drinks", "--tag", "hot") == {"likes tea"}
-    assert found(cli, "--category", "fact", "--category", "event") == {"likes tea", "likes Lisbon"}
-    assert found(cli, "--type", "episodic") == {"likes Lisbon"}
-    assert found(cli, "--where", "metadata.year<2025") == {"likes Lisbon"}
-    assert found(cli, "--since", "1h") == {"likes tea", "likes gin", "likes Lisbon"}
-    assert found(cli, "--until", "1h") == set()
+    assert matching(cli, "--where", "importance>=0.5", "--where", "tags~drinks") == {"likes tea"}
+    assert matching(cli, "--tag", "drinks") == {"likes tea", "likes gin"}
+    assert matching(cli, "--tag", "drinks", "--tag", "hot") == {"likes tea"}
+    assert matching(cli, "--category", "fact", "--category", "event") == {"likes tea", "likes Lisbon"}
+    assert matching(cli, "--type", "episodic") == {"likes Lisbon"}
+    assert matching(cli, "--where", "metadata.year<2025") == {"likes Lisbon"}
+    assert matching(cli, "--since", "1h") == {"likes tea", "likes gin", "likes Lisbon"}
+    assert matching(cli, "--until", "1h") == set()
 
 
 def test_a_day_counts_as_a_whole(cli: Cli) -> None:
     cli("import", input='{"memory": "likes tea", "user_id": "default", "created_at": "2026-03-15T20:00:00Z"}')
-    assert found(cli, "--since", "2026-03-15", "--until", "2026-03-15") == {"likes tea"}
-    assert found(cli, "--until", "2026-03-14") == set()
-    assert found(cli, "--until", "2026-03-15T12:00:00Z") == set()
+    assert matching(cli, "--since", "2026-03-15", "--until", "2026-03-15") == {"likes tea"}
+    assert matching(cli, "--until", "2026-03-14") == set()
+    assert matching(cli, "--until", "2026-03-15T12:00:00Z") == set()
 
 
 def test_a_filter_that_leaves_nothing_says_what_to_try(cli: Cli) -> None:
@@ -116,8 +116,8 @@ def test_a_filter_that_leaves_nothing_says_what_to_try(cli: Cli) -> None:
 
 @pytest.mark.parametrize("option", ["--since", "--until", "--as-of", "--at"])
 def test_a_time_that_cannot_be_read_tells_every_form_there_is(cli: Cli, option: str) -> None:
-    told = cli.error("search", "tea", option, "yesterday", code=2)
-    assert all(form in told for form in ("ISO 8601", "24h", "7d", "2w"))
+    report = cli.error("search", "tea", option, "yesterday", code=2)
+    assert all(form in report for form in ("ISO 8601", "24h", "7d", "2w"))
 
 
 @pytest.mark.parametrize(("option", "kind"), [("--limit", "whole number"), ("--min-score", "number")])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.index.engine import Kept, place_mark, user_mark
+from recollect.index.engine import StoredVector, hash_place, hash_user
 from recollect.indexing import open_engine
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.settings import load
@@ -31,10 +31,10 @@ def break_engine(home: Path) -> None:
     async def do() -> None:
         embedder = StaticEmbedder()
         engine = open_engine(load({"home": home, "index": "milvus"}, environ={}).settings, embedder.model)
-        rows = await engine.rows(user_mark("ann"))
+        rows = await engine.rows(hash_user("ann"))
         await engine.drop(rows[:1])
         [vector] = await embedder.embed(["nobody"])
-        await engine.put([Kept(10**6, user_mark("nobody"), place_mark(""), vector)])
+        await engine.put([StoredVector(10**6, hash_user("nobody"), hash_place(""), vector)])
         await engine.close()
         await embedder.close()
 
@@ -58,10 +58,10 @@ def test_an_engine_is_filled_found_wrong_and_made_anew(milvus: Cli) -> None:
     assert milvus("index", "rebuild").stdout == "Fed 3 rows.\n"
     assert "All right: 3 rows of 1 user, 0 on their way." in milvus("index", "verify").stdout
     break_engine(milvus.home)
-    shown = milvus("index", "verify", code=6).stdout
-    assert "Wrong for 2 users; run: recollect index rebuild" in shown
-    assert "ann" in shown
-    assert user_mark("nobody") in shown
+    output = milvus("index", "verify", code=6).stdout
+    assert "Wrong for 2 users; run: recollect index rebuild" in output
+    assert "ann" in output
+    assert hash_user("nobody") in output
     assert milvus.json("index", "rebuild") == {"rows": 3}
     right = {"rows": 3, "kept": 3, "missing": 0, "extra": 0, "waiting": 0}
     assert milvus.json("index", "verify") == {"right": True, "users": [{"user": "ann", **right}]}

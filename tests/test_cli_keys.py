@@ -17,12 +17,12 @@ def cli(tmp_path: Path) -> Cli:
 
 
 def test_a_key_stands_alone_on_stdout_so_that_a_script_can_take_it(cli: Cli) -> None:
-    shown = cli("keys", "add", "--user", "alex")
-    assert shown.stdout.startswith("rk_")
-    assert len(shown.stdout.strip()) == 46
-    assert "Shown this once" in shown.stderr
-    assert shown.stdout.strip() not in cli("keys", "list").output
-    assert shown.stdout.strip() not in cli("keys", "list", "--json").output
+    output = cli("keys", "add", "--user", "alex")
+    assert output.stdout.startswith("rk_")
+    assert len(output.stdout.strip()) == 46
+    assert "Shown this once" in output.stderr
+    assert output.stdout.strip() not in cli("keys", "list").output
+    assert output.stdout.strip() not in cli("keys", "list", "--json").output
 
 
 def test_a_program_gets_all_of_it_in_one_document(cli: Cli) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli_runner import Cli
 
 from recollect.cli import table, terminal
-from recollect.cli.table import Column, Row, cut, print_table, width_of
+from recollect.cli.table import Column, TableRow, display_width, print_table, truncate
 
 EVIL = "evil \x1b[2J\x1b]0;title\x07 \x9b31m \u202edrow\u2069 \x7f\x08 end\r\nsecond\tline \u2028 third"
 UNSAFE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -32,8 +32,8 @@ def test_nothing_that_was_stored_can_move_the_cursor(cli: Cli) -> None:
         ("history", id), ("doctor",), ("forget", id), ("undo",), ("add", EVIL, "--key", "k", "--value", "x"),
     ]  # fmt: skip
     for command in commands:
-        shown = cli(*command).output
-        assert not UNSAFE.search(shown), f"{command} let {UNSAFE.search(shown)} through"
+        output = cli(*command).output
+        assert not UNSAFE.search(output), f"{command} let {UNSAFE.search(output)} through"
     # What is no text of its own is kept as it was given, and shown harmless.
     assert "\\u001b[2J" in cli("show", id).stdout
 
@@ -46,9 +46,9 @@ def test_errors_are_as_safe(cli: Cli) -> None:
 
 def test_json_keeps_every_character_and_prints_none_that_a_terminal_obeys(cli: Cli) -> None:
     id = cli.add(EVIL, "--meta", f"note={EVIL}")
-    shown = cli("show", id, "--json").stdout
-    assert not UNSAFE.search(shown)
-    assert json.loads(shown)["metadata"]["note"] == EVIL
+    output = cli("show", id, "--json").stdout
+    assert not UNSAFE.search(output)
+    assert json.loads(output)["metadata"]["note"] == EVIL
     assert json.loads(cli("export").stdout)["metadata"] == {"note": EVIL}
 
 
@@ -66,12 +66,12 @@ def test_a_pipe_gets_every_row_uncut_on_one_line(cli: Cli) -> None:
 
 def test_explain_tells_the_parts_of_each_score_and_the_time_of_each_step(cli: Cli) -> None:
     id = cli.add("Likes green tea")
-    shown = cli("search", "green tea", "--explain").stdout
-    assert all(word in shown for word in ("SCORE", "MEANING", "WORDS", "shares green, tea", id, "1 hit in"))
-    assert "embed" in shown
-    told = cli.json("search", "green tea", "--explain")
-    assert {"score", "scores", "why"} <= set(told["results"][0])
-    assert {"embed", "gather", "fuse"} <= set(told["steps_us"])
+    output = cli("search", "green tea", "--explain").stdout
+    assert all(word in output for word in ("SCORE", "MEANING", "WORDS", "shares green, tea", id, "1 hit in"))
+    assert "embed" in output
+    report = cli.json("search", "green tea", "--explain")
+    assert {"score", "scores", "why"} <= set(report["results"][0])
+    assert {"embed", "gather", "fuse"} <= set(report["steps_us"])
 
 
 def test_colours_are_left_out_where_nobody_sees_them(cli: Cli) -> None:
@@ -91,9 +91,9 @@ def test_a_table_fits_the_terminal(
         Column("MEMORY", flexible=True, lines=2),
     ]
     texts = ["short", "many words " * 20, "日本語の長い文章です。" * 12, "x" * 300, "é" * 90, "👩‍💻 family " * 12]
-    print_table(columns, [Row(("0.50", "i" * 30, "2026-03-15 10:00", text), notes=(text,)) for text in texts])
+    print_table(columns, [TableRow(("0.50", "i" * 30, "2026-03-15 10:00", text), notes=(text,)) for text in texts])
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(width_of, lines)) <= room
+    assert max(map(display_width, lines)) <= room
     assert ("CREATED" in lines[0]) == (room > 80)
     assert any("…" in line for line in lines)
 
@@ -101,13 +101,13 @@ def test_a_table_fits_the_terminal(
 def test_columns_line_up_whatever_script_they_hold(capsys: pytest.CaptureFixture[str]) -> None:
     print_table([Column("NAME"), Column("NEXT")], [("日本", "|"), ("abc", "|"), ("e\u0301", "|")])
     lines = capsys.readouterr().out.splitlines()[1:]
-    assert {width_of(line.partition("|")[0]) for line in lines} == {6}
+    assert {display_width(line.partition("|")[0]) for line in lines} == {6}
 
 
 def test_a_cut_text_is_never_wider_than_asked() -> None:
-    assert cut("hello world", 11) == "hello world"
-    assert cut("hello world", 7) == "hello…"
-    assert width_of(cut("日本語日本語", 6)) <= 6
+    assert truncate("hello world", 11) == "hello world"
+    assert truncate("hello world", 7) == "hello…"
+    assert display_width(truncate("日本語日本語", 6)) <= 6
 
 
 def test_a_line_is_clean_once_and_for_all() -> None:

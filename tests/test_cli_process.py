@@ -107,14 +107,14 @@ def test_an_interrupt_at_the_question_forgets_nothing_and_ends_with_130(tmp_path
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with command:
-        shown = b""
-        while b"[y/N]" not in shown:
-            shown += os.read(terminal, 10_000)
+        visible = b""
+        while b"[y/N]" not in visible:
+            visible += os.read(terminal, 10_000)
         # The question is written a moment before the answer is waited for; a person is slower than that.
         time.sleep(1)
         assert interrupted(command) == 130
     os.close(inside)
-    assert b"Forget 1 memory of user default?" in shown
+    assert b"Forget 1 memory of user default?" in visible
     assert b"Traceback" not in os.read(terminal, 10_000)
     os.close(terminal)
     assert json.loads(run(tmp_path, "stats", "--json").stdout)["forgotten"] == 0

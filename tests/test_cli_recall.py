@@ -57,13 +57,13 @@ def test_no_memories_wanted_is_disabled(cli: Cli) -> None:
 
 def test_json_holds_the_messages_with_the_block_in_its_place(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
-    told = cli.json("recall", QUESTION, *ANN)
-    assert (told["outcome"], told["query"]) == ("used", QUESTION)
-    block, question = told["messages"]
-    assert block == {"role": "user", "content": told["context"]["text"]}
+    report = cli.json("recall", QUESTION, *ANN)
+    assert (report["outcome"], report["query"]) == ("used", QUESTION)
+    block, question = report["messages"]
+    assert block == {"role": "user", "content": report["context"]["text"]}
     assert question == {"role": "user", "content": QUESTION}
-    assert told["results"][0]["memory"] == BUDGET
-    assert told["candidates"] == []
+    assert report["results"][0]["memory"] == BUDGET
+    assert report["candidates"] == []
     assert cli.json("recall", QUESTION, *ANN, "--explain")["candidates"][0]["fate"] == "kept"
 
 
@@ -74,14 +74,14 @@ def test_the_last_user_message_of_a_conversation_is_completed_by_the_others(
     cli.add(BUDGET, *ANN)
     file = tmp_path / "talk.json"
     file.write_text(json.dumps(TALK))
-    given = ("-", json.dumps(TALK)) if piped else (str(file), None)
-    told = cli.json("recall", *ANN, "--messages", given[0], input=given[1])
-    assert told["query"].startswith("How much? ")
-    assert "Hawaii" in told["query"]
-    assert [message["content"] for message in told["messages"] if message in TALK] == [
+    inputs = ("-", json.dumps(TALK)) if piped else (str(file), None)
+    report = cli.json("recall", *ANN, "--messages", inputs[0], input=inputs[1])
+    assert report["query"].startswith("How much? ")
+    assert "Hawaii" in report["query"]
+    assert [message["content"] for message in report["messages"] if message in TALK] == [
         message["content"] for message in TALK
     ]
-    assert len(told["messages"]) == len(TALK) + 1
+    assert len(report["messages"]) == len(TALK) + 1
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,15 @@ def test_filters_and_a_least_score_count(cli: Cli) -> None:
 @pytest.mark.parametrize("flag", ["--is-fact", "--requires-tool"])
 def test_what_the_caller_knows_decides(cli: Cli, flag: str) -> None:
     cli.add("The speed of light came up at dinner", *ANN)
-    asked = "speed of light at the dinner table"
-    assert cli("recall", asked, *ANN).stdout.startswith("used")
-    assert cli("recall", asked, *ANN, flag).stdout.startswith("ignored: the caller says")
+    request = "speed of light at the dinner table"
+    assert cli("recall", request, *ANN).stdout.startswith("used")
+    assert cli("recall", request, *ANN, flag).stdout.startswith("ignored: the caller says")
 
 
 def test_a_preset_gives_its_own_block(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
-    shown = cli("recall", QUESTION, *ANN, "--preset", "semantic-router").stdout
-    assert f"\n## User's Relevant Context\n\n- {BUDGET}\n\nSCORE" in shown
+    output = cli("recall", QUESTION, *ANN, "--preset", "semantic-router").stdout
+    assert f"\n## User's Relevant Context\n\n- {BUDGET}\n\nSCORE" in output
 
 
 def test_what_held_then_is_what_is_answered_from(cli: Cli) -> None:
@@ -144,10 +144,10 @@ def test_what_held_then_is_what_is_answered_from(cli: Cli) -> None:
 def test_last_march_is_meant_from_the_moment_that_is_given(cli: Cli) -> None:
     for month in ("2024-03-10", "2026-03-10"):
         cli.add(f"Ran the marathon in {month[:4]}", *ANN, "--occurred", month)
-    asked = ("Which marathon did I run last March?", *ANN, "--explain")
+    request = ("Which marathon did I run last March?", *ANN, "--explain")
     for at, year in (("2024-06-01", "2024"), ("2026-06-01T00:00:00+02:00", "2026")):
-        told = cli.json("search", *asked, "--at", at)
-        inside = [each["memory"] for each in told["candidates"] if each["signals"]["in_period"] > 0.9]
+        report = cli.json("search", *request, "--at", at)
+        inside = [each["memory"] for each in report["candidates"] if each["signals"]["in_period"] > 0.9]
         assert inside == [f"Ran the marathon in {year}"]
 
 
@@ -161,12 +161,12 @@ def test_a_time_that_is_none_names_its_option(cli: Cli, command: str, option: st
 
 def test_explain_tells_the_decision_the_query_and_the_times(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
-    shown = cli("recall", *ANN, "--messages", "-", "--explain", input=json.dumps(TALK))
-    assert "\nsearched: " in shown.stdout
-    assert re.search(r"^query: How much\? .*Hawaii", shown.stdout, re.MULTILINE)
-    steps = shown.stdout.partition("\nSTEP")[2]
+    output = cli("recall", *ANN, "--messages", "-", "--explain", input=json.dumps(TALK))
+    assert "\nsearched: " in output.stdout
+    assert re.search(r"^query: How much\? .*Hawaii", output.stdout, re.MULTILINE)
+    steps = output.stdout.partition("\nSTEP")[2]
     assert all(f"\n{step} " in steps for step in ("decide", "rewrite", "embed", "gather", "format", "inject"))
-    assert re.search(r"^1 hit in \d+\.\d{3} ms$", shown.stdout, re.MULTILINE)
+    assert re.search(r"^1 hit in \d+\.\d{3} ms$", output.stdout, re.MULTILINE)
 
 
 def test_notes_are_told_where_they_are_asked_for_or_something_failed(cli: Cli) -> None:
@@ -176,20 +176,20 @@ def test_notes_are_told_where_they_are_asked_for_or_something_failed(cli: Cli) -
     assert cli("recall", *ANN, "How much?").stderr == ""
     assert "searched: " in cli("recall", QUESTION, *ANN, "-v").stderr
     (cli.home / "config.toml").write_text('rewrite = "llm"\n')
-    told = cli("recall", *ANN, "--messages", "-", input=json.dumps(TALK)).stderr
-    assert "no LLM is set up" in told
-    assert "searched" not in told
+    output = cli("recall", *ANN, "--messages", "-", input=json.dumps(TALK)).stderr
+    assert "no LLM is set up" in output
+    assert "searched" not in output
 
 
 def test_explain_tells_why_each_candidate_was_kept_or_fell(cli: Cli) -> None:
     id = cli.add(BUDGET, *ANN)
     cli.add("The dentist is on Elm Street", *ANN)
-    shown = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
-    header, first, why, shown_id, second = shown[shown.index("RANK") :].splitlines()[:5]
+    output = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
+    header, first, why, printed_id, second = output[output.index("RANK") :].splitlines()[:5]
     assert header.split() == ["RANK", "SCORE", "RELEVANCE", "MEANING", "WORDS", "RECENCY", "FATE", "MEMORY"]
     assert re.fullmatch(rf" +1( +\d\.\d\d){{5}} +kept +{BUDGET}", first)
     assert "shares budget, hawaii, trip" in why
-    assert shown_id.strip() == id
+    assert printed_id.strip() == id
     assert re.fullmatch(r" +2( +\d\.\d\d){5} +relevance 0\.\d\d is below 0\.5 +The dentist is on Elm Street", second)
 
 
@@ -198,40 +198,40 @@ def test_explain_tells_which_signals_did_most_for_the_first(cli: Cli) -> None:
     for command in ("search", "recall"):
         table = cli(command, QUESTION, *ANN, "--explain").stdout.partition("SIGNAL")[2]
         assert re.search(r"^meaning +\d\.\d\d +-?\d\.\d{3} +[+-]\d\.\d\d$", table, re.MULTILINE)
-        told = cli.json(command, QUESTION, *ANN, "--explain")["candidates"][0]
+        report = cli.json(command, QUESTION, *ANN, "--explain")["candidates"][0]
         [sums] = re.findall(r"^all its signals .*", table, re.MULTILINE)
         own, question, base, total, odds = map(float, re.findall(r"[+-]\d+\.\d\d", sums))
         assert own + question + base == pytest.approx(total, abs=0.021)
         assert ", which among 1 memory counts as " in sums
-        assert 1 / (1 + 2.718281828**-odds) == pytest.approx(told["relevance"], abs=0.01)
+        assert 1 / (1 + 2.718281828**-odds) == pytest.approx(report["relevance"], abs=0.01)
 
 
 def test_the_signals_are_not_told_where_others_decide(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
     (cli.home / "config.toml").write_text('fusion = "rrf"\n')
-    shown = cli("search", QUESTION, *ANN, "--explain").stdout
-    assert ("RANK" in shown, "SIGNAL" in shown) == (True, False)
+    output = cli("search", QUESTION, *ANN, "--explain").stdout
+    assert ("RANK" in output, "SIGNAL" in output) == (True, False)
 
 
 def test_a_keyed_fact_that_the_search_left_out_is_told_to_be_given(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
     cli("add", "--key", "name", "--value", "Ann", "--category", "identity", *ANN)
-    shown = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
-    assert re.search(r"always given; relevance 0\.\d\d is below 0\.5 +name: Ann", shown)
+    output = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
+    assert re.search(r"always given; relevance 0\.\d\d is below 0\.5 +name: Ann", output)
 
 
 def test_explain_of_what_was_not_searched_for_tells_how_long_that_took(cli: Cli) -> None:
-    shown = cli("recall", "hello", *ANN, "--explain").stdout
-    assert shown.startswith("ignored")
-    assert "decide" in shown
-    assert "RANK" not in shown
+    output = cli("recall", "hello", *ANN, "--explain").stdout
+    assert output.startswith("ignored")
+    assert "decide" in output
+    assert "RANK" not in output
 
 
 def test_many_that_fell_are_counted_not_listed(cli: Cli) -> None:
     lines = [json.dumps({"memory": f"Trip number {n} went to Hawaii", "user_id": "ann"}) for n in range(30)]
     cli("import", input="\n".join(lines))
-    shown = cli("search", "trip to Hawaii", *ANN, "--limit", "2", "--explain").stdout
-    table = shown[shown.index("RANK") : shown.index("What did most")]
+    output = cli("search", "trip to Hawaii", *ANN, "--limit", "2", "--explain").stdout
+    table = output[output.index("RANK") : output.index("What did most")]
     assert len(re.findall(r"^ +\d+ +\d", table, re.MULTILINE)) == 12
     assert "18 candidates that fell are not shown" in table
 
@@ -239,8 +239,8 @@ def test_many_that_fell_are_counted_not_listed(cli: Cli) -> None:
 def test_a_search_without_explain_answers_as_before(cli: Cli) -> None:
     cli.add(BUDGET, *ANN)
     assert set(cli.json("search", QUESTION, *ANN)) == {"results"}
-    told = cli.json("search", QUESTION, *ANN, "--explain")
-    assert set(told) == {"results", "steps_us", "notes", "candidates"}
+    report = cli.json("search", QUESTION, *ANN, "--explain")
+    assert set(report) == {"results", "steps_us", "notes", "candidates"}
 
 
 def test_what_was_left_out_of_the_block_says_so(cli: Cli) -> None:

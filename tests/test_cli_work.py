@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cli_runner import Cli
-from remember_samples import EXTRACT, NOTHING, asked, claim, learns
+from remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests
 
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -78,17 +78,17 @@ def test_jobs_show_what_was_done_for_whom(cli: Cli) -> None:
 def test_jobs_are_shown_newest_first_and_as_many_as_asked_for(cli: Cli) -> None:
     for session in ("one", "two", "three"):
         cli("remember", LISBON, "--session", session)
-    shown = cli.json("jobs", "--state", "done", "--limit", "2")["results"]
-    assert [job["session_id"] for job in shown] == ["three", "two"]
+    visible = cli.json("jobs", "--state", "done", "--limit", "2")["results"]
+    assert [job["session_id"] for job in visible] == ["three", "two"]
 
 
 def test_a_job_that_failed_says_why_and_when_it_is_tried_again(cli: Cli, llm: ScriptedLLM) -> None:
     llm.when(EXTRACT).reply(faults=[http_error(503)])
     cli("remember", LISBON, "--no-wait", "--user", "alex")
     cli("worker", "--once")
-    told = cli("jobs").stdout
-    assert "waiting" in told
-    assert "503" in told
+    output = cli("jobs").stdout
+    assert "waiting" in output
+    assert "503" in output
     # A remark for whoever looks, not a table of what waits: hints are on stderr, and here there is none.
     assert cli("jobs").stderr == ""
 
@@ -98,7 +98,7 @@ def dead_job(cli: Cli, llm: ScriptedLLM) -> str:
     away = llm.when(EXTRACT).reply(faults=[http_error(503)])
     with pytest.MonkeyPatch.context() as patch:
         # As if the waits between the tries were over.
-        patch.setattr("recollect.upkeep.worker.Patience.wait_s", lambda self, tries: 0.0)
+        patch.setattr("recollect.upkeep.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
         cli("remember", LISBON, "--no-wait", "--user", "alex", "--session", "monday")
         while only(cli)["state"] != "dead":
             cli("worker", "--once")
@@ -110,10 +110,10 @@ def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_
     cli: Cli, llm: ScriptedLLM
 ) -> None:
     id = dead_job(cli, llm)
-    shown = cli("jobs", "--state", "dead")
-    assert id in shown.stdout
-    assert "503" in shown.stdout
-    assert "--replay" in shown.stderr
+    output = cli("jobs", "--state", "dead")
+    assert id in output.stdout
+    assert "503" in output.stdout
+    assert "--replay" in output.stderr
     assert only(cli)["tries"] == 8
     assert cli.json("worker", "--once") == {"done": 0}
 
@@ -129,12 +129,12 @@ def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_
 def test_of_a_dead_job_it_is_told_that_the_selector_learned_instead(cli: Cli, llm: ScriptedLLM) -> None:
     llm.when(EXTRACT).reply("no JSON at all")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("recollect.upkeep.worker.Patience.wait_s", lambda self, tries: 0.0)
-        patch.setattr("recollect.care._TRIES_AWAITED", 100)
-        shown = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
-    assert "the LLM learned nothing from it (dead): " in shown
-    assert "the built-in selector learned from it instead: 1 found" in shown
-    assert "not learned yet" not in shown
+        patch.setattr("recollect.upkeep.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
+        patch.setattr("recollect.care._MAX_AWAITED_TRIES", 100)
+        output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
+    assert "the LLM learned nothing from it (dead): " in output
+    assert "the built-in selector learned from it instead: 1 found" in output
+    assert "not learned yet" not in output
     assert LISBON in cli("list", "--user", "alex").stdout
 
 
@@ -144,9 +144,9 @@ def test_over_the_limit_it_is_told_that_the_selector_learned(cli: Cli, llm: Scri
     assert "learned by" not in first
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1")
-        shown = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
-    assert LISBON in shown
-    assert "learned by selector, since " in shown
+        output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
+    assert LISBON in output
+    assert "learned by selector, since " in output
 
 
 def test_all_dead_jobs_are_replayed_at_once(cli: Cli, llm: ScriptedLLM) -> None:
@@ -160,8 +160,8 @@ def test_all_dead_jobs_are_replayed_at_once(cli: Cli, llm: ScriptedLLM) -> None:
 
 def test_what_the_model_says_wrong_is_told_beside_what_was_said(cli: Cli, llm: ScriptedLLM) -> None:
     llm.default = "I would rather not."
-    told = cli("remember", LISBON, "--no-wait").stdout
-    assert "Remembered turn 1" in told
+    output = cli("remember", LISBON, "--no-wait").stdout
+    assert "Remembered turn 1" in output
     cli("worker", "--once")
     assert only(cli)["error"]
     assert LISBON in cli("search", "Lisbon").stdout
@@ -189,7 +189,7 @@ def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: Scrip
     assert cancelled["state"] == "cancelled"
     assert cli("jobs", "--cancel", id).stdout == f"{id} is cancelled: there is nothing to be cancelled.\n"
     assert cli.json("worker", "--once") == {"done": 0}
-    assert not asked(llm, EXTRACT)
+    assert not llm_requests(llm, EXTRACT)
     cli("jobs", "--replay", id)
     cli("worker", "--once")
     assert "The user lives in Lisbon" in cli("list").stdout
@@ -233,9 +233,9 @@ def test_what_cannot_be_meant_is_refused_before_anything_happens(cli: Cli, words
 
 def test_remember_tells_what_it_learned(cli: Cli, llm: ScriptedLLM) -> None:
     learns(llm, LISBON, claim("The user lives in Lisbon"))
-    told = cli("remember", LISBON, "--session", "monday").stdout.splitlines()
-    assert told[0].startswith("Remembered turn 1 of session monday")
-    assert "The user lives in Lisbon" in told[1]
+    output = cli("remember", LISBON, "--session", "monday").stdout.splitlines()
+    assert output[0].startswith("Remembered turn 1 of session monday")
+    assert "The user lives in Lisbon" in output[1]
     assert "nothing to learn from it" in cli("remember", "Hello!", "--session", "monday").stdout
     answer = cli.json("remember", LISBON, "--session", "tuesday")
     assert answer["job"]["state"] == "done"
@@ -249,7 +249,7 @@ def test_without_a_wait_it_is_on_disk_and_learned_by_whoever_works(cli: Cli, llm
     assert answer["job"]["state"] == "waiting"
     assert cli.json("jobs")["results"][0]["id"] == answer["job"]["id"]
     while cli.json("worker", "--once") != {"done": 1}:
-        assert not asked(llm, EXTRACT)
+        assert not llm_requests(llm, EXTRACT)
     assert "The user lives in Lisbon" in cli("list").stdout
 
 
@@ -286,8 +286,8 @@ def test_a_session_that_never_was_cannot_be_ended(cli: Cli) -> None:
 
 def test_an_end_that_has_to_wait_says_so(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday")
-    monkeypatch.setattr("recollect.model.asked._LONGEST_WAIT_S", 0.3)
-    monkeypatch.setattr("recollect.conversation.afterwards.end", _fails)
+    monkeypatch.setattr("recollect.model.asked._DEFAULT_WAIT_S", 0.3)
+    monkeypatch.setattr("recollect.conversation.afterwards.end_session", _fails)
     ended = cli("sessions", "--end", "--session", "tuesday")
     assert ended.stdout == "Session tuesday has not ended yet (waiting): the model is away\n"
     assert "recollect jobs" in ended.stderr
@@ -347,9 +347,9 @@ def test_small_talk_costs_nothing(cli: Cli, llm: ScriptedLLM) -> None:
 def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> None:
     steps = ("--step", "action: build it", "--step", "observation: it is built", "--step", "action: push it")
     words = ("end-run", "Deploy the shop", *steps, "--answer", "It is live", "--lesson", "The tests take long")
-    told = cli(*words, "--succeeded", "--run-id", "r1", "--session", "monday").stdout
-    assert told.startswith("Noted the run in session monday\n  episode: ")
-    assert "  lesson: " in told
+    output = cli(*words, "--succeeded", "--run-id", "r1", "--session", "monday").stdout
+    assert output.startswith("Noted the run in session monday\n  episode: ")
+    assert "  lesson: " in output
     [episode] = cli.json("list", "--category", "episode")["results"]
     assert (episode["detail"]["steps"], episode["detail"]["outcome"]) == (["build it", "push it"], "It is live")
     assert cli.json(*words, "--run-id", "r1", "--session", "monday") == {"results": []}
@@ -357,14 +357,14 @@ def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> 
 
 @pytest.mark.parametrize("words", [(), ("--session", "s", "--step", "dream: x"), ("--session", "s", "--step", "x")])
 def test_a_run_needs_a_session_and_steps_of_a_kind(cli: Cli, words: tuple[str, ...]) -> None:
-    assert "Say in which session" in (told := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in told
+    assert "Say in which session" in (report := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in report
 
 
 def test_undo_says_what_it_took_back_and_takes_what_was_learned_only_if_asked(cli: Cli) -> None:
     id = cli.add("Likes tea")
     cli("remember", LISBON, "--session", "monday")
-    said = cli("undo", "--any").stdout
-    assert re.search(r"^Took back change \d+: add by extraction at ", said)
+    output = cli("undo", "--any").stdout
+    assert re.search(r"^Took back change \d+: add by extraction at ", output)
     cli("forget", id)
     assert re.search(r"^Took back change \d+: forget by cli at ", cli("undo").stdout)
     assert "either a number or --any" in cli.error("undo", "3", "--any", code=2)

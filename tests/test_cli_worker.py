@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from remember_samples import EXTRACT, NOTHING, asked, contents, exchange, new_turns, opened
+from remember_samples import EXTRACT, NOTHING, contents, exchange, llm_requests, new_turns, opened
 
 from recollect import Memory
-from recollect.testing.llm_server import Recorded
+from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 
 COMMAND = [sys.executable, "-m", "recollect.cli.main"]
@@ -72,7 +72,7 @@ def say_where_they_live(home: Path, llm: ScriptedLLM, users: list[str]) -> Memor
     return opened(home, llm, worker=False)
 
 
-def lives_in(request: Recorded) -> str:
+def lives_in(request: RecordedRequest) -> str:
     """What the model makes of it."""
     city = re.search(r"I live in (\w+)", "\n".join(new_turns(request)))
     assert city
@@ -86,7 +86,7 @@ def eventually(happened: Callable[[], object], within_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def tell(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def send_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
     """Send a signal and wait until it has arrived: two that wait for a process that stands still are one."""
     process.send_signal(number)
 
@@ -129,14 +129,14 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
 ) -> None:
     go_on = threading.Event()
 
-    def slow(request: Recorded) -> str:
+    def slow(request: RecordedRequest) -> str:
         assert go_on.wait(60)
         return lives_in(request)
 
     llm.when(EXTRACT).reply(slow)
     with worker(home, "--json") as process, say_where_they_live(home, llm, USERS[:1]) as memory:
-        llm.wait_for(lambda llm: asked(llm, EXTRACT), timeout_s=60)
-        tell(process, number)
+        llm.wait_for(lambda llm: llm_requests(llm, EXTRACT), timeout_s=60)
+        send_signal(process, number)
         time.sleep(0.3)
         assert process.poll() is None
         say_where_they_live(home, llm, USERS[1:2]).close()
@@ -144,7 +144,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
         go_on.set()
         assert json.loads(ended(process)) == {"done": 1}
         assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
-        assert len(asked(llm, EXTRACT)) == 1
+        assert len(llm_requests(llm, EXTRACT)) == 1
         assert [job.scope.user for job in memory.jobs(states=["waiting"]) if job.kind == "extract"] == [USERS[1]]
 
 
@@ -152,10 +152,10 @@ def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path
     go_on = threading.Event()
     llm.when(EXTRACT).reply(lambda request: lives_in(request) if go_on.wait(60) else "")
     with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
-        llm.wait_for(lambda llm: asked(llm, EXTRACT), timeout_s=60)
-        tell(process, signal.SIGINT)
+        llm.wait_for(lambda llm: llm_requests(llm, EXTRACT), timeout_s=60)
+        send_signal(process, signal.SIGINT)
         assert process.poll() is None
-        tell(process, signal.SIGINT)
+        send_signal(process, signal.SIGINT)
         ended(process, code=130)
         go_on.set()
         [job] = [job for job in memory.jobs() if job.kind == "extract"]
@@ -167,7 +167,7 @@ def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path
 def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: ScriptedLLM) -> None:
     both, waited = threading.Barrier(2, timeout=60), threading.Semaphore(2)
 
-    def together(request: Recorded) -> str:
+    def together(request: RecordedRequest) -> str:
         # However long the second takes to start, the first does not do it all.
         if waited.acquire(blocking=False):
             both.wait()
@@ -186,7 +186,7 @@ def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: S
         for process in (one, other):
             process.send_signal(signal.SIGTERM)
         done = [json.loads(ended(process))["done"] for process in (one, other)]
-        assert sum(done) == len(asked(llm, EXTRACT)) == len(USERS)
+        assert sum(done) == len(llm_requests(llm, EXTRACT)) == len(USERS)
         assert min(done) > 0
         for user, city in zip(USERS, CITIES, strict=True):
             assert contents(memory.get_all(user_id=user)) == [f"The user lives in {city}"]

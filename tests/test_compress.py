@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from conversation_samples import ANN, BY, HAWAII, NOW, a_ledger, after, apply, kept, long_talk, state, talk
+from conversation_samples import ANN, BY, HAWAII, NOW, a_ledger, after, apply, long_talk, state, stored_memories, talk
 
-from recollect.conversation.compress import compress, due_ranges, is_due, remake
-from recollect.conversation.written import mark_of
+from recollect.conversation.compress import compress, due_ranges, is_due, rebuild_episode
+from recollect.conversation.written import step_position
 from recollect.errors import InvalidInput, ModelUnavailable
 from recollect.model.change import Add, Forget
-from recollect.model.erase import Erase, Target
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.scope import Level, Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.llm_faults import http_error
-from recollect.testing.llm_server import Recorded
+from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 
 FIVE = [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
 
 
-def shelves(request: Recorded) -> str:
+def shelves(request: RecordedRequest) -> str:
     """A summary that says the shelves it was shown."""
     words = (word.strip('".}') for word in request.text.split())
     # The secret that ends the data may end in zeros, too, but is no number.
@@ -36,17 +36,17 @@ def ranges(changes: object) -> list[tuple[int, int]]:
 class TestOnlyByAModel:
     async def test_where_there_is_none_the_ranges_wait(self) -> None:
         turns = long_talk(40)
-        written = await compress(state(turns), turns, chat=None, now=NOW, extracts=False)
-        assert (written.changes, written.marks, written.left) == ((), {}, 0)
+        output = await compress(state(turns), turns, chat=None, now=NOW, extracts=False)
+        assert (output.changes, output.marks, output.left) == ((), {}, 0)
 
     async def test_what_it_cannot_sum_up_is_not_repeated_nor_asked_about_for_ever(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
         llm.default = "I cannot do that."
         turns = long_talk(20)
-        written = await compress(state(turns), turns, chat=chat, now=NOW, extracts=False)
-        assert (written.changes, written.marks) == ((), {"compress": 10})
-        assert "was not used" in written.reasons[0]
+        output = await compress(state(turns), turns, chat=chat, now=NOW, extracts=False)
+        assert (output.changes, output.marks) == ((), {"compress": 10})
+        assert "was not used" in output.reasons[0]
 
 
 class TestTheHundredTurnConversation:
@@ -56,16 +56,16 @@ class TestTheHundredTurnConversation:
         turns, conversation, made = long_talk(100), state(), []
         for count in range(1, 101):
             conversation = state(turns[:count], metadata=conversation.metadata)
-            written = await compress(conversation, turns[:count], chat=None, now=NOW)
-            made += [(count, *each) for each in ranges(written.changes)]
-            conversation = after(conversation, written)
+            output = await compress(conversation, turns[:count], chat=None, now=NOW)
+            made += [(count, *each) for each in ranges(output.changes)]
+            conversation = after(conversation, output)
         assert made == [(20, 1, 10), (40, 11, 30), (60, 31, 50), (80, 51, 70), (100, 71, 90)]
-        assert mark_of(conversation, "compress") == 90
+        assert step_position(conversation, "compress") == 90
 
     async def test_all_at_once_it_gives_the_same_five(self) -> None:
         turns = long_talk(100)
-        written = await compress(state(turns), turns, chat=None, now=NOW)
-        assert ranges(written.changes) == FIVE
+        output = await compress(state(turns), turns, chat=None, now=NOW)
+        assert ranges(output.changes) == FIVE
 
     async def test_with_a_model_each_episode_is_what_it_wrote_for_one_call_each(
         self, llm: ScriptedLLM, chat: OpenAIChat
@@ -74,20 +74,20 @@ class TestTheHundredTurnConversation:
         turns = long_talk(100)
         ledger = await a_ledger(turns)
         conversation = await apply(ledger, state(turns), await compress(state(turns), turns, chat=chat, now=NOW))
-        episodes = await kept(ledger, ANN, Category.EPISODE)
+        episodes = await stored_memories(ledger, ANN, Category.EPISODE)
         assert [(each.detail["turn_start"], each.detail["turn_end"]) for each in episodes] == FIVE
         assert "shelf 100 to shelf 1000" in episodes[0].content
         assert len(llm.calls("chat")) == 5
-        again = await compress(conversation, turns, chat=chat, now=NOW)
-        assert (again.changes, again.marks, len(llm.calls("chat"))) == ((), {}, 5)
+        repeated = await compress(conversation, turns, chat=chat, now=NOW)
+        assert (repeated.changes, repeated.marks, len(llm.calls("chat"))) == ((), {}, 5)
 
 
 class TestAnEpisode:
     async def test_it_says_where_it_comes_from_and_when_it_was(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = shelves
         turns = long_talk(20)
-        written = await compress(state(turns), turns, chat=chat, now=NOW)
-        [change] = written.changes
+        output = await compress(state(turns), turns, chat=chat, now=NOW)
+        [change] = output.changes
         assert isinstance(change, Add)
         record = change.record
         assert (record.category, record.type, record.trust) == (Category.EPISODE, MemoryType.EPISODIC, Trust.LOW)
@@ -96,9 +96,9 @@ class TestAnEpisode:
         assert record.detail["made"] == "model"
         assert record.detail["until"] == turns[9].said_at.isoformat()
         assert record.prompt_digest
-        assert written.cost.calls == 1
-        assert written.cost.tokens_in > 0
-        assert written.cost.model == "small"
+        assert output.cost.calls == 1
+        assert output.cost.tokens_in > 0
+        assert output.cost.model == "small"
 
     @pytest.mark.parametrize(
         ("scope", "level"), [(ANN, Level.USER), (Scope("ann", "garden", "monday"), Level.PROJECT)]
@@ -129,17 +129,17 @@ class TestAnEpisode:
         second = await compress(state(turns), turns, chat=None, now=NOW)
         await apply(ledger, state(turns), first)
         await apply(ledger, state(turns), second)
-        assert len(await kept(ledger, ANN, Category.EPISODE)) == 1
+        assert len(await stored_memories(ledger, ANN, Category.EPISODE)) == 1
 
     async def test_one_that_was_forgotten_does_not_come_back(self) -> None:
         turns = long_talk(20)
         ledger = await a_ledger(turns)
-        written = await compress(state(turns), turns, chat=None, now=NOW)
-        await apply(ledger, state(turns), written)
-        [episode] = await kept(ledger, ANN, Category.EPISODE)
+        output = await compress(state(turns), turns, chat=None, now=NOW)
+        await apply(ledger, state(turns), output)
+        [episode] = await stored_memories(ledger, ANN, Category.EPISODE)
         await ledger.apply(ANN, [Forget(episode.id)], by=BY)
         await apply(ledger, state(turns), await compress(state(turns), turns, chat=None, now=NOW))
-        assert [str(each.status) for each in await kept(ledger, ANN, Category.EPISODE)] == ["forgotten"]
+        assert [str(each.status) for each in await stored_memories(ledger, ANN, Category.EPISODE)] == ["forgotten"]
 
     async def test_secrets_are_in_no_episode_and_in_no_question(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         secret = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34Op56"
@@ -157,12 +157,12 @@ class TestWhatGoesWrong:
     ) -> None:
         llm.default = "As an AI, I cannot sum up conversations about boxes and shelves."
         turns = long_talk(20)
-        written = await compress(state(turns), turns, chat=chat, now=NOW)
-        [change] = written.changes
+        output = await compress(state(turns), turns, chat=chat, now=NOW)
+        [change] = output.changes
         assert isinstance(change, Add)
         assert change.record.detail["made"] == "extract"
-        assert written.reasons == ("turns 1-10: the model's summary was not used: it refuses",)
-        assert written.cost.calls == len(llm.calls("chat")) == 2
+        assert output.reasons == ("turns 1-10: the model's summary was not used: it refuses",)
+        assert output.cost.calls == len(llm.calls("chat")) == 2
         assert "it refuses" in llm.calls("chat")[1].text
 
     async def test_the_second_answer_counts_if_it_is_good(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -183,21 +183,21 @@ class TestWhatGoesWrong:
     async def test_a_model_that_goes_away_half_way_leaves_what_was_made(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
-        def once(request: Recorded) -> str:
+        def once(request: RecordedRequest) -> str:
             llm.fault(http_error(503), times=None)
             return shelves(request)
 
         llm.default = once
         turns = long_talk(60)
-        written = await compress(state(turns), turns, chat=chat, now=NOW)
-        assert (ranges(written.changes), written.marks, written.left) == ([(1, 10)], {"compress": 10}, 2)
-        rest = await compress(after(state(turns), written), turns, chat=None, now=NOW)
+        output = await compress(state(turns), turns, chat=chat, now=NOW)
+        assert (ranges(output.changes), output.marks, output.left) == ([(1, 10)], {"compress": 10}, 2)
+        rest = await compress(after(state(turns), output), turns, chat=None, now=NOW)
         assert ranges(rest.changes) == [(11, 30), (31, 50)]
 
     async def test_small_talk_costs_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         turns = talk(*("Hello!" if at % 2 else "Hi there!" for at in range(1, 21)))
-        written = await compress(state(turns), turns, chat=chat, now=NOW)
-        assert (llm.calls("chat"), written.cost.calls, written.marks) == ([], 0, {"compress": 10})
+        output = await compress(state(turns), turns, chat=chat, now=NOW)
+        assert (llm.calls("chat"), output.cost.calls, output.marks) == ([], 0, {"compress": 10})
 
     async def test_what_is_not_long_enough_is_left_alone(self) -> None:
         turns = long_talk(19)
@@ -212,7 +212,7 @@ class TestWhatGoesWrong:
 
     async def test_garbage_in_the_metadata_counts_as_nothing_done(self) -> None:
         for marks in ("all", {"compress": "10"}, {"compress": True}, {"compress": -3}, None):
-            assert mark_of(state(metadata={"written_to": marks}), "compress") == 0
+            assert step_position(state(metadata={"written_to": marks}), "compress") == 0
 
 
 class TestErasing:
@@ -220,13 +220,13 @@ class TestErasing:
         turns = long_talk(40)
         ledger = await a_ledger(turns)
         conversation = await apply(ledger, state(turns), await compress(state(turns), turns, chat=None, now=NOW))
-        receipt = await ledger.erase(ANN, Erase(Target.TURN, "turn-5"), by=BY)
-        assert [each.detail["turn_start"] for each in await kept(ledger, ANN, Category.EPISODE)] == [11]
+        receipt = await ledger.erase(ANN, ErasureRequest(Target.TURN, "turn-5"), by=BY)
+        assert [each.detail["turn_start"] for each in await stored_memories(ledger, ANN, Category.EPISODE)] == [11]
         [remade] = [each for each in receipt.remade if each.kind == "episode"]
         assert remade.turns is not None
         first, last = remade.turns
         left = [turn for turn in await ledger.turns(ANN, limit=100) if first <= turn.position <= last]
-        await apply(ledger, conversation, await remake(ANN, left, chat=None, now=NOW))
-        episodes = await kept(ledger, ANN, Category.EPISODE)
+        await apply(ledger, conversation, await rebuild_episode(ANN, left, chat=None, now=NOW))
+        episodes = await stored_memories(ledger, ANN, Category.EPISODE)
         assert len(episodes) == 2
         assert not any("500" in each.content for each in episodes if each.detail["turn_start"] == 1)

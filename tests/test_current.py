@@ -11,22 +11,22 @@ from typing import Any
 import pytest
 
 from recollect.index.exact import ExactIndex
-from recollect.ledger.memory import open_memory
+from recollect.ledger.memory import open_in_memory
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, By, Change, Forget, Supersede, Update
-from recollect.model.filters import read_filter
+from recollect.model.change import Add, Author, Change, Forget, Supersede, Update
+from recollect.model.filters import parse_filter
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
-from recollect.model.result import Recalled, SearchResult
+from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
-from recollect.read.ruler import RulerOf
-from recollect.read.search import Finders, Search, Taste
-from recollect.recall import Habits, Recall, recall, search
+from recollect.read.ruler import EmbedderCalibration
+from recollect.read.search import RankingConfig, SearchDeps, SearchRequest
+from recollect.recall import RecallConfig, RecallRequest, recall, search
 from recollect.testing.fake_embedder import FakeEmbedder
 
-BY = By("test", "")
+BY = Author("test", "")
 ANN = Scope("ann")
 TALK = Scope("ann", "", "talk")
 MARCH = datetime(2025, 3, 10, 9, tzinfo=UTC)
@@ -42,7 +42,7 @@ class World:
         self.ledger = ledger
         self._embedder = embedder
         index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
-        self._finders = Finders(ledger, index, embedder, RulerOf(embedder))
+        self._finders = SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder))
 
     async def say(self, *texts: str, at: datetime = MARCH, scope: Scope = TALK) -> list[str]:
         """Append turns of the user and, every second one, of the assistant; gives their ids."""
@@ -84,23 +84,25 @@ class World:
         }
         return MemoryRecord(content=content, evidence=evidence, created_at=at, updated_at=at, **usual | fields)
 
-    async def search(self, query: str = WHERE, **asked: Any) -> SearchResult:
-        wanted = Search(query=query, **{"limit": 10, **asked})
-        return await search(TALK, wanted, Taste(per_source=9), self._finders)
+    async def search(self, query: str = WHERE, **options: Any) -> SearchResult:
+        expected = SearchRequest(query=query, **{"limit": 10, **options})
+        return await search(TALK, expected, RankingConfig(per_source=9), self._finders)
 
-    async def found(self, query: str = WHERE, **asked: Any) -> list[str]:
+    async def search_contents(self, query: str = WHERE, **options: Any) -> list[str]:
         """The words of the hits, best first."""
-        return [hit.memory for hit in await self.search(query, **asked)]
+        return [hit.memory for hit in await self.search(query, **options)]
 
-    async def recall(self, query: str = WHERE, style: str = "recollect", **asked: Any) -> Recalled:
-        question = Recall(
-            messages=[{"role": "user", "content": query}], at=NOW, **{"limit": 10, "min_score": 0.0, **asked}
+    async def recall(self, query: str = WHERE, style: str = "recollect", **options: Any) -> RecallResult:
+        question = RecallRequest(
+            messages=[{"role": "user", "content": query}], at=NOW, **{"limit": 10, "min_score": 0.0, **options}
         )
-        return await recall(TALK, question, Habits(style=style, timeout_s=60, decides=False), self._finders)
+        return await recall(
+            TALK, question, RecallConfig(style=style, timeout_s=60, is_selective=False), self._finders
+        )
 
-    async def lines(self, query: str = WHERE, **asked: Any) -> list[dict[str, str]]:
+    async def lines(self, query: str = WHERE, **options: Any) -> list[dict[str, str]]:
         """The lines of the context block."""
-        context = (await self.recall(query, **asked)).context.text
+        context = (await self.recall(query, **options)).context.text
         return [json.loads(line) for line in context.splitlines() if line.startswith("{")]
 
 
@@ -109,7 +111,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     embedder = FakeEmbedder(64)
     opened: dict[str, Callable[[], Awaitable[Ledger]]] = {
         "sqlite": lambda: open_sqlite(tmp_path / "ledger.db", embedder.model),
-        "memory": lambda: open_memory(embedder.model),
+        "memory": lambda: open_in_memory(embedder.model),
     }
     ledger = await opened[request.param]()
     yield World(ledger, embedder)
@@ -137,32 +139,32 @@ async def test_the_end_of_a_chain_takes_the_place_of_the_first_turn(world: World
     memory = await world.learn("The user lives in Ghent", ghent)
     for day, town in enumerate(("Bruges", "Leuven", "Namur")):
         memory = await world.supersede(memory, f"Home of the user: {town}", at=MAY + timedelta(days=day))
-    assert await world.found() == ["Home of the user: Namur"]
+    assert await world.search_contents() == ["Home of the user: Namur"]
 
 
 async def test_where_some_facts_hold_the_memories_are_shown_and_not_the_turn(world: World) -> None:
-    (said,) = await world.say("the town I live in is Ghent and I play the bassoon")
-    old = await world.learn("The user lives in Ghent", said)
-    await world.learn("The user plays the bassoon", said)
+    (text,) = await world.say("the town I live in is Ghent and I play the bassoon")
+    old = await world.learn("The user lives in Ghent", text)
+    await world.learn("The user plays the bassoon", text)
     await world.supersede(old, "The user lives in Bruges")
-    assert set(await world.found()) == {"The user lives in Bruges", "The user plays the bassoon"}
-    assert (await world.found())[0] == "The user lives in Bruges"
-    assert (await world.found("which bassoon do I play?"))[0] == "The user plays the bassoon"
+    assert set(await world.search_contents()) == {"The user lives in Bruges", "The user plays the bassoon"}
+    assert (await world.search_contents())[0] == "The user lives in Bruges"
+    assert (await world.search_contents("which bassoon do I play?"))[0] == "The user plays the bassoon"
 
 
 async def test_a_turn_whose_facts_hold_stays_and_so_does_one_that_taught_nothing(world: World) -> None:
     town, chat = "the town I live in is Ghent, near the old harbour", "which town is good to live in, you think?"
-    (said,) = await world.say(town)
+    (text,) = await world.say(town)
     await world.say(chat)
-    await world.learn("The user lives in Ghent", said)
-    summary = await world.learn("They spoke of Ghent", said, category=Category.EPISODE, type=MemoryType.EPISODIC)
+    await world.learn("The user lives in Ghent", text)
+    summary = await world.learn("They spoke of Ghent", text, category=Category.EPISODE, type=MemoryType.EPISODIC)
     await world.supersede(summary, "They spoke of towns")
-    assert {town, chat, "The user lives in Ghent"} <= set(await world.found())
+    assert {town, chat, "The user lives in Ghent"} <= set(await world.search_contents())
 
 
 async def test_a_turn_whose_facts_ended_is_marked_as_past_where_nothing_replaced_them(world: World) -> None:
-    (said,) = await world.say("I am on the waiting list of the town library")
-    memory = await world.learn("The user is on a waiting list", said)
+    (text,) = await world.say("I am on the waiting list of the town library")
+    memory = await world.learn("The user is on a waiting list", text)
     await world.change(Update(memory.id, {"valid_to": MAY}))
     (hit,) = await world.search("am I on the waiting list of the library?")
     assert (hit.record.category, hit.record.valid_to) == (Category.TURN, MAY)
@@ -171,10 +173,10 @@ async def test_a_turn_whose_facts_ended_is_marked_as_past_where_nothing_replaced
 
 
 async def test_a_replacement_that_was_forgotten_or_is_filtered_out_leaves_a_turn_marked_as_past(world: World) -> None:
-    (said,) = await world.say("the town I live in is Ghent")
-    old = await world.learn("The user lives in Ghent", said)
+    (text,) = await world.say("the town I live in is Ghent")
+    old = await world.learn("The user lives in Ghent", text)
     new = await world.supersede(old, "The user lives in Bruges", tags=("home",))
-    (hit,) = await world.search(filter=read_filter({"category": "turn"}))
+    (hit,) = await world.search(filter=parse_filter({"category": "turn"}))
     assert (hit.memory, hit.record.valid_to) == ("the town I live in is Ghent", MAY)
     await world.change(Forget(new.id))
     (hit,) = await world.search()
@@ -182,50 +184,50 @@ async def test_a_replacement_that_was_forgotten_or_is_filtered_out_leaves_a_turn
 
 
 async def test_a_fact_that_ends_later_still_holds(world: World) -> None:
-    (said,) = await world.say("the town I live in is Ghent")
-    old = await world.learn("The user lives in Ghent", said)
+    (text,) = await world.say("the town I live in is Ghent")
+    old = await world.learn("The user lives in Ghent", text)
     await world.supersede(old, "The user will live in Bruges", at=datetime.now(UTC) + timedelta(days=30))
     (hit,) = await world.search()
     assert (hit.memory, hit.record.valid_to) == ("the town I live in is Ghent", None)
 
 
 async def test_a_replacement_that_is_out_of_sight_is_not_shown(world: World) -> None:
-    (said,) = await world.say("the town I live in is Ghent")
-    old = await world.learn("The user lives in Ghent", said)
+    (text,) = await world.say("the town I live in is Ghent")
+    old = await world.learn("The user lives in Ghent", text)
     other = Scope("ann", "secret")
     await world.supersede(old, "The user lives in Bruges", scope=other, level=Level.PROJECT)
-    assert await world.found() == ["the town I live in is Ghent"]
+    assert await world.search_contents() == ["the town I live in is Ghent"]
 
 
 async def test_a_correction_learned_with_what_it_corrects_takes_the_place_of_the_first_turn(world: World) -> None:
     first, _ = await world.say("my flight lands at 18:40", "Noted.")
     (second,) = await world.say("sorry, the flight lands at 16:40", at=MARCH + timedelta(minutes=1))
     await world.learn("The flight of the user lands at 16:40", first, second)
-    found = await world.found("when does my flight land?")
-    assert "The flight of the user lands at 16:40" in found
-    assert "my flight lands at 18:40" not in found
+    results = await world.search_contents("when does my flight land?")
+    assert "The flight of the user lands at 16:40" in results
+    assert "my flight lands at 18:40" not in results
 
 
 async def test_what_was_only_said_again_stays(world: World) -> None:
     (first,) = await world.say("I am allergic to peanuts and grew up by the sea")
     (second,) = await world.say("as I said, allergic to peanuts", at=MAY)
     await world.learn("allergic to peanuts", first, second)
-    assert "I am allergic to peanuts and grew up by the sea" in await world.found("what am I allergic to?")
+    assert "I am allergic to peanuts and grew up by the sea" in await world.search_contents("what am I allergic to?")
 
 
 async def test_the_reply_that_repeats_a_superseded_fact_goes_with_its_turn(world: World) -> None:
-    said, *_ = await world.say("the town I live in is Ghent", "Ghent is a lovely town to live in")
-    old = await world.learn("The user lives in Ghent", said)
+    text, *_ = await world.say("the town I live in is Ghent", "Ghent is a lovely town to live in")
+    old = await world.learn("The user lives in Ghent", text)
     await world.supersede(old, "The user lives in Bruges")
-    assert await world.found() == ["The user lives in Bruges"]
+    assert await world.search_contents() == ["The user lives in Bruges"]
     await world.say("hello", "Bruges is a town I can tell you much about", at=MAY)
-    assert "Bruges is a town I can tell you much about" in await world.found()
+    assert "Bruges is a town I can tell you much about" in await world.search_contents()
 
 
 async def test_a_long_reply_to_a_stale_turn_stays_and_is_marked_as_past(world: World) -> None:
     advice = "For a parking permit bring " + ", ".join(f"paper{n}" for n in range(30)) + " to the town hall of Ghent"
-    said, _ = await world.say("the town I live in is Ghent", advice)
-    old = await world.learn("The user lives in Ghent", said)
+    text, _ = await world.say("the town I live in is Ghent", advice)
+    old = await world.learn("The user lives in Ghent", text)
     await world.supersede(old, "The user lives in Bruges")
     hits = {hit.memory: hit.record.valid_to for hit in await world.search("parking permit of the town")}
     assert hits[advice] == MAY
@@ -233,32 +235,32 @@ async def test_a_long_reply_to_a_stale_turn_stays_and_is_marked_as_past(world: W
 
 async def test_a_reply_is_judged_by_its_turn_even_where_only_the_reply_is_found(world: World) -> None:
     reply = "Noted, the town you live in: Ghent"
-    said, _ = await world.say("Ghent!", reply)
-    old = await world.learn("The user lives in Ghent", said)
+    text, _ = await world.say("Ghent!", reply)
+    old = await world.learn("The user lives in Ghent", text)
     for n in range(40):
         await world.say(
             f"town {n} is where I would live", at=MARCH + timedelta(hours=n), scope=Scope("ann", "", str(n))
         )
     question = "what did you note of the town I live in?"
-    assert reply in await world.found(question, limit=3)
+    assert reply in await world.search_contents(question, limit=3)
     await world.supersede(old, "The user lives in Bruges")
-    assert reply not in await world.found(question, limit=3)
+    assert reply not in await world.search_contents(question, limit=3)
 
 
 async def test_a_question_about_the_past_keeps_the_turn_and_says_until_when(world: World) -> None:
-    (said,) = await world.say("the town I live in is Ghent")
-    old = await world.learn("The user lives in Ghent", said)
+    (text,) = await world.say("the town I live in is Ghent")
+    old = await world.learn("The user lives in Ghent", text)
     await world.supersede(old, "The user lives in Bruges")
     lines = {line["text"]: line.get("until") for line in await world.lines("which town did I live in before?")}
     assert lines == {"the town I live in is Ghent": "2025-05-20", "The user lives in Bruges": None}
 
 
 async def test_as_of_shows_what_held_then(world: World) -> None:
-    (said,) = await world.say("the town I live in is Ghent")
-    old = await world.learn("The user lives in Ghent", said)
+    (text,) = await world.say("the town I live in is Ghent")
+    old = await world.learn("The user lives in Ghent", text)
     await world.supersede(old, "The user lives in Bruges")
     then = MARCH + timedelta(days=9)
-    assert set(await world.found(as_of=then)) == {"the town I live in is Ghent", "The user lives in Ghent"}
+    assert set(await world.search_contents(as_of=then)) == {"the town I live in is Ghent", "The user lives in Ghent"}
     lines = {line["text"]: line.get("until") for line in await world.lines(as_of=then)}
     assert lines["The user lives in Ghent"] == "2025-05-20"
 
@@ -266,22 +268,22 @@ async def test_as_of_shows_what_held_then(world: World) -> None:
 async def test_an_ended_memory_is_not_recalled_as_current(world: World) -> None:
     memory = await world.learn("The user lives in Ghent")
     await world.change(Update(memory.id, {"valid_to": MAY}))
-    assert await world.found() == []
+    assert await world.search_contents() == []
     (listed,) = await world.ledger.get(ANN, [memory.id])
     assert listed.to_dict()["valid_to"] == MAY.isoformat()
 
 
 async def test_a_turn_and_a_memory_in_its_words_are_not_both_shown(world: World) -> None:
-    (said,) = await world.say("I live in the town of Ghent.")
-    await world.learn("I live in the town of Ghent.", said)
+    (text,) = await world.say("I live in the town of Ghent.")
+    await world.learn("I live in the town of Ghent.", text)
     (hit,) = await world.search()
     assert hit.record.category is Category.FACT
-    (said,) = await world.say("Do I need a passport for my trip to Malta? I ask since a ferry goes there. I row.")
-    await world.learn("I row.", said)
-    assert await world.found("do I need a passport for the Malta ferry trip?", limit=1) == [
+    (text,) = await world.say("Do I need a passport for my trip to Malta? I ask since a ferry goes there. I row.")
+    await world.learn("I row.", text)
+    assert await world.search_contents("do I need a passport for the Malta ferry trip?", limit=1) == [
         "Do I need a passport for my trip to Malta? I ask since a ferry goes there. I row."
     ]
-    assert "I row." not in await world.found("do I need a passport for the Malta ferry trip?")
+    assert "I row." not in await world.search_contents("do I need a passport for the Malta ferry trip?")
 
 
 async def test_lines_about_one_subject_stand_together_with_the_newest_first(world: World) -> None:
@@ -289,27 +291,27 @@ async def test_lines_about_one_subject_stand_together_with_the_newest_first(worl
     await world.learn("The tea shop opens at nine", at=MARCH)
     await world.learn("Since May the user drinks green tea in the evening", at=MAY)
     lines = await world.lines("when do I drink green tea?")
-    shown = [line["text"] for line in lines]
+    visible = [line["text"] for line in lines]
     assert all(line["date"] for line in lines)
-    assert shown.index("Since May the user drinks green tea in the evening") + 1 == shown.index(
+    assert visible.index("Since May the user drinks green tea in the evening") + 1 == visible.index(
         "The user drinks green tea in the morning"
     )
 
 
 async def test_a_turn_stands_with_the_memory_learned_from_it(world: World) -> None:
-    (said,) = await world.say("we keep bees on the roof, mostly for fun")
+    (text,) = await world.say("we keep bees on the roof, mostly for fun")
     await world.learn("Bees need water in summer", at=MARCH - timedelta(days=2))
-    await world.learn("The family has an apiary", said)
-    shown = [line["text"] for line in await world.lines("where are the bees of the family kept?")]
+    await world.learn("The family has an apiary", text)
+    visible = [line["text"] for line in await world.lines("where are the bees of the family kept?")]
     places = sorted(
-        (shown.index("we keep bees on the roof, mostly for fun"), shown.index("The family has an apiary"))
+        (visible.index("we keep bees on the roof, mostly for fun"), visible.index("The family has an apiary"))
     )
     assert places[1] - places[0] == 1
 
 
 async def test_other_styles_say_until_when_in_their_own_shape(world: World) -> None:
-    (said,) = await world.say("I am on the waiting list of the town library")
-    memory = await world.learn("The user is on a waiting list", said)
+    (text,) = await world.say("I am on the waiting list of the town library")
+    memory = await world.learn("The user is on a waiting list", text)
     await world.change(Update(memory.id, {"valid_to": MAY}))
-    told = await world.recall("am I on the waiting list of the library?", style="semantic-router")
-    assert "- user: I am on the waiting list of the town library (until 2025-05-20)\n" in told.context.text
+    report = await world.recall("am I on the waiting list of the library?", style="semantic-router")
+    assert "- user: I am on the waiting list of the town library (until 2025-05-20)\n" in report.context.text

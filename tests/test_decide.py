@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.language.small_talk import small_talk
+from recollect.language.small_talk import load_small_talk
 from recollect.model.outcome import RecallOutcome
-from recollect.read.decide import MIN_LIKELIHOOD, Decision, Rule, decide
+from recollect.read.decide import MIN_LIKELIHOOD, DecisionRule, SearchDecision, decide
 
 SMALL_TALK = {
     "en": [
@@ -58,7 +58,7 @@ DRESSED_UP = [
     "ｈｅｌｌｏ",
     "o\u00adk",
 ]
-NOTHING_SAID = ["", "   ", "\n\t", "👍", "❤️ 🎉", "...", "?!", ":-)", "\u200b\u200d", "\x00", "\ud83d", "___"]
+EMPTY_MESSAGES = ["", "   ", "\n\t", "👍", "❤️ 🎉", "...", "?!", ":-)", "\u200b\u200d", "\x00", "\ud83d", "___"]
 GENERAL = [
     "What is the capital of France?",
     "who wrote the song yesterday once more",
@@ -188,17 +188,17 @@ FALSE_FRIENDS = [
 def test_small_talk_is_skipped_in_many_languages(text: str) -> None:
     decision = decide(text)
     assert not decision.search
-    assert decision.rule is Rule.SMALL_TALK
+    assert decision.rule is DecisionRule.SMALL_TALK
 
 
 @pytest.mark.parametrize("text", DRESSED_UP)
 def test_punctuation_emoji_case_and_hidden_characters_do_not_disguise_small_talk(text: str) -> None:
-    assert decide(text).rule is Rule.SMALL_TALK
+    assert decide(text).rule is DecisionRule.SMALL_TALK
 
 
-@pytest.mark.parametrize("text", NOTHING_SAID)
+@pytest.mark.parametrize("text", EMPTY_MESSAGES)
 def test_a_message_without_words_is_skipped(text: str) -> None:
-    assert decide(text).rule is Rule.NOTHING_SAID
+    assert decide(text).rule is DecisionRule.NO_WORDS
     assert not decide(text).search
 
 
@@ -209,7 +209,7 @@ def test_a_message_without_words_is_skipped(text: str) -> None:
 def test_plain_general_knowledge_and_commands_are_skipped(text: str) -> None:
     decision = decide(text)
     assert not decision.search, decision
-    assert decision.rule is Rule.GENERAL_KNOWLEDGE
+    assert decision.rule is DecisionRule.GENERAL_KNOWLEDGE
 
 
 def test_most_general_knowledge_and_commands_are_skipped() -> None:
@@ -228,14 +228,14 @@ def test_a_personal_message_is_searched(text: str) -> None:
 def test_a_personal_message_is_searched_despite_the_hint_of_the_caller(text: str, hint: dict[str, bool]) -> None:
     decision = decide(text, **hint)
     assert decision.search, decision
-    assert decision.rule is Rule.PERSONAL
+    assert decision.rule is DecisionRule.PERSONAL
 
 
 @pytest.mark.parametrize("text", DOUBTFUL)
 def test_memory_is_searched_when_in_doubt(text: str) -> None:
     decision = decide(text)
     assert decision.search, decision
-    assert decision.rule in {Rule.DOUBT, Rule.PERSONAL}
+    assert decision.rule in {DecisionRule.DOUBT, DecisionRule.PERSONAL}
 
 
 @pytest.mark.parametrize("text", FIRST_PERSON)
@@ -259,8 +259,8 @@ def test_a_foreign_name_does_not_make_an_english_question_foreign() -> None:
 
 def test_the_caller_can_say_that_it_is_a_fact_or_a_task_for_a_tool() -> None:
     text = "Deploy payment-service to staging"
-    assert decide(text, is_fact=True).rule is Rule.CALLER_FACT
-    assert decide(text, requires_tool=True).rule is Rule.CALLER_TOOL
+    assert decide(text, is_fact=True).rule is DecisionRule.CALLER_FACT
+    assert decide(text, requires_tool=True).rule is DecisionRule.CALLER_TOOL
     assert not decide(text, is_fact=True).search
     assert not decide(text, requires_tool=True).search
 
@@ -287,23 +287,23 @@ def test_no_hint_makes_small_talk_worth_a_search() -> None:
     ],
 )
 def test_odd_characters_do_not_hide_a_personal_word(text: str) -> None:
-    assert decide(text).rule is Rule.PERSONAL
+    assert decide(text).rule is DecisionRule.PERSONAL
 
 
 @pytest.mark.parametrize(
     "text", ["what is the \ud83d capital", "\ud800 who \udfff", "what\x00is\x00it", "？", "x" * 5000]
 )
 def test_any_text_gets_a_decision(text: str) -> None:
-    assert isinstance(decide(text), Decision)
+    assert isinstance(decide(text), SearchDecision)
 
 
 def test_a_personal_word_counts_at_the_end_of_a_long_message() -> None:
-    assert decide("lorem ipsum dolor " * 10_000 + "and what is my budget?").rule is Rule.PERSONAL
+    assert decide("lorem ipsum dolor " * 10_000 + "and what is my budget?").rule is DecisionRule.PERSONAL
 
 
 def test_a_long_message_is_searched_unless_the_caller_says_otherwise() -> None:
     text = "the president won the world cup in the movie " * 10
-    assert decide(text).rule is Rule.LONG
+    assert decide(text).rule is DecisionRule.LONG
     assert decide(text).search
     assert not decide(text, is_fact=True).search
 
@@ -322,5 +322,5 @@ def test_outcomes_are_the_words_operators_count_by() -> None:
 
 
 def test_small_talk_in_one_run_of_characters_must_be_small_talk_to_its_end() -> None:
-    assert small_talk().is_all_of(["谢谢再见"])
-    assert not small_talk().is_all_of(["谢谢预算"])
+    assert load_small_talk().is_all_of(["谢谢再见"])
+    assert not load_small_talk().is_all_of(["谢谢预算"])

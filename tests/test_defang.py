@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from recollect.read import defang as rules
 from recollect.read import visible as sight
 from recollect.read.defang import defang
-from recollect.read.visible import one_line, visible
+from recollect.read.visible import one_line, remove_invisible
 
 HARMLESS = {
     "![chart](https://evil.example/p.png?d=secret)": ("chart", {"image"}),
@@ -75,7 +75,7 @@ HARMLESS = {
 @pytest.mark.parametrize(("text", "expected"), HARMLESS.items(), ids=list(HARMLESS))
 def test_it_is_made_harmless_and_said_so(text: str, expected: tuple[str, set[str]]) -> None:
     defanged = defang(text)
-    assert (defanged.text, set(defanged.found)) == expected
+    assert (defanged.text, set(defanged.kinds)) == expected
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ MIXED = [*(piece.replace("&", " ") for piece in PIECES.split(" ")), *ENTITIES]
 
 @given(st.lists(st.sampled_from(MIXED), max_size=30).map("".join))
 def test_no_mixture_of_markup_leaves_a_live_address_or_image(text: str) -> None:
-    left = defang(visible(text)).text
+    left = defang(remove_invisible(text)).text
     assert not LIVE.search(left)
     # A renderer reads entities once.
     assert not re.search(r"https?:[^\s:：]", html.unescape(left), re.IGNORECASE)
@@ -196,7 +196,7 @@ def test_every_rule_is_quick_on_its_worst_text(rule: re.Pattern[str]) -> None:
 @pytest.mark.parametrize("unit", WORST)
 def test_the_worst_texts_take_time_in_proportion_to_their_length(unit: str) -> None:
     quick, slow = (
-        _fastest(lambda size=size: one_line(defang(visible(unit * (size // len(unit)))).text))
+        _fastest(lambda size=size: one_line(defang(remove_invisible(unit * (size // len(unit)))).text))
         for size in (25_000, 100_000)
     )
     assert slow < 10 * quick + 0.05

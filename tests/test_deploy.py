@@ -21,7 +21,7 @@ from recollect.settings import Settings, load
 DEPLOY = Path(__file__).parent.parent / "deploy"
 MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
 # Read by us though they are not of our making.
-OTHERS = {"OPENAI_BASE_URL", "OPENAI_API_KEY"}
+FOREIGN_VARIABLES = {"OPENAI_BASE_URL", "OPENAI_API_KEY"}
 KUBERNETES = "1.32"
 
 
@@ -40,29 +40,29 @@ def pods() -> Iterator[Mapping[str, Any]]:
                 yield each["spec"]["template"]["spec"]
 
 
-def given_settings() -> dict[str, str]:
+def deployed_settings() -> dict[str, str]:
     """Every variable that any of the files sets, with a value it could have."""
-    given: dict[str, str] = {}
+    options: dict[str, str] = {}
     for service in ("server", "worker"):
-        given |= compose()["services"][service]["environment"]
+        options |= compose()["services"][service]["environment"]
     for file in MANIFESTS:
         for each in objects(file):
-            given |= each.get("data", {}) | each.get("stringData", {})
+            options |= each.get("data", {}) | each.get("stringData", {})
     for pod in pods():
         for container in pod["containers"]:
-            given |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
+            options |= {entry["name"]: entry["value"] for entry in container.get("env", ())}
     for line in (DEPLOY / "Containerfile").read_text().splitlines():
-        given |= dict(re.findall(r"\b(RECOLLECT_\w+)=(\S+)", line))
+        options |= dict(re.findall(r"\b(RECOLLECT_\w+)=(\S+)", line))
     # What compose fills in from its own environment.
-    return {name: re.sub(r"\$\{\w+(?::-(\w*)|:\?[^}]*)\}", r"\1", value) for name, value in given.items()}
+    return {name: re.sub(r"\$\{\w+(?::-(\w*)|:\?[^}]*)\}", r"\1", value) for name, value in options.items()}
 
 
 def test_every_variable_is_a_setting_with_a_good_value() -> None:
-    given = given_settings()
-    assert len(given) > 10
-    known = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields} | OTHERS
-    assert set(given) <= known
-    settings = load({}, environ=given).settings
+    inputs = deployed_settings()
+    assert len(inputs) > 10
+    existing = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields} | FOREIGN_VARIABLES
+    assert set(inputs) <= existing
+    settings = load({}, environ=inputs).settings
     assert (settings.host, settings.auth, settings.worker) == ("0.0.0.0", "keys", False)
     assert settings.database.startswith("postgresql://recollect:")
     assert settings.upstream_url == load({}, environ={}).settings.upstream_url, "an empty variable is one not set"
@@ -71,12 +71,12 @@ def test_every_variable_is_a_setting_with_a_good_value() -> None:
 def test_every_command_is_one_of_ours() -> None:
     commands = [compose()["services"][name]["command"] for name in ("server", "worker")]
     commands += [container["args"] for pod in pods() for container in pod["containers"]]
-    written = (DEPLOY / "compose.yaml").read_text()
-    commands += [shlex.split(line) for line in re.findall(r"exec server recollect (.+)", written)]
+    output = (DEPLOY / "compose.yaml").read_text()
+    commands += [shlex.split(line) for line in re.findall(r"exec server recollect (.+)", output)]
     assert len(commands) == 5
     for command in commands:
-        shown = CliRunner().invoke(root, [*command, "--help"])
-        assert shown.exit_code == 0, command
+        visible = CliRunner().invoke(root, [*command, "--help"])
+        assert visible.exit_code == 0, command
 
 
 def test_every_probe_is_answered(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_kubernetes_takes_the_manifests(file: Path) -> None:
 
 def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
     [kustomization] = objects(DEPLOY / "kubernetes" / "kustomization.yaml")
-    others = {"kustomization.yaml", "secret.example.yaml"}
-    assert set(kustomization["resources"]) == {file.name for file in MANIFESTS} - others
+    rest = {"kustomization.yaml", "secret.example.yaml"}
+    assert set(kustomization["resources"]) == {file.name for file in MANIFESTS} - rest
 
 
 def test_what_the_image_installs_can_be_installed() -> None:
@@ -114,8 +114,8 @@ def test_what_the_image_installs_can_be_installed() -> None:
 
     extras = re.search(r"'\.\[([\w,-]+)\]'", (DEPLOY / "Containerfile").read_text())
     assert extras
-    known = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(extras[1].split(",")) <= set(known)
+    existing = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(extras[1].split(",")) <= set(existing)
 
 
 def test_what_compose_mounts_is_there() -> None:

@@ -45,10 +45,13 @@ def test_the_python_in_a_document_runs(path: Path, tmp_path: Path) -> None:
         with ScriptedLLM() as llm, endpoint() as address:
             keys = {"OPENAI_API_KEY": "-", "ANTHROPIC_API_KEY": "-", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
             printed = run(code, tmp_path, OPENAI_BASE_URL=llm.base_url, ANTHROPIC_BASE_URL=address, **keys)
-            asked = [request.text for request in llm.requests]
+            requests = [request.text for request in llm.requests]
         assert "/memories/notes.md we fly to Oahu on 3 May" in printed
-        for said, question in (("$10,000", "How much can I spend in Hawaii?"), ("peanuts", "What must I not eat?")):
-            assert any(question in each and said in each for each in asked)
+        for content, question in (
+            ("$10,000", "How much can I spend in Hawaii?"),
+            ("peanuts", "What must I not eat?"),
+        ):
+            assert any(question in each and content in each for each in requests)
     else:
         run(code, tmp_path)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_samples import asked, call, calls, messages, script, tool_names
+from agent_samples import agent_requests, call, calls, messages, script, tool_names
 from door_samples import broken, served
 from fastapi.testclient import TestClient
 from remember_samples import wait_until
@@ -17,7 +17,7 @@ from test_agent_sources import SERVER
 
 from recollect.model.scope import Scope
 from recollect.testing.llm_faults import http_error
-from recollect.testing.llm_wire import Reply
+from recollect.testing.llm_wire import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
 
 ALEX: dict[str, Any] = {"user": "alex", "collection": "payments", "enable_memory": True}
@@ -43,19 +43,19 @@ def client(tmp_path: Path, llm: ScriptedLLM) -> Iterator[TestClient]:
 def ask(client: TestClient, question: str = QUESTION, **body: Any) -> dict[str, Any]:
     answer = client.post("/v1/agent", json={"question": question, **body})
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    return told
+    report: dict[str, Any] = answer.json()
+    return report
 
 
 def events(client: TestClient, **body: Any) -> list[tuple[str, dict[str, Any]]]:
     answer = client.post("/v1/agent", json={"question": QUESTION, "streaming": True, **body})
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/event-stream")
-    told = []
+    reports = []
     for block in answer.text.strip().split("\n\n"):
         kind, data = block.split("\n")
-        told.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return told
+        reports.append((kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
+    return reports
 
 
 def settle(client: TestClient) -> None:
@@ -64,19 +64,19 @@ def settle(client: TestClient) -> None:
 
     async def work() -> None:
         await app.state.agents._agent.settled()
-        await app.state.service.care.work_off()
+        await app.state.service.care.run_pending()
 
     client.portal.call(work)  # type: ignore[union-attr]
 
 
 def test_without_memory_it_answers_and_keeps_nothing(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, calls(call("sums_add", a=2, b=3), thought="I add."), "5.")
-    told = ask(client, "What is 2 and 3?")
+    report = ask(client, "What is 2 and 3?")
     step = {"thought": "I add.", "action": "sums_add", "arguments": {"a": 2, "b": 3}, "observation": "5"}
-    assert (told["answer"], told["thought"], told["observation"]) == ("5.", "I add.", "5")
-    assert told["steps"] == [step]
-    assert (told["ended"], told["conversation_id"], told["error"]) == ("answered", "", None)
-    assert tool_names(asked(llm)[0]) == ["sums_add"]
+    assert (report["answer"], report["thought"], report["observation"]) == ("5.", "I add.", "5")
+    assert report["steps"] == [step]
+    assert (report["ended"], report["conversation_id"], report["error"]) == ("answered", "", None)
+    assert tool_names(agent_requests(llm)[0]) == ["sums_add"]
     settle(client)
     service = client.app.state.service  # type: ignore[attr-defined]
     assert client.portal.call(service.users) == []  # type: ignore[union-attr]
@@ -84,11 +84,11 @@ def test_without_memory_it_answers_and_keeps_nothing(client: TestClient, llm: Sc
 
 def test_it_streams_thought_action_observation_and_answer(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, calls(call("sums_add", a=2, b=3), thought="I add."), "5.")
-    told = events(client)
-    assert [kind for kind, _ in told] == ["thought", "action", "observation", "answer"]
-    assert told[0][1] == {"thought": "I add."}
-    assert told[2][1] == {"observation": "5", "action": "sums_add", "failed": False}
-    assert told[3][1]["answer"] == "5."
+    report = events(client)
+    assert [kind for kind, _ in report] == ["thought", "action", "observation", "answer"]
+    assert report[0][1] == {"thought": "I add."}
+    assert report[2][1] == {"observation": "5", "action": "sums_add", "failed": False}
+    assert report[3][1]["answer"] == "5."
 
 
 def test_with_memory_a_conversation_goes_on(client: TestClient, llm: ScriptedLLM) -> None:
@@ -97,21 +97,21 @@ def test_with_memory_a_conversation_goes_on(client: TestClient, llm: ScriptedLLM
     first = ask(client, **MONDAY)
     assert len(first["facts"]) == 1
     assert first["conversation_id"] == "monday"
-    assert PORT in str(messages(asked(llm)[0]))
+    assert PORT in str(messages(agent_requests(llm)[0]))
     ask(client, "What did I ask?", **MONDAY)
-    assert f"Previous invocation 1: The user asked “{QUESTION}”" in str(messages(asked(llm)[1]))
+    assert f"Previous invocation 1: The user asked “{QUESTION}”" in str(messages(agent_requests(llm)[1]))
     settle(client)
     body = {"user": "alex", "collection": "payments", "conversation_id": "monday"}
-    held = client.post("/api/react/conversations/get", json=body).json()["conversation"]
-    assert [each["query"] for each in held["invocations"]] == [QUESTION, "What did I ask?"]
+    stored = client.post("/api/react/conversations/get", json=body).json()["conversation"]
+    assert [each["query"] for each in stored["invocations"]] == [QUESTION, "What did I ask?"]
 
 
 def test_a_question_without_a_conversation_begins_one(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, "8443.", "Yes.")
-    begun = ask(client, **ALEX)["conversation_id"]
-    assert begun
-    ask(client, "Sure?", **{**ALEX, "conversation_id": begun})
-    assert QUESTION in str(messages(asked(llm)[1]))
+    started = ask(client, **ALEX)["conversation_id"]
+    assert started
+    ask(client, "Sure?", **{**ALEX, "conversation_id": started})
+    assert QUESTION in str(messages(agent_requests(llm)[1]))
 
 
 def test_what_one_user_or_collection_has_no_other_is_shown(client: TestClient, llm: ScriptedLLM) -> None:
@@ -119,14 +119,14 @@ def test_what_one_user_or_collection_has_no_other_is_shown(client: TestClient, l
     script(llm, "I do not know.", "I do not know.")
     for other in ({"user": "eve"}, {"collection": "other"}):
         assert ask(client, **{**MONDAY, **other})["facts"] == []
-    assert "8443" not in str([messages(each) for each in asked(llm)])
+    assert "8443" not in str([messages(each) for each in agent_requests(llm)])
 
 
 def test_history_and_state_are_gone_on_from_and_a_group_has_its_tools(client: TestClient, llm: ScriptedLLM) -> None:
     script(llm, "5.")
     step = {"thought": "I add.", "action": "sums_add", "arguments": {"a": 2, "b": 3}, "observation": "5"}
     ask(client, history=[step], state="almost done", group=["none"])
-    [request] = asked(llm)
+    [request] = agent_requests(llm)
     assert tool_names(request) == []
     assert [each["role"] for each in messages(request)] == ["system", "user", "assistant", "tool"]
     assert "State: almost done" in messages(request)[1]["content"]
@@ -152,10 +152,10 @@ def test_what_a_request_gets_wrong_is_told(client: TestClient, body: Any, status
 
 
 def test_a_model_that_does_not_answer_is_an_error_in_the_response(client: TestClient, llm: ScriptedLLM) -> None:
-    llm.when(lambda request: "You are an agent" in request.text).reply(Reply(faults=[http_error(401)]))
-    told = ask(client)
-    assert told["ended"] == "failed"
-    assert told["error"]["type"] == "ModelUnavailable"
+    llm.when(lambda request: "You are an agent" in request.text).reply(ScriptedReply(faults=[http_error(401)]))
+    report = ask(client)
+    assert report["ended"] == "failed"
+    assert report["error"]["type"] == "ModelUnavailable"
     assert [kind for kind, _ in events(client)] == ["error", "answer"]
 
 

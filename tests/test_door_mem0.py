@@ -84,21 +84,21 @@ def raw(mem0: MemoryClient, content: str, *, user_id: str | None = "alex", **mor
     return str(result["id"])
 
 
-def said(listed: Any) -> list[str]:
+def contents(listed: Any) -> list[str]:
     return [each["memory"] for each in listed["results"]]
 
 
 def test_the_real_client_makes_its_round(mem0: MemoryClient) -> None:
     id = raw(mem0, PEANUTS, metadata={"topic": "health"})
     assert raw(mem0, BIKE) != id
-    held = mem0.get(id)
-    assert (held["id"], held["memory"], held["user_id"]) == (id, PEANUTS, "alex")
-    assert held["metadata"] == {"topic": "health"}
-    found = mem0.search("What must the user not eat, any allergic reactions?", **ALEX)
-    assert said(found)[0] == PEANUTS
-    assert 0 < found["results"][0]["score"] <= 1
+    stored = mem0.get(id)
+    assert (stored["id"], stored["memory"], stored["user_id"]) == (id, PEANUTS, "alex")
+    assert stored["metadata"] == {"topic": "health"}
+    match = mem0.search("What must the user not eat, any allergic reactions?", **ALEX)
+    assert contents(match)[0] == PEANUTS
+    assert 0 < match["results"][0]["score"] <= 1
     listed = mem0.get_all(**ALEX)
-    assert (listed["count"], said(listed)) == (2, [BIKE, PEANUTS])
+    assert (listed["count"], contents(listed)) == (2, [BIKE, PEANUTS])
     assert mem0.update(id, text="User is allergic to nuts")["memory"] == "User is allergic to nuts"
     assert mem0.get(id)["metadata"] == {"topic": "health"}
     assert [(each["event"], each["old_memory"], each["new_memory"]) for each in mem0.history(id)] == [
@@ -123,12 +123,12 @@ def test_what_is_said_is_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
         mem0 = MemoryClient(api_key="any", host=host)
         added = mem0.add(messages, user_id="alex", agent_id="cook", run_id="monday", metadata={"topic": "health"})
         assert [(each["memory"], each["event"]) for each in added["results"]] == [(PEANUTS, "ADD")]
-        [held] = mem0.search("allergies", filters={"AND": [{"user_id": "alex"}, {"agent_id": "cook"}]})["results"]
-        assert (held["memory"], held["agent_id"], held["run_id"]) == (PEANUTS, "cook", "monday")
-        assert held["metadata"] == {"topic": "health"}
+        [stored] = mem0.search("allergies", filters={"AND": [{"user_id": "alex"}, {"agent_id": "cook"}]})["results"]
+        assert (stored["memory"], stored["agent_id"], stored["run_id"]) == (PEANUTS, "cook", "monday")
+        assert stored["metadata"] == {"topic": "health"}
         # Found by the user alone, too, and what was said is no memory.
-        assert said(mem0.search("allergies", **ALEX)) == [PEANUTS]
-        assert said(mem0.get_all(**ALEX)) == [PEANUTS]
+        assert contents(mem0.search("allergies", **ALEX)) == [PEANUTS]
+        assert contents(mem0.get_all(**ALEX)) == [PEANUTS]
         mem0.client.close()
 
 
@@ -148,7 +148,7 @@ def test_what_takes_longer_is_learned_behind_the_answer(
 def test_the_selector_learns_where_there_is_no_model(mem0: MemoryClient) -> None:
     added = mem0.add("My name is Alex and I live in Oslo.", user_id="alex")
     assert added["status"] == "SUCCEEDED"
-    assert "I live in Oslo" in said(added)
+    assert "I live in Oslo" in contents(added)
 
 
 def test_nothing_worth_keeping_gives_no_results(mem0: MemoryClient) -> None:
@@ -159,21 +159,21 @@ def test_nothing_worth_keeping_gives_no_results(mem0: MemoryClient) -> None:
 def test_what_nobody_sees_is_no_reason_to_refuse_the_rest(mem0: MemoryClient, infer: bool) -> None:
     for unseen in ("", " ", "\x10", "\0", "\u200b", [{"role": "user", "content": "\x10"}]):
         assert mem0.add(unseen, user_id="alex", infer=infer)["results"] == []
-    heard = mem0.add(
+    received = mem0.add(
         [{"role": "user", "content": "\x10"}, {"role": "user", "content": "I live in Os\u200blo."}],
         user_id="alex",
         infer=infer,
     )
-    assert said(heard) == ["I live in Oslo" if infer else "I live in Oslo."]
+    assert contents(received) == ["I live in Oslo" if infer else "I live in Oslo."]
 
 
 def test_the_async_client_makes_its_round_too(host: str) -> None:
     async def round_trip() -> None:
         async with AsyncMemoryClient(api_key="any", host=host) as mem0:
             [added] = (await mem0.add(PEANUTS, user_id="alex", infer=False))["results"]
-            assert said(await mem0.search("allergic to what?", **ALEX)) == [PEANUTS]
+            assert contents(await mem0.search("allergic to what?", **ALEX)) == [PEANUTS]
             await mem0.update(added["id"], text=BIKE)
-            assert said(await mem0.get_all(**ALEX)) == [BIKE]
+            assert contents(await mem0.get_all(**ALEX)) == [BIKE]
             await mem0.delete(added["id"])
             assert (await mem0.get_all(**ALEX))["count"] == 0
 
@@ -185,18 +185,18 @@ def test_pages_go_from_the_newest_to_the_oldest(mem0: MemoryClient) -> None:
         raw(mem0, f"Fact number {number}")
     first = mem0.get_all(**ALEX, page=1, page_size=2)
     last = mem0.get_all(**ALEX, page=3, page_size=2)
-    assert (first["count"], said(first)) == (5, ["Fact number 4", "Fact number 3"])
+    assert (first["count"], contents(first)) == (5, ["Fact number 4", "Fact number 3"])
     assert (first["previous"], "page=2" in first["next"]) == (None, True)
-    assert (said(last), last["next"]) == (["Fact number 0"], None)
+    assert (contents(last), last["next"]) == (["Fact number 0"], None)
 
 
 def test_batches_change_and_delete_several_or_none(mem0: MemoryClient) -> None:
     one, two = raw(mem0, "one"), raw(mem0, "two")
-    told = mem0.batch_update([{"memory_id": one, "text": "first"}, {"memory_id": two, "text": "second"}])
-    assert told == {"message": "Successfully updated 2 memories"}
+    report = mem0.batch_update([{"memory_id": one, "text": "first"}, {"memory_id": two, "text": "second"}])
+    assert report == {"message": "Successfully updated 2 memories"}
     with pytest.raises(MemoryNotFoundError):
         mem0.batch_delete([{"memory_id": one}, {"memory_id": "nowhere"}])
-    assert said(mem0.get_all(**ALEX)) == ["second", "first"]
+    assert contents(mem0.get_all(**ALEX)) == ["second", "first"]
     assert mem0.batch_delete([{"memory_id": one}, {"memory_id": two}])["message"].startswith("Successfully deleted 2")
     assert mem0.get_all(**ALEX)["count"] == 0
 
@@ -208,9 +208,9 @@ def test_users_agents_and_runs_are_entities(mem0: MemoryClient) -> None:
     raw(mem0, "The oven is hot", user_id=None, run_id="monday")
     entities = {(each["type"], each["name"]): each["total_memories"] for each in mem0.users()["results"]}
     assert entities == {("user", "alex"): 2, ("agent", "cook"): 1, ("run", "monday"): 1}
-    assert said(mem0.get_all(filters={"agent_id": "cook"})) == ["Answers are short"]
+    assert contents(mem0.get_all(filters={"agent_id": "cook"})) == ["Answers are short"]
     either = mem0.get_all(filters={"OR": [{"user_id": "alex"}, {"run_id": "monday"}]})
-    assert said(either) == ["The oven is hot", BIKE, PEANUTS]
+    assert contents(either) == ["The oven is hot", BIKE, PEANUTS]
     mem0.delete_users(agent_id="cook")
     assert mem0.get_all(filters={"agent_id": "cook"})["count"] == 0
     mem0.reset()
@@ -254,12 +254,12 @@ def stocked(mem0: MemoryClient) -> MemoryClient:
 
 
 def test_the_filters_mean_what_they_mean_in_mem0(stocked: MemoryClient) -> None:
-    assert {str(plain): said(stocked.get_all(filters=plain)) for plain, _ in FILTERED} == {
-        str(plain): wanted for plain, wanted in FILTERED
+    assert {str(plain): contents(stocked.get_all(filters=plain)) for plain, _ in FILTERED} == {
+        str(plain): expected for plain, expected in FILTERED
     }
-    for plain, wanted in FILTERED:
-        found = stocked.search("peas wheels sails beans", filters=plain, threshold=0.0)
-        assert sorted(said(found)) == sorted(wanted), plain
+    for plain, expected in FILTERED:
+        match = stocked.search("peas wheels sails beans", filters=plain, threshold=0.0)
+        assert sorted(contents(match)) == sorted(expected), plain
 
 
 NONSENSE = [
@@ -282,14 +282,14 @@ def test_a_filter_that_makes_no_sense_is_refused(mem0: MemoryClient) -> None:
 
 def test_all_memories_of_a_filter_are_deleted_and_no_others(stocked: MemoryClient) -> None:
     stocked.delete_all(DeleteAllMemoryOptions(filters={"user_id": "alex", "run_id": "monday"}))
-    assert said(stocked.get_all(**ALEX)) == ["Wheels", "Peas"]
+    assert contents(stocked.get_all(**ALEX)) == ["Wheels", "Peas"]
     stocked.delete_all(user_id="alex", agent_id="cook")
-    assert said(stocked.get_all(**ALEX)) == ["Peas"]
+    assert contents(stocked.get_all(**ALEX)) == ["Peas"]
     for options in ({}, {"user_id": "*"}, {"usr_id": "alex"}, {"user_id": "eve", "projectid": "x"}):
         with pytest.raises(ValidationError):
             stocked.delete_all(**options)
-    assert said(stocked.get_all(**ALEX)) == ["Peas"]
-    assert said(stocked.get_all(filters={"user_id": "eve"})) == ["Beans"]
+    assert contents(stocked.get_all(**ALEX)) == ["Peas"]
+    assert contents(stocked.get_all(filters={"user_id": "eve"})) == ["Beans"]
 
 
 def test_a_day_of_expiry_can_be_given_and_taken_away(mem0: MemoryClient) -> None:
@@ -301,9 +301,9 @@ def test_a_day_of_expiry_can_be_given_and_taken_away(mem0: MemoryClient) -> None
 
 
 def test_what_is_kept_twice_takes_on_what_is_said_of_it(mem0: MemoryClient) -> None:
-    said = {"user_id": "alex", "infer": False}
+    body = {"user_id": "alex", "infer": False}
     events = [
-        mem0.add(PEANUTS, metadata=metadata, **said)["results"][0]["event"]
+        mem0.add(PEANUTS, metadata=metadata, **body)["results"][0]["event"]
         for metadata in ({"a": 1, "b": 1}, {"b": 2}, {"b": 2})
     ]
     assert events == ["ADD", "UPDATE", "NONE"]
@@ -326,9 +326,9 @@ def test_whoever_is_bound_to_a_user_reaches_no_other(host: str, mem0: MemoryClie
     bound = MemoryClient(api_key="any", host=host, client=httpx.Client(headers={"x-authz-user-id": "eve"}))
     own = raw(bound, BIKE, user_id=None)
     assert bound.get(own)["user_id"] == "eve"
-    assert said(bound.get_all()) == [BIKE]
-    assert said(bound.get_all(filters={"agent_id": "alex"})) == []
-    assert said(bound.search("allergic", filters={"user_id": "*"}, threshold=0.0)) == [BIKE]
+    assert contents(bound.get_all()) == [BIKE]
+    assert contents(bound.get_all(filters={"agent_id": "alex"})) == []
+    assert contents(bound.search("allergic", filters={"user_id": "*"}, threshold=0.0)) == [BIKE]
     for id in (foreign, foreign.partition(".")[0], "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90", "x.####", "x."):
         for ask in (bound.get, bound.delete, bound.history, lambda id: bound.update(id, text="mine")):
             with pytest.raises(MemoryNotFoundError):
@@ -344,7 +344,7 @@ def test_whoever_is_bound_to_a_user_reaches_no_other(host: str, mem0: MemoryClie
             ask()
     assert [each["name"] for each in bound.users()["results"]] == ["eve"]
     assert httpx.post(f"{host}/reset", headers={"x-authz-user-id": "eve"}).status_code == 403
-    assert said(mem0.get_all(**ALEX)) == [PEANUTS]
+    assert contents(mem0.get_all(**ALEX)) == [PEANUTS]
     bound.client.close()
 
 
@@ -355,8 +355,8 @@ def test_the_first_versions_of_the_routes_answer_with_bare_lists(host: str, mem0
         assert [each["memory"] for each in listed] == [PEANUTS]
         assert client.post("/v2/memories/", json=ALEX).json() == listed
         for path in ("/v1/memories/search/", "/v2/memories/search/"):
-            found = client.post(path, json={"query": "allergic", **ALEX}).json()
-            assert [each["id"] for each in found] == [listed[0]["id"]]
+            results = client.post(path, json={"query": "allergic", **ALEX}).json()
+            assert [each["id"] for each in results] == [listed[0]["id"]]
         paged = client.get("/v1/memories/", params={"user_id": "alex", "page": 1}).json()
         assert (paged["count"], paged["results"]) == (1, listed)
 
@@ -367,9 +367,9 @@ def test_the_server_that_users_run_themselves_makes_its_round(host: str) -> None
         [added] = client.post("/memories", json=body).json()["results"]
         path = f"/memories/{added['id']}"
         assert client.get(path).json()["memory"] == PEANUTS
-        assert said(client.get("/memories", params={"user_id": "alex"}).json()) == [PEANUTS]
-        asked = {"query": "allergic to what?", "user_id": "alex"}
-        assert said(client.post("/search", json=asked).json()) == [PEANUTS]
+        assert contents(client.get("/memories", params={"user_id": "alex"}).json()) == [PEANUTS]
+        request = {"query": "allergic to what?", "user_id": "alex"}
+        assert contents(client.post("/search", json=request).json()) == [PEANUTS]
         assert client.put(path, json={"text": BIKE}).json() == {"message": "Memory updated successfully!"}
         assert [each["event"] for each in client.get(f"{path}/history").json()] == ["ADD", "UPDATE"]
         assert client.delete(path).json() == {"message": "Memory deleted successfully"}

@@ -22,7 +22,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
-def kept(client: TestClient, content: str = BUDGET, **fields: Any) -> dict[str, Any]:
+def store_memory(client: TestClient, content: str = BUDGET, **fields: Any) -> dict[str, Any]:
     answer = client.post("/v1/memory", json={"content": content, "user_id": USER, **fields})
     assert answer.status_code == 201, answer.text
     item: dict[str, Any] = answer.json()
@@ -40,7 +40,7 @@ def code_of(answer: Any) -> tuple[int, str]:
 
 
 def test_a_memory_has_the_fields_of_the_design_in_its_order(client: TestClient) -> None:
-    item = kept(client, project_id="project_abc", source="conversation", importance=0.8)
+    item = store_memory(client, project_id="project_abc", source="conversation", importance=0.8)
     assert list(item) == [
         "id", "type", "content", "user_id", "project_id", "source", "created_at", "access_count", "importance"
     ]  # fmt: skip
@@ -49,16 +49,16 @@ def test_a_memory_has_the_fields_of_the_design_in_its_order(client: TestClient) 
 
 
 def test_what_is_empty_is_left_out(client: TestClient) -> None:
-    item = kept(client)
+    item = store_memory(client)
     assert "project_id" not in item
     assert "source" not in item
     assert client.get(f"/v1/memory/{item['id']}", params={"user_id": USER}).json() == item
 
 
 def test_the_three_types_are_kept_and_listed_by_type(client: TestClient) -> None:
-    kept(client, BUDGET)
-    kept(client, DEPLOY, type="procedural")
-    kept(client, VACATION, type="episodic")
+    store_memory(client, BUDGET)
+    store_memory(client, DEPLOY, type="procedural")
+    store_memory(client, VACATION, type="episodic")
     everything = client.get("/v1/memory", params={"user_id": USER})
     assert (everything.json()["total"], everything.json()["limit"]) == (3, 20)
     assert contents(everything) == [VACATION, DEPLOY, BUDGET]
@@ -69,7 +69,7 @@ def test_the_three_types_are_kept_and_listed_by_type(client: TestClient) -> None
 
 def test_a_list_goes_on_from_its_cursor_to_the_end(client: TestClient) -> None:
     for number in range(5):
-        kept(client, f"Fact number {number}")
+        store_memory(client, f"Fact number {number}")
     seen, cursor = [], None
     for _ in range(3):
         page = client.get(
@@ -83,30 +83,30 @@ def test_a_list_goes_on_from_its_cursor_to_the_end(client: TestClient) -> None:
 
 def test_what_was_said_is_no_memory_of_the_list(client: TestClient) -> None:
     service = client.app.state.service  # type: ignore[attr-defined]
-    from recollect.model.change import By
+    from recollect.model.change import Author
     from recollect.model.scope import Scope
 
     async def say() -> None:
-        await service.remember(Scope(USER), "Hello there, how are you?", by=By("test"))
+        await service.remember(Scope(USER), "Hello there, how are you?", by=Author("test"))
 
     client.portal.call(say)  # type: ignore[union-attr]
     assert client.get("/v1/memory", params={"user_id": USER}).json()["total"] == 0
 
 
 def test_a_memory_said_twice_is_kept_once(client: TestClient) -> None:
-    item = kept(client)
-    again = client.post("/v1/memory", json={"content": BUDGET, "user_id": USER})
-    assert (again.status_code, again.json()["id"]) == (200, item["id"])
+    item = store_memory(client)
+    repeated = client.post("/v1/memory", json={"content": BUDGET, "user_id": USER})
+    assert (repeated.status_code, repeated.json()["id"]) == (200, item["id"])
 
 
 def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> None:
-    first = kept(client, importance=0.3, source="chat")
-    again = {"content": BUDGET, "user_id": USER}
-    answer = client.post("/v1/memory", json={**again, "type": "episodic", "importance": 0.9})
+    first = store_memory(client, importance=0.3, source="chat")
+    repeated = {"content": BUDGET, "user_id": USER}
+    answer = client.post("/v1/memory", json={**repeated, "type": "episodic", "importance": 0.9})
     item = {**first, "type": "episodic", "importance": 0.9}
     assert (answer.status_code, answer.json()) == (200, item)
     # What is not said stays as it is.
-    assert client.post("/v1/memory", json=again).json() == item
+    assert client.post("/v1/memory", json=repeated).json() == item
     assert client.get(f"/v1/memory/{first['id']}", params={"user_id": USER}).json() == item
 
 
@@ -115,7 +115,7 @@ def test_what_has_expired_is_not_listed(client: TestClient) -> None:
     for content, until in (("It was on sale", "2020-01-01"), ("It is on sale", "2999-01-01")):
         new = {"content": content, "expires_at": until}
         assert client.post("/recollect/v1/memories", json=new, headers=who).status_code == 201
-    kept(client)
+    store_memory(client)
     everything = client.get("/v1/memory", headers=who)
     assert (everything.json()["total"], contents(everything)) == (2, [BUDGET, "It is on sale"])
     own = client.get("/recollect/v1/memories", headers=who).json()["results"]
@@ -123,63 +123,63 @@ def test_what_has_expired_is_not_listed(client: TestClient) -> None:
     mem0 = client.get("/memories", headers=who).json()["results"]
     assert [each["memory"] for each in mem0] == [BUDGET, "It is on sale"]
     # Whoever asks by that time is told.
-    asked = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
-    over = client.post("/recollect/v1/list", json=asked, headers=who).json()["results"]
+    request = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
+    over = client.post("/recollect/v1/list", json=request, headers=who).json()["results"]
     assert [each["memory"] for each in over] == ["It was on sale"]
     assert client.delete("/v1/memory", headers=who).json()["deleted"] == 3
 
 
 def test_search_finds_the_budget_of_the_design(client: TestClient) -> None:
-    kept(client, BUDGET)
-    kept(client, DEPLOY, type="procedural")
-    asked = {"query": "What's my budget for the Hawaii trip?", "user_id": USER}
-    [best, *_] = client.post("/v1/memory/search", json=asked).json()["results"]
+    store_memory(client, BUDGET)
+    store_memory(client, DEPLOY, type="procedural")
+    request = {"query": "What's my budget for the Hawaii trip?", "user_id": USER}
+    [best, *_] = client.post("/v1/memory/search", json=request).json()["results"]
     assert best["memory"]["content"] == BUDGET
     assert 0.6 <= best["score"] <= 1
-    none = client.post("/v1/memory/search", json={**asked, "types": ["procedural"], "threshold": 0.6})
+    none = client.post("/v1/memory/search", json={**request, "types": ["procedural"], "threshold": 0.6})
     assert none.json() == {"results": []}
 
 
 def test_search_sees_the_named_project_and_no_other(client: TestClient) -> None:
-    kept(client, "The staging password policy is strict", project_id="one")
-    asked = {"query": "password policy", "user_id": USER, "threshold": 0.0}
-    assert client.post("/v1/memory/search", json={**asked, "project_id": "two"}).json() == {"results": []}
-    assert len(client.post("/v1/memory/search", json={**asked, "project_id": "one"}).json()["results"]) == 1
+    store_memory(client, "The staging password policy is strict", project_id="one")
+    request = {"query": "password policy", "user_id": USER, "threshold": 0.0}
+    assert client.post("/v1/memory/search", json={**request, "project_id": "two"}).json() == {"results": []}
+    assert len(client.post("/v1/memory/search", json={**request, "project_id": "one"}).json()["results"]) == 1
 
 
 def test_search_without_a_project_finds_what_the_list_has(client: TestClient) -> None:
-    boiler = kept(client, "The boiler is made by Vaillant", project_id="p")
-    kept(client, "The boiler is in the cellar")
+    boiler = store_memory(client, "The boiler is made by Vaillant", project_id="p")
+    store_memory(client, "The boiler is in the cellar")
     client.post("/v1/memory", json={"content": "The boiler is Eve's", "user_id": "eve", "project_id": "p"})
     headers = {"X-Memory-User": USER, "X-Memory-Session": "monday"}
     new = {"content": "The boiler was serviced in May", "level": "session"}
     assert client.post("/recollect/v1/memories", json=new, headers=headers).status_code == 201
-    asked = {"query": "Who made the boiler?", "user_id": USER}
-    [best, *_] = client.post("/v1/memory/search", json=asked).json()["results"]
+    request = {"query": "Who made the boiler?", "user_id": USER}
+    [best, *_] = client.post("/v1/memory/search", json=request).json()["results"]
     assert best["memory"] == boiler
-    everything = client.post("/v1/memory/search", json={**asked, "threshold": 0.0}).json()["results"]
+    everything = client.post("/v1/memory/search", json={**request, "threshold": 0.0}).json()["results"]
     listed = client.get("/v1/memory", params={"user_id": USER}).json()["memories"]
     assert {each["memory"]["content"] for each in everything} == {each["content"] for each in listed}
-    found = client.post("/search", json=asked).json()["results"]
-    assert found[0]["memory"] == boiler["content"]
+    results = client.post("/search", json=request).json()["results"]
+    assert results[0]["memory"] == boiler["content"]
 
 
 def test_a_key_for_one_project_finds_nothing_of_the_others(client: TestClient) -> None:
-    kept(client, "The boiler is made by Vaillant", project_id="p")
+    store_memory(client, "The boiler is made by Vaillant", project_id="p")
 
     async def make() -> str:
         ring = client.app.state.service.keyring  # type: ignore[attr-defined]
         return (await ring.add(user=USER, project="q")).text
 
     key = client.portal.call(make)  # type: ignore[union-attr]
-    asked = {"query": "Who made the boiler?", "threshold": 0.0}
+    request = {"query": "Who made the boiler?", "threshold": 0.0}
     headers = {"Authorization": f"Bearer {key}"}
-    assert client.post("/v1/memory/search", json=asked, headers=headers).json() == {"results": []}
+    assert client.post("/v1/memory/search", json=request, headers=headers).json() == {"results": []}
 
 
 @pytest.mark.parametrize("verb", ["put", "patch"])
 def test_an_update_changes_what_it_names_and_keeps_the_rest(client: TestClient, verb: str) -> None:
-    item = kept(client, importance=0.8)
+    item = store_memory(client, importance=0.8)
     path = f"/v1/memory/{item['id']}"
     answer = getattr(client, verb)(path, params={"user_id": USER}, json={"content": "User's budget is $12,000"})
     assert answer.json() == {**item, "content": "User's budget is $12,000"}
@@ -187,7 +187,7 @@ def test_an_update_changes_what_it_names_and_keeps_the_rest(client: TestClient, 
 
 
 def test_a_deleted_memory_is_gone(client: TestClient) -> None:
-    path = f"/v1/memory/{kept(client)['id']}"
+    path = f"/v1/memory/{store_memory(client)['id']}"
     answer = client.delete(path, params={"user_id": USER})
     assert answer.json() == {"success": True, "message": "deleted 1 memory", "deleted": 1}
     for verb in ("get", "delete"):
@@ -196,9 +196,9 @@ def test_a_deleted_memory_is_gone(client: TestClient) -> None:
 
 
 def test_memories_are_deleted_by_project_by_type_and_by_user(client: TestClient) -> None:
-    kept(client, BUDGET)
-    kept(client, DEPLOY, type="procedural")
-    kept(client, VACATION, project_id="project_abc", type="episodic")
+    store_memory(client, BUDGET)
+    store_memory(client, DEPLOY, type="procedural")
+    store_memory(client, VACATION, project_id="project_abc", type="episodic")
     client.post("/v1/memory", json={"content": BUDGET, "user_id": "someone else"})
 
     def left() -> list[str]:
@@ -214,7 +214,7 @@ def test_memories_are_deleted_by_project_by_type_and_by_user(client: TestClient)
 
 
 def test_a_gateway_says_who_it_is(client: TestClient) -> None:
-    kept(client)
+    store_memory(client)
     gateway = {"x-authz-user-id": USER}
     assert client.get("/v1/memory", headers=gateway).json()["total"] == 1
     assert client.get("/v1/memory", headers={"x-authz-user-id": "eve"}).json()["total"] == 0
@@ -256,7 +256,7 @@ def test_what_a_query_string_gets_wrong_is_named(client: TestClient, path: str, 
 
 
 def test_a_mistyped_filter_deletes_nothing(client: TestClient) -> None:
-    kept(client)
+    store_memory(client)
     answer = client.delete("/v1/memory", params={"user_id": USER, "projectid": "x"})
     assert code_of(answer) == (400, "INVALID_PROJECTID")
     assert "project_id" in answer.json()["error"]["message"]
@@ -289,19 +289,19 @@ def test_a_body_that_cannot_be_read_is_refused(client: TestClient, body: bytes) 
 
 
 def test_an_update_that_changes_nothing_is_refused(client: TestClient) -> None:
-    path = f"/v1/memory/{kept(client)['id']}"
+    path = f"/v1/memory/{store_memory(client)['id']}"
     assert code_of(client.put(path, params={"user_id": USER}, json={})) == (400, "INVALID_BODY")
 
 
 def test_unknown_and_foreign_memories_answer_alike(client: TestClient) -> None:
-    foreign = kept(client)["id"]
+    foreign = store_memory(client)["id"]
     for verb, body in (("GET", None), ("DELETE", None), ("PUT", {"content": "mine"})):
-        told = [
+        report = [
             client.request(verb, f"/v1/memory/{id}", params={"user_id": "eve"}, json=body)
             for id in (foreign, UNKNOWN)
         ]
-        assert [code_of(each) for each in told] == [(404, "NOT_FOUND")] * 2
-        assert told[0].text.replace(foreign, "") == told[1].text.replace(UNKNOWN, "")
+        assert [code_of(each) for each in report] == [(404, "NOT_FOUND")] * 2
+        assert report[0].text.replace(foreign, "") == report[1].text.replace(UNKNOWN, "")
     assert client.get(f"/v1/memory/{foreign}", params={"user_id": USER}).status_code == 200
 
 
@@ -320,4 +320,4 @@ def test_what_is_ours_never_goes_to_the_endpoint_behind_the_proxy(client: TestCl
 
 
 def test_secrets_are_kept_out(client: TestClient) -> None:
-    assert "sk-" not in kept(client, "My key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")["content"]
+    assert "sk-" not in store_memory(client, "My key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")["content"]

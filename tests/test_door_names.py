@@ -14,7 +14,7 @@ from recollect.testing.scripted_llm import ScriptedLLM
 
 ZOE = {"X-Memory-User": "zoe"}
 EVE = {"X-Memory-User": "eve"}
-SAID = "Zoe is diabetic"
+DIAGNOSIS = "Zoe is diabetic"
 
 
 @pytest.fixture
@@ -103,21 +103,21 @@ def test_a_parameter_that_comes_twice_is_refused(client: TestClient, path: str) 
 
 def test_what_is_meant_to_repeat_may(client: TestClient) -> None:
     keep(client, "The boiler is made by Vaillant")
-    found = client.get("/recollect/v1/memories?user_id=ann&type=semantic&type=episodic")
-    assert len(found.json()["results"]) == 1
+    results = client.get("/recollect/v1/memories?user_id=ann&type=semantic&type=episodic")
+    assert len(results.json()["results"]) == 1
 
 
 def test_a_session_is_of_the_user_that_the_header_names(client: TestClient) -> None:
     assert client.post("/api/sessions", json={"sessionId": "zs"}, headers=ZOE).status_code == 201
     memories = "/api/sessions/zs/memories"
-    made = client.post(memories, json={"content": SAID, "type": "fact"}, headers=ZOE)
+    made = client.post(memories, json={"content": DIAGNOSIS, "type": "fact"}, headers=ZOE)
     assert made.status_code == 201
     one = f"{memories}/{made.json()['id']}"
     for headers in (EVE, {}):
         for verb, path in (("get", memories), ("get", one), ("delete", one), ("get", f"{memories}/relevant?query=x")):
             answer = client.request(verb, path, headers=headers)
-            assert (answer.status_code, SAID in answer.text) == (404, False)
-    assert [each["memoryContent"] for each in client.get(memories, headers=ZOE).json()] == [SAID]
+            assert (answer.status_code, DIAGNOSIS in answer.text) == (404, False)
+    assert [each["memoryContent"] for each in client.get(memories, headers=ZOE).json()] == [DIAGNOSIS]
     assert client.get(memories, params={"user_id": "zoe"}).json() == client.get(memories, headers=ZOE).json()
 
 
@@ -131,8 +131,8 @@ def test_the_headers_of_a_chat_find_its_session(tmp_path: Path) -> None:
         for project in ({}, {"X-Memory-Project": "trip"}):
             headers = {**ZOE, **project}
             body = {"model": "m", "messages": [{"role": "user", "content": "My name is Zoe."}]}
-            said = client.post("/v1/chat/completions", json=body, headers={**headers, "X-Memory-Session": "mon"})
-            assert said.status_code == 200
+            text = client.post("/v1/chat/completions", json=body, headers={**headers, "X-Memory-Session": "mon"})
+            assert text.status_code == 200
             assert client.get("/api/sessions/mon/memories", headers=headers).status_code == 200
             assert client.get("/api/sessions/mon/memories", headers={**EVE, **project}).status_code == 404
 
@@ -150,18 +150,18 @@ def test_every_door_honours_the_header(client: TestClient) -> None:
     ann = {"X-Memory-User": "ann"}
     for headers, count in ((ann, 1), (EVE, 0)):
         assert client.get("/v1/memory", headers=headers).json()["total"] == count
-        asked = {"query": "boiler"}
-        assert len(client.post("/api/react/facts/retrieve", json=asked, headers=headers).json()["facts"]) == count
-        assert len(client.post("/search", json=asked, headers=headers).json()["results"]) == count
+        request = {"query": "boiler"}
+        assert len(client.post("/api/react/facts/retrieve", json=request, headers=headers).json()["facts"]) == count
+        assert len(client.post("/search", json=request, headers=headers).json()["results"]) == count
         assert len(client.get("/memories", headers=headers).json()["results"]) == count
 
 
 @pytest.mark.parametrize("name", ["José", "日本", "Ζωή"])
 def test_a_name_in_a_header_is_read_as_it_was_sent(client: TestClient, name: str) -> None:
     sent = {"X-Memory-User": name.encode()}
-    client.post("/v1/memory", json={"content": SAID, "user_id": name})
+    client.post("/v1/memory", json={"content": DIAGNOSIS, "user_id": name})
     assert client.get("/v1/memory", headers=sent).json()["total"] == 1
-    assert client.get("/recollect/v1/memories", headers=sent).json()["results"][0]["memory"] == SAID
+    assert client.get("/recollect/v1/memories", headers=sent).json()["results"][0]["memory"] == DIAGNOSIS
     assert client.get("/recollect/v1/memories", headers=sent, params={"user_id": name}).status_code == 200
     client.post("/api/sessions", json={"sessionId": "s"}, headers=sent)
     assert client.get("/api/sessions/s/memories", params={"user_id": name}).status_code == 200
@@ -172,9 +172,9 @@ def test_a_name_in_a_header_is_read_as_it_was_sent(client: TestClient, name: str
 )
 def test_a_name_that_nobody_can_have_is_refused_wherever_a_filter_has_it(client: TestClient, name: Any) -> None:
     for filters in (name, {"NOT": [name]}, {"AND": [{"user_id": "bob"}, name]}):
-        asked = {"query": "tea", "filters": filters, "user_id": "ann"}
-        assert client.post("/search", json=asked, headers={"X-Memory-User": "ann"}).status_code == 400
-        assert client.post("/v2/memories/", json=asked, headers={"X-Memory-User": "ann"}).status_code == 400
+        request = {"query": "tea", "filters": filters, "user_id": "ann"}
+        assert client.post("/search", json=request, headers={"X-Memory-User": "ann"}).status_code == 400
+        assert client.post("/v2/memories/", json=request, headers={"X-Memory-User": "ann"}).status_code == 400
 
 
 def test_a_project_that_a_header_names_is_not_gone_beyond(client: TestClient) -> None:

@@ -40,13 +40,13 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 def ask(client: TestClient, path: str, **body: Any) -> dict[str, Any]:
     answer = client.post(f"/api/react{path}", json=body)
     assert answer.status_code == 200, answer.text
-    told: dict[str, Any] = answer.json()
-    assert told.pop("error") is None
-    return told
+    report: dict[str, Any] = answer.json()
+    assert report.pop("error") is None
+    return report
 
 
 def refused(client: TestClient, path: str, **body: Any) -> tuple[int, str]:
-    # Written in ASCII, so that what no client would send can be sent.
+    # StepOutput in ASCII, so that what no client would send can be sent.
     headers = {"content-type": "application/json"}
     answer = client.post(f"/api/react{path}", content=json.dumps(body), headers=headers)
     assert list(answer.json()) == ["error"]
@@ -74,8 +74,8 @@ def test_what_is_stored_twice_is_kept_once_with_the_metadata_of_both(client: Tes
     [fact] = ask(client, "/facts/retrieve", query="Which port does the payment service use?", **HERE)["facts"]
     assert fact["metadata"] == {"verified": True, "by": "ann"}
     story = {"goal": "Deploy it", "steps": ["build"], "outcome": "deployed"}
-    told = [ask(client, "/episodes/store", metadata=each, **story, **HERE) for each in metadata]
-    assert told[0] == told[1]
+    report = [ask(client, "/episodes/store", metadata=each, **story, **HERE) for each in metadata]
+    assert report[0] == report[1]
     [episode] = ask(client, "/episodes/retrieve", query="Deploy", **HERE)["episodes"]
     assert episode["metadata"] == {"verified": True, "by": "ann"}
 
@@ -86,8 +86,8 @@ def test_five_facts_and_three_episodes_are_retrieved_by_default(client: TestClie
         ask(client, "/episodes/store", **{**EPISODE, "goal": f"Deploy service number {number}"}, **HERE)
     assert len(facts(client, "Which port does a service listen on?")) == 5
     assert len(facts(client, "Which port does a service listen on?", top_k=2)) == 2
-    found = ask(client, "/episodes/retrieve", query="deploy a service", **HERE)
-    assert len(found["episodes"]) == 3
+    results = ask(client, "/episodes/retrieve", query="deploy a service", **HERE)
+    assert len(results["episodes"]) == 3
 
 
 def test_a_deleted_fact_is_not_retrieved(client: TestClient) -> None:
@@ -115,9 +115,9 @@ def test_a_conversation_keeps_what_its_invocations_came_to_in_order(client: Test
     second = {**INVOCATION, "query": "And the tests?", "result": "they pass"}
     assert ask(client, "/conversations/update", **TALK, invocation_summary=INVOCATION) == {"success": True}
     ask(client, "/conversations/update", **TALK, invocation_summary=second)
-    held = ask(client, "/conversations/get", **TALK)["conversation"]
-    assert list(held) == ["conversation_id", "invocations", "metadata"]
-    assert held["invocations"] == [INVOCATION, second]
+    stored = ask(client, "/conversations/get", **TALK)["conversation"]
+    assert list(stored) == ["conversation_id", "invocations", "metadata"]
+    assert stored["invocations"] == [INVOCATION, second]
 
 
 def test_a_conversation_that_is_over_can_be_ended(client: TestClient) -> None:
@@ -125,19 +125,19 @@ def test_a_conversation_that_is_over_can_be_ended(client: TestClient) -> None:
     assert ask(client, "/conversations/end", **TALK) == {"success": True}
 
     async def look_after() -> None:
-        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+        await client.app.state.service.care.run_pending()  # type: ignore[attr-defined]
 
     client.portal.call(look_after)  # type: ignore[union-attr]
-    held = ask(client, "/conversations/get", **TALK)["conversation"]
-    assert held["metadata"]["closed"] is True
-    assert held["invocations"] == [INVOCATION]
+    stored = ask(client, "/conversations/get", **TALK)["conversation"]
+    assert stored["metadata"]["closed"] is True
+    assert stored["invocations"] == [INVOCATION]
     assert refused(client, "/conversations/end", user="alex", conversation_id="never") == (404, "NotFound")
 
 
 def test_secrets_are_kept_out_of_what_an_invocation_came_to(client: TestClient) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
-    told = {**INVOCATION, "result": f"the key is {secret}"}
-    ask(client, "/conversations/update", **TALK, invocation_summary=told)
+    report = {**INVOCATION, "result": f"the key is {secret}"}
+    ask(client, "/conversations/update", **TALK, invocation_summary=report)
     assert secret not in client.post("/api/react/conversations/get", json=TALK).text
 
 
@@ -221,22 +221,22 @@ def end(client: TestClient, **talk: Any) -> None:
     assert ask(client, "/conversations/end", **talk) == {"success": True}
 
     async def look_after() -> None:
-        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+        await client.app.state.service.care.run_pending()  # type: ignore[attr-defined]
 
     client.portal.call(look_after)  # type: ignore[union-attr]
 
 
 def episodes(client: TestClient, **more: Any) -> list[dict[str, Any]]:
-    asked = {"query": "build and deploy", "user": "alex", **more}
-    found: list[dict[str, Any]] = ask(client, "/episodes/retrieve", **asked)["episodes"]
-    return found
+    request = {"query": "build and deploy", "user": "alex", **more}
+    results: list[dict[str, Any]] = ask(client, "/episodes/retrieve", **request)["episodes"]
+    return results
 
 
 @pytest.mark.parametrize("preset", ["react-mem", None])
 def test_the_end_of_a_conversation_keeps_what_its_invocations_came_to(tmp_path: Path, preset: str | None) -> None:
     with served(tmp_path, **({"preset": preset} if preset else {})) as client:
-        for told in (BRANCH, TESTS, INVOCATION):
-            ask(client, "/conversations/update", **TALK, invocation_summary=told)
+        for line in (BRANCH, TESTS, INVOCATION):
+            ask(client, "/conversations/update", **TALK, invocation_summary=line)
         end(client, **TALK)
         [episode] = episodes(client)
         assert episode["goal"] == "; ".join(each["query"] for each in (BRANCH, TESTS, INVOCATION))
@@ -257,8 +257,8 @@ def test_the_end_of_a_conversation_keeps_what_its_invocations_came_to(tmp_path: 
 
 
 def test_small_talk_with_an_agent_is_no_episode(client: TestClient) -> None:
-    told = {**INVOCATION, "query": "Hello!", "summary": "Agent greeted the user", "result": "Hi there"}
-    ask(client, "/conversations/update", **TALK, invocation_summary=told)
+    report = {**INVOCATION, "query": "Hello!", "summary": "Agent greeted the user", "result": "Hi there"}
+    ask(client, "/conversations/update", **TALK, invocation_summary=report)
     end(client, **TALK)
     assert episodes(client) == []
     assert ask(client, "/facts/retrieve", query="hello", user="alex")["facts"] == []
@@ -294,8 +294,8 @@ def test_a_model_tells_the_episode_of_invocations(tmp_path: Path, llm: ScriptedL
     with served(tmp_path, llm, preset="react-mem") as client:
         llm.when("Tell its story for those who will work").reply_json(story)
         learns(llm, "I work at Contoso", claim("User works at Contoso", importance=0.9))
-        for told in (BRANCH, TESTS, INVOCATION):
-            ask(client, "/conversations/update", **TALK, invocation_summary=told)
+        for line in (BRANCH, TESTS, INVOCATION):
+            ask(client, "/conversations/update", **TALK, invocation_summary=line)
         end(client, **TALK)
         [episode] = episodes(client)
         assert (episode["goal"], episode["steps"]) == (story["goal"], story["steps"])

@@ -13,7 +13,7 @@ from door_samples import UNKNOWN, broken, served
 from fastapi.testclient import TestClient
 from remember_samples import claim, exchange, learns
 
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -79,11 +79,11 @@ def test_the_designs_manual_memory_is_created_and_answered_as_printed(client: Te
 
 def test_a_memory_said_twice_takes_on_what_is_said_of_it(client: TestClient) -> None:
     first = client.post(MEMORIES, json=DETAILED).json()
-    again = client.post(MEMORIES, json={**DETAILED, "importance": 0.9}).json()
-    assert again == {**first, "importance": 0.9}
+    repeated = client.post(MEMORIES, json={**DETAILED, "importance": 0.9}).json()
+    assert repeated == {**first, "importance": 0.9}
     unsaid = {"content": DETAILED["content"], "type": "preference"}
-    assert client.post(MEMORIES, json=unsaid).json() == again
-    assert client.get(MEMORIES).json() == [again]
+    assert client.post(MEMORIES, json=unsaid).json() == repeated
+    assert client.get(MEMORIES).json() == [repeated]
 
 
 def test_the_designs_list_is_answered_as_printed(client: TestClient) -> None:
@@ -114,7 +114,7 @@ def test_a_session_that_never_began_is_not_found(client: TestClient, verb: str, 
 def test_a_session_begins_with_what_is_said_in_it(client: TestClient) -> None:
     async def say() -> None:
         service = client.app.state.service  # type: ignore[attr-defined]
-        await service.remember(Scope("default", "", "talk"), exchange("Hello"), by=By("test"))
+        await service.remember(Scope("default", "", "talk"), exchange("Hello"), by=Author("test"))
 
     assert client.get("/api/sessions/talk/memories").status_code == 404
     client.portal.call(say)  # type: ignore[union-attr]
@@ -128,9 +128,9 @@ def test_a_session_that_is_begun_twice_stays_as_it_is(client: TestClient) -> Non
 
 
 def test_a_session_without_an_id_is_given_one(client: TestClient) -> None:
-    begun = client.post("/api/sessions").json()["sessionId"]
-    assert UUID.fullmatch(begun)
-    assert client.get(f"/api/sessions/{begun}/memories").json() == []
+    started = client.post("/api/sessions").json()["sessionId"]
+    assert UUID.fullmatch(started)
+    assert client.get(f"/api/sessions/{started}/memories").json() == []
 
 
 def test_memories_of_other_sessions_and_users_answer_like_none(client: TestClient) -> None:
@@ -156,11 +156,11 @@ def test_the_relevant_memories_come_with_the_designs_context(tmp_path: Path, llm
             ("Q3 revenue increase correlates with marketing campaign launch", "insight", 0.8),
         ):
             client.post(MEMORIES, json={"content": content, "type": kind, "importance": importance})
-        asked = {"query": "Can you give me a concise summary of the project deadline?"}
-        answer = client.get(f"{MEMORIES}/relevant", params=asked).json()
+        request = {"query": "Can you give me a concise summary of the project deadline?"}
+        answer = client.get(f"{MEMORIES}/relevant", params=request).json()
         assert answer["context"] == CONTEXT
         assert [each["memoryType"] for each in answer["memories"]] == ["fact", "preference", "insight"]
-        one = client.get(f"{MEMORIES}/relevant", params={**asked, "limit": 1}).json()
+        one = client.get(f"{MEMORIES}/relevant", params={**request, "limit": 1}).json()
         assert len(one["memories"]) == 1
 
 
@@ -171,8 +171,8 @@ def test_without_memories_there_is_no_context(client: TestClient) -> None:
 def test_the_context_holds_five_memories_unless_told_otherwise(client: TestClient) -> None:
     for number in range(8):
         client.post(MEMORIES, json={"content": f"The deadline of task {number} is March {number + 1}"})
-    found = client.get(f"{MEMORIES}/relevant", params={"query": "deadline of a task"}).json()["memories"]
-    assert len(found) == 5
+    results = client.get(f"{MEMORIES}/relevant", params={"query": "deadline of a task"}).json()["memories"]
+    assert len(results) == 5
 
 
 def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
@@ -180,7 +180,7 @@ def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
         client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.1})
 
     async def look_after() -> None:
-        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+        await client.app.state.service.care.run_pending()  # type: ignore[attr-defined]
 
     client.portal.call(look_after)  # type: ignore[union-attr]
     assert len(client.get(MEMORIES).json()) == 50
@@ -189,7 +189,7 @@ def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
 @pytest.mark.parametrize("importance", [{"importance": 0.2}, {}])
 def test_a_full_session_makes_room_for_what_is_added(client: TestClient, importance: dict[str, float]) -> None:
     async def look_after() -> None:
-        await client.app.state.service.care.work_off()  # type: ignore[attr-defined]
+        await client.app.state.service.care.run_pending()  # type: ignore[attr-defined]
 
     for number in range(50):
         client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.8})
@@ -197,11 +197,11 @@ def test_a_full_session_makes_room_for_what_is_added(client: TestClient, importa
         made = client.post(MEMORIES, json={"content": f"Tea {number} is cold", **importance})
         client.portal.call(look_after)  # type: ignore[union-attr]
         assert client.get(f"{MEMORIES}/{made.json()['id']}").status_code == 200
-        kept = [each["memoryContent"] for each in client.get(MEMORIES).json()]
-        assert len(kept) == 50
+        stored = [each["memoryContent"] for each in client.get(MEMORIES).json()]
+        assert len(stored) == 50
         # The least of the others goes: first one of the invoices, then the tea before.
-        assert [each for each in kept if each.startswith("Tea")] == [f"Tea {number} is cold"]
-        assert "Invoice 0 was paid" not in kept
+        assert [each for each in stored if each.startswith("Tea")] == [f"Tea {number} is cold"]
+        assert "Invoice 0 was paid" not in stored
 
 
 def test_what_matters_less_than_0_3_is_not_learned(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -211,8 +211,8 @@ def test_what_matters_less_than_0_3_is_not_learned(tmp_path: Path, llm: Scripted
 
         async def say() -> None:
             service = client.app.state.service  # type: ignore[attr-defined]
-            said = exchange("I had a sandwich. I work at Acme.")
-            await service.remember(Scope("default", "", SESSION), said, by=By("test"), wait_s=30)
+            messages = exchange("I had a sandwich. I work at Acme.")
+            await service.remember(Scope("default", "", SESSION), messages, by=Author("test"), wait_s=30)
 
         client.portal.call(say)  # type: ignore[union-attr]
         assert [each["memoryContent"] for each in client.get(MEMORIES).json()] == ["User works at Acme"]

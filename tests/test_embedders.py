@@ -82,8 +82,8 @@ class TestStaticEmbedder:
             np.testing.assert_array_equal(vector, (await embedder.embed([text]))[0])
 
     async def test_texts_without_a_known_token_are_told_apart(self, embedder: StaticEmbedder) -> None:
-        unicorn, again, robot = await embedder.embed(["🦄", " 🦄 ", "🤖"])
-        assert unicorn @ again > 0.999
+        unicorn, repeated, robot = await embedder.embed(["🦄", " 🦄 ", "🤖"])
+        assert unicorn @ repeated > 0.999
         assert unicorn @ robot < 0.3
 
     async def test_a_repeated_text_points_the_same_way_however_long(self, embedder: StaticEmbedder) -> None:
@@ -429,9 +429,9 @@ class TestUnitRows:
                 unit_rows(np.array([[1.0, bad]]), ["text"])
 
     def test_what_was_given_is_left_alone(self) -> None:
-        given = np.array([[3.0, 4.0]], dtype=np.float32)
-        np.testing.assert_allclose(unit_rows(given, ["text"]), [[0.6, 0.8]])
-        assert given.tolist() == [[3.0, 4.0]]
+        inputs = np.array([[3.0, 4.0]], dtype=np.float32)
+        np.testing.assert_allclose(unit_rows(inputs, ["text"]), [[0.6, 0.8]])
+        assert inputs.tolist() == [[3.0, 4.0]]
 
 
 def test_a_table_card_is_plain_json() -> None:

@@ -12,15 +12,15 @@ import pytest
 
 from recollect.index.exact import ExactIndex
 from recollect.ledger import sqlite_file, sqlite_scrub
-from recollect.ledger.memory import open_memory
-from recollect.ledger.packing import packed
+from recollect.ledger.memory import open_in_memory
+from recollect.ledger.packing import pack_vector
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.ledger.terms import terms_of
-from recollect.model.change import Add, Once, Supersede, Update
-from recollect.model.effect import Note
-from recollect.model.erase import Erase, Target
+from recollect.model.change import Add, IdempotencyToken, Supersede, Update
+from recollect.model.effect import ConversationUpdate
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.job import JobKind, NewJob
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING
@@ -29,28 +29,30 @@ from recollect.model.times import now
 from recollect.models.cached_embedder import CachedEmbedder
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.suite_samples import BY, MODEL, listed, memory, turn
-from recollect.upkeep.erase import erase
+from recollect.upkeep.erase import erase_from_stores
 
 # Nothing like it stands anywhere else, and no two terms made of it begin alike with others.
 CANARY = "qvzkanaribu"
 PLAIN = "tea coffee water milk Paris Rome Berlin Tokyo trip budget house garden".split()
 WHO = Scope("qvz-wholly-unlike", "qvz-project", "qvz-session")
-OTHERS = (Scope("ann", "p", "s"), Scope("zoe", "", "t"))
+OTHER_SCOPES = (Scope("ann", "p", "s"), Scope("zoe", "", "t"))
 VECTOR = np.array([0.11, -0.37, 0.53, 0.19, -0.41, 0.29, 0.47, -0.23], np.float32)
 
 
 def needles(words: str = CANARY) -> dict[str, bytes]:
     """All the ways in which it could be on disk."""
     texts = {words, words.upper(), *terms_of(words)}
-    found = {f"{text} in {code}": text.encode(code) for text in texts for code in ("utf-8", "utf-16-le", "utf-16-be")}
+    results = {
+        f"{text} in {code}": text.encode(code) for text in texts for code in ("utf-8", "utf-16-le", "utf-16-be")
+    }
     # The beginning of a word may be shared with the one before it in the full text.
-    found |= {f"the end of {text}": text.encode()[3:] for text in texts}
-    return found | {"vector": packed(VECTOR, MODEL), "float vector": VECTOR.tobytes()}
+    results |= {f"the end of {text}": text.encode()[3:] for text in texts}
+    return results | {"vector": pack_vector(VECTOR, MODEL), "float vector": VECTOR.tobytes()}
 
 
-def found_in(folder: Path, wanted: dict[str, bytes]) -> set[str]:
-    held = [file.read_bytes() for file in folder.iterdir() if file.is_file()]
-    return {name for name, needle in wanted.items() if any(needle in data for data in held)}
+def needles_in(folder: Path, expected: dict[str, bytes]) -> set[str]:
+    stored = [file.read_bytes() for file in folder.iterdir() if file.is_file()]
+    return {name for name, needle in expected.items() if any(needle in data for data in stored)}
 
 
 async def fill(ledger: Ledger, scope: Scope, word: str, *, rows: int = 40) -> list[str]:
@@ -59,9 +61,9 @@ async def fill(ledger: Ledger, scope: Scope, word: str, *, rows: int = 40) -> li
     vector = VECTOR if word == CANARY else VECTOR[::-1].copy()
     ids = []
     for n in range(rows):
-        said = turn(f"{word} {' '.join(random.choices(PLAIN, k=random.randint(1, 60)))} {n}")
+        logged_turn = turn(f"{word} {' '.join(random.choices(PLAIN, k=random.randint(1, 60)))} {n}")
         jobs = [NewJob(kind=JobKind.EXTRACT, key=f"{word} {n}", payload={"words": f"{word} {n}"})]
-        (placed,) = (await ledger.append(scope, [said], vectors=[vector], by=BY, jobs=jobs)).turns
+        (placed,) = (await ledger.append(scope, [logged_turn], vectors=[vector], by=BY, jobs=jobs)).turns
         ids.append(placed.id)
         fact = memory(
             f"{word} fact {n}",
@@ -74,13 +76,13 @@ async def fill(ledger: Ledger, scope: Scope, word: str, *, rows: int = 40) -> li
             metadata={"of": word},
             source=word,
         )
-        await ledger.apply(scope, [Add(fact, vector)], by=BY, once=Once(f"{word} {n}", "digest"))
+        await ledger.apply(scope, [Add(fact, vector)], by=BY, once=IdempotencyToken(f"{word} {n}", "digest"))
         if n % 3 == 0:
             await ledger.apply(scope, [Update(fact.id, {"content": f"{word} grown {word * 9}"})], by=BY)
         if n % 5 == 0:
             await ledger.apply(scope, [Supersede(fact.id, memory(f"{word} new {n}", scope=scope))], by=BY)
     note = {"summary": f"{word} said", "invocations": [{"of": word}], "metadata": {"of": word}}
-    await ledger.apply(scope, [], by=BY, effects=[Note(scope, note)])
+    await ledger.apply(scope, [], by=BY, effects=[ConversationUpdate(scope, note)])
     for job in await ledger.lease(worker="w", limit=10, lease_s=60):
         if job.scope.user == scope.user:
             await ledger.finish(job, result={"said": word})
@@ -92,11 +94,11 @@ async def fill(ledger: Ledger, scope: Scope, word: str, *, rows: int = 40) -> li
 async def filled(ledger: Ledger) -> list[str]:
     """Users whose rows lie among each other's."""
     ids = []
-    for n, scope in enumerate((OTHERS[0], WHO, OTHERS[1])):
+    for n, scope in enumerate((OTHER_SCOPES[0], WHO, OTHER_SCOPES[1])):
         ids = await fill(ledger, scope, CANARY, rows=60) if scope is WHO else ids
         if scope is not WHO:
             await fill(ledger, scope, f"plain{n}", rows=25)
-    await fill(ledger, OTHERS[0], "plainer", rows=20)
+    await fill(ledger, OTHER_SCOPES[0], "plainer", rows=20)
     return ids
 
 
@@ -110,7 +112,7 @@ async def opened(home: Path) -> Ledger:
 
 
 async def words_left(ledger: Ledger) -> list[int]:
-    return [len(await listed(ledger, Scope(scope.user))) for scope in OTHERS]
+    return [len(await listed(ledger, Scope(scope.user))) for scope in OTHER_SCOPES]
 
 
 @pytest.mark.parametrize("target", [Target.USER, Target.PROJECT, Target.SESSION])
@@ -118,20 +120,20 @@ async def test_what_is_erased_is_in_no_file_of_the_folder(home: Path, target: Ta
     ledger = await opened(home)
     await filled(ledger)
     before = await words_left(ledger)
-    wanted = needles()
+    expected = needles()
     if target is Target.USER:
-        wanted |= {part: part.encode() for part in (WHO.user, WHO.project, WHO.session)}
+        expected |= {part: part.encode() for part in (WHO.user, WHO.project, WHO.session)}
     # Names of users, and words of vectors that nothing was asked of, are written in no other form.
-    written = {"qvzkanaribu in utf-8", "vector", *(name for name in wanted if name.startswith("qvz-"))}
-    assert written <= found_in(home, wanted)
+    output = {"qvzkanaribu in utf-8", "vector", *(name for name in expected if name.startswith("qvz-"))}
+    assert output <= needles_in(home, expected)
     scope = {Target.USER: Scope(WHO.user), Target.PROJECT: Scope(WHO.user, WHO.project), Target.SESSION: WHO}[target]
-    receipt = await ledger.erase(scope, Erase(target), by=BY)
+    receipt = await ledger.erase(scope, ErasureRequest(target), by=BY)
     assert (receipt.reached, receipt.stores[0].note) == (True, "")
-    assert found_in(home, wanted) == set()
+    assert needles_in(home, expected) == set()
     assert await words_left(ledger) == before
     assert await ledger.check() == []
     await ledger.close()
-    assert found_in(home, wanted) == set()
+    assert needles_in(home, expected) == set()
     reader = sqlite_file.connect(home / "recollect.db")
     assert reader.execute("SELECT v FROM terms_config WHERE k = 'secure-delete'").fetchall() == [(1,)]
     reader.close()
@@ -140,17 +142,17 @@ async def test_what_is_erased_is_in_no_file_of_the_folder(home: Path, target: Ta
 async def test_one_memory_and_one_turn_are_in_no_file_while_their_neighbours_are(home: Path) -> None:
     ledger = await opened(home)
     await fill(ledger, WHO, "plain", rows=30)
-    said = turn(f"I am {CANARY} indeed")
-    await ledger.append(WHO, [said], vectors=[VECTOR], by=BY)
-    fact = memory(f"{CANARY} indeed", scope=WHO, evidence=(said.id,), metadata={CANARY: CANARY}, key=CANARY)
-    await ledger.apply(WHO, [Add(fact, VECTOR)], by=BY, once=Once(CANARY, CANARY))
+    logged_turn = turn(f"I am {CANARY} indeed")
+    await ledger.append(WHO, [logged_turn], vectors=[VECTOR], by=BY)
+    fact = memory(f"{CANARY} indeed", scope=WHO, evidence=(logged_turn.id,), metadata={CANARY: CANARY}, key=CANARY)
+    await ledger.apply(WHO, [Add(fact, VECTOR)], by=BY, once=IdempotencyToken(CANARY, CANARY))
     other = memory(f"{CANARY} by itself", scope=WHO)
     await ledger.apply(WHO, [Add(other)], by=BY)
     await fill(ledger, WHO, "plainer", rows=30)
-    await ledger.erase(WHO, Erase(Target.TURN, said.id), by=BY)
+    await ledger.erase(WHO, ErasureRequest(Target.TURN, logged_turn.id), by=BY)
     assert CANARY in str(await listed(ledger, WHO))
-    await ledger.erase(WHO, Erase(Target.MEMORY, other.id), by=BY)
-    assert found_in(home, needles()) == set()
+    await ledger.erase(WHO, ErasureRequest(Target.MEMORY, other.id), by=BY)
+    assert needles_in(home, needles()) == set()
     assert b"plainer" in (home / "recollect.db").read_bytes()
     await ledger.close()
 
@@ -160,7 +162,7 @@ async def test_what_was_purged_is_in_no_file(home: Path) -> None:
     fact = memory(f"{CANARY} fact", scope=WHO, status=Status.FORGOTTEN)
     await ledger.apply(WHO, [Add(fact, VECTOR)], by=BY)
     assert (await ledger.purge(now() + timedelta(seconds=1))).reached
-    assert found_in(home, needles()) == set()
+    assert needles_in(home, needles()) == set()
     await ledger.close()
 
 
@@ -170,8 +172,8 @@ async def test_bytes_would_stay_in_the_log_if_it_were_not_emptied(
     monkeypatch.setattr(sqlite_scrub, "_empty_log", lambda *given: [])
     ledger = await opened(home)
     await fill(ledger, WHO, CANARY, rows=2)
-    await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
-    assert found_in(home, needles())
+    await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
+    assert needles_in(home, needles())
     await ledger.close()
 
 
@@ -185,8 +187,8 @@ async def scatter_and_erase(folder: Path, seed: int) -> set[str]:
             keys = [f"{word} {draw.random()}" for _ in range(10)]
             facts = [memory(f"{word} {n} {key}", scope=Scope(user), key=key) for key in keys]
             await ledger.apply(Scope(user), [Add(fact) for fact in facts], by=BY)
-    await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
-    left = found_in(folder, needles() | {"user": WHO.user.encode()})
+    await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
+    left = needles_in(folder, needles() | {"user": WHO.user.encode()})
     await ledger.close()
     return left
 
@@ -210,14 +212,14 @@ async def test_a_reader_who_will_not_let_go_is_told_of_and_the_next_try_ends_it(
     reader = sqlite_file.connect(home / "recollect.db")
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memories").fetchall()
-    receipt = await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
+    receipt = await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
     assert not receipt.reached
     assert "kept reading" in receipt.stores[0].note
     assert CANARY not in str(await listed(ledger, Scope(WHO.user)))
     reader.execute("COMMIT")
     reader.close()
     assert (await ledger.finish_erasures()).reached
-    assert found_in(home, needles() | {"user": WHO.user.encode()}) == set()
+    assert needles_in(home, needles() | {"user": WHO.user.encode()}) == set()
     await ledger.close()
 
 
@@ -229,12 +231,12 @@ async def test_what_is_erased_is_in_no_file_of_the_server(dsn: str) -> None:
     number = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")
     folder = data / "base" / str(number)
     await connection.execute("CHECKPOINT")
-    assert {"qvzkanaribu in utf-8", "vector"} <= found_in(folder, needles())
+    assert {"qvzkanaribu in utf-8", "vector"} <= needles_in(folder, needles())
     before = await words_left(ledger)
-    receipt = await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
+    receipt = await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
     await connection.execute("CHECKPOINT")
-    wanted = needles() | {"project": WHO.project.encode(), "session": WHO.session.encode()}
-    assert found_in(folder, wanted) == set()
+    expected = needles() | {"project": WHO.project.encode(), "session": WHO.session.encode()}
+    assert needles_in(folder, expected) == set()
     assert (receipt.reached, "backups" in receipt.stores[0].note) == (True, True)
     assert await words_left(ledger) == before
     await connection.close()
@@ -248,7 +250,7 @@ async def test_tables_that_others_hold_are_told_of(dsn: str, monkeypatch: pytest
     holder = await asyncpg.connect(dsn)
     async with holder.transaction():
         await holder.execute("SELECT 1 FROM history LIMIT 1")
-        receipt = await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
+        receipt = await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
     await holder.close()
     assert not receipt.reached
     assert "history" in receipt.stores[0].note
@@ -257,14 +259,16 @@ async def test_tables_that_others_hold_are_told_of(dsn: str, monkeypatch: pytest
 
 
 async def test_the_index_and_the_embedding_cache_let_go() -> None:
-    ledger = await open_memory(MODEL)
+    ledger = await open_in_memory(MODEL)
     index = ExactIndex(ledger, MODEL, budget_bytes=1 << 20)
     cache = CachedEmbedder(FakeEmbedder(8))
     await cache.embed([CANARY])
-    (said,) = (await ledger.append(WHO, [turn(CANARY)], vectors=[VECTOR], by=BY)).turns
+    (logged_turn,) = (await ledger.append(WHO, [turn(CANARY)], vectors=[VECTOR], by=BY)).turns
     await ledger.append(WHO, [turn("tea")], vectors=[VECTOR], by=BY)
     assert (await index.view(WHO, EVERYTHING)).count == 2
-    receipt = await erase(WHO, Erase(Target.TURN, said.id), ledger=ledger, index=index, by=BY, embeddings=cache)
+    receipt = await erase_from_stores(
+        WHO, ErasureRequest(Target.TURN, logged_turn.id), ledger=ledger, index=index, by=BY, embeddings=cache
+    )
     assert [store.store for store in receipt.stores] == ["ledger", "index", "embedding cache", "words at hand"]
     assert [dict(store.counts) for store in receipt.stores[1:3]] == [{"rows": 2}, {"vectors": 1}]
     assert (len(cache), index.nbytes) == (0, 0)
@@ -276,22 +280,22 @@ async def test_the_words_that_searches_keep_at_hand_are_let_go_of(home: Path) ->
     ledger = await opened(home)
     await ledger.append(WHO, [turn(f"{CANARY} and tea")], vectors=[VECTOR], by=BY)
     await ledger.lexical(WHO, CANARY)
-    held = ledger._postings  # type: ignore[attr-defined]
-    assert WHO.user in held._users
-    receipt = await ledger.erase(Scope(WHO.user), Erase(Target.USER), by=BY)
+    stored = ledger._postings  # type: ignore[attr-defined]
+    assert WHO.user in stored._users
+    receipt = await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
     assert [(store.store, store.counts.get("words")) for store in receipt.stores] == [
         ("ledger", None), ("word lists", len(terms_of(CANARY))),
     ]  # fmt: skip
-    assert (dict(held._users), held._bytes) == ({}, 0)
+    assert (dict(stored._users), stored._bytes) == ({}, 0)
     await ledger.close()
 
 
 async def test_an_index_of_another_process_lets_go_when_it_is_next_asked(home: Path) -> None:
     ledger, other = await opened(home), await opened(home)
     index = ExactIndex(other, MODEL, budget_bytes=1 << 20)
-    (said,) = (await ledger.append(WHO, [turn(CANARY)], vectors=[VECTOR], by=BY)).turns
+    (logged_turn,) = (await ledger.append(WHO, [turn(CANARY)], vectors=[VECTOR], by=BY)).turns
     assert (await index.view(WHO, EVERYTHING)).count == 1
-    for what in (Erase(Target.TURN, said.id), Erase(Target.USER)):
+    for what in (ErasureRequest(Target.TURN, logged_turn.id), ErasureRequest(Target.USER)):
         await ledger.erase(Scope(WHO.user), what, by=BY)
         assert (await index.view(WHO, EVERYTHING)).count == 0
         assert len((await other.lexical(WHO, CANARY)).rows) == 0

@@ -18,13 +18,13 @@ from cli_runner import Cli
 from recollect import AsyncMemory, Memory
 from recollect.errors import InvalidInput
 from recollect.model import at_hand
-from recollect.model.erase import Target, read_erasure, user_digest
+from recollect.model.erase import Target, parse_erasure, user_digest
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.postgres_server import running_server
 
 CANARY = "qvzkanaribu"
-SAID = f"My name is {CANARY.title()} and I live in Lisbon"
+CANARY_MESSAGE = f"My name is {CANARY.title()} and I live in Lisbon"
 COMMAND = [sys.executable, "-m", "recollect.cli.main"]
 
 
@@ -44,15 +44,15 @@ def restored(cli: Cli, copy: Path) -> None:
 
 
 def holds_canary(cli: Cli) -> bool:
-    held = b"".join(file.read_bytes() for file in cli.home.glob("recollect.db*"))
-    return CANARY.encode() in held.lower()
+    stored = b"".join(file.read_bytes() for file in cli.home.glob("recollect.db*"))
+    return CANARY.encode() in stored.lower()
 
 
 def erased_after_a_backup(cli: Cli, tmp_path: Path) -> tuple[Path, Path]:
     """A copy that holds what was erased since, in three ways, and the receipts."""
     memory = cli.add(f"Knows {CANARY}", "--user", "alex")
-    cli("remember", SAID, "--user", "alex", "--session", "monday")
-    cli("remember", SAID, "--user", CANARY, "--session", "tuesday")
+    cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
+    cli("remember", CANARY_MESSAGE, "--user", CANARY, "--session", "tuesday")
     cli.add("Likes tea", "--user", "alex")
     copy, receipts = tmp_path / "backup.db", tmp_path / "erased.jsonl"
     backed_up(cli, copy)
@@ -72,8 +72,8 @@ def test_what_was_erased_is_gone_from_the_bytes_of_a_restored_backup_once_it_is_
     restored(cli, copy)
     assert holds_canary(cli)
     assert cli.json("users")["results"] == ["alex", CANARY]
-    told = cli("erase", "--replay", str(receipts), "--yes").stdout
-    assert "Replayed 3 erasures; 0 were known here" in told
+    output = cli("erase", "--replay", str(receipts), "--yes").stdout
+    assert "Replayed 3 erasures; 0 were known here" in output
     assert not holds_canary(cli)
     assert cli.json("users")["results"] == ["alex"]
     assert [each["memory"] for each in cli.json("list", "--user", "alex")["results"]] == ["Likes tea"]
@@ -86,8 +86,8 @@ def test_replaying_twice_is_replaying_once(cli: Cli, tmp_path: Path) -> None:
     assert (first["given"], len(first["results"])) == (3, 3)
     assert all(receipt["reached"] for receipt in first["results"])
     cli("remember", "I live in Oslo", "--user", "alex", "--session", "monday")
-    again = cli("erase", "--replay", "-", "--yes", input=receipts.read_bytes()).stdout
-    assert "Replayed 0 erasures; 3 were known here" in again
+    repeated = cli("erase", "--replay", "-", "--yes", input=receipts.read_bytes()).stdout
+    assert "Replayed 0 erasures; 3 were known here" in repeated
     # The session was begun anew after what was in it went.
     assert len(cli.json("list", "--user", "alex")["results"]) == 2
 
@@ -95,9 +95,9 @@ def test_replaying_twice_is_replaying_once(cli: Cli, tmp_path: Path) -> None:
 def test_what_was_erased_is_listed_without_what_it_said_or_whose_it_was(cli: Cli, tmp_path: Path) -> None:
     assert "Nothing was erased so far." in cli("erase", "--receipts").stdout
     erased_after_a_backup(cli, tmp_path)
-    shown = cli("erase", "--receipts").stdout
-    assert CANARY not in shown.lower()
-    assert user_digest(CANARY) in shown
+    output = cli("erase", "--receipts").stdout
+    assert CANARY not in output.lower()
+    assert user_digest(CANARY) in output
     listed = cli.json("erase", "--receipts")["results"]
     assert [each["target"] for each in listed] == ["memory", "session", "user"]
     mine = cli.json("erase", "--receipts", "--user", "alex")["results"]
@@ -122,8 +122,8 @@ def test_a_file_that_is_wrong_anywhere_erases_nothing(cli: Cli, tmp_path: Path, 
     restored(cli, copy)
     first, *_ = receipts.read_text().splitlines()
     receipts.write_text(f"{first}\n{line}\n")
-    told = cli.error("erase", "--replay", str(receipts), "--yes", code=2)
-    assert (why in told, "line 2" in told, "nothing was erased" in told) == (True, True, True)
+    report = cli.error("erase", "--replay", str(receipts), "--yes", code=2)
+    assert (why in report, "line 2" in report, "nothing was erased" in report) == (True, True, True)
     assert holds_canary(cli)
 
 
@@ -135,14 +135,14 @@ def test_a_replay_asks_before_it_begins(cli: Cli, tmp_path: Path) -> None:
     variables = {**os.environ, "RECOLLECT_HOME": str(cli.home), "NO_COLOR": "1"}
     words = [*COMMAND, "erase", "--replay", str(receipts)]
     with subprocess.Popen(words, stdin=inside, stdout=inside, stderr=inside, env=variables) as command:
-        shown = b""
-        while b"[y/N]" not in shown:
-            shown += os.read(terminal, 10_000)
+        visible = b""
+        while b"[y/N]" not in visible:
+            visible += os.read(terminal, 10_000)
         os.write(terminal, b"n\n")
         assert command.wait(60) == 0
     os.close(inside)
     os.close(terminal)
-    assert b"memory 1, session 1, user 1" in shown
+    assert b"memory 1, session 1, user 1" in visible
     assert holds_canary(cli)
 
 
@@ -160,9 +160,9 @@ def test_the_ways_to_say_what_is_to_be_erased_do_not_mix(cli: Cli, tmp_path: Pat
 
 
 def test_a_receipt_names_each_part_and_what_is_out_of_reach(cli: Cli) -> None:
-    cli("remember", SAID, "--user", "alex", "--session", "monday")
-    told = cli.json("erase", "--session", "monday", "--user", "alex", "--yes")
-    stores = {store["store"]: store for store in told["stores"]}
+    cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
+    report = cli.json("erase", "--session", "monday", "--user", "alex", "--yes")
+    stores = {store["store"]: store for store in report["stores"]}
     assert list(stores) == ["ledger", "word lists", "index", "embedding cache", "words at hand"]
     parts = (
         "memories and turns",
@@ -174,39 +174,39 @@ def test_a_receipt_names_each_part_and_what_is_out_of_reach(cli: Cli) -> None:
         "database log",
     )
     assert stores["ledger"]["parts"] == dict.fromkeys(parts, True)
-    beyond = {each["store"]: each["note"] for each in told["out_of_reach"]}
+    beyond = {each["store"]: each["note"] for each in report["out_of_reach"]}
     assert list(beyond) == ["backups", "exports", "logs", "other processes", "providers"]
     assert all(beyond.values())
-    cli("remember", SAID, "--user", "alex", "--session", "monday")
-    shown = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
-    assert "out of reach from here: backups, exports, logs, other processes, providers" in shown
+    cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
+    output = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
+    assert "out of reach from here: backups, exports, logs, other processes, providers" in output
 
 
 def test_a_log_that_someone_reads_is_told_of_as_not_reached(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.ledger.sqlite_scrub._empty_log", lambda *_: ["someone kept reading"])
-    cli("remember", SAID, "--user", "alex", "--session", "monday")
-    told = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
-    assert "    not reached: database log" in told
+    cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
+    output = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
+    assert "    not reached: database log" in output
 
 
 async def test_a_restored_postgres_database_is_replayed_through_the_python_door(dsn: str) -> None:
     settings = Settings(database=dsn, learn="rules")
     async with AsyncMemory(settings=settings, embedder=FakeEmbedder(32)) as memory:
-        await memory.remember(SAID, user_id="alex", session_id="monday", wait=True)
+        await memory.remember(CANARY_MESSAGE, user_id="alex", session_id="monday", wait=True)
         await memory.add("Likes tea", user_id="alex")
     name = dsn.rpartition("?")[0].rpartition("/")[2]
     async with running_server().database(name) as old:
         async with AsyncMemory(settings=settings, embedder=FakeEmbedder(32)) as memory:
             await memory.erase(user_id="alex", session_id="monday")
-            kept = [each.to_dict() for each in await memory.erasures()]
+            stored = [each.to_dict() for each in await memory.erasures()]
         async with AsyncMemory(settings=Settings(database=old, learn="rules"), embedder=FakeEmbedder(32)) as memory:
             assert len(await memory.turns(user_id="alex", session_id="monday")) == 1
-            [receipt] = await memory.replay_erasures(kept)
+            [receipt] = await memory.replay_erasures(stored)
             assert (receipt.what.target, receipt.scope.session, receipt.reached) == (Target.SESSION, "monday", True)
             parts = receipt.stores[0].parts
             assert (parts["full text"], parts["vectors"], parts["database log"]) == (True, True, False)
             assert [each.content for each in await memory.get_all(user_id="alex")] == ["Likes tea"]
-            assert await memory.replay_erasures(kept) == []
+            assert await memory.replay_erasures(stored) == []
         await checked_gone(old)
 
 
@@ -215,9 +215,9 @@ async def checked_gone(dsn: str) -> None:
     data = Path(await connection.fetchval("SHOW data_directory"))
     number = await connection.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")
     await connection.execute("CHECKPOINT")
-    held = [file.read_bytes().lower() for file in (data / "base" / str(number)).iterdir() if file.is_file()]
-    assert held
-    assert not any(CANARY.encode() in each for each in held)
+    stored = [file.read_bytes().lower() for file in (data / "base" / str(number)).iterdir() if file.is_file()]
+    assert stored
+    assert not any(CANARY.encode() in each for each in stored)
     await connection.close()
 
 
@@ -233,10 +233,10 @@ def test_no_words_of_what_was_erased_are_kept_at_hand_in_this_process(tmp_path: 
         receipt = memory.erase(user_id="alex", everything=True)
         [words] = [store for store in receipt.stores if store.store == "words at hand"]
         assert words.counts["entries"] > 0
-        assert [kept.cache_info().currsize for kept in at_hand._all] == [0] * len(at_hand._all)
+        assert [stored.cache_info().currsize for stored in at_hand._caches] == [0] * len(at_hand._caches)
         # Whatever else keeps things by a word, as some stemmers do, would have it here.
-        held = [each for each in gc.get_objects() if isinstance(each, dict)]
-        assert [each for each in held if any(isinstance(key, str) and other in key.lower() for key in each)] == []
+        saved = [each for each in gc.get_objects() if isinstance(each, dict)]
+        assert [each for each in saved if any(isinstance(key, str) and other in key.lower() for key in each)] == []
 
 
 def test_only_what_is_handed_no_words_of_people_has_a_cache_of_its_own() -> None:
@@ -251,8 +251,8 @@ def test_only_what_is_handed_no_words_of_people_has_a_cache_of_its_own() -> None
 
 
 def test_what_a_file_tells_must_name_exactly_what_went() -> None:
-    told = {"id": "1", "at": "2026-01-01T00:00:00+00:00", "user": "x", "target": "project", "project": "p"}
-    assert read_erasure(told).project == "p"
+    report = {"id": "1", "at": "2026-01-01T00:00:00+00:00", "user": "x", "target": "project", "project": "p"}
+    assert parse_erasure(report).project == "p"
     for wrong in ({"session": "s"}, {"ids": ["a"]}, {"project": ""}, {"user": ""}):
         with pytest.raises(InvalidInput):
-            read_erasure({**told, **wrong})
+            parse_erasure({**report, **wrong})

@@ -11,7 +11,7 @@ import pytest
 
 from recollect.errors import ModelUnavailable
 from recollect.evaluation.benchmarks import load
-from recollect.evaluation.conversation import Conversation, Question, Said
+from recollect.evaluation.conversation import DatasetConversation, DatasetQuestion, DatasetTurn
 from recollect.evaluation.report import document, settings_in_force
 from recollect.evaluation.run import evaluate, probes_of, steps_of
 from recollect.settings import Settings
@@ -19,7 +19,7 @@ from recollect.settings import load as load_settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
-def measured(conversations: list[Conversation], **options: Any) -> dict[str, Any]:
+def measured(conversations: list[DatasetConversation], **options: Any) -> dict[str, Any]:
     run = asyncio.run(evaluate(conversations, Settings(), **options))
     return document(run, benchmark="locomo", file="sample.json", settings={})
 
@@ -59,43 +59,43 @@ def test_a_run_gives_the_same_marks_again_and_tells_its_progress(
     run_document: dict[str, Any], tmp_path: Path
 ) -> None:
     conversations = load("locomo", samples.write(tmp_path / "file.json", samples.locomo()))
-    told: list[int] = []
-    again = measured(conversations, progress=told.append)
-    for each in (run_document["questions"], run_document["probes"], again["questions"], again["probes"]):
+    reports: list[int] = []
+    repeated = measured(conversations, progress=reports.append)
+    for each in (run_document["questions"], run_document["probes"], repeated["questions"], repeated["probes"]):
         for row in each:
             row.pop("ms", None)
-    assert again["questions"] == run_document["questions"]
-    assert again["abstention"] == run_document["abstention"]
-    assert told == sorted(told)
-    assert told[-1] == steps_of(conversations)
+    assert repeated["questions"] == run_document["questions"]
+    assert repeated["abstention"] == run_document["abstention"]
+    assert reports == sorted(reports)
+    assert reports[-1] == steps_of(conversations)
 
 
 def test_freshness_asks_whether_the_newest_stands_above_the_older(tmp_path: Path) -> None:
     [conversation, _] = load("longmemeval", samples.write(tmp_path / "file.json", samples.longmemeval()))
-    told = measured([conversation])
-    [question] = told["questions"]
+    report = measured([conversation])
+    [question] = report["questions"]
     ids = [id for id, _ in question["found"]]
     assert question["newest_first"] == (ids.index("s1:0") < ids.index("s0:0"))
-    assert told["freshness"] == {"n": 1, "newest_first": float(question["newest_first"])}
+    assert report["freshness"] == {"n": 1, "newest_first": float(question["newest_first"])}
 
 
 def test_a_question_made_to_have_no_answer_counts_for_what_it_returns_only(tmp_path: Path) -> None:
-    told = measured(load("beam", samples.write(tmp_path / "file.json", samples.beam())))
-    kinds = [each["kind"] for each in told["probes"]]
+    report = measured(load("beam", samples.write(tmp_path / "file.json", samples.beam())))
+    kinds = [each["kind"] for each in report["probes"]]
     assert kinds.count("unanswerable") == 1
-    assert told["abstention"]["probes"] == len(kinds)
-    assert told["scored"] == 2
+    assert report["abstention"]["probes"] == len(kinds)
+    assert report["scored"] == 2
 
 
 def test_silence_is_kept_out_and_a_set_without_probes_still_has_a_report() -> None:
     turns = (
-        Said(id="1", text="I like tea", speaker="user", session="a"),
-        Said(id="2", text="  ", speaker="user", session="b"),
+        DatasetTurn(id="1", text="I like tea", speaker="user", session="a"),
+        DatasetTurn(id="2", text="  ", speaker="user", session="b"),
     )
-    question = Question(id="q", text="tea?", category="c", gold=("1",))
-    conversation = Conversation(name="n", speakers=frozenset({"n"}), turns=turns, questions=(question,))
-    told = measured([conversation], everyday=())
-    assert (told["headline"]["R@1"], told["abstention"]) == (1, None)
+    question = DatasetQuestion(id="q", text="tea?", category="c", gold=("1",))
+    conversation = DatasetConversation(name="n", speakers=frozenset({"n"}), turns=turns, questions=(question,))
+    report = measured([conversation], everyday=())
+    assert (report["headline"]["R@1"], report["abstention"]) == (1, None)
 
 
 def test_the_system_under_test_finds_what_the_command_finds(
@@ -112,8 +112,8 @@ def test_the_system_under_test_finds_what_the_command_finds(
             for each in conversation.turns
         ]
     )
-    for asked in run_document["questions"][:5]:
-        assert [id for id, _ in system.search(asked["question"], 20)] == [id for id, _ in asked["found"]]
+    for request in run_document["questions"][:5]:
+        assert [id for id, _ in system.search(request["question"], 20)] == [id for id, _ in request["found"]]
 
 
 def test_searches_that_had_to_do_without_vectors_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,12 +121,12 @@ def test_searches_that_had_to_do_without_vectors_are_counted(tmp_path: Path, mon
         return FakeEmbedder(16, fail_with=ModelUnavailable("it is away"))
 
     monkeypatch.setattr("recollect.wiring.open_embedder", broken)
-    told = measured(load("beam", samples.write(tmp_path / "file.json", samples.beam())))
-    assert told["notes"] == {"found by words alone: it is away": len(told["questions"]) + len(told["probes"])}
+    report = measured(load("beam", samples.write(tmp_path / "file.json", samples.beam())))
+    assert report["notes"] == {"found by words alone: it is away": len(report["questions"]) + len(report["probes"])}
 
 
 def test_the_report_names_the_setup_and_no_secret() -> None:
     loaded = load_settings(environ={"RECOLLECT_EMBEDDER": "openai:x", "OPENAI_API_KEY": "sk-secret"})
-    told = settings_in_force(loaded)
-    assert told["embedder"] == "openai:x"
-    assert not any("key" in name or "url" in name or "secret" in value for name, value in told.items())
+    report = settings_in_force(loaded)
+    assert report["embedder"] == "openai:x"
+    assert not any("key" in name or "url" in name or "secret" in value for name, value in report.items())

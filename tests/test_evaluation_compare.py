@@ -18,17 +18,17 @@ def _result(path: Path, marks: list[float], *, benchmark: str = "locomo") -> Pat
         {"id": f"q{number}", "headline": True, "category": "c", "marks": {"R@10": mark, "MRR": mark}}
         for number, mark in enumerate(marks)
     ]
-    told = {"format": "recollect evaluation 1", "benchmark": benchmark, "k": 10, "settings": {}}
-    write_result(path, {**told, "questions": questions})
+    report = {"format": "recollect evaluation 1", "benchmark": benchmark, "k": 10, "settings": {}}
+    write_result(path, {**report, "questions": questions})
     return path
 
 
 def test_a_difference_is_paired_question_by_question(tmp_path: Path) -> None:
     a = _result(tmp_path / "a.json", [0.1 * number for number in range(10)])
     b = _result(tmp_path / "b.json", [0.1 * number + 0.05 for number in range(11)])
-    told = compare(a, b)
-    assert (told["n"], told["only_in_a"], told["only_in_b"]) == (10, 0, 1)
-    for row in told["marks"]:
+    report = compare(a, b)
+    assert (report["n"], report["only_in_a"], report["only_in_b"]) == (10, 0, 1)
+    for row in report["marks"]:
         # Every question gained the same, so there is no doubt, however far the questions lie apart.
         assert (row["difference"], row["low"], row["high"]) == pytest.approx((0.05, 0.05, 0.05))
 

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import InvalidInput
-from recollect.evaluation.prefilter import Decided, Message, prefilter_document, read_messages
+from recollect.evaluation.prefilter import Decided, LabeledMessage, prefilter_document, read_messages
 
 
 def test_the_shares_are_told_by_source_and_every_mistake_is_named() -> None:
-    needed, idle = Message("mine?", True, "a"), Message("hello", False, "b")
-    told = prefilter_document(
+    needed, idle = LabeledMessage("mine?", True, "a"), LabeledMessage("hello", False, "b")
+    report = prefilter_document(
         [Decided(needed, True, ""), Decided(needed, False, "why"), Decided(idle, False, "")], file="f"
     )
-    assert (told["memory"]["share"], told["other"]["share"]) == (0.5, 1)
-    assert told["sources"] == [
+    assert (report["memory"]["share"], report["other"]["share"]) == (0.5, 1)
+    assert report["sources"] == [
         {"source": "a", "search": True, "n": 2, "right": 1, "share": 0.5},
         {"source": "b", "search": False, "n": 1, "right": 1, "share": 1},
     ]
-    [mistake] = told["mistakes"]
+    [mistake] = report["mistakes"]
     assert (mistake["text"], mistake["should"], mistake["did"], mistake["reason"]) == (
         "mine?",
         "search",

@@ -23,16 +23,16 @@ SAMPLES = {
 @pytest.mark.parametrize("ending", [".json", ".json.xz"])
 def test_every_set_is_read_as_published(name: str, ending: str, tmp_path: Path) -> None:
     conversations = load(name, samples.write(tmp_path / f"file{ending}", SAMPLES[name]))
-    known = {turn.id for turn in conversations[0].turns}
-    assert all(set(question.gold) <= known for question in conversations[0].questions)
+    existing = {turn.id for turn in conversations[0].turns}
+    assert all(set(question.gold) <= existing for question in conversations[0].questions)
     assert load(name, tmp_path / f"file{ending}", limit=1) == conversations[:1]
 
 
 def test_evidence_is_understood_however_it_is_written(tmp_path: Path) -> None:
     [sample] = samples.locomo(1)
-    written = [["D1:1"], ["D1:1; D2:3"], ["D:2:01"], ["D1:1-3"], ["D1:2 - D1:3"], ["D1:1-D2:3"], ["D9:1", "D"], None]
+    output = [["D1:1"], ["D1:1; D2:3"], ["D:2:01"], ["D1:1-3"], ["D1:2 - D1:3"], ["D1:1-D2:3"], ["D9:1", "D"], None]
     meant = ["D1:1", "D1:1 D2:3", "D2:1", "D1:1 D1:2 D1:3", "D1:2 D1:3", "D1:1", "", ""]
-    sample["qa"] = [{"question": "?", "category": 1, "evidence": each} for each in written]
+    sample["qa"] = [{"question": "?", "category": 1, "evidence": each} for each in output]
     [conversation] = load("locomo", samples.write(tmp_path / "file.json", [sample]))
     assert [" ".join(question.gold) for question in conversation.questions] == meant
 
@@ -99,10 +99,10 @@ def test_a_folder_a_chat_is_read_too_in_the_order_of_their_numbers(tmp_path: Pat
 def test_a_file_of_another_shape_is_told_what_it_should_be(name: str, content: str, tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     file.write_bytes(content.encode("latin-1"))
-    with pytest.raises(InvalidInput) as told:
+    with pytest.raises(InvalidInput) as error:
         load(name, file)
-    assert "it should be" in str(told.value)
-    assert str(file) in str(told.value)
+    assert "it should be" in str(error.value)
+    assert str(file) in str(error.value)
 
 
 def test_what_is_missing_is_named_with_its_conversation(tmp_path: Path) -> None:

@@ -11,36 +11,36 @@ from remember_samples import (
     ALEX,
     EXTRACT,
     SUMMARY,
-    asked,
     asks_about,
     claim,
     contents,
     exchange,
     facts,
     learns,
+    llm_requests,
     opened,
     user,
 )
 
 from recollect import Memory
 from recollect.model.job import JobState
-from recollect.testing.llm_server import Recorded
+from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "markdown-proxy"}
 BIKE = "User's bike is a red Cargo bike"
 
 
-def say(memory: Memory, said: str, *, session: str = "monday") -> None:
-    job = memory.remember(exchange(said), user_id=ALEX, session_id=session, wait=True).job
+def say(memory: Memory, text: str, *, session: str = "monday") -> None:
+    job = memory.remember(exchange(text), user_id=ALEX, session_id=session, wait=True).job
     assert job is not None
     assert job.state is JobState.DONE, job.error
 
 
 def statuses(memory: Memory) -> dict[str, str]:
     """Every memory there ever was, and how it stands; summaries aside."""
-    found = memory.get_all(user_id=ALEX, statuses=["active", "superseded", "forgotten", "review"])
-    return {each.content: str(each.status) for each in found if each.category != "summary"}
+    results = memory.get_all(user_id=ALEX, statuses=["active", "superseded", "forgotten", "review"])
+    return {each.content: str(each.status) for each in results if each.category != "summary"}
 
 
 @pytest.fixture
@@ -52,16 +52,16 @@ def with_bike(tmp_path: Path, llm: ScriptedLLM) -> Any:
         yield memory
 
 
-def decides(llm: ScriptedLLM, said: str, *events: tuple[str, str, str]) -> None:
+def decides(llm: ScriptedLLM, content: str, *events: tuple[str, str, str]) -> None:
     """Answer in the document's shape: an event, the words of the memory it is about, and a text."""
 
-    def answer(request: Recorded) -> str:
-        shown = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"memory":')]
-        numbers = {row["says"]: str(row["memory"]) for row in shown}
+    def answer(request: RecordedRequest) -> str:
+        visible = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"memory":')]
+        numbers = {row["says"]: str(row["memory"]) for row in visible}
         rows = [{"event": event, "id": numbers.get(memory), "text": text} for event, memory, text in events]
         return json.dumps({"memory": rows})
 
-    llm.when(asks_about(said)).reply(answer)
+    llm.when(asks_about(content)).reply(answer)
 
 
 def test_add_keeps_the_new_fact_beside_the_old_one(with_bike: Memory, llm: ScriptedLLM) -> None:
@@ -101,12 +101,12 @@ def test_none_adds_nothing_when_the_fact_is_known(with_bike: Memory, llm: Script
 
 
 def test_add_update_delete_and_none_of_one_exchange_are_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
-    known = (
+    existing = (
         "User's sister Anna lives in Oslo",
         "User's gym membership at Fit Club costs 30 euros",
         "User's dentist is Dr. Weber in Elm Street",
     )
-    learns(llm, "Oslo", *(claim(each) for each in known))
+    learns(llm, "Oslo", *(claim(each) for each in existing))
     moved, new = "User's sister Anna lives in Rome", "User's brother Ben lives in Oslo"
     ended = "User no longer has the gym membership at Fit Club"
     with opened(tmp_path, llm, **PRESET) as memory:
@@ -115,8 +115,13 @@ def test_add_update_delete_and_none_of_one_exchange_are_one_call(tmp_path: Path,
             "My sister Anna lives in Oslo. The Fit Club membership costs 30 euros. Dr. Weber in Elm Street is my "
             "dentist, and the gym membership is at Fit Club.",
         )
-        assert contents(facts(memory)) == sorted(known)
-        events = (("UPDATE", known[0], moved), ("DELETE", known[1], ended), ("NONE", known[2], ""), ("ADD", "", new))
+        assert contents(facts(memory)) == sorted(existing)
+        events = (
+            ("UPDATE", existing[0], moved),
+            ("DELETE", existing[1], ended),
+            ("NONE", existing[2], ""),
+            ("ADD", "", new),
+        )
         decides(llm, "Rome", *events)
         llm.clear()
         say(
@@ -124,16 +129,16 @@ def test_add_update_delete_and_none_of_one_exchange_are_one_call(tmp_path: Path,
             "Anna, my sister, lives in Rome now. My brother Ben lives in Oslo. I no longer have the gym "
             "membership at Fit Club. And my dentist is Dr. Weber, in Elm Street.",
         )
-        assert len(asked(llm, EXTRACT)) == 1
-        assert contents(facts(memory)) == sorted([moved, ended, new, known[2]])
+        assert len(llm_requests(llm, EXTRACT)) == 1
+        assert contents(facts(memory)) == sorted([moved, ended, new, existing[2]])
 
 
 def test_only_the_users_message_gives_facts(tmp_path: Path, llm: ScriptedLLM) -> None:
     invented = claim("User's favourite colour is mauve", by="assistant", lines=[2])
     learns(llm, "red Cargo bike", claim(BIKE), invented)
     with opened(tmp_path, llm, **PRESET) as memory:
-        said = exchange("My bike is a red Cargo bike.", "Your favourite colour is mauve, I think.")
-        memory.remember(said, user_id=ALEX, session_id="monday", wait=True)
+        messages = exchange("My bike is a red Cargo bike.", "Your favourite colour is mauve, I think.")
+        memory.remember(messages, user_id=ALEX, session_id="monday", wait=True)
         trusted = [each for each in facts(memory) if each.trust == "high"]
         assert contents(trusted) == [BIKE]
         assert all(each.confidence <= 0.6 for each in facts(memory) if each.trust != "high")
@@ -171,8 +176,8 @@ def test_an_empty_or_shrunk_summary_never_replaces_a_good_one(tmp_path: Path, ll
         llm.when(SUMMARY).reply(broken)
         say(memory, "I left it at the station.")
         memory.work()
-        [kept] = summaries(memory)
-        assert good in kept
+        [stored] = summaries(memory)
+        assert good in stored
 
 
 def test_facts_and_a_summary_are_there_without_an_llm(tmp_path: Path) -> None:

@@ -29,27 +29,29 @@ TALK: dict[str, Any] = {**COLLECTION, "session_id": "monday"}
 PORT = "The payment service listens on port 8443"
 NO_TALK = {"category": {"in": ["fact", "constraint", "identity"]}}
 LUNCH = "User has pasta for lunch"
-TOLD = "User deployed the payment service on port 8443 by running npm build and docker push; it went well"
+INVOCATION_SUMMARY = (
+    "User deployed the payment service on port 8443 by running npm build and docker push; it went well"
+)
 
 
 def scripted(llm: ScriptedLLM) -> None:
     learns(llm, "port 8443", claim(PORT, importance=0.8))
     learns(llm, "pasta", claim(LUNCH, importance=0.3))
-    llm.when(SESSION).reply(TOLD)
+    llm.when(SESSION).reply(INVOCATION_SUMMARY)
 
 
 def talked(memory: Memory) -> None:
-    for said, answer in (
+    for text, answer in (
         ("Deploy the payment service. It listens on port 8443.", "I ran npm build and docker push; it is deployed."),
         ("Great, it went well. I have pasta for lunch now.", "Enjoy!"),
     ):
-        assert memory.remember(exchange(said, answer), **TALK, wait=True).job.state == "done"
+        assert memory.remember(exchange(text, answer), **TALK, wait=True).job.state == "done"
 
 
 def seen_from(session: str, memory: Memory) -> list[str]:
     """The facts that another conversation of the collection finds."""
-    found = memory.search("payment service, pasta, budget", **COLLECTION, session_id=session, filters=NO_TALK)
-    return [hit.memory for hit in found]
+    hits = memory.search("payment service, pasta, budget", **COLLECTION, session_id=session, filters=NO_TALK)
+    return [hit.memory for hit in hits]
 
 
 def episodes(memory: Memory) -> list[MemoryRecord]:
@@ -75,12 +77,12 @@ def test_the_conversations_end_promotes_high_value_facts_and_records_an_episode(
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
         assert memory.end_session(**TALK, wait=True).state == "done"
-        kept = {each.content: each for each in facts(memory, **COLLECTION)}
-        assert {content: str(each.level) for content, each in kept.items()} == {PORT: "project", LUNCH: "session"}
-        assert kept[PORT].scope.session == "monday"
+        stored = {each.content: each for each in facts(memory, **COLLECTION)}
+        assert {content: str(each.level) for content, each in stored.items()} == {PORT: "project", LUNCH: "session"}
+        assert stored[PORT].scope.session == "monday"
         assert seen_from("tuesday", memory) == [PORT]
         [episode] = episodes(memory)
-        assert TOLD in episode.content
+        assert INVOCATION_SUMMARY in episode.content
         assert episode.detail["turn_end"] == 4
 
 
@@ -105,7 +107,7 @@ def test_a_later_invocation_begins_with_the_promoted_facts_and_the_past_episode(
         block = memory.recall(question, **COLLECTION, session_id="tuesday").context.text
         assert f"Long-term Facts:\n- {PORT}\n" in block
         assert "Relevant Past Episodes:\n- Episode 1: " in block
-        assert TOLD in block
+        assert INVOCATION_SUMMARY in block
 
 
 def test_each_invocation_leaves_a_summary_of_what_was_asked_and_what_came_of_it(
@@ -126,8 +128,8 @@ def test_each_invocation_leaves_a_summary_of_what_was_asked_and_what_came_of_it(
 
 def test_a_conversation_is_promoted_and_becomes_an_episode_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **PRESET) as memory:
-        said = exchange("My name is Alex. My budget for the Hawaii trip is $10,000.")
-        memory.remember(said, **TALK, wait=True)
+        messages = exchange("My name is Alex. My budget for the Hawaii trip is $10,000.")
+        memory.remember(messages, **TALK, wait=True)
         memory.end_session(**TALK, wait=True)
         assert "My budget for the Hawaii trip is $10,000" in seen_from("tuesday", memory)
         [episode] = episodes(memory)
@@ -146,9 +148,11 @@ def test_a_conversation_ends_by_itself_after_the_idle_time(tmp_path: Path, llm: 
 def test_what_is_learned_only_after_the_end_is_promoted_too(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, **PRESET) as memory:
         broken = llm.when(EXTRACT).reply("I would rather not.")
-        llm.when(SESSION).reply(TOLD)
-        said = exchange("Deploy the payment service. It listens on port 8443.", "I ran npm build and docker push.")
-        memory.remember(said, **TALK)
+        llm.when(SESSION).reply(INVOCATION_SUMMARY)
+        messages = exchange(
+            "Deploy the payment service. It listens on port 8443.", "I ran npm build and docker push."
+        )
+        memory.remember(messages, **TALK)
         assert memory.end_session(**TALK, wait=True).state == "done"
         assert facts(memory, **COLLECTION) == []
         learns(llm, "port 8443", claim(PORT))

@@ -11,13 +11,13 @@ from remember_samples import (
     CONSOLIDATE,
     EXTRACT,
     SESSION,
-    asked,
     changes,
     claim,
     contents,
     exchange,
     facts,
     learns,
+    llm_requests,
     new_turns,
     opened,
     opened_async,
@@ -29,7 +29,7 @@ from recollect import AsyncMemory, Memory
 from recollect.model.outcome import RecallOutcome
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.report import Report
+from recollect.upkeep.report import MaintenanceReport
 
 BUDGET = "My budget for the Hawaii trip is $10,000"
 DEPLOY = "To deploy payment-service: run npm build, then docker push"
@@ -37,7 +37,7 @@ DEPLOY = "To deploy payment-service: run npm build, then docker push"
 AT_ONCE: dict[str, Any] = {"preset": "semantic-router", "learn_every": 1}
 
 
-def told_the_budget(memory: Memory) -> None:
+def remember_budget(memory: Memory) -> None:
     memory.remember(exchange(BUDGET), user_id=ALEX, session_id="March 15", wait=True)
 
 
@@ -46,9 +46,9 @@ def test_the_hawaii_budget_told_on_march_15_is_known_in_the_new_session_of_march
 ) -> None:
     learns(llm, BUDGET, claim("budget for Hawaii vacation is $10,000"))
     with opened(tmp_path, llm, **AT_ONCE) as memory:
-        told_the_budget(memory)
-        [kept] = facts(memory)
-        assert (kept.content, kept.type, kept.scope.session) == (
+        remember_budget(memory)
+        [stored] = facts(memory)
+        assert (stored.content, stored.type, stored.scope.session) == (
             "budget for Hawaii vacation is $10,000",
             "semantic",
             "March 15",
@@ -63,7 +63,7 @@ def test_the_hawaii_budget_told_on_march_15_is_known_in_the_new_session_of_march
 
 def test_the_hawaii_budget_is_known_in_the_new_session_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **AT_ONCE) as memory:
-        told_the_budget(memory)
+        remember_budget(memory)
         assert contents(facts(memory)) == ["My budget for the Hawaii trip is $10,000"]
         recalled = memory.recall(user("What's my budget for the trip?"), user_id=ALEX, session_id="March 20")
         assert "- My budget for the Hawaii trip is $10,000\n" in recalled.context.text
@@ -71,7 +71,7 @@ def test_the_hawaii_budget_is_known_in_the_new_session_without_an_llm(tmp_path: 
 
 def test_the_hawaii_budget_survives_a_restart(tmp_path: Path) -> None:
     with opened(tmp_path, **AT_ONCE) as memory:
-        told_the_budget(memory)
+        remember_budget(memory)
     with opened(tmp_path, **AT_ONCE) as memory:
         recalled = memory.recall(user("What's my budget for the trip?"), user_id=ALEX, session_id="March 20")
         assert "$10,000" in recalled.context.text
@@ -79,7 +79,7 @@ def test_the_hawaii_budget_survives_a_restart(tmp_path: Path) -> None:
 
 def test_the_hawaii_budget_is_not_another_users(tmp_path: Path) -> None:
     with opened(tmp_path, **AT_ONCE) as memory:
-        told_the_budget(memory)
+        remember_budget(memory)
         recalled = memory.recall(user("What's my budget for the trip?"), user_id="sam", session_id="March 20")
         assert recalled.outcome is RecallOutcome.MISSING
 
@@ -90,7 +90,7 @@ def test_how_much_after_planning_a_vacation_finds_the_budget_by_the_rewritten_qu
     learns(llm, BUDGET, claim("budget for Hawaii vacation is $10,000"))
     llm.when("How much?").reply("What is the budget for the Hawaii vacation?")
     with opened(tmp_path, llm, **AT_ONCE) as memory:
-        told_the_budget(memory)
+        remember_budget(memory)
         question = user("Planning vacation", "Hawaii sounds nice", "How much?")
         recalled = memory.recall(question, user_id=ALEX, session_id="March 20")
         assert recalled.query == "What is the budget for the Hawaii vacation?"
@@ -99,7 +99,7 @@ def test_how_much_after_planning_a_vacation_finds_the_budget_by_the_rewritten_qu
 
 def test_how_much_after_planning_a_vacation_finds_the_budget_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **AT_ONCE) as memory:
-        told_the_budget(memory)
+        remember_budget(memory)
         question = user("Planning vacation", "Hawaii sounds nice", "How much?")
         assert "$10,000" in memory.recall(question, user_id=ALEX, session_id="March 20").context.text
         for elsewhere in (("Planning vacation", "Norway sounds nice"), ("I am baking bread", "Sourdough is nice")):
@@ -109,9 +109,9 @@ def test_how_much_after_planning_a_vacation_finds_the_budget_without_an_llm(tmp_
 
 def test_10000_corrected_to_12000_is_shown_first_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **AT_ONCE) as memory:
-        told_the_budget(memory)
-        said = exchange("Actually, the budget for the Hawaii trip is $12,000 now.")
-        memory.remember(said, user_id=ALEX, session_id="March 20", wait=True)
+        remember_budget(memory)
+        messages = exchange("Actually, the budget for the Hawaii trip is $12,000 now.")
+        memory.remember(messages, user_id=ALEX, session_id="March 20", wait=True)
         recalled = memory.recall(user("What's my budget for the Hawaii trip?"), user_id=ALEX, session_id="later")
         assert "$12,000" in recalled.hits[0].memory
 
@@ -121,13 +121,13 @@ def test_10000_corrected_to_12000_is_12000_from_then_on(tmp_path: Path, llm: Scr
     learns(llm, "is $10,000", claim(before))
     changes(llm, "is $12,000", "update", before, correction)
     with opened(tmp_path, llm, **AT_ONCE) as memory:
-        told_the_budget(memory)
-        said = exchange("Actually, the budget for the Hawaii trip is $12,000 now.")
-        memory.remember(said, user_id=ALEX, session_id="March 20", wait=True)
-        [kept] = facts(memory)
-        assert kept.content == correction
+        remember_budget(memory)
+        messages = exchange("Actually, the budget for the Hawaii trip is $12,000 now.")
+        memory.remember(messages, user_id=ALEX, session_id="March 20", wait=True)
+        [stored] = facts(memory)
+        assert stored.content == correction
         [old] = memory.get_all(user_id=ALEX, statuses=["superseded"])
-        assert (old.content, old.superseded_by) == ("User's budget for the Hawaii trip is $10,000", kept.id)
+        assert (old.content, old.superseded_by) == ("User's budget for the Hawaii trip is $10,000", stored.id)
         recalled = memory.recall(user("What's my budget for the Hawaii trip?"), user_id=ALEX, session_id="later")
         lines = [line for line in recalled.context.text.splitlines() if line.startswith("- User's")]
         assert lines == [f"- {correction}"]
@@ -142,8 +142,8 @@ def test_the_deployment_of_payment_service_is_kept_as_a_procedure(
     learns(llm, DEPLOY, claim(DEPLOY, type="procedural"))
     with opened(tmp_path, llm if with_llm else None, **AT_ONCE) as memory:
         memory.remember(exchange(DEPLOY), user_id=ALEX, session_id="monday", wait=True)
-        [kept] = facts(memory)
-        assert (kept.content, kept.type, kept.status) == (DEPLOY, "procedural", "active")
+        [stored] = facts(memory)
+        assert (stored.content, stored.type, stored.status) == (DEPLOY, "procedural", "active")
         recalled = memory.recall(user("How do I deploy payment-service?"), user_id=ALEX, session_id="friday")
         assert f"- {DEPLOY}\n" in recalled.context.text
 
@@ -159,17 +159,17 @@ def test_every_10_turns_are_one_call_with_5_turns_read_along(tmp_path: Path, llm
 
         def say(exchanges: int) -> None:
             for _ in range(exchanges):
-                said = exchange(f"I moved box {next(numbers)} to the attic today.")
-                memory.remember(said, user_id=ALEX, session_id="long")
+                messages = exchange(f"I moved box {next(numbers)} to the attic today.")
+                memory.remember(messages, user_id=ALEX, session_id="long")
             memory.work()
 
         say(4)
-        assert asked(llm) == []
+        assert llm_requests(llm) == []
         say(1)
-        [first] = asked(llm, EXTRACT)
+        [first] = llm_requests(llm, EXTRACT)
         assert (len(new_turns(first)), len(read_along(first))) == (10, 0)
         say(5)
-        [_, second] = asked(llm, EXTRACT)
+        [_, second] = llm_requests(llm, EXTRACT)
         assert (len(new_turns(second)), len(read_along(second))) == (10, 5)
         assert "box 6 " in new_turns(second)[0]
 
@@ -199,25 +199,25 @@ def test_a_drift_of_topic_is_learned_before_ten_turns_are_there(tmp_path: Path, 
 def test_the_end_of_the_session_of_dec_29_2024_becomes_an_episode_with_its_date(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    told = "On Dec 29 2024, user planned Hawaii vacation with $10,000 budget"
-    llm.when(SESSION).reply(told)
-    said = [
+    report = "On Dec 29 2024, user planned Hawaii vacation with $10,000 budget"
+    llm.when(SESSION).reply(report)
+    messages = [
         *exchange("I want to plan a vacation in Hawaii.", "Lovely!", timestamp="2024-12-29T10:00:00+00:00"),
         *exchange("My budget is $10,000.", timestamp="2024-12-29T10:05:00+00:00"),
     ]
     with opened(tmp_path, llm, **AT_ONCE) as memory:
-        memory.remember(said, user_id=ALEX, session_id="hawaii", wait=True)
+        memory.remember(messages, user_id=ALEX, session_id="hawaii", wait=True)
         memory.end_session(user_id=ALEX, session_id="hawaii", wait=True)
         [episode] = [each for each in memory.get_all(user_id=ALEX) if each.category == "episode"]
-        assert (episode.content, episode.type) == (told, "episodic")
+        assert (episode.content, episode.type) == (report, "episodic")
         assert episode.occurred_at is not None
         assert episode.occurred_at.date().isoformat() == "2024-12-29"
 
 
 def test_the_end_of_the_session_has_its_date_without_an_llm(tmp_path: Path) -> None:
-    said = exchange("I plan a Hawaii vacation with a budget of $10,000.", timestamp="2024-12-29T10:00:00+00:00")
+    messages = exchange("I plan a Hawaii vacation with a budget of $10,000.", timestamp="2024-12-29T10:00:00+00:00")
     with opened(tmp_path, **AT_ONCE) as memory:
-        memory.remember(said, user_id=ALEX, session_id="hawaii", wait=True)
+        memory.remember(messages, user_id=ALEX, session_id="hawaii", wait=True)
         memory.end_session(user_id=ALEX, session_id="hawaii", wait=True)
         [episode] = [each for each in memory.get_all(user_id=ALEX) if each.category == "episode"]
         assert episode.content.startswith("On Dec 29 2024, the user said:")
@@ -231,17 +231,17 @@ def test_a_fact_that_is_nearly_the_same_updates_and_one_that_is_not_is_created(
     learns(llm, "As I said", claim("The budget of the user for the Hawaii trip is $10,000"))
     learns(llm, "hotel costs", claim("The hotel of the Hawaii trip costs $5,000"))
     with opened(tmp_path, llm, **AT_ONCE) as memory:
-        for said in (
+        for text in (
             "My budget for Hawaii is $10,000 for the trip.",
             "As I said, my budget for the Hawaii trip is $10,000.",
             "The hotel costs $5,000 on the Hawaii trip.",
         ):
-            memory.remember(exchange(said), user_id=ALEX, session_id="s", wait=True)
-        kept = facts(memory)
-        assert len(kept) == 2
-        budget = next(each for each in kept if "$10,000" in each.content)
+            memory.remember(exchange(text), user_id=ALEX, session_id="s", wait=True)
+        stored = facts(memory)
+        assert len(stored) == 2
+        budget = next(each for each in stored if "$10,000" in each.content)
         assert len(budget.evidence) == 2
-        assert len(asked(llm, EXTRACT)) == 3
+        assert len(llm_requests(llm, EXTRACT)) == 3
 
 
 def test_memories_of_a_project_are_seen_in_that_project_alone(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ async def test_10000_then_2000_added_then_12000_are_consolidated_into_one_memory
         assert sorted(each.content for each in await memory.get_all(user_id=ALEX)) == sorted(before)
 
 
-async def consolidated(memory: AsyncMemory, *, dry_run: bool = False) -> Report:
+async def consolidated(memory: AsyncMemory, *, dry_run: bool = False) -> MaintenanceReport:
     """What upkeep does for Alex."""
     [report] = await memory.upkeep(["consolidate"], user_id=ALEX, dry_run=dry_run)
     return report

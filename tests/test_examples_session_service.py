@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import ALEX, EXTRACT, asked, claim, contents, exchange, facts, learns, opened, user
+from remember_samples import ALEX, EXTRACT, claim, contents, exchange, facts, learns, llm_requests, opened, user
 
 from recollect import Memory
 from recollect.model.outcome import RecallOutcome
@@ -36,12 +36,12 @@ def scripted(llm: ScriptedLLM) -> None:
 
 def talked(memory: Memory) -> None:
     """The talk that the design's three memories come from."""
-    for said in (
+    for text in (
         "The project deadline is March 15th.",
         "I prefer concise bullet-point summaries.",
         "So the Q3 revenue increase correlates with the marketing campaign launch.",
     ):
-        assert memory.remember(exchange(said), **SESSION, wait=True).job.state == "done"
+        assert memory.remember(exchange(text), **SESSION, wait=True).job.state == "done"
 
 
 def test_march_15th_bullet_points_and_the_q3_insight_are_kept_with_type_and_importance(
@@ -50,8 +50,8 @@ def test_march_15th_bullet_points_and_the_q3_insight_are_kept_with_type_and_impo
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        kept = {each.content: (each.category, each.importance) for each in facts(memory, session_id="s1")}
-        assert kept == {DEADLINE: ("fact", 0.9), BULLETS: ("preference", 0.7), REVENUE: ("insight", 0.8)}
+        stored = {each.content: (each.category, each.importance) for each in facts(memory, session_id="s1")}
+        assert stored == {DEADLINE: ("fact", 0.9), BULLETS: ("preference", 0.7), REVENUE: ("insight", 0.8)}
 
 
 def test_the_context_is_printed_as_in_the_design(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -73,8 +73,8 @@ def test_bullet_points_and_march_15th_are_kept_without_an_llm(tmp_path: Path) ->
     with opened(tmp_path, **PRESET) as memory:
         memory.remember(exchange("I prefer bullet-point summaries."), **SESSION, wait=True)
         memory.remember(exchange("The project deadline is March 15th."), **SESSION, wait=True)
-        kept = {each.content: str(each.category) for each in facts(memory, session_id="s1")}
-        assert kept == {"I prefer bullet-point summaries": "preference", DEADLINE: "event"}
+        stored = {each.content: str(each.category) for each in facts(memory, session_id="s1")}
+        assert stored == {"I prefer bullet-point summaries": "preference", DEADLINE: "event"}
 
 
 def test_what_was_learned_in_a_session_stays_in_it(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -97,10 +97,10 @@ def test_importance_below_0_3_is_not_saved(tmp_path: Path, llm: ScriptedLLM) -> 
     trivial, enough = claim("User had a sandwich", importance=0.29), claim("User works at Acme", importance=0.3)
     learns(llm, "sandwich", trivial, enough)
     with opened(tmp_path, llm, **PRESET) as memory:
-        said = exchange("I had a sandwich. I work at Acme.")
-        told = memory.remember(said, **SESSION, wait=True).job.result
+        messages = exchange("I had a sandwich. I work at Acme.")
+        report = memory.remember(messages, **SESSION, wait=True).job.result
         assert contents(facts(memory, session_id="s1")) == ["User works at Acme"]
-        assert told["dropped"] == ["importance 0.29 is below 0.3: User had a sandwich"]
+        assert report["dropped"] == ["importance 0.29 is below 0.3: User had a sandwich"]
 
 
 def test_an_exact_match_is_skipped(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -108,8 +108,8 @@ def test_an_exact_match_is_skipped(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, **PRESET) as memory:
         for _ in range(2):
             memory.remember(exchange("The project deadline is March 15th."), **SESSION, wait=True)
-        [kept] = facts(memory, session_id="s1")
-        assert (kept.content, kept.importance) == (DEADLINE, 0.9)
+        [stored] = facts(memory, session_id="s1")
+        assert (stored.content, stored.importance) == (DEADLINE, 0.9)
 
 
 def test_a_high_similarity_merges_and_increases_importance(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -118,9 +118,9 @@ def test_a_high_similarity_merges_and_increases_importance(tmp_path: Path, llm: 
     with opened(tmp_path, llm, **PRESET) as memory:
         memory.remember(exchange("I prefer concise bullet-point summaries."), **SESSION, wait=True)
         memory.remember(exchange("I really do want concise bullet point summaries."), **SESSION, wait=True)
-        [kept] = facts(memory, session_id="s1")
-        assert kept.importance == pytest.approx(0.9)
-        assert len(kept.evidence) == 2
+        [stored] = facts(memory, session_id="s1")
+        assert stored.importance == pytest.approx(0.9)
+        assert len(stored.evidence) == 2
 
 
 def test_deadlines_of_two_days_are_never_merged(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -137,8 +137,8 @@ def test_the_manual_memory_of_the_design_is_kept_as_it_is(tmp_path: Path) -> Non
         memory.add(
             "User prefers detailed explanations", category="preference", importance=0.7, level="session", **SESSION
         )
-        [kept] = facts(memory, session_id="s1")
-        assert (kept.content, kept.category, kept.importance) == (
+        [stored] = facts(memory, session_id="s1")
+        assert (stored.content, stored.category, stored.importance) == (
             "User prefers detailed explanations",
             "preference",
             0.7,
@@ -148,7 +148,7 @@ def test_the_manual_memory_of_the_design_is_kept_as_it_is(tmp_path: Path) -> Non
 def test_the_interaction_mode_affects_what_is_asked_for(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, **PRESET, learn_mode="document") as memory:
         memory.remember(exchange("Page 3 says that the deadline is March 15th."), **SESSION, wait=True)
-        [question] = asked(llm, EXTRACT)
+        [question] = llm_requests(llm, EXTRACT)
         assert "The conversation is about documents." in question.text
 
 

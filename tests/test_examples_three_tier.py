@@ -9,19 +9,19 @@ from remember_samples import (
     ALEX,
     COMPRESS,
     EXTRACT,
-    asked,
     claim,
     contents,
     exchange,
     facts,
     learns,
+    llm_requests,
     opened,
     user,
 )
 
 from recollect import Memory
 from recollect.model.memory import MemoryRecord
-from recollect.testing.llm_server import Recorded
+from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 
 PRESET: dict[str, Any] = {"preset": "three-tier"}
@@ -40,16 +40,16 @@ def scripted_names(llm: ScriptedLLM) -> None:
     learns(llm, "misheard", identity("Alexandra", "User's name is Alexandra", 0.9, change="correction"))
 
 
-def say(memory: Memory, said: str) -> Any:
-    job = memory.remember(exchange(said), **SESSION, wait=True).job
+def say(memory: Memory, text: str) -> Any:
+    job = memory.remember(exchange(text), **SESSION, wait=True).job
     assert job is not None
     assert job.state == "done", job.error
     return job.result
 
 
 def name(memory: Memory) -> tuple[str | None, float]:
-    [held] = [each for each in facts(memory) if each.key == "name"]
-    return held.value, held.confidence
+    [stored] = [each for each in facts(memory) if each.key == "name"]
+    return stored.value, stored.confidence
 
 
 def profile(memory: Memory, question: str = "What's my name?") -> str:
@@ -101,8 +101,8 @@ def test_my_name_is_alex_and_i_prefer_python_are_two_structured_facts(tmp_path: 
     learns(llm, "prefer Python", identity("Alex", "User's name is Alex", 1.0), python)
     with opened(tmp_path, llm, **PRESET) as memory:
         say(memory, "My name is Alex and I prefer Python")
-        kept = {(str(each.category), each.key, each.value, each.confidence) for each in facts(memory)}
-        assert kept == {("identity", "name", "Alex", 1.0), ("preference", "language", "Python", 0.9)}
+        stored = {(str(each.category), each.key, each.value, each.confidence) for each in facts(memory)}
+        assert stored == {("identity", "name", "Alex", 1.0), ("preference", "language", "Python", 0.9)}
         block = profile(memory)
         assert block.startswith("# Long-term Memory\n## User Profile\n- name: Alex\n- language: Python\n")
 
@@ -116,9 +116,9 @@ def test_low_confidence_and_low_importance_are_not_stored(tmp_path: Path, llm: S
         claim("User works in Oslo", confidence=0.4, importance=0.2, category="identity"),
     )
     with opened(tmp_path, llm, **PRESET) as memory:
-        told = say(memory, "I like tea, maybe. I had coffee. I work in Oslo.")
+        report = say(memory, "I like tea, maybe. I had coffee. I work in Oslo.")
         assert contents(facts(memory)) == ["User works in Oslo"]
-        assert len(told["dropped"]) == 2
+        assert len(report["dropped"]) == 2
 
 
 TOPICS = ("vector databases", "retrieval systems", "trip planning", "tax forms", "gardening")
@@ -126,7 +126,7 @@ TOPICS = ("vector databases", "retrieval systems", "trip planning", "tax forms",
 
 def hundred_turns(memory: Memory) -> None:
     """Fifty exchanges, ten about each topic, the profile told on the way."""
-    told = {
+    report = {
         1: "My name is Alex and I prefer Python.",
         3: "My timezone is CET.",
         12: "I live in Lisbon.",
@@ -134,20 +134,20 @@ def hundred_turns(memory: Memory) -> None:
     }
     for number in range(1, 51):
         topic = TOPICS[(number - 1) // 10]
-        said = told.get(number, f"Question {number} about {topic}: which option fits a small team?")
-        memory.remember(exchange(said, f"For {topic}, option {number} fits a small team."), **SESSION)
+        text = report.get(number, f"Question {number} about {topic}: which option fits a small team?")
+        memory.remember(exchange(text, f"For {topic}, option {number} fits a small team."), **SESSION)
         if number % 5 == 0:
             memory.work()
     memory.work()
 
 
 def episodes(memory: Memory) -> list[MemoryRecord]:
-    found = [each for each in memory.get_all(user_id=ALEX) if each.category == "episode"]
-    return sorted(found, key=lambda each: each.detail["turn_start"])
+    results = [each for each in memory.get_all(user_id=ALEX) if each.category == "episode"]
+    return sorted(results, key=lambda each: each.detail["turn_start"])
 
 
 def scripted_talk(llm: ScriptedLLM) -> None:
-    def summed(request: Recorded) -> str:
+    def summed(request: RecordedRequest) -> str:
         talk = request.text.partition("\n===")[2]
         topics = [topic for topic in TOPICS if topic in talk]
         return f"User asked about {' and '.join(topics)}; the assistant named options that fit a small team."
@@ -170,7 +170,7 @@ def test_the_100_turn_conversation_becomes_episodes_and_a_profile(tmp_path: Path
         assert ranges == [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
         assert all(each.type == "episodic" for each in made)
         assert made[0].content.startswith("User asked about vector databases;")
-        assert len(asked(llm, COMPRESS)) == 5
+        assert len(llm_requests(llm, COMPRESS)) == 5
         assert len(memory.turns(**SESSION, limit=1000)) == 100
         assert "- name: Alex\n" in profile(memory, "What's my name?")
 
@@ -190,8 +190,8 @@ def test_the_100_turn_conversation_without_an_llm(tmp_path: Path) -> None:
         hundred_turns(memory)
         ranges = [(each.detail["turn_start"], each.detail["turn_end"]) for each in episodes(memory)]
         assert ranges == [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
-        kept = {each.key: each.value for each in facts(memory) if each.key}
-        assert kept == {"name": "Alex", "city": "Lisbon"}
+        stored = {each.key: each.value for each in facts(memory) if each.key}
+        assert stored == {"name": "Alex", "city": "Lisbon"}
         block = profile(memory)
         assert "- name: Alex\n" in block
         # Twenty to one: what is kept of a hundred turns are a few facts and episodes.
@@ -214,4 +214,4 @@ def test_facts_are_extracted_after_every_user_message(tmp_path: Path, llm: Scrip
     with opened(tmp_path, llm, **PRESET) as memory:
         for number in range(1, 4):
             say(memory, f"I moved box {number} to the attic.")
-            assert len(asked(llm, EXTRACT)) == number
+            assert len(llm_requests(llm, EXTRACT)) == number

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.postgres_dialect import PostgresDialect
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.where import condition
+from recollect.ledger.sql.where import filter_condition
 from recollect.ledger.sqlite import open_sqlite
 from recollect.ledger.sqlite_dialect import SqliteDialect
 from recollect.model.query import OPERATORS, Kind, Listing, Op, Where
@@ -51,8 +51,8 @@ async def test_a_name_made_of_sql_finds_nothing_of_anyone(ledger: SqlLedger, fie
     await add(ledger, memory("likes tea", metadata={"a": "v"}))
     for op in sorted(OPERATORS[Kind.JSON]):
         filter = forced(field, op, VALUES.get(op, "v"))
-        found = await asyncio.gather(ledger.find(ANN, Listing(filter=filter)), return_exceptions=True)
-        contents = {record.content for page in found if not isinstance(page, BaseException) for record in page}
+        results = await asyncio.gather(ledger.find(ANN, Listing(filter=filter)), return_exceptions=True)
+        contents = {record.content for page in results if not isinstance(page, BaseException) for record in page}
         assert contents <= ({"likes tea"} if op is Op.NE else set())
 
 
@@ -67,8 +67,8 @@ def test_the_sql_of_a_comparison_is_the_same_for_every_metadata_name(name: str, 
     value = VALUES.get(op, "v")
     for dialect in (SqliteDialect(), PostgresDialect()):
         params: dict[str, Any] = {}
-        sql = condition(forced(f"metadata.{name}", op, value), dialect, params)
-        assert sql == condition(Where("metadata.other", op, value), dialect, {})
+        sql = filter_condition(forced(f"metadata.{name}", op, value), dialect, params)
+        assert sql == filter_condition(Where("metadata.other", op, value), dialect, {})
         assert name in params.values()
 
 

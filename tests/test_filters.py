@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.errors import InvalidFilter
-from recollect.model.filters import MAX_DEPTH, MAX_PARTS, any_of, matches, read_filter, where
+from recollect.model.filters import MAX_DEPTH, MAX_PARTS, any_of, matches, parse_filter, where
 from recollect.model.query import (
     EVERYTHING,
     FIELDS,
@@ -60,18 +60,18 @@ def nested(levels: int) -> dict[str, Any]:
     ids=str,
 )
 def test_plain_values_are_read_as_a_filter(plain: Any, filter: Any) -> None:
-    assert read_filter(plain) == filter
+    assert parse_filter(plain) == filter
 
 
 def test_several_names_must_all_hold() -> None:
-    assert read_filter({"key": "a", "category": "fact"}) == And(
+    assert parse_filter({"key": "a", "category": "fact"}) == And(
         (Where("key", Op.EQ, "a"), Where("category", Op.EQ, "fact"))
     )
 
 
 def test_a_filter_already_read_is_left_as_it_is() -> None:
     filter = Not(Where("key", Op.EQ, "a"))
-    assert read_filter(filter) is filter
+    assert parse_filter(filter) is filter
 
 
 @pytest.mark.parametrize(
@@ -129,13 +129,13 @@ def test_a_filter_already_read_is_left_as_it_is() -> None:
 )
 def test_what_makes_no_sense_is_refused_with_what_would(plain: Any, told: str) -> None:
     with pytest.raises(InvalidFilter, match=told):
-        read_filter(plain)
+        parse_filter(plain)
 
 
 def test_a_filter_can_be_as_deep_long_and_wide_as_the_limits_say() -> None:
-    assert matches(memory(key="b"), read_filter(nested(MAX_DEPTH - MAX_DEPTH % 2 - 1)))
-    assert matches(memory(key="a"), read_filter({"key": ["x"] * (MAX_VALUES - 1) + ["a"]}))
-    assert matches(memory(key="a"), read_filter({"or": [{"key": "a"}] * (MAX_PARTS - 1)}))
+    assert matches(memory(key="b"), parse_filter(nested(MAX_DEPTH - MAX_DEPTH % 2 - 1)))
+    assert matches(memory(key="a"), parse_filter({"key": ["x"] * (MAX_VALUES - 1) + ["a"]}))
+    assert matches(memory(key="a"), parse_filter({"or": [{"key": "a"}] * (MAX_PARTS - 1)}))
 
 
 ATTACK = """metadata.a"') IN ('text'), 1=0)) OR user_id='bob' --"""
@@ -198,22 +198,22 @@ def test_the_limits_hold_for_filters_built_by_hand() -> None:
     for _ in range(MAX_PARTS - 2):
         deep = Not(deep)
     with pytest.raises(InvalidFilter, match="nested deeper"):
-        read_filter(deep)
+        parse_filter(deep)
     with pytest.raises(InvalidFilter, match="more than 500 parts"):
-        read_filter(Or((comparison,) * MAX_PARTS))
+        parse_filter(Or((comparison,) * MAX_PARTS))
     shared: Filter = comparison
     for _ in range(60):
         shared = And((shared, shared))
     with pytest.raises(InvalidFilter, match="more than 500 parts"):
-        read_filter(shared)
+        parse_filter(shared)
 
 
 def test_a_filter_read_from_the_deepest_plain_values_can_be_read_again() -> None:
     plain: dict[str, Any] = {"importance": {"gt": 0.1, "lt": 0.9}}
     for _ in range(MAX_DEPTH):
         plain = {"not": [plain], "key": "a"}
-    filter = read_filter(plain)
-    assert read_filter(filter) is filter
+    filter = parse_filter(plain)
+    assert parse_filter(filter) is filter
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -265,7 +265,7 @@ def test_both_leaves_out_what_is_always_true() -> None:
     ],
 )
 def test_a_value_in_metadata_is_compared_as_what_it_is(held: Any, comparison: Any, holds: bool) -> None:
-    assert matches(memory(metadata={"x": held}), read_filter({"metadata.x": comparison})) is holds
+    assert matches(memory(metadata={"x": held}), parse_filter({"metadata.x": comparison})) is holds
 
 
 @pytest.mark.parametrize("field", ["occurred_at", "valid_from", "valid_to", "expires_at", "key", "value"])

@@ -11,7 +11,7 @@ import pytest
 from recollect import AsyncMemory, Status
 from recollect.model.turn import Turn
 from recollect.settings import Settings
-from recollect.upkeep.forgetting import content_words, repeats
+from recollect.upkeep.forgetting import content_terms, repeats
 
 ILL = "I was diagnosed with epilepsy, and I bake bread"
 REPEATED = "I am sorry that you were diagnosed with epilepsy."
@@ -25,9 +25,9 @@ async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
         yield memory
 
 
-async def talk(memory: AsyncMemory, *said: tuple[str, str], **scope: Any) -> list[Turn]:
+async def talk(memory: AsyncMemory, *texts: tuple[str, str], **scope: Any) -> list[Turn]:
     """Store a conversation of (role, text)."""
-    messages = [{"role": role, "content": text} for role, text in said]
+    messages = [{"role": role, "content": text} for role, text in texts]
     return list(await memory.remember(messages, **{**S, **scope}))
 
 
@@ -104,9 +104,9 @@ async def test_forgetting_by_a_filter_takes_the_same_along_in_one_change(memory:
 
 async def test_forgetting_a_session_takes_along_what_was_learned_from_it_elsewhere(memory: AsyncMemory) -> None:
     turns = await talk(memory, ("user", ILL))
-    others = await talk(memory, ("user", "Bread is what I bake"), session_id="other")
+    rest = await talk(memory, ("user", "Bread is what I bake"), session_id="other")
     await add(memory, FACT, turns[0])
-    await add(memory, OTHER, turns[0], others[0])
+    await add(memory, OTHER, turns[0], rest[0])
     await memory.delete_all(**S)
     assert await active(memory) == {OTHER, "Bread is what I bake"}
 
@@ -143,4 +143,4 @@ def test_an_answer_repeats_a_statement_with_most_of_its_content_words(
     answer: str, statement: str, expected: bool
 ) -> None:
     assert repeats(answer, statement) is expected
-    assert not content_words(statement) & {"the", "user", "was", "der"}
+    assert not content_terms(statement) & {"the", "user", "was", "der"}

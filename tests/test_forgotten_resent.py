@@ -12,21 +12,21 @@ import pytest
 from served_proxy import served
 
 from recollect import AsyncMemory
-from recollect.conversation.thread import Placed, Threads
-from recollect.model.change import By
-from recollect.model.erase import Erase, Target
+from recollect.conversation.thread import SessionMatch, SessionResolver
+from recollect.model.change import Author
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service import Service
 from recollect.settings import Settings
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.spilled import Spilled
+from recollect.upkeep.spilled import SpilledTurn
 from recollect.wiring import spill_folder
 
 ANN = Scope("ann")
 NAMED = Scope("ann", "", "monday")
-BY = By("test")
+BY = Author("test")
 JOB, ILL, SLEEP = "I work nights at a bakery", "I was diagnosed with epilepsy", "Any tips for falling asleep?"
 PHONE = "My key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH, keep it"
 
@@ -58,22 +58,26 @@ async def service(memory: AsyncMemory) -> Service:
 @pytest.fixture(params=["the same process", "another process"])
 def threads_of(request: pytest.FixtureRequest, service: Service) -> Any:
     """Return what places a request: the process that forgot something, or one that reads the ledger."""
-    return lambda: service.care.threads if request.param == "the same process" else Threads(service._ledger)
+    return lambda: (
+        service.operations.session_resolver
+        if request.param == "the same process"
+        else SessionResolver(service._ledger)
+    )
 
 
 async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str, scope: Scope = ANN, threads: Any = None
-) -> Placed:
+) -> SessionMatch:
     """Send a request, store its new messages and its answer."""
-    threads = threads or service.care.threads
-    placed: Placed = await threads.place(scope, messages)
+    threads = threads or service.operations.session_resolver
+    placed: SessionMatch = await threads.place(scope, messages)
     if placed.new:
-        kept = await service.remember(placed.scope, [each.message for each in placed.new], by=BY)
-        threads.note(placed, [each.mark for each in placed.new], kept.turns)
-    target = placed.answered(answer)
+        stored = await service.remember(placed.scope, [each.message for each in placed.new], by=BY)
+        threads.note(placed, [each.mark for each in placed.new], stored.turns)
+    target = placed.with_answer(answer)
     if target is not None:
-        kept = await service.remember(target.scope, [assistant(answer)], by=BY)
-        threads.note(target, [target.last], kept.turns)
+        stored = await service.remember(target.scope, [assistant(answer)], by=BY)
+        threads.note(target, [target.last], stored.turns)
     return placed
 
 
@@ -84,9 +88,9 @@ async def talk(service: Service, *texts: str, scope: Scope = ANN) -> Scope:
     return placed.scope
 
 
-async def said(service: Service) -> list[str]:
+async def logged_contents(service: Service) -> list[str]:
     """Return all that is in the log of any session, in order of sessions and turns."""
-    sessions = await service.care.sessions("ann")
+    sessions = await service.operations.sessions("ann")
     return [turn.content for each in reversed(sessions) for turn in await service.turns(each.scope)]
 
 
@@ -105,7 +109,7 @@ async def test_a_forgotten_turn_does_not_come_back_and_the_session_goes_on(
     texts = [JOB, ILL, SLEEP]
     session = await talk(service, *texts, scope=scope)
     await forget(service, session, gone)
-    before = await said(service)
+    before = await logged_contents(service)
     for more in ("I will try curtains", "And ear plugs"):
         placed = await chat(
             service, [*history(*texts), user(more)], f"Answer to: {more}", scope, threads=threads_of()
@@ -114,7 +118,7 @@ async def test_a_forgotten_turn_does_not_come_back_and_the_session_goes_on(
         assert [each.text for each in placed.new] == [more]
         texts.append(more)
     added = ["I will try curtains", "Answer to: I will try curtains", "And ear plugs", "Answer to: And ear plugs"]
-    assert await said(service) == [*before, *added]
+    assert await logged_contents(service) == [*before, *added]
     assert gone not in before
 
 
@@ -124,36 +128,41 @@ async def test_an_erased_session_that_is_sent_whole_brings_only_what_is_said_now
     service: Service, threads_of: Any, scope: Scope, target: Target
 ) -> None:
     session = await talk(service, JOB, ILL, scope=scope)
-    await service.care.erase(session if target is Target.SESSION else ANN, Erase(target), by=BY)
+    await service.operations.erase(session if target is Target.SESSION else ANN, ErasureRequest(target), by=BY)
     texts = [JOB, ILL]
     for more in (SLEEP, "And ear plugs"):
         await chat(service, [*history(*texts), user(more)], f"Answer to: {more}", scope, threads=threads_of())
         texts.append(more)
-    assert await said(service) == [SLEEP, f"Answer to: {SLEEP}", "And ear plugs", "Answer to: And ear plugs"]
-    assert len(await service.care.sessions("ann")) == 1
+    assert await logged_contents(service) == [
+        SLEEP,
+        f"Answer to: {SLEEP}",
+        "And ear plugs",
+        "Answer to: And ear plugs",
+    ]
+    assert len(await service.operations.sessions("ann")) == 1
 
 
 @pytest.mark.parametrize("scope", [ANN, NAMED], ids=["unnamed", "named"])
 async def test_forgetting_everything_keeps_it_away_and_undo_brings_it_back(service: Service, scope: Scope) -> None:
     session = await talk(service, JOB, ILL, scope=scope)
-    before = await said(service)
+    before = await logged_contents(service)
     await service.forget_all(ANN, Listing(), by=BY)
     await service.undo(ANN, by=BY)
-    assert await said(service) == before
+    assert await logged_contents(service) == before
     await service.forget_all(ANN, Listing(), by=BY)
     placed = await chat(service, [*history(JOB, ILL), user(SLEEP)], "Yes", scope)
     assert placed.scope == session
-    assert await said(service) == [SLEEP, "Yes"]
+    assert await logged_contents(service) == [SLEEP, "Yes"]
 
 
 async def test_an_erased_turn_does_not_come_back(service: Service, threads_of: Any) -> None:
     session = await talk(service, JOB, ILL)
     [turn] = [each for each in await service.turns(session) if each.content == ILL]
-    await service.care.erase(session, Erase(Target.TURN, turn.id), by=BY)
+    await service.operations.erase(session, ErasureRequest(Target.TURN, turn.id), by=BY)
     placed = await chat(service, [*history(JOB, ILL), user(SLEEP)], "Yes", threads=threads_of())
     assert placed.scope == session
     assert [each.text for each in placed.new] == [SLEEP]
-    assert ILL not in await said(service)
+    assert ILL not in await logged_contents(service)
 
 
 async def test_a_branch_is_found_though_its_first_message_was_forgotten(service: Service, threads_of: Any) -> None:
@@ -172,12 +181,12 @@ async def test_what_is_said_anew_counts_and_stays(service: Service, scope: Scope
     await forget(service, session, ILL)
     placed = await chat(service, [*history(JOB, ILL), user(ILL)], "I see", scope)
     assert [each.text for each in placed.new] == [ILL]
-    assert ILL in await said(service)
+    assert ILL in await logged_contents(service)
     messages = [*history(JOB, ILL), user(ILL), assistant("I see"), user(SLEEP)]
-    placed = await chat(service, messages, "Yes", scope, threads=Threads(service._ledger))
+    placed = await chat(service, messages, "Yes", scope, threads=SessionResolver(service._ledger))
     assert [each.text for each in placed.new][-1] == SLEEP
     assert placed.scope == session
-    assert (await said(service)).count(ILL) == 1
+    assert (await logged_contents(service)).count(ILL) == 1
 
 
 async def test_a_conversation_that_opens_with_forgotten_words_says_them_anew(service: Service) -> None:
@@ -229,8 +238,8 @@ async def test_remember_takes_the_last_exchange_for_new(memory: AsyncMemory) -> 
 async def test_of_a_history_without_answers_the_last_message_is_new(memory: AsyncMemory) -> None:
     [first] = await memory.remember(ILL, user_id="ann", session_id="s")
     await memory.delete(first.id, user_id="ann")
-    kept = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
-    assert [turn.content for turn in kept] == [JOB]
+    stored = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
+    assert [turn.content for turn in stored] == [JOB]
     assert [turn.content for turn in await memory.remember(ILL, user_id="ann", session_id="s")] == [ILL]
 
 
@@ -238,13 +247,13 @@ async def test_forgetting_everything_reaches_turns_that_wait_on_disk(memory: Asy
     settings = Settings(home=tmp_path, learn="off")
     folder = spill_folder(settings)
     folder.mkdir(parents=True)
-    waiting = Spilled(NAMED, {**user(ILL), "turn_id": "t1"}, now() - timedelta(hours=1))
+    waiting = SpilledTurn(NAMED, {**user(ILL), "turn_id": "t1"}, now() - timedelta(hours=1))
     (folder / "1.jsonl").write_bytes(waiting.to_line())
     async with AsyncMemory(settings=settings) as server:
         await server.delete_all(user_id="ann")
         for id in ("t1", "t2"):
             late = [{**waiting.message, "turn_id": id}]
-            await (await server._open()).remember(NAMED, late, by=BY, given_at=waiting.given_at)
+            await (await server._open()).remember(NAMED, late, by=BY, received_at=waiting.received_at)
         assert await server.turns(user_id="ann", session_id="monday") == []
 
 
@@ -263,8 +272,8 @@ async def test_backups_and_exports_carry_what_recognises_it(memory: AsyncMemory,
                 await other.import_(lines, user_id="bob")
             who = "bob" if home == "imported" else "ann"
             resent = [user(ILL), assistant("Ok"), user(JOB), assistant("Ok"), user(SLEEP)]
-            kept = await other.remember(resent, user_id=who, session_id="s")
-            assert [turn.content for turn in kept] == [SLEEP]
+            stored = await other.remember(resent, user_id=who, session_id="s")
+            assert [turn.content for turn in stored] == [SLEEP]
 
 
 @pytest.mark.parametrize("door", ["chat", "responses", "conversations"])
@@ -286,14 +295,14 @@ def test_over_http_no_door_learns_it_again(tmp_path: Path, llm: ScriptedLLM, doo
 
         def all_said(count: int) -> list[str]:
             deadline = time.monotonic() + 60
-            while len(found := server.run(said(server.service))) < count and time.monotonic() < deadline:
+            while len(matches := server.run(logged_contents(server.service))) < count and time.monotonic() < deadline:
                 time.sleep(0.01)
-            return found
+            return matches
 
         send([user(ILL)])
         assert all_said(2) == [ILL, "So you have epilepsy."]
         server.run(server.service.forget_all(ANN, Listing(), by=BY))
         send([user(ILL), assistant("So you have epilepsy."), user(SLEEP)])
-        found = all_said(2)
-        assert ILL not in found
-        assert SLEEP in found
+        results = all_said(2)
+        assert ILL not in results
+        assert SLEEP in results

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.model.memory import Category
-from recollect.read.budget import CUT_MARK, count_tokens
+from recollect.read.budget import TRUNCATION_MARK, count_tokens
 from recollect.read.format import STYLES, format_context
 
 # A text is drawn as a piece and how often it is repeated: up to a megabyte, which is no use in a report.
@@ -57,8 +57,8 @@ def test_the_block_never_exceeds_its_budget(
     assert {*context.cut, *context.flagged} <= set(context.used)
     assert bool(context.text) == bool(context.used)
     late = [id for id in ids if context.dropped.get(id, "").startswith("the budget")]
-    others = [id for id in ids if context.dropped.get(id) != "it is the summary"]
-    assert late == others[len(others) - len(late) :]
+    rest = [id for id in ids if context.dropped.get(id) != "it is the summary"]
+    assert late == rest[len(rest) - len(late) :]
     assert [id for id in ids if id in context.used] == [id for id in context.used if id != "summary"]
 
 
@@ -78,7 +78,7 @@ def test_a_long_memory_is_cut_at_a_word_and_leaves_room_for_the_next(style: str)
     hits = [hit("wonderful " * 100_000, id="long"), hit("They like tea", id="short")]
     context = format_context(style, hits, budget_tokens=512, now=NOW)
     assert context.used == ("long", "short")
-    assert f"wonderful{CUT_MARK}" in context.text
+    assert f"wonderful{TRUNCATION_MARK}" in context.text
     assert "They like tea" in context.text
     assert set(context.cut) == {"long"}
     assert context.tokens > 200
@@ -93,7 +93,7 @@ def test_a_cut_is_shown_even_if_most_of_the_long_text_cannot_be_seen() -> None:
     context = format_context(
         "recollect", [hit("tea " + "\u200b" * 500_000 + "poison", id="x")], budget_tokens=512, now=NOW
     )
-    assert f'"tea{CUT_MARK}"' in context.text.replace(f" {CUT_MARK}", CUT_MARK)
+    assert f'"tea{TRUNCATION_MARK}"' in context.text.replace(f" {TRUNCATION_MARK}", TRUNCATION_MARK)
     assert set(context.cut) == {"x"}
 
 

@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from format_samples import NOW, OTHERS, hit, shown, turn
+from format_samples import NOW, OTHER_STYLES, hit, rendered, turn
 
 from recollect.model.fence import new_fence
 from recollect.read.format import format_context
@@ -126,7 +126,7 @@ def test_ten_thousand_wild_texts_never_close_the_fence() -> None:
             assert all(char.isprintable() or char.isspace() or ord(char) > 0x9F for char in line)
 
 
-@pytest.mark.parametrize("style", OTHERS)
+@pytest.mark.parametrize("style", OTHER_STYLES)
 def test_wild_texts_stay_on_their_line_in_every_style(style: str) -> None:
     texts = wild_texts(2_000)
     for start in range(0, len(texts), 50):
@@ -159,4 +159,4 @@ def test_wild_texts_stay_on_their_line_in_every_style(style: str) -> None:
     ],
 )
 def test_a_line_of_markdown_starts_nothing_of_its_own(text: str, line: str) -> None:
-    assert shown("semantic-router", [hit(text)]).split("\n")[2] == line
+    assert rendered("semantic-router", [hit(text)]).split("\n")[2] == line

@@ -14,25 +14,25 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from anthropic.lib.tools import BetaAbstractMemoryTool, ToolError
 from anthropic.lib.tools._beta_builtin_memory_tool import BetaLocalFilesystemMemoryTool
-from anthropic_endpoint import NOTES, NOTHING, QUESTION, TOLD, endpoint
+from anthropic_endpoint import NOTES, NOTHING, QUESTION, REMEMBER_PREFIX, endpoint
 from hypothesis import HealthCheck, Phase, event, example, given, settings
 from hypothesis import strategies as st
 
 from recollect import AsyncMemory, Memory
 from recollect.errors import NotFound, ToolFailed
-from recollect.files.commands import run
-from recollect.files.files import Files
+from recollect.files.commands import run_command
+from recollect.files.files import MemoryFiles
 from recollect.index.exact import ExactIndex
 from recollect.integrations.anthropic import AsyncMemoryTool, MemoryTool, memory_tool
-from recollect.ledger.memory import MemoryLedger
-from recollect.model.change import By
+from recollect.ledger.memory import InMemoryLedger
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.write.deps import Deps
-from recollect.write.screening.given import Redacting
+from recollect.write.screening.given import Redactor
 
 BUDGET = "The budget for the Hawaii trip is $10,000"
-SHOWN = f"Here's the content of {NOTES} with line numbers:\n     1\t{BUDGET}"
+VIEW_OUTPUT = f"Here's the content of {NOTES} with line numbers:\n     1\t{BUDGET}"
 _users = itertools.count()
 
 
@@ -52,7 +52,7 @@ def tool(memory: Memory, user: str) -> MemoryTool:
     return memory_tool(memory, user_id=user)
 
 
-def told(tool: BetaAbstractMemoryTool, **command: Any) -> str:
+def call_tool(tool: BetaAbstractMemoryTool, **command: Any) -> str:
     """The answer of a tool, or what it says went wrong."""
     try:
         return str(tool.call(command))
@@ -107,17 +107,17 @@ COMMANDS = st.one_of(
 def theirs(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> str:
     """What the SDK answers; where it breaks, just that it is an error. Folders that are empty are not kept by us."""
     try:
-        answer = told(tool, **command)
+        answer = call_tool(tool, **command)
     except (OSError, ValueError):
         answer = "Error: "
     for folder, _, _ in os.walk(tool.memory_root, topdown=False):
         if Path(folder) != tool.memory_root and not os.listdir(folder):
             os.rmdir(folder)
-    before, told_lines, places = answer.partition("` in lines: ")
-    if told_lines:
+    before, reported_lines, places = answer.partition("` in lines: ")
+    if reported_lines:
         # We stop after a thousand.
         numbers, end, rest = places.partition(". Please")
-        answer = before + told_lines + ", ".join(numbers.split(", ")[:1000]) + end + rest
+        answer = before + reported_lines + ", ".join(numbers.split(", ")[:1000]) + end + rest
     head, *lines = answer.split("\n")
     if head.startswith("Here're the files"):
         # What a folder takes up depends on the file system.
@@ -158,8 +158,8 @@ def test_the_answers_are_those_of_the_sdk(
     there = [{"command": "create", "path": f"/memories{path}", "file_text": text} for path, text in THERE.items()]
     views = [{"command": "view", "path": f"/memories{path}"} for path in ("", *THERE)]
     commands = [*there, *commands, *views]
-    wanted = [theirs(sdks, command) for command in commands]
-    for command, answer, got in zip(commands, wanted, asyncio.run(ours(commands)), strict=True):
+    expected = [theirs(sdks, command) for command in commands]
+    for command, answer, got in zip(commands, expected, asyncio.run(ours(commands)), strict=True):
         event(f"{command['command']} {'fails' if got.startswith('Error') else 'works'}")
         assert got.startswith("Error: ") if answer == "Error: " else got == answer, command
     shutil.rmtree(folder)
@@ -168,13 +168,13 @@ def test_the_answers_are_those_of_the_sdk(
 async def ours(commands: list[dict[str, Any]]) -> list[str]:
     """What we answer, one after the other."""
     embedder = FakeEmbedder()
-    ledger = MemoryLedger(embedder.model)
+    ledger = InMemoryLedger(embedder.model)
     index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
-    files = Files(Deps(ledger, index, embedder), Redacting())
+    files = MemoryFiles(Deps(ledger, index, embedder), Redactor())
     answers = []
     for command in commands:
         try:
-            answers.append(await run(files, Scope("ann"), command, by=By("test")))
+            answers.append(await run_command(files, Scope("ann"), command, by=Author("test")))
         except ToolFailed as error:
             answers.append(f"Error: {error}")
     return answers
@@ -195,16 +195,16 @@ def ask(address: str, tool: MemoryTool, words: str) -> str:
 def test_what_a_model_writes_down_it_reads_in_the_next_conversation_after_a_restart(tmp_path: Path) -> None:
     with endpoint() as address:
         with Memory(home=tmp_path) as memory:
-            written = ask(address, memory_tool(memory, user_id="alex"), TOLD + BUDGET)
-            again = ask(address, memory_tool(memory, user_id="alex"), TOLD + "something else")
+            output = ask(address, memory_tool(memory, user_id="alex"), REMEMBER_PREFIX + BUDGET)
+            repeated = ask(address, memory_tool(memory, user_id="alex"), REMEMBER_PREFIX + "something else")
         with Memory(home=tmp_path) as memory:
-            known = ask(address, memory_tool(memory, user_id="alex"), QUESTION)
-            others = ask(address, memory_tool(memory, user_id="sam"), QUESTION)
+            existing = ask(address, memory_tool(memory, user_id="alex"), QUESTION)
+            rest = ask(address, memory_tool(memory, user_id="sam"), QUESTION)
             projects = ask(address, memory_tool(memory, user_id="alex", project_id="trips"), QUESTION)
-    assert written == f"File created successfully at: {NOTES}"
-    assert again == f"Error: File {NOTES} already exists"
-    assert known == SHOWN
-    assert others == projects == NOTHING
+    assert output == f"File created successfully at: {NOTES}"
+    assert repeated == f"Error: File {NOTES} already exists"
+    assert existing == VIEW_OUTPUT
+    assert rest == projects == NOTHING
 
 
 async def test_the_same_holds_for_the_client_that_is_awaited(tmp_path: Path) -> None:
@@ -218,11 +218,11 @@ async def test_the_same_holds_for_the_client_that_is_awaited(tmp_path: Path) -> 
         async with AsyncAnthropic(base_url=address, api_key="-", max_retries=0) as client:
             async with AsyncMemory(home=tmp_path) as memory:
                 tool = memory_tool(memory, user_id="alex")
-                assert await ask(tool, TOLD + BUDGET) == f"File created successfully at: {NOTES}"
-                assert await ask(tool, TOLD + BUDGET) == f"Error: File {NOTES} already exists"
+                assert await ask(tool, REMEMBER_PREFIX + BUDGET) == f"File created successfully at: {NOTES}"
+                assert await ask(tool, REMEMBER_PREFIX + BUDGET) == f"Error: File {NOTES} already exists"
             with Memory(home=tmp_path) as blocking:
                 # A Memory serves the awaited client as well.
-                assert await ask(AsyncMemoryTool(blocking, user_id="alex"), QUESTION) == SHOWN
+                assert await ask(AsyncMemoryTool(blocking, user_id="alex"), QUESTION) == VIEW_OUTPUT
                 assert await AsyncMemoryTool(blocking, user_id="alex").clear_all_memory() == "All memory cleared"
                 assert await ask(AsyncMemoryTool(blocking, user_id="alex"), QUESTION) == NOTHING
 
@@ -231,20 +231,20 @@ async def test_the_same_holds_for_the_client_that_is_awaited(tmp_path: Path) -> 
 
 
 def create(tool: MemoryTool, path: str, text: str) -> str:
-    return told(tool, command="create", path=path, file_text=text)
+    return call_tool(tool, command="create", path=path, file_text=text)
 
 
 def view(tool: MemoryTool, path: str = "/memories") -> str:
-    return told(tool, command="view", path=path)
+    return call_tool(tool, command="view", path=path)
 
 
 def test_a_file_has_a_history_and_each_step_is_undone(memory: Memory, user: str, tool: MemoryTool) -> None:
     create(tool, "/memories/a/x.md", "one\n")
     create(tool, "/memories/a/y.md", "")
-    told(tool, command="str_replace", path="/memories/a/x.md", old_str="one", new_str="two")
-    told(tool, command="rename", old_path="/memories/a", new_path="/memories/b")
+    call_tool(tool, command="str_replace", path="/memories/a/x.md", old_str="one", new_str="two")
+    call_tool(tool, command="rename", old_path="/memories/a", new_path="/memories/b")
     before = view(tool, "/memories/b/x.md")
-    told(tool, command="delete", path="/memories/b")
+    call_tool(tool, command="delete", path="/memories/b")
     assert "/memories/b" not in view(tool)
     memory.undo(user_id=user)
     assert view(tool, "/memories/b/x.md") == before
@@ -278,15 +278,15 @@ def test_secrets_are_not_kept_and_the_model_hears_of_it(memory: Memory, user: st
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz123456"
     answer = create(tool, NOTES, f"key: {secret}\n")
     assert answer == f"File created successfully at: {NOTES}\nSecrets are not kept, and were left out: api key"
-    told(tool, command="insert", path=NOTES, insert_line=0, insert_text="first")
-    edited = told(tool, command="str_replace", path=NOTES, old_str="first", new_str=f"again {secret}")
+    call_tool(tool, command="insert", path=NOTES, insert_line=0, insert_text="first")
+    edited = call_tool(tool, command="str_replace", path=NOTES, old_str="first", new_str=f"again {secret}")
     assert edited.endswith("left out: api key")
     assert secret not in edited
     assert secret not in view(tool, NOTES)
     assert secret not in str([entry.to_dict() for entry in memory.history(user_id=user)])
     refused = create(tool, f"/memories/{secret}.md", "x")
     assert "holds a secret" in refused
-    assert "holds a secret" in told(tool, command="rename", old_path=NOTES, new_path=f"/memories/{secret}")
+    assert "holds a secret" in call_tool(tool, command="rename", old_path=NOTES, new_path=f"/memories/{secret}")
     assert secret not in view(tool)
 
 
@@ -312,4 +312,4 @@ def test_files_are_exported_and_imported_whole(memory: Memory, user: str, tool: 
     ],
 )
 def test_what_a_model_leaves_out_or_mixes_up_is_told(tool: MemoryTool, command: dict[str, Any]) -> None:
-    assert told(tool, **command).startswith("Error: ")
+    assert call_tool(tool, **command).startswith("Error: ")

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 
 import openai
 import pytest
-from framework_samples import BUDGET, KNOWN, QUESTION, UNKNOWN, model
+from framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.base import GetOp, PutOp, SearchOp
@@ -23,8 +23,8 @@ from recollect.errors import InvalidFilter, InvalidInput
 from recollect.integrations import langgraph_items
 from recollect.integrations.langgraph import RecollectStore
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.decay import Decay, standing
-from recollect.upkeep.prune import Pruning
+from recollect.upkeep.decay import Decay, retention_score
+from recollect.upkeep.prune import PruneConfig
 
 ODD_VALUES: list[dict[str, Any]] = [
     {},
@@ -66,19 +66,21 @@ def graph(sdk: openai.OpenAI, store: RecollectStore) -> Any:
         names = ("store_memory", "recall_memories")
         tools: Any = [{"type": "function", "function": {"name": name, "parameters": {}}} for name in names]
         while True:
-            said = sdk.chat.completions.create(model="scripted", messages=messages, tools=tools).choices[0].message
-            if not said.tool_calls:
-                return {"answer": said.content or ""}
-            messages.append(said.model_dump(exclude_none=True))
-            for call in said.tool_calls:
+            dialogue = (
+                sdk.chat.completions.create(model="scripted", messages=messages, tools=tools).choices[0].message
+            )
+            if not dialogue.tool_calls:
+                return {"answer": dialogue.content or ""}
+            messages.append(dialogue.model_dump(exclude_none=True))
+            for call in dialogue.tool_calls:
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": act(runtime.store, space, call)})
 
-    def act(held: Any, space: tuple[str, ...], call: Any) -> str:
-        given = json.loads(call.function.arguments)
+    def act(stored: Any, space: tuple[str, ...], call: Any) -> str:
+        inputs = json.loads(call.function.arguments)
         if call.function.name == "store_memory":
-            held.put(space, "budget", {"text": given["content"]})
+            stored.put(space, "budget", {"text": inputs["content"]})
             return "stored"
-        return json.dumps([item.value["text"] for item in held.search(space, query=given["query"], limit=3)])
+        return json.dumps([item.value["text"] for item in stored.search(space, query=inputs["query"], limit=3)])
 
     made = StateGraph(State, context_schema=Who)
     made.add_node("think", think)
@@ -92,23 +94,25 @@ def test_a_graph_recalls_after_a_restart_what_a_tool_stored_for_its_user_only(
 ) -> None:
     llm.default = model
     with Memory(home=tmp_path) as memory:
-        told = graph(client, RecollectStore(memory)).invoke({"said": f"Remember: {BUDGET}"}, context={"user": "alex"})
-        assert told["answer"] == "Done. stored"
+        report = graph(client, RecollectStore(memory)).invoke(
+            {"said": f"Remember: {BUDGET}"}, context={"user": "alex"}
+        )
+        assert report["answer"] == "Done. stored"
     with Memory(home=tmp_path) as memory:
         app = graph(client, RecollectStore(memory))
-        assert app.invoke({"said": QUESTION}, context={"user": "alex"})["answer"] == KNOWN
+        assert app.invoke({"said": QUESTION}, context={"user": "alex"})["answer"] == RECALLED_ANSWER
         assert app.invoke({"said": QUESTION}, context={"user": "kim"})["answer"] == UNKNOWN
-        assert asyncio.run(app.ainvoke({"said": QUESTION}, context={"user": "alex"}))["answer"] == KNOWN
+        assert asyncio.run(app.ainvoke({"said": QUESTION}, context={"user": "alex"}))["answer"] == RECALLED_ANSWER
 
 
 @pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: str(sorted(value))[:30])
 def test_a_value_is_given_back_as_it_was_put(store: RecollectStore, value: dict[str, Any]) -> None:
-    begun = datetime.now(UTC)
+    started = datetime.now(UTC)
     store.put(("alex", "odd"), "it", value)
-    held = store.get(("alex", "odd"), "it")
-    assert held is not None
-    assert (held.value, held.key, held.namespace) == (value, "it", ("alex", "odd"))
-    assert begun <= held.created_at <= held.updated_at <= datetime.now(UTC)
+    stored = store.get(("alex", "odd"), "it")
+    assert stored is not None
+    assert (stored.value, stored.key, stored.namespace) == (value, "it", ("alex", "odd"))
+    assert started <= stored.created_at <= stored.updated_at <= datetime.now(UTC)
     assert [each.value for each in store.search(("alex",))] == [value]
 
 
@@ -121,10 +125,10 @@ def test_what_is_no_plain_json_is_refused_and_leaves_nothing(store: RecollectSto
 
 def test_secrets_are_kept_out_of_values_as_of_all_memories(store: RecollectStore) -> None:
     store.put(("alex",), "wifi", {"name": "home", "password": "x7Kq2pL9vW3nR8tZ"})
-    held = store.get(("alex",), "wifi")
-    assert held is not None
-    assert held.value["name"] == "home"
-    assert "x7Kq2pL9vW3nR8tZ" not in str(held.value)
+    stored = store.get(("alex",), "wifi")
+    assert stored is not None
+    assert stored.value["name"] == "home"
+    assert "x7Kq2pL9vW3nR8tZ" not in str(stored.value)
 
 
 def test_items_with_the_same_words_are_kept_apart_by_namespace_key_and_user(store: RecollectStore) -> None:
@@ -134,9 +138,9 @@ def test_items_with_the_same_words_are_kept_apart_by_namespace_key_and_user(stor
             store.put(place, key, {"text": "Green is nice", "number": number, "key": key})
     for number, place in enumerate(places):
         for key in ("one", "two"):
-            held = store.get(place, key)
-            assert held is not None
-            assert held.value == {"text": "Green is nice", "number": number, "key": key}
+            stored = store.get(place, key)
+            assert stored is not None
+            assert stored.value == {"text": "Green is nice", "number": number, "key": key}
     assert len(store.search(("alex",))) == 6
     assert len(store.search(("alex", "a"))) == 4
     assert len(store.search(("alex", "a"), query="Which colour is nice?")) == 4
@@ -155,9 +159,9 @@ def test_putting_again_changes_the_item_and_can_be_undone(memory: Memory, store:
     assert second.updated_at > first.updated_at
     assert [item.value["text"] for item in store.search(("alex",), query="Lisbon")] == ["Lisbon"]
     memory.undo(user_id="alex")
-    again = store.get(("alex",), "city")
-    assert again is not None
-    assert again.value == {"text": "Oslo"}
+    repeated = store.get(("alex",), "city")
+    assert repeated is not None
+    assert repeated.value == {"text": "Oslo"}
 
 
 def test_a_deleted_item_is_gone_until_undo_brings_it_back(memory: Memory, store: RecollectStore) -> None:
@@ -173,13 +177,13 @@ def test_a_deleted_item_is_gone_until_undo_brings_it_back(memory: Memory, store:
 def test_a_search_finds_by_meaning_with_scores_that_fall(store: RecollectStore) -> None:
     for key, text in enumerate(["I love pizza", "My car is red", "The demo is on 3 June", "Our cat is called Tom"]):
         store.put(("alex", "memories"), str(key), {"text": text})
-    found = store.search(("alex", "memories"), query="What does the user like to eat?", limit=3)
-    assert found[0].value == {"text": "I love pizza"}
-    scores = [item.score for item in found]
+    hits = store.search(("alex", "memories"), query="What does the user like to eat?", limit=3)
+    assert hits[0].value == {"text": "I love pizza"}
+    scores = [item.score for item in hits]
     assert len(scores) == 3
     assert all(score is not None and 0 <= score <= 1 for score in scores)
     page = store.search(("alex", "memories"), query="What does the user like to eat?", limit=2, offset=1)
-    assert [item.key for item in page] == [item.key for item in found[1:]]
+    assert [item.key for item in page] == [item.key for item in hits[1:]]
 
 
 def test_only_the_fields_that_are_named_are_searched(memory: Memory) -> None:
@@ -190,9 +194,9 @@ def test_only_the_fields_that_are_named_are_searched(memory: Memory) -> None:
     store.put(
         ("alex",), "d", {"title": "Stone", "parts": [{"name": "Volcanoes of Iceland"}]}, index=["parts[*].name"]
     )
-    found = store.search(("alex",), query="Volcano")
-    assert {item.key for item in found[:2]} == {"b", "d"}
-    assert (found[-1].key, found[-1].score) == ("c", None)
+    hits = store.search(("alex",), query="Volcano")
+    assert {item.key for item in hits[:2]} == {"b", "d"}
+    assert (hits[-1].key, hits[-1].score) == ("c", None)
 
 
 FILTERS: list[dict[str, Any]] = [
@@ -280,7 +284,7 @@ def test_an_item_lives_as_long_as_it_is_read(store: RecollectStore, monkeypatch:
     store.put(("alex",), "k", {"text": "soon gone"}, ttl=10)
 
     def later(minutes: float) -> None:
-        monkeypatch.setattr(langgraph, "now", lambda: start + timedelta(minutes=minutes))
+        monkeypatch.setattr(langgraph, "exclude_expired", lambda: start + timedelta(minutes=minutes))
 
     later(9)
     assert store.get(("alex",), "k") is not None
@@ -334,14 +338,14 @@ def test_many_threads_that_put_the_same_keys_leave_one_item_each(memory: Memory,
 async def test_an_item_that_is_deleted_while_it_is_put_is_there_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = RecollectStore._held
+    results = RecollectStore._find_record
     between: list[Any] = []
 
-    async def then_deleted(store: RecollectStore, memory: AsyncMemory, place: langgraph_items.Place) -> Any:
-        held = await found(store, memory, place)
-        if held is not None and not between:
-            between.append(await memory.delete(held.id, user_id=place.user))
-        return held
+    async def then_deleted(store: RecollectStore, memory: AsyncMemory, place: langgraph_items.ItemKey) -> Any:
+        stored = await results(store, memory, place)
+        if stored is not None and not between:
+            between.append(await memory.delete(stored.id, user_id=place.user))
+        return stored
 
     async with AsyncMemory(home=tmp_path) as memory:
         store = RecollectStore(memory)
@@ -367,11 +371,11 @@ async def test_what_is_learned_elsewhere_leaves_items_alone_and_recall_finds_the
         store = RecollectStore(memory)
         await store.aput(("alex", "profile"), "city", {"text": "The user lives in Oslo"})
         await memory.remember("I moved from Oslo to Lisbon last week", user_id="alex", wait=True)
-        held = await store.aget(("alex", "profile"), "city")
-        assert held is not None
-        assert held.value == {"text": "The user lives in Oslo"}
-        beside = await memory.search("Where does the user live?", user_id="alex", project_id="langgraph")
-        assert any(hit.memory == "The user lives in Oslo" for hit in beside)
+        stored = await store.aget(("alex", "profile"), "city")
+        assert stored is not None
+        assert stored.value == {"text": "The user lives in Oslo"}
+        concurrent = await memory.search("Where does the user live?", user_id="alex", project_id="langgraph")
+        assert any(hit.memory == "The user lives in Oslo" for hit in concurrent)
         alone = await memory.search("Where does the user live?", user_id="alex")
         assert not any(hit.memory == "The user lives in Oslo" for hit in alone)
 
@@ -382,15 +386,15 @@ async def test_upkeep_leaves_items_alone_however_old_and_alike_they_are(tmp_path
         for number in range(6):
             await store.aput(("alex", str(number)), "k", {"text": "The user likes green tea", "number": number})
         [record, *_] = await memory.get_all(user_id="alex")
-        assert standing(record, record.created_at + timedelta(days=3650), decay=Decay()) >= Pruning().below
+        assert retention_score(record, record.created_at + timedelta(days=3650), decay=Decay()) >= PruneConfig().below
         assert record.importance < memory.settings.recall_facts_importance
         await memory.upkeep(user_id="alex")
         assert len(await store.asearch(("alex",))) == 6
 
 
 def test_words_for_search_are_told_without_a_name_where_there_is_one_thing_to_say() -> None:
-    assert langgraph_items.words_of({"text": "I love pizza"}, None) == "I love pizza"
-    assert langgraph_items.words_of({"food": {"likes": ["pizza", "rice"]}}, None) == (
+    assert langgraph_items.search_text({"text": "I love pizza"}, None) == "I love pizza"
+    assert langgraph_items.search_text({"food": {"likes": ["pizza", "rice"]}}, None) == (
         "food likes: pizza\nfood likes: rice"
     )
 
@@ -403,8 +407,8 @@ async def test_items_are_kept_in_postgresql_too(dsn: str) -> None:
         await store.aput(("kim", "odd", "0"), "k", {"text": "Kim's own"}, ttl=5)
     async with AsyncMemory(dsn) as memory:
         store = RecollectStore(memory)
-        found = await store.asearch(("alex", "odd"), limit=10)
-        assert [item.value for item in found] == ODD_VALUES[::-1]
+        hits = await store.asearch(("alex", "odd"), limit=10)
+        assert [item.value for item in hits] == ODD_VALUES[::-1]
         assert len(await store.alist_namespaces(prefix=("alex",), max_depth=2)) == 1
         [hers] = await store.asearch(("kim",), query="What is Kim's own?")
         assert hers.value == {"text": "Kim's own"}

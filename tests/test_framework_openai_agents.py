@@ -19,7 +19,7 @@ from agents import (
     Session,
     SessionSettings,
 )
-from framework_samples import BUDGET, KNOWN, PICTURE, QUESTION, UNKNOWN, model
+from framework_samples import BUDGET, PICTURE, QUESTION, RECALLED_ANSWER, UNKNOWN, model
 from openai import AsyncOpenAI
 
 from recollect import AsyncMemory, Memory
@@ -77,15 +77,15 @@ def _user(context: str) -> str:
 async def test_a_fact_stored_by_a_tool_is_recalled_in_a_new_session_after_a_restart_by_its_user_only(
     scripted: Model, tmp_path: Path
 ) -> None:
-    async def ask(home: Path, user: str, session: str, said: str) -> str:
+    async def ask(home: Path, user: str, session: str, text: str) -> str:
         async with AsyncMemory(home=home) as memory:
             agent = Agent("assistant", model=scripted, tools=[*memory_tools(memory, user_id=_user)])
-            # Learning from the session could store the fact before the tool does.
-            kept = RecollectSession(session, memory, user_id=user, learns=False)
-            return str((await Runner.run(agent, said, session=kept, context=user, run_config=QUIET)).final_output)
+            # LearningConfig from the session could store the fact before the tool does.
+            stored = RecollectSession(session, memory, user_id=user, learns=False)
+            return str((await Runner.run(agent, text, session=stored, context=user, run_config=QUIET)).final_output)
 
     assert (await ask(tmp_path, "alex", "monday", f"Remember: {BUDGET}")).startswith("Done. Stored as ")
-    assert await ask(tmp_path, "alex", "tuesday", QUESTION) == KNOWN
+    assert await ask(tmp_path, "alex", "tuesday", QUESTION) == RECALLED_ANSWER
     assert await ask(tmp_path, "kim", "monday", QUESTION) == UNKNOWN
 
 
@@ -99,12 +99,12 @@ async def test_a_session_gives_the_model_what_was_said_before_and_a_new_one_reca
         await Runner.run(agent, BUDGET, session=session, run_config=QUIET)
     async with AsyncMemory(home=tmp_path) as memory:
         session = RecollectSession("monday", memory, user_id="alex")
-        assert (await Runner.run(agent, QUESTION, session=session, run_config=QUIET)).final_output == KNOWN
+        assert (await Runner.run(agent, QUESTION, session=session, run_config=QUIET)).final_output == RECALLED_ANSWER
         assert [item.get("role") for item in await session.get_items()] == ["user", "assistant"] * 2  # type: ignore[union-attr]
         config = RunConfig(tracing_disabled=True, call_model_input_filter=recalling(memory, user_id=_user))
         fresh = RecollectSession("tuesday", memory, user_id="alex")
         run = await Runner.run(agent, QUESTION, session=fresh, context="alex", run_config=config)
-        assert run.final_output == KNOWN
+        assert run.final_output == RECALLED_ANSWER
         # What was recalled is in that request only.
         assert BUDGET not in str(await fresh.get_items())
         other = await Runner.run(
@@ -116,14 +116,14 @@ async def test_a_session_gives_the_model_what_was_said_before_and_a_new_one_reca
         )
         assert other.final_output == UNKNOWN
         turns = await memory.turns(user_id="alex", session_id="monday")
-        assert [turn.content for turn in turns] == [BUDGET, "Aloha!", QUESTION, KNOWN]
+        assert [turn.content for turn in turns] == [BUDGET, "Aloha!", QUESTION, RECALLED_ANSWER]
 
 
 async def test_a_streamed_run_with_a_picture_and_tools_is_kept_whole(scripted: Model, memory: AsyncMemory) -> None:
     agent = Agent("assistant", model=scripted, tools=[*memory_tools(memory, user_id="alex")])
     session = RecollectSession("s", memory, user_id="alex")
-    shown: Any = [{"role": "user", "content": [{"type": "input_image", "image_url": PICTURE, "detail": "auto"}]}]
-    seen = await Runner.run(agent, shown, session=session, run_config=QUIET)
+    visible: Any = [{"role": "user", "content": [{"type": "input_image", "image_url": PICTURE, "detail": "auto"}]}]
+    seen = await Runner.run(agent, visible, session=session, run_config=QUIET)
     assert seen.final_output == "A beach."
     streamed = Runner.run_streamed(agent, f"Remember: {BUDGET}", session=session, run_config=QUIET)
     async for _ in streamed.stream_events():
@@ -132,7 +132,7 @@ async def test_a_streamed_run_with_a_picture_and_tools_is_kept_whole(scripted: M
     kinds = [item.get("type") or item.get("role") for item in cast("list[dict[str, Any]]", await session.get_items())]
     assert kinds == ["user", "message", "user", "function_call", "function_call_output", "message"]
     # The whole of it goes to the model again.
-    assert (await Runner.run(agent, QUESTION, session=session, run_config=QUIET)).final_output == KNOWN
+    assert (await Runner.run(agent, QUESTION, session=session, run_config=QUIET)).final_output == RECALLED_ANSWER
 
 
 async def test_odd_items_are_given_back_as_they_were(memory: AsyncMemory, tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ async def test_sessions_of_other_users_projects_and_names_are_apart(memory: Asyn
         await session.add_items([{"role": "user", "content": f"number {number}"}])
     await sessions[1].clear_session()
     for number, session in enumerate(sessions):
-        said = [cast("Any", item)["content"] for item in await session.get_items()]
-        assert said == ([] if number == 1 else [f"number {number}"])
+        messages = [cast("Any", item)["content"] for item in await session.get_items()]
+        assert messages == ([] if number == 1 else [f"number {number}"])
 
 
 async def test_a_cleared_session_begins_anew_and_undo_brings_back_what_was(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def run_python(code: str) -> str:
 
 @pytest.mark.parametrize(("module", "framework", "extra"), FRAMEWORKS)
 def test_without_the_framework_one_is_told_how_to_install_it(module: str, framework: str, extra: str) -> None:
-    told = run_python(
+    report = run_python(
         "import sys\n"
         f"sys.modules[{framework!r}] = None\n"
         "from recollect.errors import MissingExtra\n"
@@ -30,7 +30,7 @@ def test_without_the_framework_one_is_told_how_to_install_it(module: str, framew
         "except MissingExtra as error:\n"
         "    print(error)\n"
     )
-    assert told.endswith(f"pip install 'recollect[{extra}]'")
+    assert report.endswith(f"pip install 'recollect[{extra}]'")
 
 
 def test_a_memory_loads_none_of_the_frameworks() -> None:

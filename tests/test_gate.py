@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from recollect.http.app import make_app
-from recollect.http.gate import Admitted, Gate
+from recollect.http.gate import HostGuardConfig, HostGuardMiddleware
 from recollect.settings import load
 
 
@@ -69,8 +69,8 @@ def test_a_request_needs_exactly_one_host(client: TestClient) -> None:
 
 
 def test_the_bound_address_is_one_of_ours_and_a_star_is_everyone(tmp_path: Path) -> None:
-    for given, host in (({"host": "127.0.0.9"}, "127.0.0.9"), ({"allowed_hosts": "*"}, "any.example")):
-        settings = load({"home": tmp_path, **given}, environ={}).settings
+    for inputs, host in (({"host": "127.0.0.9"}, "127.0.0.9"), ({"allowed_hosts": "*"}, "any.example")):
+        settings = load({"home": tmp_path, **inputs}, environ={}).settings
         with TestClient(make_app(settings), f"http://{host}") as client:
             assert client.get("/live").status_code == 200
 
@@ -104,7 +104,7 @@ def test_json_nested_too_deeply_is_a_bad_request(client: TestClient) -> None:
     assert client.post("/json", content=deep, headers={"Content-Type": "application/json"}).status_code == 400
 
 
-class Wire:
+class AsgiConnection:
     """An ASGI connection by hand: the parts of a request, and what was sent back."""
 
     def __init__(self, *parts: bytes) -> None:
@@ -140,48 +140,48 @@ async def swallow(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-GATE = Gate(swallow, Admitted(hosts=["localhost"], most_bytes=100))
+GATE = HostGuardMiddleware(swallow, HostGuardConfig(hosts=["localhost"], max_bytes=100))
 
 
-async def status(wire: Wire, asked: Scope) -> Any:
-    await GATE(asked, wire.receive, wire.send)
-    starts = [each["status"] for each in wire.sent if each["type"] == "http.response.start"]
+async def status(connection: AsgiConnection, request: Scope) -> Any:
+    await GATE(request, connection.receive, connection.send)
+    starts = [each["status"] for each in connection.sent if each["type"] == "http.response.start"]
     assert len(starts) == 1
-    assert wire.sent[-1].get("more_body", False) is False
+    assert connection.sent[-1].get("more_body", False) is False
     return starts[0]
 
 
 async def test_a_length_beyond_the_limit_is_refused_without_asking_the_app() -> None:
-    assert await status(Wire(b"x" * 100), scope(content_length="100")) == 200
-    assert await status(Wire(b"x" * 101), scope(content_length="101")) == 413
+    assert await status(AsgiConnection(b"x" * 100), scope(content_length="100")) == 200
+    assert await status(AsgiConnection(b"x" * 101), scope(content_length="101")) == 413
 
 
 async def test_an_untold_length_is_counted_whatever_the_app_makes_of_it() -> None:
-    assert await status(Wire(b"x" * 60, b"x" * 40), scope(transfer_encoding="chunked")) == 200
-    assert await status(Wire(b"x" * 60, b"x" * 41), scope(transfer_encoding="chunked")) == 413
-    wire = Wire(b"x" * 60, b"x" * 41, *[b"x" * (1 << 20)] * 100)
-    assert await status(wire, scope(transfer_encoding="chunked")) == 413
+    assert await status(AsgiConnection(b"x" * 60, b"x" * 40), scope(transfer_encoding="chunked")) == 200
+    assert await status(AsgiConnection(b"x" * 60, b"x" * 41), scope(transfer_encoding="chunked")) == 413
+    connection = AsgiConnection(b"x" * 60, b"x" * 41, *[b"x" * (1 << 20)] * 100)
+    assert await status(connection, scope(transfer_encoding="chunked")) == 413
     # Some of the rest is taken in so that the client hears the answer, but not all of it.
-    assert 60 < wire.taken < 100
+    assert 60 < connection.taken < 100
 
 
 async def test_files_that_are_passed_on_may_be_of_any_size() -> None:
-    assert await status(Wire(b"x" * 900), scope("/v1/files", content_length="900")) == 200
+    assert await status(AsgiConnection(b"x" * 900), scope("/v1/files", content_length="900")) == 200
 
 
 async def test_the_gate_costs_a_few_microseconds() -> None:
     async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
         pass
 
-    wire, rounds = Wire(), 2_000
-    gate = Gate(nothing, Admitted(hosts=["localhost"], named=["a.example"], most_bytes=100))
-    asked = scope(**{f"x-{n}": "value" for n in range(12)}, content_length="10", origin="http://localhost")
+    connection, rounds = AsgiConnection(), 2_000
+    gate = HostGuardMiddleware(nothing, HostGuardConfig(hosts=["localhost"], allowed=["a.example"], max_bytes=100))
+    request = scope(**{f"x-{n}": "value" for n in range(12)}, content_length="10", origin="http://localhost")
     best = 1.0
     for _ in range(20):
-        begun = time.process_time()
+        started = time.process_time()
         for _ in range(rounds):
-            await gate(asked, wire.receive, wire.send)
-        best = min(best, (time.process_time() - begun) / rounds)
+            await gate(request, connection.receive, connection.send)
+        best = min(best, (time.process_time() - started) / rounds)
         await asyncio.sleep(0)
     # 2 us on a quiet machine.
     assert best < 20e-6

@@ -15,7 +15,7 @@ from recollect import Memory, Status
 from recollect.errors import InvalidInput, InvalidText
 from recollect.model.memory import MemoryRecord
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.write.screening.given import Redacting
+from recollect.write.screening.given import Redactor
 
 SECRET = "ghp_R7bK2mXq9TzLw4VfN8cYd1HsJ5pGe3Ua6oBi"
 TEXT = f"The deploy token is {SECRET}"
@@ -35,25 +35,25 @@ def waiting(memory: Memory) -> str:
     return "waits"
 
 
-def by_add(memory: Memory, **given: Any) -> MemoryRecord:
-    return memory.add(given.pop("content"), user_id=ANN, **given).record
+def by_add(memory: Memory, **options: Any) -> MemoryRecord:
+    return memory.add(options.pop("content"), user_id=ANN, **options).record
 
 
-def by_update(memory: Memory, **given: Any) -> MemoryRecord:
-    return memory.update(memory.add("Something else", user_id=ANN).id, user_id=ANN, **given).record
+def by_update(memory: Memory, **options: Any) -> MemoryRecord:
+    return memory.update(memory.add("Something else", user_id=ANN).id, user_id=ANN, **options).record
 
 
-def by_edit_review(memory: Memory, **given: Any) -> MemoryRecord:
-    return memory.edit_review(waiting(memory), user_id=ANN, **given).record
+def by_edit_review(memory: Memory, **options: Any) -> MemoryRecord:
+    return memory.edit_review(waiting(memory), user_id=ANN, **options).record
 
 
-def by_import(memory: Memory, **given: Any) -> MemoryRecord:
-    memory.import_([{"id": "new", "memory": given.pop("content"), "user_id": ANN, **given}])
+def by_import(memory: Memory, **options: Any) -> MemoryRecord:
+    memory.import_([{"id": "new", "memory": options.pop("content"), "user_id": ANN, **options}])
     return memory.get("new", user_id=ANN)
 
 
-DOORS = pytest.mark.parametrize("door", [by_add, by_update, by_edit_review, by_import])
-Door = Callable[..., MemoryRecord]
+WRITERS = pytest.mark.parametrize("door", [by_add, by_update, by_edit_review, by_import])
+WriteFunction = Callable[..., MemoryRecord]
 
 
 def left_in(home: Path, secret: str) -> list[str]:
@@ -61,8 +61,10 @@ def left_in(home: Path, secret: str) -> list[str]:
     return [path.name for path in home.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
-@DOORS
-def test_a_secret_is_kept_out_of_everything_that_has_words(tmp_path: Path, memory: Memory, door: Door) -> None:
+@WRITERS
+def test_a_secret_is_kept_out_of_everything_that_has_words(
+    tmp_path: Path, memory: Memory, door: WriteFunction
+) -> None:
     nested = {"note": TEXT, "list": [{"deep": SECRET}], SECRET: "named by it", "n": 7, "ok": True, "none": None}
     record = door(
         memory,
@@ -82,8 +84,8 @@ def test_a_secret_is_kept_out_of_everything_that_has_words(tmp_path: Path, memor
     assert left_in(tmp_path, SECRET) == []
 
 
-@DOORS
-def test_what_a_value_is_called_tells_that_it_is_a_secret(memory: Memory, door: Door) -> None:
+@WRITERS
+def test_what_a_value_is_called_tells_that_it_is_a_secret(memory: Memory, door: WriteFunction) -> None:
     record = door(
         memory,
         content="The wifi at home",
@@ -100,8 +102,8 @@ def test_what_a_value_is_called_tells_that_it_is_a_secret(memory: Memory, door: 
     }
 
 
-@DOORS
-def test_what_is_no_secret_stays_as_it_was_given(memory: Memory, door: Door) -> None:
+@WRITERS
+def test_what_is_no_secret_stays_as_it_was_given(memory: Memory, door: WriteFunction) -> None:
     plain = {
         "cache_key": "8f14e45fceea167a5a36dedd4bea2543", "order": "112-4456789-1234567", "phone": 4155552671,
         "at": 1710498600000, "share": 0.25, "ids": ["550e8400-e29b-41d4-a716-446655440000"], "keyboard": "dvorak",
@@ -112,16 +114,16 @@ def test_what_is_no_secret_stays_as_it_was_given(memory: Memory, door: Door) -> 
 
 
 def test_at_least_95_percent_of_secrets_are_kept_out_of_what_is_added() -> None:
-    kept = missed = 0
+    stored = missed = 0
     for _, text, secret in samples(5):
-        clean, _ = Redacting().fields({"content": text, "metadata": {"note": text}})
-        kept += 1
+        clean, _ = Redactor().redact_fields({"content": text, "metadata": {"note": text}})
+        stored += 1
         missed += secret in json.dumps(clean, ensure_ascii=False)
-    assert kept >= 100
-    assert missed <= 0.05 * kept
+    assert stored >= 100
+    assert missed <= 0.05 * stored
 
 
-class TestBeingTold:
+class TestReportedRedactions:
     def test_the_outcome_names_the_kinds_that_were_found(self, memory: Memory) -> None:
         added = memory.add(TEXT, user_id=ANN, metadata={"pin": "4821"})
         assert added.redacted == ("GitHub token", "PIN")
@@ -135,13 +137,13 @@ class TestBeingTold:
         assert memory.import_(lines).redacted == 2
 
     def test_a_turn_too(self, memory: Memory) -> None:
-        said = memory.remember(f"My token is {SECRET}", user_id=ANN, session_id="s")
-        assert (said.redacted, said.to_dict()["redacted"]) == (("GitHub token",), ["GitHub token"])
+        remembered = memory.remember(f"My token is {SECRET}", user_id=ANN, session_id="s")
+        assert (remembered.redacted, remembered.to_dict()["redacted"]) == (("GitHub token",), ["GitHub token"])
 
     def test_and_the_command_line(self, tmp_path: Path) -> None:
         cli = Cli(tmp_path)
-        said = cli("add", TEXT, "--user", ANN).output
-        assert "Kept out of it: GitHub token." in said
+        output = cli("add", TEXT, "--user", ANN).output
+        assert "Kept out of it: GitHub token." in output
         [id] = [each["id"] for each in cli.json("list", "--user", ANN)["results"]]
         assert "Kept out of it: password." in cli("update", id, "my password is hunter2", "--user", ANN).output
         assert "Kept out of it: PIN." in cli("remember", "my PIN is 4821", "--user", ANN, "--session", "s").output
@@ -168,8 +170,10 @@ class TestSwitchedOff:
         monkeypatch.setenv("RECOLLECT_REDACT_MEMORIES", "false")
         monkeypatch.setenv("RECOLLECT_REDACT_TURNS", "false")
         with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
-            said = memory.remember(f"I live in Oslo and my token is {SECRET}", user_id=ANN, session_id="s", wait=True)
-            assert SECRET in said[0].content
+            remembered = memory.remember(
+                f"I live in Oslo and my token is {SECRET}", user_id=ANN, session_id="s", wait=True
+            )
+            assert SECRET in remembered[0].content
             facts = [each.to_dict() for each in memory.get_all(user_id=ANN)]
             assert facts
             assert SECRET not in json.dumps(facts)
@@ -239,21 +243,25 @@ NEEDED = [
 
 
 class TestWhatNobodySees:
-    @DOORS
+    @WRITERS
     @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)
-    def test_it_is_left_out_of_what_is_kept(self, memory: Memory, door: Door, text: str) -> None:
+    def test_it_is_left_out_of_what_is_kept(self, memory: Memory, door: WriteFunction, text: str) -> None:
         record = door(memory, content=text, value=text, key=f"{text[:3]}", source="notes")
         assert (record.content, record.value) == ("I like green tea", "I like green tea")
 
-    @DOORS
+    @WRITERS
     @pytest.mark.parametrize("text", NEEDED)
-    def test_what_scripts_and_emoji_are_written_with_stays(self, memory: Memory, door: Door, text: str) -> None:
+    def test_what_scripts_and_emoji_are_written_with_stays(
+        self, memory: Memory, door: WriteFunction, text: str
+    ) -> None:
         record = door(memory, content=text, tags=[text[:30]])
         assert (record.content, record.tags) == (text, (text[:30],))
 
-    @DOORS
+    @WRITERS
     @pytest.mark.parametrize("text", ["a\0b", "half \ud83d", "\u200b\u2060", "\U000e0041\U000e0042"])
-    def test_text_that_cannot_be_kept_or_seen_is_refused(self, memory: Memory, door: Door, text: str) -> None:
+    def test_text_that_cannot_be_kept_or_seen_is_refused(
+        self, memory: Memory, door: WriteFunction, text: str
+    ) -> None:
         with pytest.raises(InvalidInput) as raised:
             door(memory, content=text)
         assert isinstance(raised.value, InvalidText) or "line 1" in str(raised.value)
@@ -263,8 +271,8 @@ class TestWhatNobodySees:
         assert memory.add(f"token {hidden}", user_id=ANN, metadata={"a": hidden}).redacted == ("GitHub token",)
         [turn] = memory.remember(f"my token is {hidden}", user_id=ANN, session_id="s")
         assert SECRET[12:30] not in turn.content
-        kept = json.dumps([each.to_dict() for each in memory.get_all(user_id=ANN, turns=True)])
-        assert SECRET[12:30] not in kept
+        stored = json.dumps([each.to_dict() for each in memory.get_all(user_id=ANN, turns=True)])
+        assert SECRET[12:30] not in stored
 
     def test_a_turn_without_secrets_is_kept_as_it_was_said(self, memory: Memory) -> None:
         [turn] = memory.remember(HIDDEN["zero width"], user_id=ANN, session_id="s")

@@ -16,7 +16,7 @@ import pytest
 from recollect import AsyncMemory
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models import hub_reranker
-from recollect.models.hub_reranker import BATCH, MAX_CHARACTERS, MOST_WAITING, HubReranker, Score
+from recollect.models.hub_reranker import BATCH, MAX_CHARACTERS, MAX_WAITING, HubReranker, Score
 from recollect.models.neural_files import CROSS_ENCODER, find_files
 from recollect.models.onnx_model import OnnxModel
 from recollect.models.rerank import Reranker
@@ -26,14 +26,14 @@ from recollect.wiring import open_reranker
 
 QUESTION = "What is Ana allergic to?"
 ANSWER = "Ana is allergic to peanuts."
-OTHERS = ["Ana: We moved to Lisbon in March.", "Ben: The bus was late again.", "Ana: I had lunch with Ben."]
+IRRELEVANT = ["Ana: We moved to Lisbon in March.", "Ben: The bus was late again.", "Ana: I had lunch with Ben."]
 ODD_TEXTS = ["", " \n\t", "🦄🦄", "\ud800", "\x00", "ꙮ" * 50, "a" * 200_000, "日本語のテキスト", "[SEP] [PAD] [CLS]"]
 LIBRARIES = {"sentence-transformers": "sentence_transformers", "fastembed": "fastembed"}
 
 
 def small_model() -> Score:
     """The cross-encoder of the neural extra, answering plain numbers as the hubs' libraries do."""
-    folder = find_files(CROSS_ENCODER, wanted_by="a test")
+    folder = find_files(CROSS_ENCODER, required_by="a test")
     network = OnnxModel(folder, network_sha256=CROSS_ENCODER.network_sha256, max_tokens=64)
     return lambda query, texts: [network.run((query, text))[0] for text in texts]
 
@@ -86,9 +86,9 @@ class TestScores:
         await reranker.close()
 
     async def test_the_text_that_answers_scores_highest_in_its_own_place(self, reranker: Reranker) -> None:
-        scores = await reranker.rerank(QUESTION, [*OTHERS * BATCH, ANSWER, *OTHERS])
-        assert len(scores) == len(OTHERS) * (BATCH + 1) + 1
-        assert scores.index(max(scores)) == len(OTHERS) * BATCH
+        scores = await reranker.rerank(QUESTION, [*IRRELEVANT * BATCH, ANSWER, *IRRELEVANT])
+        assert len(scores) == len(IRRELEVANT) * (BATCH + 1) + 1
+        assert scores.index(max(scores)) == len(IRRELEVANT) * BATCH
         assert max(scores) > 0.9 > 20 * sorted(scores)[-2]
         assert reranker.name == "test:model"
 
@@ -114,19 +114,19 @@ class TestScores:
         await reranker.close()
 
     async def test_the_model_gets_small_batches_of_texts_it_can_read(self) -> None:
-        given: list[list[str]] = []
-        asked: set[str] = set()
+        inputs: list[list[str]] = []
+        request: set[str] = set()
 
         def score(query: str, texts: list[str]) -> list[float]:
-            asked.add(query)
-            given.append(texts)
+            request.add(query)
+            inputs.append(texts)
             return [0.0] * len(texts)
 
         reranker = HubReranker("test:model", load=lambda: score)
         await reranker.rerank("why\ud800", ["x" * 100_000] * (2 * BATCH + 1))
-        assert asked == {"probe", "why"}, "half a character is an error in most tokenizers"
-        assert [len(batch) for batch in given[1:]] == [BATCH, BATCH, 1]
-        assert {len(text) for batch in given[1:] for text in batch} == {MAX_CHARACTERS}
+        assert request == {"probe", "why"}, "half a character is an error in most tokenizers"
+        assert [len(batch) for batch in inputs[1:]] == [BATCH, BATCH, 1]
+        assert {len(text) for batch in inputs[1:] for text in batch} == {MAX_CHARACTERS}
         await reranker.close()
 
     @pytest.mark.parametrize("values", [(0.5,), (0.5, 0.5, 0.5), ((0.1, 0.9), (0.2, 0.8)), (0.5, math.nan), (1, "a")])
@@ -141,10 +141,10 @@ class TestLoading:
     async def test_a_model_is_loaded_once_however_many_ask(self) -> None:
         gate = Gate()
         reranker = HubReranker("test:model", load=gate.load)
-        asked = [asyncio.create_task(reranker.rerank(QUESTION, ["text"])) for _ in range(5)]
+        requests = [asyncio.create_task(reranker.rerank(QUESTION, ["text"])) for _ in range(5)]
         await gate.arrival()
         gate.open.set()
-        assert await asyncio.gather(*asked) == [[0.5]] * 5
+        assert await asyncio.gather(*requests) == [[0.5]] * 5
         assert gate.loads == 1
         await reranker.close()
 
@@ -205,12 +205,12 @@ class TestWork:
     async def test_work_is_refused_while_too_much_waits_and_taken_again_afterwards(self) -> None:
         gate = Gate()
         reranker = HubReranker("test:model", load=gate.load_slow_model)
-        work = asyncio.create_task(reranker.rerank(QUESTION, ["text"] * MOST_WAITING))
+        work = asyncio.create_task(reranker.rerank(QUESTION, ["text"] * MAX_WAITING))
         await gate.arrival()
-        with pytest.raises(ModelUnavailable, match=f"busy with {MOST_WAITING} texts"):
+        with pytest.raises(ModelUnavailable, match=f"busy with {MAX_WAITING} texts"):
             await reranker.rerank(QUESTION, ["text"])
         gate.open.set()
-        assert await work == [0.5] * MOST_WAITING
+        assert await work == [0.5] * MAX_WAITING
         assert await reranker.rerank(QUESTION, ["text"]) == [0.5]
         await reranker.close()
 
@@ -256,12 +256,12 @@ class TestFastembed:
         monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     async def test_a_folder_with_a_real_model_is_loaded_and_ranks(self) -> None:
-        folder = find_files(CROSS_ENCODER, wanted_by="a test")
+        folder = find_files(CROSS_ENCODER, required_by="a test")
         for _ in range(2):
             reranker = open_reranker(Settings(reranker=f"fastembed:{folder}"))
             assert isinstance(reranker, HubReranker)
-            best, *others = await reranker.rerank(QUESTION, [ANSWER, *OTHERS])
-            assert best > 0.9 > 20 * max(others)
+            best, *rest = await reranker.rerank(QUESTION, [ANSWER, *IRRELEVANT])
+            assert best > 0.9 > 20 * max(rest)
             assert len(await reranker.rerank("\ud800", ODD_TEXTS)) == len(ODD_TEXTS)
             await reranker.close()
 
@@ -270,10 +270,10 @@ class TestFastembed:
         self, there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("FASTEMBED_CACHE_PATH", str(tmp_path))
-        name = str(find_files(CROSS_ENCODER, wanted_by="a test")) if there else "no-such/model"
+        name = str(find_files(CROSS_ENCODER, required_by="a test")) if there else "no-such/model"
         settings = Settings(home=tmp_path, reranker=f"fastembed:{name}", rerank_timeout_s=60, recall_timeout_s=60)
         async with AsyncMemory(settings=settings) as memory:
-            for text in (ANSWER, *OTHERS):
+            for text in (ANSWER, *IRRELEVANT):
                 await memory.add(text, user_id="ana")
             recalled = await memory.recall(QUESTION, user_id="ana", trace=True)
         assert recalled.outcome == "used"
@@ -304,13 +304,13 @@ class TestSentenceTransformers:
         model, tokenizer = saved_model(tmp_path, labels=1)
         reranker = open_reranker(Settings(reranker=f"sentence-transformers:{tmp_path}"))
         assert isinstance(reranker, HubReranker)
-        texts = [ANSWER, *OTHERS * BATCH]
+        texts = [ANSWER, *IRRELEVANT * BATCH]
         scores = await reranker.rerank(QUESTION, texts)
         pairs = tokenizer([QUESTION] * len(texts), texts, padding=True, truncation=True, return_tensors="pt")
         with torch.no_grad():
             expected = torch.sigmoid(model(**pairs).logits[:, 0]).tolist()
         assert scores == pytest.approx(expected, abs=1e-5)
-        assert len(set(expected)) > len(OTHERS)
+        assert len(set(expected)) > len(IRRELEVANT)
         assert len(await reranker.rerank("\ud800", ODD_TEXTS)) == len(ODD_TEXTS)
         await reranker.close()
 
@@ -333,7 +333,7 @@ def saved_model(folder: Path, *, labels: int) -> tuple[Any, Any]:
     import torch
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
-    words = find_files(CROSS_ENCODER, wanted_by="a test") / "vocab.txt"
+    words = find_files(CROSS_ENCODER, required_by="a test") / "vocab.txt"
     tokenizer = BertTokenizerFast(vocab=str(words), model_max_length=64)
     torch.manual_seed(0)
     config = BertConfig(

@@ -13,19 +13,19 @@ import numpy as np
 import pytest
 
 from recollect.errors import IndexUnavailable
-from recollect.index.chroma import ChromaEngine, ChromaOptions
-from recollect.index.engine import FedEngine, place_mark, user_mark
-from recollect.index.engine_index import EngineIndex, Sizes
+from recollect.index.chroma import ChromaOptions, ChromaVectorStore
+from recollect.index.engine import ExternalVectorStore, hash_place, hash_user
+from recollect.index.engine_index import VectorStoreIndex, VectorStoreLimits
 from recollect.index.exact import ExactIndex
-from recollect.index.feeder import Feeder
-from recollect.index.milvus import MilvusEngine, MilvusOptions
+from recollect.index.feeder import IndexSync
+from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.protocol import Index
-from recollect.index.recent import Recent
+from recollect.index.recent import UnsyncedRows
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.breaker import IN_A_ROW
+from recollect.model.breaker import MAX_CONSECUTIVE_FAILURES
 from recollect.model.change import Add
-from recollect.model.erase import Erase, Target
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
@@ -39,12 +39,12 @@ from tests.talkative_users import memories, questions
 
 _numbers = count(1)
 # Every question goes to the engine, and none is given up.
-ALWAYS = Sizes(exact_rows=0, few_rows=0, timeout_s=30.0)
+ALWAYS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=30.0)
 
 
-def index_over(ledger: Ledger, engine: FedEngine, model: EmbeddingModel) -> EngineIndex:
-    feeder = Feeder(ledger, model, engine, fed_as=engine.name)
-    return EngineIndex(ledger, model, engine, sizes=ALWAYS, feeder=feeder)
+def index_over(ledger: Ledger, engine: ExternalVectorStore, model: EmbeddingModel) -> VectorStoreIndex:
+    feeder = IndexSync(ledger, model, engine, feed_name=engine.name)
+    return VectorStoreIndex(ledger, model, engine, limits=ALWAYS, sync=feeder)
 
 
 class OfEngine(IndexSuite):
@@ -58,15 +58,15 @@ class OfEngine(IndexSuite):
         return opened
 
     async def settled(self, index: Index) -> None:
-        assert isinstance(index, EngineIndex)
-        assert index.feeder is not None
-        await index.feeder.feed()
+        assert isinstance(index, VectorStoreIndex)
+        assert index.sync is not None
+        await index.sync.sync()
 
 
 class WithMilvusLite:
     @pytest.fixture
     def open_engine(self, tmp_path: Path) -> OpenEngine:
-        return lambda model: MilvusEngine(MilvusOptions(address=str(tmp_path / "milvus.db")), model)
+        return lambda model: MilvusVectorStore(MilvusOptions(address=str(tmp_path / "milvus.db")), model)
 
 
 class WithMilvusServer:
@@ -74,13 +74,13 @@ class WithMilvusServer:
     def open_engine(self) -> OpenEngine:
         name = f"test_{next(_numbers)}"
         address = running_milvus().url
-        return lambda model: MilvusEngine(MilvusOptions(address=address, collection=name, timeout_s=60), model)
+        return lambda model: MilvusVectorStore(MilvusOptions(address=address, collection=name, timeout_s=60), model)
 
 
 class WithChroma:
     @pytest.fixture
     def open_engine(self, tmp_path: Path) -> OpenEngine:
-        return lambda model: ChromaEngine(ChromaOptions(address=str(tmp_path / "chroma")), model)
+        return lambda model: ChromaVectorStore(ChromaOptions(address=str(tmp_path / "chroma")), model)
 
 
 class WithChromaServer:
@@ -88,7 +88,7 @@ class WithChromaServer:
     def open_engine(self) -> OpenEngine:
         name = f"test_{next(_numbers)}"
         address = running_chroma().url
-        return lambda model: ChromaEngine(ChromaOptions(address=address, collection=name, timeout_s=60), model)
+        return lambda model: ChromaVectorStore(ChromaOptions(address=address, collection=name, timeout_s=60), model)
 
 
 class TestMilvusLite(WithMilvusLite, EngineSuite): ...
@@ -129,11 +129,11 @@ def server(request: pytest.FixtureRequest) -> Server:
     return running_milvus() if request.param == "milvus" else running_chroma()
 
 
-def engine_at(server: Server, name: str = "") -> FedEngine:
+def engine_at(server: Server, name: str = "") -> ExternalVectorStore:
     name = name or f"test_{next(_numbers)}"
     if isinstance(server, MilvusServer):
-        return MilvusEngine(MilvusOptions(address=server.url, collection=name, timeout_s=5), MODEL)
-    return ChromaEngine(ChromaOptions(address=server.url, collection=name, timeout_s=5), MODEL)
+        return MilvusVectorStore(MilvusOptions(address=server.url, collection=name, timeout_s=5), MODEL)
+    return ChromaVectorStore(ChromaOptions(address=server.url, collection=name, timeout_s=5), MODEL)
 
 
 @pytest.fixture
@@ -154,41 +154,41 @@ async def test_a_frozen_server_costs_a_moment_then_nothing_and_is_asked_again_wh
 ) -> None:
     await fill(ledger, ANN, 300, seed=1)
     engine = engine_at(server)
-    index = EngineIndex(
+    index = VectorStoreIndex(
         ledger,
         MODEL,
         engine,
-        sizes=Sizes(exact_rows=0, few_rows=0, timeout_s=1.0),
-        feeder=Feeder(ledger, MODEL, engine, fed_as="it"),
+        limits=VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=1.0),
+        sync=IndexSync(ledger, MODEL, engine, feed_name="it"),
     )
-    assert index.feeder is not None
-    await index.feeder.feed()
+    assert index.sync is not None
+    await index.sync.sync()
     expected = await nearest(ExactIndex(ledger, MODEL, budget_bytes=1 << 30))
     assert await nearest(index) == expected
     server.freeze()
     try:
-        for _ in range(IN_A_ROW):
-            begun = time.perf_counter()
+        for _ in range(MAX_CONSECUTIVE_FAILURES):
+            started = time.perf_counter()
             assert await nearest(index) == expected
-            assert time.perf_counter() - begun < 4
-        assert "does not answer since" in index.trouble
-        begun = time.perf_counter()
+            assert time.perf_counter() - started < 4
+        assert "does not answer since" in index.last_error
+        started = time.perf_counter()
         for _ in range(5):
             assert await nearest(index) == expected
         # Had each of them waited, it would be five seconds.
-        assert time.perf_counter() - begun < 3
+        assert time.perf_counter() - started < 3
         await fill(ledger, ANN, 1, seed=8)
         with pytest.raises((IndexUnavailable, TimeoutError)):
-            await index.feeder.feed()
+            await index.sync.sync()
     finally:
         server.thaw()
     async with asyncio.timeout(60):
-        while index.trouble:
+        while index.last_error:
             await nearest(index)
             await asyncio.sleep(0.2)
-        while await index.feeder.feed():
+        while await index.sync.sync():
             pass
-    assert len(await engine.rows(user_mark("ann"))) == 301
+    assert len(await engine.rows(hash_user("ann"))) == 301
     await index.close()
 
 
@@ -201,11 +201,11 @@ async def test_an_erasure_while_the_server_is_gone_is_done_when_it_is_back(serve
         await fill(ledger, BOB, 20, seed=2)
         engine = engine_at(own, "kept")
         index = index_over(ledger, engine, MODEL)
-        assert index.feeder is not None
-        await index.feeder.feed()
+        assert index.sync is not None
+        await index.sync.sync()
         own.stop()
-        await ledger.erase(ANN, Erase(Target.MEMORY, records[0].id), by=BY)
-        await ledger.erase(BOB, Erase(Target.USER), by=BY)
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, records[0].id), by=BY)
+        await ledger.erase(BOB, ErasureRequest(Target.USER), by=BY)
         for user in ("ann", "bob"):
             assert not (await index.forget(user)).reached
         assert len(await nearest(index)) == 10
@@ -213,13 +213,13 @@ async def test_an_erasure_while_the_server_is_gone_is_done_when_it_is_back(serve
         async with asyncio.timeout(120):
             while True:
                 try:
-                    await index.feeder.feed()
+                    await index.sync.sync()
                     break
                 except (IndexUnavailable, TimeoutError):
                     await asyncio.sleep(0.5)
-        kept = await engine.rows(user_mark("ann"))
-        assert len(kept) == 19
-        assert await engine.users() == [user_mark("ann")]
+        stored = await engine.rows(hash_user("ann"))
+        assert len(stored) == 19
+        assert await engine.users() == [hash_user("ann")]
         await index.close()
     finally:
         own.close()
@@ -229,18 +229,18 @@ async def test_an_erasure_while_the_server_is_gone_is_done_when_it_is_back(serve
 async def test_a_change_is_never_missed_while_a_milvus_server_shows_it_late(ledger: Ledger) -> None:
     engine = engine_at(running_milvus())
     index = index_over(ledger, engine, MODEL)
-    assert index.feeder is not None
+    assert index.sync is not None
     await fill(ledger, ANN, 300, seed=1)
-    await index.feeder.feed()
+    await index.sync.sync()
     late = 0
     for seed in range(100, 140):
         await fill(ledger, ANN, 1, seed=seed)
-        await index.feeder.feed()
+        await index.sync.sync()
         [vector] = unit_vectors(1, seed=seed)
         view = await index.view(ANN, EVERYTHING)
         new = max((await ledger.index_rows("ann", model=MODEL, after=0))[1], key=lambda row: row.row).row
         assert (await view.nearest(vector, limit=3)).rows[0] == new
-        seen = await engine.nearest(user_mark("ann"), vector, places=[place_mark("")], limit=3)
+        seen = await engine.nearest(hash_user("ann"), vector, places=[hash_place("")], limit=3)
         late += new not in seen.rows
     # Else nothing of this was tested.
     assert late
@@ -266,19 +266,19 @@ async def test_every_engine_recalls_what_comparing_with_every_vector_does(kind: 
             adds = [Add(draft(scope, text, {}), vector) for text, vector in zip(some, vectors, strict=True)]
             await ledger.apply(scope, adds, by=BY)
     index = index_over(ledger, engine, embedder.model)
-    assert index.feeder is not None
-    await index.feeder.feed()
+    assert index.sync is not None
+    await index.sync.sync()
     # What was just fed would be looked at beside the engine, which would flatter it.
     await asyncio.sleep(engine.settles_s)
     exact, shared = ExactIndex(ledger, embedder.model, budget_bytes=1 << 30), []
     engine.nearest = AsyncMock(wraps=engine.nearest)  # type: ignore[method-assign]
     for n, vector in enumerate(await embedder.embed(questions(100, seed=9), role="query")):
-        told, true = [
+        report, true = [
             await (await each.view(users[n % 3], EVERYTHING)).nearest(vector, limit=10) for each in (index, exact)
         ]
-        shared.append(len({*told.rows.tolist()} & {*true.rows.tolist()}) / 10)
+        shared.append(len({*report.rows.tolist()} & {*true.rows.tolist()}) / 10)
     assert engine.nearest.await_count == 100
-    assert index._beside["user 0"].recent == Recent(await ledger.revision("user 0"))
+    assert index._user_states["user 0"].unsynced == UnsyncedRows(await ledger.revision("user 0"))
     print(f"{kind}: {np.mean(shared):.3f} of the ten nearest, at least {min(shared)}")
     assert np.mean(shared) >= LEAST_SHARED
     await index.close()
@@ -286,10 +286,10 @@ async def test_every_engine_recalls_what_comparing_with_every_vector_does(kind: 
     await embedder.close()
 
 
-def _engine_of(kind: str, folder: Path, model: EmbeddingModel) -> FedEngine:
+def _engine_of(kind: str, folder: Path, model: EmbeddingModel) -> ExternalVectorStore:
     name = f"recall_{next(_numbers)}"
     if kind.startswith("milvus"):
         address = str(folder / "milvus.db") if kind == "milvus-lite" else running_milvus().url
-        return MilvusEngine(MilvusOptions(address=address, collection=name, timeout_s=60), model)
+        return MilvusVectorStore(MilvusOptions(address=address, collection=name, timeout_s=60), model)
     address = str(folder / "chroma") if kind == "chroma-folder" else running_chroma().url
-    return ChromaEngine(ChromaOptions(address=address, collection=name, timeout_s=60), model)
+    return ChromaVectorStore(ChromaOptions(address=address, collection=name, timeout_s=60), model)

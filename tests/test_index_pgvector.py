@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recollect.index.engine_index import EngineIndex, Sizes
-from recollect.index.engine_view import EngineView
-from recollect.index.pgvector import PgvectorEngine, open_pgvector
+from recollect.index.engine_index import VectorStoreIndex, VectorStoreLimits
+from recollect.index.engine_view import VectorStoreView
+from recollect.index.pgvector import PgvectorStore, open_pgvector
 from recollect.index.protocol import Index
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
@@ -18,7 +18,7 @@ from recollect.model.scope import Scope
 from recollect.testing.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
 from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 
-ALWAYS = Sizes(exact_rows=0, few_rows=0, timeout_s=30.0)
+ALWAYS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=30.0)
 TEMPLATE = "with_pgvector"
 MADE: list[str] = []
 
@@ -38,21 +38,21 @@ async def ledger() -> AsyncIterator[SqlLedger]:
         await ledger.close()
 
 
-async def open_index(ledger: Ledger) -> EngineIndex:
-    return EngineIndex(ledger, MODEL, open_pgvector(ledger, MODEL), sizes=ALWAYS)
+async def open_index(ledger: Ledger) -> VectorStoreIndex:
+    return VectorStoreIndex(ledger, MODEL, open_pgvector(ledger, MODEL), limits=ALWAYS)
 
 
 async def make_ready(ledger: Ledger, index: Index) -> None:
-    assert isinstance(index, EngineIndex)
-    assert isinstance(index._engine, PgvectorEngine)
+    assert isinstance(index, VectorStoreIndex)
+    assert isinstance(index._store, PgvectorStore)
     if await ledger.models():
-        await index._engine.near.make_ready(await ledger.users())
+        await index._store.hnsw_index.make_ready(await ledger.users())
 
 
 class TestPgvectorIndex(IndexSuite):
     @pytest.fixture
     async def ledger(self, ledger: SqlLedger) -> SqlLedger:
-        self.held = ledger
+        self.stored = ledger
         return ledger
 
     @pytest.fixture
@@ -60,7 +60,7 @@ class TestPgvectorIndex(IndexSuite):
         return open_index
 
     async def settled(self, index: Index) -> None:
-        await make_ready(self.held, index)
+        await make_ready(self.stored, index)
 
 
 async def test_a_large_user_is_searched_by_pgvector_and_not_by_reading_all(
@@ -70,8 +70,8 @@ async def test_a_large_user_is_searched_by_pgvector_and_not_by_reading_all(
     index = await open_index(ledger)
     await make_ready(ledger, index)
     view = await index.view(ANN, EVERYTHING)
-    assert isinstance(view, EngineView)
-    monkeypatch.delattr(EngineView, "_compared")
+    assert isinstance(view, VectorStoreView)
+    monkeypatch.delattr(VectorStoreView, "_compared")
     assert len((await view.nearest(unit_vectors(1, seed=2)[0], limit=10)).rows) == 10
     await index.close()
 
@@ -84,16 +84,16 @@ async def test_users_who_are_not_ready_keep_nobody_from_pgvector(
     for scope in late:
         await fill(ledger, scope, 1, seed=2)
     index = await open_index(ledger)
-    assert isinstance(index.engine, PgvectorEngine)
-    await index.engine.near.make_ready(["ann"])
+    assert isinstance(index.store, PgvectorStore)
+    await index.store.hnsw_index.make_ready(["ann"])
     # They stay as they are, however long this takes.
-    monkeypatch.setattr(index.engine.near, "want", lambda user: None)
+    monkeypatch.setattr(index.store.hnsw_index, "request_build", lambda user: None)
     question = unit_vectors(1, seed=3)[0]
     for scope in late:
         view = await index.view(scope, EVERYTHING)
         assert len((await view.nearest(question, limit=1)).rows) == 1
-    assert (index.trouble, index._asked.is_away) == ("", False)
-    monkeypatch.delattr(EngineView, "_compared")
+    assert (index.last_error, index._guarded.is_unavailable) == ("", False)
+    monkeypatch.delattr(VectorStoreView, "_compared")
     view = await index.view(ANN, EVERYTHING)
     assert len((await view.nearest(question, limit=10)).rows) == 10
     await index.close()

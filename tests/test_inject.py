@@ -22,7 +22,7 @@ BLOCK = "User's context:\n- likes tea"
 ADDED = {"role": "user", "content": BLOCK}
 SYSTEM = {"role": "system", "content": "Be kind."}
 DEVELOPER = {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]}
-ASKED = {"role": "user", "content": "What do I like?", "name": "alex"}
+QUESTION_MESSAGE = {"role": "user", "content": "What do I like?", "name": "alex"}
 ANSWERED = {"role": "assistant", "content": "Hello!"}
 CALLED = {
     "role": "assistant",
@@ -39,21 +39,33 @@ def block(*lines: str) -> str:
 
 
 BEFORE_QUESTION = {
-    "a question": ([ASKED], [ADDED, ASKED]),
-    "after the system message": ([SYSTEM, ASKED], [SYSTEM, ADDED, ASKED]),
-    "in a conversation": ([SYSTEM, ASKED, ANSWERED, ASKED], [SYSTEM, ASKED, ANSWERED, ADDED, ASKED]),
-    "a tool result comes last": ([SYSTEM, ASKED, CALLED, RESULT], [SYSTEM, ADDED, ASKED, CALLED, RESULT]),
-    "a question after tool results": ([ASKED, CALLED, RESULT, ASKED], [ASKED, CALLED, RESULT, ADDED, ASKED]),
-    "the user breaks into a call": ([ASKED, CALLED, ASKED, RESULT], [ASKED, ADDED, CALLED, ASKED, RESULT]),
+    "a question": ([QUESTION_MESSAGE], [ADDED, QUESTION_MESSAGE]),
+    "after the system message": ([SYSTEM, QUESTION_MESSAGE], [SYSTEM, ADDED, QUESTION_MESSAGE]),
+    "in a conversation": (
+        [SYSTEM, QUESTION_MESSAGE, ANSWERED, QUESTION_MESSAGE],
+        [SYSTEM, QUESTION_MESSAGE, ANSWERED, ADDED, QUESTION_MESSAGE],
+    ),
+    "a tool result comes last": (
+        [SYSTEM, QUESTION_MESSAGE, CALLED, RESULT],
+        [SYSTEM, ADDED, QUESTION_MESSAGE, CALLED, RESULT],
+    ),
+    "a question after tool results": (
+        [QUESTION_MESSAGE, CALLED, RESULT, QUESTION_MESSAGE],
+        [QUESTION_MESSAGE, CALLED, RESULT, ADDED, QUESTION_MESSAGE],
+    ),
+    "the user breaks into a call": (
+        [QUESTION_MESSAGE, CALLED, QUESTION_MESSAGE, RESULT],
+        [QUESTION_MESSAGE, ADDED, CALLED, QUESTION_MESSAGE, RESULT],
+    ),
     "two results, one late": (
-        [CALLED, RESULT, ASKED, RESULT, ANSWERED],
-        [ADDED, CALLED, RESULT, ASKED, RESULT, ANSWERED],
+        [CALLED, RESULT, QUESTION_MESSAGE, RESULT, ANSWERED],
+        [ADDED, CALLED, RESULT, QUESTION_MESSAGE, RESULT, ANSWERED],
     ),
     "call ids are used again": (
-        [ASKED, CALLED, RESULT, ASKED, CALLED, RESULT],
-        [ASKED, CALLED, RESULT, ADDED, ASKED, CALLED, RESULT],
+        [QUESTION_MESSAGE, CALLED, RESULT, QUESTION_MESSAGE, CALLED, RESULT],
+        [QUESTION_MESSAGE, CALLED, RESULT, ADDED, QUESTION_MESSAGE, CALLED, RESULT],
     ),
-    "the answer is begun": ([ASKED, ANSWERED], [ADDED, ASKED, ANSWERED]),
+    "the answer is begun": ([QUESTION_MESSAGE, ANSWERED], [ADDED, QUESTION_MESSAGE, ANSWERED]),
     "nobody asks": ([SYSTEM, DEVELOPER, ANSWERED], [SYSTEM, DEVELOPER, ADDED, ANSWERED]),
     "only a system message": ([SYSTEM], [SYSTEM, ADDED]),
     "no messages": ([], []),
@@ -66,25 +78,31 @@ def test_the_block_is_a_user_message_before_the_last_question(given: list[Any], 
 
 
 SYSTEM_PLACE = {
-    "text": ([SYSTEM, ASKED], [{"role": "system", "content": f"Be kind.\n\n{BLOCK}"}, ASKED]),
+    "text": ([SYSTEM, QUESTION_MESSAGE], [{"role": "system", "content": f"Be kind.\n\n{BLOCK}"}, QUESTION_MESSAGE]),
     "parts": (
-        [DEVELOPER, ASKED],
+        [DEVELOPER, QUESTION_MESSAGE],
         [
             {
                 "role": "developer",
                 "content": [{"type": "text", "text": "Be brief."}, {"type": "text", "text": BLOCK}],
             },
-            ASKED,
+            QUESTION_MESSAGE,
         ],
     ),
-    "nothing said": ([{"role": "system", "content": None}, ASKED], [{"role": "system", "content": BLOCK}, ASKED]),
-    "empty": ([{"role": "system", "content": ""}, ASKED], [{"role": "system", "content": BLOCK}, ASKED]),
-    "the last of the first": (
-        [SYSTEM, {"role": "developer", "content": "x"}, ASKED],
-        [SYSTEM, {"role": "developer", "content": f"x\n\n{BLOCK}"}, ASKED],
+    "nothing said": (
+        [{"role": "system", "content": None}, QUESTION_MESSAGE],
+        [{"role": "system", "content": BLOCK}, QUESTION_MESSAGE],
     ),
-    "none": ([ASKED], [{"role": "system", "content": BLOCK}, ASKED]),
-    "only later": ([ASKED, SYSTEM], [{"role": "system", "content": BLOCK}, ASKED, SYSTEM]),
+    "empty": (
+        [{"role": "system", "content": ""}, QUESTION_MESSAGE],
+        [{"role": "system", "content": BLOCK}, QUESTION_MESSAGE],
+    ),
+    "the last of the first": (
+        [SYSTEM, {"role": "developer", "content": "x"}, QUESTION_MESSAGE],
+        [SYSTEM, {"role": "developer", "content": f"x\n\n{BLOCK}"}, QUESTION_MESSAGE],
+    ),
+    "none": ([QUESTION_MESSAGE], [{"role": "system", "content": BLOCK}, QUESTION_MESSAGE]),
+    "only later": ([QUESTION_MESSAGE, SYSTEM], [{"role": "system", "content": BLOCK}, QUESTION_MESSAGE, SYSTEM]),
     "strange content": (
         [{"role": "system", "content": 5}],
         [{"role": "system", "content": 5}, {"role": "system", "content": BLOCK}],
@@ -99,9 +117,9 @@ def test_the_block_can_go_to_the_end_of_the_system_message(given: list[Any], exp
 
 def test_the_markdown_proxy_document_rewrites_the_last_user_message() -> None:
     memories = "Long-term memory (most relevant first):\n[user] I like tea"
-    assert inject([SYSTEM, ASKED, ANSWERED, ASKED], memories, place="question") == [
+    assert inject([SYSTEM, QUESTION_MESSAGE, ANSWERED, QUESTION_MESSAGE], memories, place="question") == [
         SYSTEM,
-        ASKED,
+        QUESTION_MESSAGE,
         ANSWERED,
         {
             "role": "user",
@@ -138,22 +156,24 @@ def test_where_no_question_can_be_rewritten_the_block_is_a_message_of_its_own(gi
 def test_the_settings_know_every_place_and_no_other() -> None:
     places = Settings.model_fields["context_place"].annotation.__args__
     for place in places:
-        assert len(inject([SYSTEM, ASKED], BLOCK, place=place)) in (2, 3)
+        assert len(inject([SYSTEM, QUESTION_MESSAGE], BLOCK, place=place)) in (2, 3)
     with pytest.raises(AssertionError):
-        inject([ASKED], BLOCK, place="elsewhere")  # type: ignore[arg-type]
+        inject([QUESTION_MESSAGE], BLOCK, place="elsewhere")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("empty", ["", " \n"])
 def test_without_a_block_nothing_changes(empty: str) -> None:
-    given = [SYSTEM, ASKED]
-    assert inject(given, empty) == given
+    inputs = [SYSTEM, QUESTION_MESSAGE]
+    assert inject(inputs, empty) == inputs
 
 
 def test_what_is_no_message_is_passed_on_for_the_upstream_to_refuse() -> None:
-    given: list[Any] = ["hello", None, {"role": 5}, {}, ASKED]
-    assert inject(given, BLOCK) == [*given[:4], ADDED, ASKED]
-    assert inject(given[:4], BLOCK) == [ADDED, *given[:4]]
-    assert inject([MappingProxyType(ASKED)], BLOCK, place="question")[0]["content"].endswith("What do I like?")
+    inputs: list[Any] = ["hello", None, {"role": 5}, {}, QUESTION_MESSAGE]
+    assert inject(inputs, BLOCK) == [*inputs[:4], ADDED, QUESTION_MESSAGE]
+    assert inject(inputs[:4], BLOCK) == [ADDED, *inputs[:4]]
+    assert inject([MappingProxyType(QUESTION_MESSAGE)], BLOCK, place="question")[0]["content"].endswith(
+        "What do I like?"
+    )
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
@@ -192,7 +212,7 @@ def test_nothing_but_the_block_is_added_or_changed(messages: list[dict[str, Any]
     own = [message for message in after if not any(message is each for each in messages)]
     assert len(own) == 1
     [message] = own
-    others = [each for each in after if each is not message]
+    rest = [each for each in after if each is not message]
     if len(after) == len(messages):
         [replaced] = [each for each in messages if not any(each is other for other in after)]
         assert list(message) == list(replaced)
@@ -202,7 +222,7 @@ def test_nothing_but_the_block_is_added_or_changed(messages: list[dict[str, Any]
             assert all(any(part is each for each in message["content"]) for part in replaced["content"])
     else:
         assert len(after) == len(messages) + 1
-        assert all(one is two for one, two in zip(others, messages, strict=True))
+        assert all(one is two for one, two in zip(rest, messages, strict=True))
         assert message == {"role": "system" if place == "system" else "user", "content": BLOCK}
     if place != "system":
         at = next(at for at, each in enumerate(after) if each is message)
@@ -212,19 +232,19 @@ def test_nothing_but_the_block_is_added_or_changed(messages: list[dict[str, Any]
 
 @given(conversations())
 def test_the_prefix_up_to_the_last_question_stays_as_it_was(messages: list[dict[str, Any]]) -> None:
-    asked = [at for at, message in enumerate(messages) if message["role"] == "user"]
-    if asked:
+    requests = [at for at, message in enumerate(messages) if message["role"] == "user"]
+    if requests:
         after = inject(messages, BLOCK)
-        assert after[: asked[-1]] == messages[: asked[-1]]
-        assert after[asked[-1]] == ADDED
-        assert after[asked[-1] + 1 :] == messages[asked[-1] :]
+        assert after[: requests[-1]] == messages[: requests[-1]]
+        assert after[requests[-1]] == ADDED
+        assert after[requests[-1] + 1 :] == messages[requests[-1] :]
 
 
 @pytest.mark.parametrize("place", ["before-question", "system", "question"])
 @pytest.mark.parametrize("content", ["What do I like?", "two\n\nlines", ""])
 def test_what_was_injected_is_known_again_and_left_out(place: Any, content: str) -> None:
-    given = [SYSTEM, {"role": "user", "content": content}]
-    after = inject(given, block(), place=place)
+    inputs = [SYSTEM, {"role": "user", "content": content}]
+    after = inject(inputs, block(), place=place)
     left = [strip_injected(str(message["content"])) for message in after if not is_injected(message)]
     if content or place != "question":
         assert left == ["Be kind.", content]
@@ -233,12 +253,12 @@ def test_what_was_injected_is_known_again_and_left_out(place: Any, content: str)
 
 
 PLACES = ["before-question", "system", "question"]
-PARTS_ASKED = {"role": "user", "content": [{"type": "text", "text": "And tea?"}, IMAGE]}
+MULTIPART_QUESTION = {"role": "user", "content": [{"type": "text", "text": "And tea?"}, IMAGE]}
 
 
 @pytest.mark.parametrize("second", PLACES)
 @pytest.mark.parametrize("first", PLACES)
-@pytest.mark.parametrize("asked", [ASKED, PARTS_ASKED], ids=["text", "parts"])
+@pytest.mark.parametrize("asked", [QUESTION_MESSAGE, MULTIPART_QUESTION], ids=["text", "parts"])
 @pytest.mark.parametrize("told", [SYSTEM, DEVELOPER], ids=["text", "parts"])
 def test_messages_that_are_handed_back_hold_one_block_the_newest(
     told: dict[str, Any], asked: dict[str, Any], first: Any, second: Any
@@ -246,29 +266,29 @@ def test_messages_that_are_handed_back_hold_one_block_the_newest(
     older, newer = block(), block()
     once = inject([told, asked], older, place=first)
     before = copy.deepcopy(once)
-    again = inject([*once, ANSWERED, ASKED], newer, place=second)
-    assert again == inject([told, asked, ANSWERED, ASKED], newer, place=second)
-    assert json.dumps(again).count("</recalled-memories ") == 1
+    repeated = inject([*once, ANSWERED, QUESTION_MESSAGE], newer, place=second)
+    assert repeated == inject([told, asked, ANSWERED, QUESTION_MESSAGE], newer, place=second)
+    assert json.dumps(repeated).count("</recalled-memories ") == 1
     assert once == before
 
 
 def test_a_block_that_is_injected_twice_is_there_once() -> None:
-    once = inject([SYSTEM, ASKED], block())
+    once = inject([SYSTEM, QUESTION_MESSAGE], block())
     assert len(inject(once, block())) == 3
     assert inject([{"role": "user", "content": block()}], newer := block()) == [{"role": "user", "content": newer}]
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_an_image_that_shares_a_message_with_an_older_block_stays(place: Any) -> None:
-    shown = {"role": "user", "content": [IMAGE]}
-    once = inject([shown], block(), place="question")
-    assert inject(once, newer := block(), place=place) == inject([shown], newer, place=place)
+    visible = {"role": "user", "content": [IMAGE]}
+    once = inject([visible], block(), place="question")
+    assert inject(once, newer := block(), place=place) == inject([visible], newer, place=place)
 
 
 def test_what_others_say_of_a_block_stays() -> None:
     quoted = {"role": "assistant", "content": f"You said:\n{block()}"}
     result = {"role": "tool", "tool_call_id": "call_1", "content": block()}
-    after = inject([ASKED, CALLED, result, quoted, ASKED], block())
+    after = inject([QUESTION_MESSAGE, CALLED, result, quoted, QUESTION_MESSAGE], block())
     assert after[2] is result
     assert after[3] is quoted
 
@@ -278,7 +298,7 @@ def test_a_message_of_parts_is_known_again() -> None:
     assert not is_injected(
         {"role": "user", "content": [{"type": "text", "text": block()}, {"type": "text", "text": "hi"}]}
     )
-    assert not any(is_injected(each) for each in (None, "x", {}, {"role": "user"}, ASKED, CALLED))
+    assert not any(is_injected(each) for each in (None, "x", {}, {"role": "user"}, QUESTION_MESSAGE, CALLED))
 
 
 STRIPPED = {

@@ -12,7 +12,7 @@ from fastapi.routing import iter_route_contexts
 from httpx import Response
 from isolation_call import Call
 from isolation_cases import CASES, EXEMPT
-from isolation_world import CANARY, World, mem0_id, sent, served, told
+from isolation_world import CANARY, World, mem0_id, response_text, sent, served
 
 from recollect.errors import NotFound
 from recollect.http.app import make_app
@@ -24,12 +24,14 @@ from recollect.settings import load
 def routes() -> list[str]:
     """Every route of the application, as METHOD and path."""
     app = make_app(load({"home": "nowhere"}, environ={}).settings)
-    found = []
+    results = []
     for route in iter_route_contexts(app.routes):
         methods = getattr(route, "methods", None) or {"ANY"}
         # Where GET is answered, HEAD is the same without the words.
-        found += [f"{method} {route.path}" for method in sorted(methods) if method != "HEAD" or "GET" not in methods]
-    return found
+        results += [
+            f"{method} {route.path}" for method in sorted(methods) if method != "HEAD" or "GET" not in methods
+        ]
+    return results
 
 
 ROUTES = routes()
@@ -95,7 +97,7 @@ def test_only_what_is_exempt_is_open_to_everyone() -> None:
 def test_a_stranger_learns_and_changes_nothing(world: World, route: str, call: Call) -> None:
     assert CANARY in json.dumps(world.before, default=str)
     answer = world.call(route, call, world.keys["ada"])
-    assert answer.status_code in call.answers, told(answer)
+    assert answer.status_code in call.answers, response_text(answer)
     assert_silent(world, answer)
     # Ids of others and of nobody are answered alike.
     nobodys = _nobodys(world)
@@ -108,7 +110,7 @@ def test_a_stranger_learns_and_changes_nothing(world: World, route: str, call: C
 @pytest.mark.parametrize(("route", "call"), CALLS)
 def test_a_key_of_another_project_tells_nothing_of_this_one(world: World, route: str, call: Call) -> None:
     answer = world.call(route, call, world.keys["elsewhere"])
-    assert not call.whole or answer.status_code == 403, told(answer)
+    assert not call.whole or answer.status_code == 403, response_text(answer)
     assert_silent(world, answer)
     # What is in another project and what is not are answered alike.
     nobodys = _nobodys(world, world.bea["user"])
@@ -119,7 +121,7 @@ def test_a_key_of_another_project_tells_nothing_of_this_one(world: World, route:
 
 def assert_silent(world: World, answer: Response) -> None:
     """Nothing of Bea's is in the answer, or was told to an endpoint."""
-    assert CANARY.lower() not in told(answer).lower()
+    assert CANARY.lower() not in response_text(answer).lower()
     assert CANARY.lower() not in sent(world.llm).lower()
 
 
@@ -149,10 +151,10 @@ def _alike(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
 def test_who_shows_no_key_is_told_nothing(world: World, route: str, call: Call) -> None:
     for key in (None, "rk_" + "x" * 43):
         answer = world.call(route, call, key)
-        assert answer.status_code == 401, told(answer)
-        assert CANARY.lower() not in told(answer).lower()
+        assert answer.status_code == 401, response_text(answer)
+        assert CANARY.lower() not in response_text(answer).lower()
         if not route.startswith("HEAD "):
-            assert _fields(answer.json()) == _error_of(route), told(answer)
+            assert _fields(answer.json()) == _error_of(route), response_text(answer)
     assert not world.llm.requests
     world.check_same()
 
@@ -170,7 +172,7 @@ def _fields(error: dict[str, object]) -> set[str]:
 @pytest.mark.parametrize(("route", "call"), CALLS)
 def test_the_owner_is_answered(world: World, route: str, call: Call) -> None:
     answer = world.call(route, call, world.keys["admin" if call.admin else "bea"])
-    assert answer.status_code in call.owner, told(answer)
+    assert answer.status_code in call.owner, response_text(answer)
 
 
 def _barred(call: Call) -> list[str]:
@@ -182,7 +184,7 @@ def _barred(call: Call) -> list[str]:
 def test_a_key_does_only_what_it_may(world: World, route: str, call: Call) -> None:
     for name in _barred(call):
         answer = world.call(route, call, world.keys[name])
-        assert answer.status_code == 403, told(answer)
+        assert answer.status_code == 403, response_text(answer)
         assert_silent(world, answer)
     world.check_same()
 
@@ -197,7 +199,7 @@ def test_the_matrix_would_notice(world: World) -> None:
 
 @pytest.mark.parametrize(("route", "number"), [("GET /recollect/v1/export", 0), ("GET /v1/memory", 0)])
 def test_the_owner_is_told_what_the_stranger_is_not(world: World, route: str, number: int) -> None:
-    assert CANARY in told(world.call(route, CASES[route][number], world.keys["bea"]))
+    assert CANARY in response_text(world.call(route, CASES[route][number], world.keys["bea"]))
 
 
 def test_a_changed_bea_is_a_new_one(world: World, tmp_path: Path) -> None:

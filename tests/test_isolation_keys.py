@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from isolation_world import BY, CANARY, World, mem0_id, served, told
+from isolation_world import BY, CANARY, World, mem0_id, response_text, served
 
 from recollect.http.auth.middleware import OPEN_PATHS
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 
 API = "/recollect/v1"
 
@@ -50,8 +50,8 @@ def test_a_key_speaks_for_no_person(world: World, key: str) -> None:
 def _users_own(world: World) -> str:
     """The id of what is Bea's own in all projects."""
     scope = Scope(world.bea["user"])
-    found = world.run(lambda: world.service.find(scope, Listing(limit=1000)))
-    return next(record.id for record in found if not record.scope.project)
+    results = world.run(lambda: world.service.find(scope, Listing(limit=1000)))
+    return next(record.id for record in results if not record.scope.project)
 
 
 @pytest.mark.parametrize("key", ["elsewhere", "app"])
@@ -75,23 +75,23 @@ def test_what_is_the_users_own_is_read_in_a_project_and_changed_only_outside(wor
         world.ask_as(key, "PUT", "/v1/batch/", json={"memories": [{"memory_id": mem0, "text": "x"}]}),
         world.ask_as(key, "DELETE", "/v1/batch/", json={"memories": [{"memory_id": mem0}]}),
     ):
-        assert answer.status_code == 403, told(answer)
+        assert answer.status_code == 403, response_text(answer)
     for answer in (
         world.ask_as(key, "POST", f"{API}/forget", json={"filters": {}}, headers=who),
         world.ask_as(key, "DELETE", "/v1/memory", params={"user_id": user}),
         world.ask_as(key, "DELETE", "/v1/memories/", params={"user_id": user}),
         world.ask_as(key, "DELETE", f"/v1/entities/user/{user}/"),
     ):
-        assert answer.status_code == 200, told(answer)
+        assert answer.status_code == 200, response_text(answer)
     assert world.of_bea() == before
 
 
 def test_what_was_said_outside_of_projects_is_not_read_by_a_key_for_one(world: World) -> None:
     chat = Scope(world.bea["user"], "", "evening")
     fields = {"level": "session"}
-    kept = world.run(lambda: world.service.add(chat, NewMemory(content="It is late", fields=fields), by=BY))
+    stored = world.run(lambda: world.service.add(chat, MemoryInput(content="It is late", fields=fields), by=BY))
     made = world.ask_as("bea", "POST", "/v1/conversations", json={"metadata": {"a": "b"}}).json()["id"]
-    for path in (f"{API}/memories/{kept.id}", f"/v1/memory/{kept.id}", f"/v1/conversations/{made}"):
+    for path in (f"{API}/memories/{stored.id}", f"/v1/memory/{stored.id}", f"/v1/conversations/{made}"):
         assert world.ask_as("elsewhere", "GET", path).status_code == 404
         assert world.ask_as("bea", "GET", path).status_code == 200
 
@@ -140,12 +140,12 @@ def test_a_key_that_may_only_write_can_ask_twice_for_the_same(world: World) -> N
 def test_a_key_that_may_only_write_is_not_told_what_its_words_replace(tmp_path: Path) -> None:
     with served(tmp_path, auth="keys") as world:
         before, after = f"My dog is called {CANARY}.", "My dog is called Rex."
-        known = world.ask_as("bea", "POST", f"{API}/remember", json={"messages": before, "wait_s": 60})
-        assert CANARY in str(known.json()["job"]["result"])
-        said = world.ask_as("writer", "POST", f"{API}/remember", json={"messages": after, "wait_s": 60})
-        assert (said.json()["job"]["state"], said.json()["job"]["result"]) == ("done", None)
-        again = world.ask_as("writer", "POST", "/v1/memories/", json={"messages": "My dog is called Max."})
-        for answer in (said, again):
+        existing = world.ask_as("bea", "POST", f"{API}/remember", json={"messages": before, "wait_s": 60})
+        assert CANARY in str(existing.json()["job"]["result"])
+        messages = world.ask_as("writer", "POST", f"{API}/remember", json={"messages": after, "wait_s": 60})
+        assert (messages.json()["job"]["state"], messages.json()["job"]["result"]) == ("done", None)
+        repeated = world.ask_as("writer", "POST", "/v1/memories/", json={"messages": "My dog is called Max."})
+        for answer in (messages, repeated):
             assert answer.is_success
             assert CANARY not in answer.text
 

@@ -13,13 +13,13 @@ from urllib.parse import quote
 import pytest
 from isolation_call import Call
 from isolation_cases import CASES
-from isolation_world import CANARY, World, filled_with, sent, served, told
+from isolation_world import CANARY, World, filled_with, response_text, sent, served
 
 from recollect.http.app import make_app
-from recollect.http.responses.parts import Parts, UnderWay
+from recollect.http.responses.parts import InProgressResponse, ResponsesContext
 from recollect.model.scope import Scope
 from recollect.settings import load
-from recollect.upkeep.undo import BEHIND
+from recollect.upkeep.undo import BACKGROUND_AUTHORS
 
 API = "/recollect/v1"
 DESCRIBED = make_app(load({"home": "nowhere"}, environ={}).settings).openapi()
@@ -68,8 +68,11 @@ def test_odd_ids_are_ids_that_nobody_has(shared: World, route: str, call: Call) 
         # As a client sends it that does not tidy up the path.
         ids = {**dict.fromkeys(shared.bea, quote(odd, safe="%").replace(".", "%2E")), "entry": "1"}
         answer = shared.call(route, call, shared.keys["ada"], ids)
-        assert 400 <= answer.status_code < 500 or answer.status_code in call.answers, (odd[:20], told(answer))
-        assert CANARY.lower() not in told(answer).lower()
+        assert 400 <= answer.status_code < 500 or answer.status_code in call.answers, (
+            odd[:20],
+            response_text(answer),
+        )
+        assert CANARY.lower() not in response_text(answer).lower()
     assert shared.of_bea() == before
 
 
@@ -80,8 +83,8 @@ def test_head_tells_no_more_than_get(shared: World, route: str, call: Call) -> N
     for key in ("ada", "writer", "elsewhere"):
         got = shared.call(route, call, shared.keys[key])
         head = shared.call(f"HEAD {path}", call, shared.keys[key])
-        assert head.status_code in (got.status_code, 404, 405), (key, told(head))
-        assert CANARY.lower() not in told(head).lower()
+        assert head.status_code in (got.status_code, 404, 405), (key, response_text(head))
+        assert CANARY.lower() not in response_text(head).lower()
     assert shared.call(f"HEAD {path}", call, None).status_code == 401
 
 
@@ -92,8 +95,8 @@ def test_options_tell_nothing_and_do_nothing(shared: World, route: str, call: Ca
     assert shared.call(f"OPTIONS {path}", call, None).status_code == 401
     answer = shared.call(f"OPTIONS {path}", call, shared.keys["bea"])
     is_passed_on = path.startswith("/v1/{") or path == "/v1/chat/completions"
-    assert is_passed_on or answer.status_code in (404, 405, 403), told(answer)
-    assert CANARY.lower() not in told(answer).lower()
+    assert is_passed_on or answer.status_code in (404, 405, 403), response_text(answer)
+    assert CANARY.lower() not in response_text(answer).lower()
     assert shared.of_bea() == before
 
 
@@ -103,7 +106,7 @@ def test_every_route_refuses_who_names_another_user(shared: World, route: str, c
     before = shared.of_bea()
     for headers in ({"X-Memory-User": "{user}"}, {"x-authz-user-id": "{user}"}):
         answer = shared.call(route, replace(call, headers={**call.headers, **headers}), shared.keys["ada"])
-        assert answer.status_code == 403, told(answer)
+        assert answer.status_code == 403, response_text(answer)
     named = replace(call, headers={**call.headers, "X-Memory-Project": "{project}"})
     assert shared.call(route, named, shared.keys["elsewhere"]).status_code == 403
     assert shared.of_bea() == before
@@ -115,8 +118,8 @@ def test_a_key_of_an_application_tells_nothing_of_other_projects(shared: World, 
     before = shared.of_bea()
     for named in (call, replace(call, headers={**call.headers, "X-Memory-User": "{user}"})):
         answer = shared.call(route, named, shared.keys["app"])
-        assert CANARY.lower() not in told(answer).lower()
-        assert answer.status_code < 500, told(answer)
+        assert CANARY.lower() not in response_text(answer).lower()
+        assert answer.status_code < 500, response_text(answer)
     assert CANARY.lower() not in sent(shared.llm).lower()
     assert shared.of_bea() == before
 
@@ -129,11 +132,13 @@ def test_history_names_the_key(world: World, route: str, call: Call) -> None:
     lines = world.run(lambda: world.service.history(scope, limit=1000)) if route != f"POST {API}/erase" else []
     for line in lines:
         # What is learned or put in order behind an answer is nobody's doing, and what an agent does is the agent's.
-        assert line.id <= newest.id or line.by.who.startswith("key:") or line.by.who in {*BEHIND, "agent"}, line
+        assert (
+            line.id <= newest.id or line.by.who.startswith("key:") or line.by.who in {*BACKGROUND_AUTHORS, "agent"}
+        ), line
 
 
-def _parts(world: World) -> Parts:
-    parts: Parts = world.client.app.state.proxy._parts  # type: ignore[attr-defined]
+def _parts(world: World) -> ResponsesContext:
+    parts: ResponsesContext = world.client.app.state.proxy._parts  # type: ignore[attr-defined]
     return parts
 
 
@@ -141,11 +146,11 @@ def _parts(world: World) -> Parts:
 def test_a_response_that_is_being_answered_is_its_own_callers(world: World, key: str) -> None:
     parts, secret = _parts(world), world.secret
 
-    async def begin() -> UnderWay:
+    async def begin() -> InProgressResponse:
         task = asyncio.ensure_future(asyncio.Event().wait())
-        return UnderWay(secret, task, lambda: {"id": "resp_now", "output": CANARY})
+        return InProgressResponse(secret, task, lambda: {"id": "resp_now", "output": CANARY})
 
-    under_way = parts.under_way[secret.user, "resp_now"] = world.run(begin)
+    under_way = parts.in_progress[secret.user, "resp_now"] = world.run(begin)
     try:
         for method, path in (("GET", "resp_now"), ("POST", "resp_now/cancel"), ("DELETE", "resp_now")):
             unknown = world.ask_as(key, method, f"/v1/responses/{path.replace('now', 'nil')}")
@@ -155,7 +160,7 @@ def test_a_response_that_is_being_answered_is_its_own_callers(world: World, key:
         assert not under_way.is_cancelled
         assert CANARY in world.ask_as("bea", "GET", "/v1/responses/resp_now").text
     finally:
-        del parts.under_way[secret.user, "resp_now"]
+        del parts.in_progress[secret.user, "resp_now"]
         world.client.portal.call(under_way.task.cancel)  # type: ignore[union-attr]
 
 
@@ -171,7 +176,7 @@ def test_no_response_is_asked_for_where_all_users_are_one(world: World, path: st
     for method in ("GET", "PUT", "PATCH", "OPTIONS"):
         raw = filled_with(Call(json=path), world.bea).json.replace("..", "%2E%2E").replace("./", "%2E/")
         answer = world.ask_as("ada", method, f"/v1/{raw}")
-        assert answer.status_code in (307, 404, 405), told(answer)
+        assert answer.status_code in (307, 404, 405), response_text(answer)
     assert not world.llm.requests
 
 
@@ -196,19 +201,19 @@ def _ways(route: str) -> list[tuple[str, str]]:
     """Every way in which a request there can name a user: where, and by which name."""
     method, path = route.split(" ", 1)
     operation = DESCRIBED["paths"].get(path, {}).get(method.lower(), {})
-    found = [("headers", name) for name in _WAYS]
-    found += [
+    results = [("headers", name) for name in _WAYS]
+    results += [
         ("query", each["name"])
         for each in operation.get("parameters", ())
         if each["in"] == "query" and each["name"] in ("user", "user_id")
     ]
     schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
     if _CHATS.fullmatch(path):
-        return found
+        return results
     for part in (schema, *schema.get("anyOf", ()), *schema.get("oneOf", ())):
         named = DESCRIBED["components"]["schemas"].get(part.get("$ref", "").rpartition("/")[2], {})
-        found += [("json", name) for name in ("user", "user_id") if name in named.get("properties", {})]
-    return found
+        results += [("json", name) for name in ("user", "user_id") if name in named.get("properties", {})]
+    return results
 
 
 def _naming(call: Call, way: tuple[str, str], user: str) -> Call:
@@ -245,6 +250,6 @@ def test_a_request_names_one_user(
     before = shared.of_bea()
     named = _naming(_naming(call, one, "{user}"), other, "bob")
     answer = shared.call(route, named, shared.keys["admin"])
-    assert answer.status_code == 403, told(answer)
-    assert CANARY.lower() not in told(answer).lower()
+    assert answer.status_code == 403, response_text(answer)
+    assert CANARY.lower() not in response_text(answer).lower()
     assert shared.of_bea() == before

@@ -13,10 +13,10 @@ import pytest
 
 from recollect import AsyncMemory, keyring
 from recollect.errors import InvalidInput, NotFound, StoreUnavailable, Unauthenticated
-from recollect.keyring import Keyring
-from recollect.ledger.memory import open_memory
+from recollect.keyring import ApiKeys
+from recollect.ledger.memory import open_in_memory
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.key import hash_of, new_key
+from recollect.model.key import hash_key, new_key
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
 
@@ -37,9 +37,9 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def ring(clock: Clock) -> AsyncIterator[Keyring]:
-    ledger = await open_memory(MODEL)
-    ring = Keyring(ledger, clock=clock, wait_s=0.01)
+async def ring(clock: Clock) -> AsyncIterator[ApiKeys]:
+    ledger = await open_in_memory(MODEL)
+    ring = ApiKeys(ledger, clock=clock, wait_s=0.01)
     yield ring
     await ring.close()
     await ledger.close()
@@ -50,14 +50,14 @@ class Counting:
 
     def __init__(self, ledger: Any) -> None:
         self._ledger = ledger
-        self.asked = 0
+        self.lookup_count = 0
         self.trouble: Exception | None = None
         self.running = asyncio.Event()
         self.running.set()
 
     def __getattr__(self, name: str) -> Any:
         async def call(*args: Any, **kwargs: Any) -> Any:
-            self.asked += 1
+            self.lookup_count += 1
             await self.running.wait()
             if self.trouble is not None:
                 raise self.trouble
@@ -67,7 +67,7 @@ class Counting:
 
 
 @pytest.fixture
-async def counting(ring: Keyring) -> Counting:
+async def counting(ring: ApiKeys) -> Counting:
     ring._ledger = counting = Counting(ring._ledger)  # type: ignore[assignment]
     return counting
 
@@ -82,7 +82,7 @@ async def test_a_key_is_256_random_bits_and_none_is_like_another() -> None:
 
 async def test_only_the_hash_is_on_disk(tmp_path: Path) -> None:
     ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
-    new = await Keyring(ledger).add(user="ann", name="phone")
+    new = await ApiKeys(ledger).add(user="ann", name="phone")
     await ledger.close()
     raw = b"".join(file.read_bytes() for file in list(tmp_path.iterdir()))  # noqa: ASYNC240
     assert new.text.encode() not in raw
@@ -91,15 +91,15 @@ async def test_only_the_hash_is_on_disk(tmp_path: Path) -> None:
     assert new.text not in f"{new!r} {new.key!r} {new.key.to_dict()}"
 
 
-async def test_a_key_that_holds_is_found_and_any_other_is_not(ring: Keyring) -> None:
+async def test_a_key_that_holds_is_found_and_any_other_is_not(ring: ApiKeys) -> None:
     new = await ring.add(user="ann")
-    assert await ring.find(new.text) == new.key
+    assert await ring.authenticate(new.text) == new.key
     for wrong in ("", "rk_", new.text[:-1], new.text + "x", new.text.lower(), f" {new.text}", "sk-" + new.text[3:]):
         with pytest.raises(Unauthenticated):
-            await ring.find(wrong)
+            await ring.authenticate(wrong)
 
 
-async def test_a_key_is_compared_in_constant_time(ring: Keyring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_key_is_compared_in_constant_time(ring: ApiKeys, monkeypatch: pytest.MonkeyPatch) -> None:
     new = await ring.add(user="ann")
     compared: list[tuple[bytes, bytes]] = []
     really = hmac.compare_digest
@@ -109,144 +109,144 @@ async def test_a_key_is_compared_in_constant_time(ring: Keyring, monkeypatch: py
         return really(one, other)
 
     monkeypatch.setattr(keyring.hmac, "compare_digest", compare)  # type: ignore[attr-defined]
-    await ring.find(new.text)
-    await ring.find(new.text)
-    assert compared == [(new.key.hash, hash_of(new.text))] * 2
+    await ring.authenticate(new.text)
+    await ring.authenticate(new.text)
+    assert compared == [(new.key.hash, hash_key(new.text))] * 2
 
 
 async def test_a_key_that_was_found_is_not_asked_for_again_for_a_while(
-    ring: Keyring, counting: Counting, clock: Clock
+    ring: ApiKeys, counting: Counting, clock: Clock
 ) -> None:
     new = await ring.add(user="ann")
-    counting.asked = 0
+    counting.lookup_count = 0
     for _ in range(50):
-        await ring.find(new.text)
+        await ring.authenticate(new.text)
         with pytest.raises(Unauthenticated):
-            await ring.find("rk_wrong")
-    assert counting.asked <= 3
-    clock.at += keyring._FRESH_S
-    await ring.find(new.text)
-    assert counting.asked <= 5
+            await ring.authenticate("rk_wrong")
+    assert counting.lookup_count <= 3
+    clock.at += keyring._CACHE_TTL_S
+    await ring.authenticate(new.text)
+    assert counting.lookup_count <= 5
 
 
-async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(ring: Keyring, clock: Clock) -> None:
-    elsewhere = Keyring(ring._ledger, clock=clock)
+async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(ring: ApiKeys, clock: Clock) -> None:
+    elsewhere = ApiKeys(ring._ledger, clock=clock)
     new = await ring.add(user="ann")
-    assert await ring.find(new.text) == await elsewhere.find(new.text)
+    assert await ring.authenticate(new.text) == await elsewhere.authenticate(new.text)
     revoked = await ring.revoke(new.key.id)
     assert revoked.revoked_at is not None
     with pytest.raises(Unauthenticated):
-        await ring.find(new.text)
-    clock.at += keyring._FRESH_S
+        await ring.authenticate(new.text)
+    clock.at += keyring._CACHE_TTL_S
     with pytest.raises(Unauthenticated):
-        await elsewhere.find(new.text)
+        await elsewhere.authenticate(new.text)
     with pytest.raises(NotFound):
         await ring.revoke("nonsense")
     await elsewhere.close()
 
 
 async def test_a_key_ends_at_its_time_though_it_was_found_a_moment_before(
-    ring: Keyring, monkeypatch: pytest.MonkeyPatch
+    ring: ApiKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = await ring.add(user="ann", expires_at=now() + timedelta(hours=1))
-    await ring.find(new.text)
+    await ring.authenticate(new.text)
     later = now() + timedelta(hours=1, seconds=1)
-    monkeypatch.setattr(keyring, "now", lambda: later)
+    monkeypatch.setattr(keyring, "exclude_expired", lambda: later)
     with pytest.raises(Unauthenticated):
-        await ring.find(new.text)
+        await ring.authenticate(new.text)
 
 
-async def test_the_last_use_is_written_behind_once_a_minute(ring: Keyring, counting: Counting, clock: Clock) -> None:
+async def test_the_last_use_is_written_behind_once_a_minute(ring: ApiKeys, counting: Counting, clock: Clock) -> None:
     new = await ring.add(user="ann")
     for _ in range(100):
-        await ring.find(new.text)
-    await ring._behind.close()
-    first = (await ring.all())[0].last_used_at
+        await ring.authenticate(new.text)
+    await ring._writer.close()
+    first = (await ring.list_keys())[0].last_used_at
     assert first is not None
-    writes = counting.asked
+    writes = counting.lookup_count
     clock.at += 59
-    ring._good.clear()
-    await ring.find(new.text)
-    assert not ring._waiting
+    ring._valid.clear()
+    await ring.authenticate(new.text)
+    assert not ring._pending_uses
     clock.at += 1
-    await ring.find(new.text)
+    await ring.authenticate(new.text)
     await ring._write()
-    later = (await ring.all())[0].last_used_at
+    later = (await ring.list_keys())[0].last_used_at
     assert later is not None
     assert later > first
-    assert counting.asked - writes <= 6
+    assert counting.lookup_count - writes <= 6
 
 
 async def test_while_the_ledger_is_away_known_keys_stay_good_and_others_are_not_judged(
-    ring: Keyring, counting: Counting, clock: Clock
+    ring: ApiKeys, counting: Counting, clock: Clock
 ) -> None:
     new, other = await ring.add(user="ann"), await ring.add(user="bob")
-    await ring.find(new.text)
+    await ring.authenticate(new.text)
     counting.trouble = StoreUnavailable("away")
-    clock.at += keyring._FRESH_S
-    assert await ring.find(new.text) == new.key
+    clock.at += keyring._CACHE_TTL_S
+    assert await ring.authenticate(new.text) == new.key
     # It is not asked again and again.
-    asked = counting.asked
-    await ring.find(new.text)
-    assert counting.asked == asked
+    request = counting.lookup_count
+    await ring.authenticate(new.text)
+    assert counting.lookup_count == request
     with pytest.raises(StoreUnavailable):
-        await ring.find(other.text)
-    clock.at += keyring._TRUSTED_S
+        await ring.authenticate(other.text)
+    clock.at += keyring._OFFLINE_TTL_S
     with pytest.raises(StoreUnavailable):
-        await ring.find(new.text)
+        await ring.authenticate(new.text)
 
 
 async def test_nobody_waits_for_a_ledger_that_never_answers(
-    ring: Keyring, counting: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ring: ApiKeys, counting: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyring, "_WAIT_S", 0.01)
     new = await ring.add(user="ann")
-    await ring.find(new.text)
+    await ring.authenticate(new.text)
     counting.running.clear()
-    clock.at += keyring._FRESH_S
-    assert await ring.find(new.text) == new.key
+    clock.at += keyring._CACHE_TTL_S
+    assert await ring.authenticate(new.text) == new.key
     with pytest.raises(StoreUnavailable):
-        await ring.find(new_key(user="bob").text)
+        await ring.authenticate(new_key(user="bob").text)
     counting.running.set()
 
 
 async def test_guesses_do_not_fill_the_memory_nor_push_out_who_has_a_key(
-    ring: Keyring, counting: Counting, monkeypatch: pytest.MonkeyPatch
+    ring: ApiKeys, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keyring, "_MOST", 20)
     new = await ring.add(user="ann")
-    await ring.find(new.text)
+    await ring.authenticate(new.text)
     for number in range(100):
         with pytest.raises(Unauthenticated):
-            await ring.find(f"rk_{number}")
-    assert len(ring._bad) == 20
-    assert ring.is_known(new.text)
+            await ring.authenticate(f"rk_{number}")
+    assert len(ring._invalid) == 20
+    assert ring.is_cached(new.text)
     for _ in range(50):
-        await ring.find((await ring.add(user="bob")).text)
-    assert len(ring._good) <= 20
-    assert len(ring._noted) <= 20
+        await ring.authenticate((await ring.add(user="bob")).text)
+    assert len(ring._valid) <= 20
+    assert len(ring._use_recorded_at) <= 20
 
 
 async def test_whether_there_are_keys_is_asked_now_and_then_until_there_are(
-    ring: Keyring, counting: Counting, clock: Clock
+    ring: ApiKeys, counting: Counting, clock: Clock
 ) -> None:
     assert not await ring.is_used()
     assert not await ring.is_used()
-    assert counting.asked == 1
+    assert counting.lookup_count == 1
     await counting.add_key(new_key(user="ann").key)
-    clock.at += keyring._FRESH_S
+    clock.at += keyring._CACHE_TTL_S
     counting.trouble = StoreUnavailable("away")
     # What was so is so until something else is heard.
     assert not await ring.is_used()
     counting.trouble = None
     # It is asked for behind, in nobody's time.
-    assert ring._away is not None
-    await asyncio.wait_for(ring._away, 30)
+    assert ring._ledger_probe is not None
+    await asyncio.wait_for(ring._ledger_probe, 30)
     assert await ring.is_used()
-    asked = counting.asked
+    request = counting.lookup_count
     clock.at += 1000
     assert await ring.is_used()
-    assert counting.asked == asked
+    assert counting.lookup_count == request
 
 
 @pytest.mark.parametrize(

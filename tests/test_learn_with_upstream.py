@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 from cli_runner import Cli
-from remember_samples import EXTRACT, NOTHING, asked, claim, learns
-from served_proxy import BUDGET, KEY, Served, chat, served
-from server_process import ServerProcess
+from remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests
+from served_proxy import BUDGET, KEY, ServedProxy, chat, served
+from server_process import RecollectServer
 
 from recollect.http.upstream.learning import (
     USER_TOKENS_A_DAY,
@@ -23,13 +23,13 @@ from recollect.http.upstream.learning import (
     describe_start,
     is_local,
 )
-from recollect.http.upstream.plain import PlainUpstream
+from recollect.http.upstream.plain import HttpUpstream
 from recollect.model.job import Job, JobKind, JobState
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.settings import Settings, load
 from recollect.testing.llm_faults import http_error
-from recollect.testing.llm_wire import Reply
+from recollect.testing.llm_wire import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
 
 OWN = "sk-server-fedcba9876543210"
@@ -47,29 +47,29 @@ def learning_server(home: Path, llm: ScriptedLLM, **settings: Any) -> Any:
     return served(home, llm.base_url, **{**usual, **settings})
 
 
-def until(found: Callable[[], _T]) -> _T:
+def until(results: Callable[[], _T]) -> _T:
     """What is found, as soon as it is."""
     deadline = time.monotonic() + 60
-    while not (value := found()) and time.monotonic() < deadline:
+    while not (value := results()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return value
 
 
-def jobs(server: Served, user: str = "alex", kind: JobKind = JobKind.EXTRACT) -> list[Job]:
+def jobs(server: ServedProxy, user: str = "alex", kind: JobKind = JobKind.EXTRACT) -> list[Job]:
     """The user's jobs that are done, oldest first."""
-    found = server.run(server.service.care.jobs(user, states=[JobState.DONE, JobState.DEAD]))
-    return [job for job in reversed(found) if job.kind is kind]
+    results = server.run(server.service.operations.jobs(user, states=[JobState.DONE, JobState.DEAD]))
+    return [job for job in reversed(results) if job.kind is kind]
 
 
-def all_learned(server: Served, user: str = "alex") -> bool:
+def all_learned(server: ServedProxy, user: str = "alex") -> bool:
     """Whether both turns of each exchange are kept, and nothing waits to be learned from."""
-    conversations = server.run(server.service.care.sessions(user))
+    conversations = server.run(server.service.operations.sessions(user))
     return bool(conversations) and all(
         each.turn_count % 2 == 0 and each.learned_to == each.turn_count for each in conversations
     )
 
 
-def say(server: Served, text: str = BUDGET, *, model: str = "gpt-5-mini", **headers: str) -> list[Job]:
+def say(server: ServedProxy, text: str = BUDGET, *, model: str = "gpt-5-mini", **headers: str) -> list[Job]:
     """Chat, and wait until all that was said is learned from; gives the jobs that did so."""
     answer = server.post(chat(text, model=model, user="alex"), **headers)
     assert answer.status == 200, answer.body
@@ -77,18 +77,18 @@ def say(server: Served, text: str = BUDGET, *, model: str = "gpt-5-mini", **head
     return jobs(server)
 
 
-def facts(server: Served, user: str = "alex") -> list[str]:
-    found = server.run(server.service.find(Scope(user), Listing()))
-    return sorted(record.content for record in found if record.category not in ("turn", "summary", "episode"))
+def facts(server: ServedProxy, user: str = "alex") -> list[str]:
+    results = server.run(server.service.find(Scope(user), Listing()))
+    return sorted(record.content for record in results if record.category not in ("turn", "summary", "episode"))
 
 
-def health(server: Served) -> str:
+def health(server: ServedProxy) -> str:
     """How /health says that learning is done."""
-    told: str = httpx.get(f"http://127.0.0.1:{server.port}/health", timeout=60).json()["learning"]
-    return told
+    report: str = httpx.get(f"http://127.0.0.1:{server.port}/health", timeout=60).json()["learning"]
+    return report
 
 
-def remembered(server: Served, user: str, *, session: str = "") -> dict[str, Any]:
+def remembered(server: ServedProxy, user: str, *, session: str = "") -> dict[str, Any]:
     """The job that learned from a turn that came without a chat."""
     url = f"http://127.0.0.1:{server.port}/recollect/v1/remember"
     headers = {"X-Memory-User": user, "X-Memory-Session": session}
@@ -108,7 +108,7 @@ class TestWithAKey:
             assert done[0].result["by"] == "llm"
             assert done[0].payload["model"] == "gpt-5-mini"
             assert health(server) == "learning with gpt-5-mini via the upstream"
-        questions = asked(llm, EXTRACT)
+        questions = llm_requests(llm, EXTRACT)
         assert {each.json["model"] for each in questions} == {"gpt-5-mini"}
         assert {each.headers["authorization"] for each in questions} == {f"Bearer {OWN}"}
         assert all("(learning)" in each.headers["user-agent"] for each in questions)
@@ -120,7 +120,7 @@ class TestWithAKey:
             say(server, BUDGET, model="first")
             say(server, "My name is Alex and I live in Oslo.", model="second")
             assert health(server) == "learning with second via the upstream"
-        assert {each.json["model"] for each in asked(llm, EXTRACT)} == {"first", "second"}
+        assert {each.json["model"] for each in llm_requests(llm, EXTRACT)} == {"first", "second"}
 
     def test_a_response_is_learned_from_with_its_model(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         learns(llm, BUDGET, claim(FACT))
@@ -129,7 +129,7 @@ class TestWithAKey:
             assert answer.status == 200
             assert until(lambda: all_learned(server))
             assert facts(server) == [FACT]
-        assert {each.json["model"] for each in asked(llm, EXTRACT)} == {"gpt-5-nano"}
+        assert {each.json["model"] for each in llm_requests(llm, EXTRACT)} == {"gpt-5-nano"}
 
     def test_of_several_endpoints_the_one_of_the_model_is_asked(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         with ScriptedLLM() as other:
@@ -137,7 +137,7 @@ class TestWithAKey:
             many = {"big": {"models": "org/*", "url": other.base_url, "api_key": OWN}}
             with learning_server(tmp_path, llm, upstreams=many, upstream_api_key="sk-first") as server:
                 say(server, model="org/big")
-            assert {each.headers["authorization"] for each in asked(other, EXTRACT)} == {f"Bearer {OWN}"}
+            assert {each.headers["authorization"] for each in llm_requests(other, EXTRACT)} == {f"Bearer {OWN}"}
         assert not llm.calls("chat")
 
     def test_a_key_that_the_upstream_repeats_is_told_nowhere(
@@ -147,14 +147,14 @@ class TestWithAKey:
         llm.when(EXTRACT).reply(lambda _: _refused(400, complaint))
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             [first, *_] = say(server)
-            told = health(server)
-        assert "refused the request (400)" in told
-        for text in (str(first.to_dict()), told, caplog.text):
+            report = health(server)
+        assert "refused the request (400)" in report
+        for text in (str(first.to_dict()), report, caplog.text):
             assert OWN not in text
 
 
-def _refused(status: int, body: object = None) -> Reply:
-    return Reply("", faults=[http_error(status, body)])
+def _refused(status: int, body: object = None) -> ScriptedReply:
+    return ScriptedReply("", faults=[http_error(status, body)])
 
 
 class TestWithoutAKey:
@@ -168,7 +168,7 @@ class TestWithoutAKey:
             assert facts(server) == [FACT]
         [of_client] = [each for each in llm.calls("chat") if EXTRACT not in each.text]
         assert of_client.headers["authorization"] == f"Bearer {KEY}"
-        for each in [*asked(llm, EXTRACT), *llm.calls("models")]:
+        for each in [*llm_requests(llm, EXTRACT), *llm.calls("models")]:
             assert "authorization" not in each.headers
         assert len(llm.calls("models")) == 1
 
@@ -181,10 +181,10 @@ class TestWithoutAKey:
             assert "needs a key and the server holds none" in first.result["by"]
             assert facts(server)
             assert health(server) == f"{WITHOUT_LLM} (the upstream needs a key and the server holds none)"
-        assert not asked(llm, EXTRACT)
+        assert not llm_requests(llm, EXTRACT)
 
     def test_one_that_is_elsewhere_is_never_asked(self) -> None:
-        elsewhere = PlainUpstream("http://llm.example.org/v1", "", connect_s=1, idle_s=1)
+        elsewhere = HttpUpstream("http://llm.example.org/v1", "", connect_s=1, idle_s=1)
         access = access_of(elsewhere)
         assert (access.is_open, access.is_probed) == (False, False)
         assert "holds no key" in access.reason
@@ -213,7 +213,7 @@ class TestFallback:
             assert len(facts(server)) >= 2
             assert health(server).startswith(f"{WITHOUT_LLM} (mock is left out for 10 min: it answered without JSON")
             spent = server.run(server.service.care.spent_today("alex"))
-        assert len(asked(llm, EXTRACT)) == 1
+        assert len(llm_requests(llm, EXTRACT)) == 1
         assert spent.calls == 1
         assert spent.tokens > 0
 
@@ -228,14 +228,14 @@ class TestFallback:
             assert done[-1].result is not None
             assert len(facts(server)) >= 2
             assert "does not offer it for chats (404)" in health(server)
-        assert len(asked(llm, EXTRACT)) == 1
+        assert len(llm_requests(llm, EXTRACT)) == 1
 
     def test_an_upstream_that_is_away_for_a_moment_is_waited_for(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         learns(llm, BUDGET, claim(FACT))
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             answered = llm.when(EXTRACT).reply(lambda _: _refused(503, {"error": "busy"}))
             server.post(chat(BUDGET, model="gpt-5-mini", user="alex"))
-            llm.wait_for(lambda each: len(asked(each, EXTRACT)) >= 3)
+            llm.wait_for(lambda each: len(llm_requests(each, EXTRACT)) >= 3)
             answered.remove()
             assert until(lambda: all_learned(server))
             assert facts(server) == [FACT]
@@ -256,18 +256,20 @@ class TestWhichModel:
             assert remembered(server, "alex", session="monday")["result"]["by"] == "llm"
             assert remembered(server, "ann", session="monday")["result"]["by"] == "llm"
             assert health(server) == "learning with first via the upstream"
-        assert [each.json["model"] for each in asked(llm, EXTRACT)] == ["first", "first"]
+        assert [each.json["model"] for each in llm_requests(llm, EXTRACT)] == ["first", "first"]
 
     def test_a_model_that_nobody_offers_does_not_take_the_place_of_one_that_works(
         self, tmp_path: Path, llm: ScriptedLLM
     ) -> None:
-        llm.when(EXTRACT).reply(lambda request: _refused(404) if request.json["model"] == "typo" else Reply(NOTHING))
+        llm.when(EXTRACT).reply(
+            lambda request: _refused(404) if request.json["model"] == "typo" else ScriptedReply(NOTHING)
+        )
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             say(server, BUDGET, model="works")
             say(server, "My name is Alex and I live in Oslo.", model="typo")
             assert health(server) == "learning with works via the upstream"
             assert remembered(server, "alex", session="monday")["result"]["by"] == "llm"
-        assert asked(llm, EXTRACT)[-1].json["model"] == "works"
+        assert llm_requests(llm, EXTRACT)[-1].json["model"] == "works"
 
     def test_switched_off_nothing_is_asked(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         with learning_server(tmp_path, llm, upstream_api_key=OWN, learn_with_upstream=False) as server:
@@ -275,7 +277,7 @@ class TestWhichModel:
             assert first.payload == {}
             assert facts(server)
             assert health(server) == WITHOUT_LLM
-        assert not asked(llm, EXTRACT)
+        assert not llm_requests(llm, EXTRACT)
 
     def test_an_llm_of_the_settings_comes_first(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         llm.when(EXTRACT).reply(NOTHING)
@@ -283,7 +285,7 @@ class TestWhichModel:
         with served(tmp_path, llm.base_url, worker=True, learn_with_upstream=True, learn_wait_s=0, **own) as server:
             say(server)
             assert health(server) == "learning with own-model"
-        assert {each.json["model"] for each in asked(llm, EXTRACT)} == {"own-model"}
+        assert {each.json["model"] for each in llm_requests(llm, EXTRACT)} == {"own-model"}
 
 
 class TestLimits:
@@ -296,14 +298,14 @@ class TestLimits:
         learns(llm, BUDGET, claim(FACT))
         with learning_server(tmp_path, llm, upstream_api_key=OWN, llm_user_tokens_a_day=1) as server:
             say(server)
-            before = len(asked(llm, EXTRACT))
+            before = len(llm_requests(llm, EXTRACT))
             done = say(server, "My name is Alex and I live in Oslo.")
             assert done[-2].result is not None
-            assert len(asked(llm, EXTRACT)) == before == 1
+            assert len(llm_requests(llm, EXTRACT)) == before == 1
             assert len(facts(server)) >= 2
 
 
-class TestSaidBeforeAnythingIsAsked:
+class TestStartupReport:
     @pytest.mark.parametrize(
         ("settings", "told"),
         [
@@ -332,7 +334,9 @@ class TestSaidBeforeAnythingIsAsked:
     def test_the_first_log_line_and_health_say_it(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         home = tmp_path / "home"
         home.mkdir()
-        with ServerProcess(home, "--upstream", llm.base_url, "--llm", "small-1", "--llm-url", llm.base_url) as server:
+        with RecollectServer(
+            home, "--upstream", llm.base_url, "--llm", "small-1", "--llm-url", llm.base_url
+        ) as server:
             assert server.log.splitlines()[0].endswith(": learning with small-1")
 
     def test_doctor_says_it(self, tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +345,6 @@ class TestSaidBeforeAnythingIsAsked:
         monkeypatch.setenv("RECOLLECT_UPSTREAM_URL", llm.base_url)
         assert WITH_CHAT_MODEL in cli("doctor").stdout
         llm.fault(http_error(401), times=None, on="models")
-        shown = cli("doctor").stdout
-        assert "needs a key and the server holds none" in shown
-        assert "set llm, or upstream_api_key" in shown
+        output = cli("doctor").stdout
+        assert "needs a key and the server holds none" in output
+        assert "set llm, or upstream_api_key" in output

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import Unsupported
-from recollect.ledger.memory import MemoryLedger, open_memory
+from recollect.ledger.memory import InMemoryLedger, open_in_memory
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
@@ -21,12 +21,12 @@ from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 class TestMemoryLedger(LedgerSuite):
     @pytest.fixture
     def store(self) -> Open:
-        opened: list[MemoryLedger] = []
+        opened: list[InMemoryLedger] = []
 
-        async def open_once() -> MemoryLedger:
+        async def open_once() -> InMemoryLedger:
             if opened:
                 raise Unsupported("a ledger in memory is neither shared nor kept")
-            opened.append(await open_memory(MODEL))
+            opened.append(await open_in_memory(MODEL))
             return opened[0]
 
         return open_once

@@ -37,16 +37,16 @@ def ends(work: Callable[[], Any], within_s: float = 60) -> bool:
 @pytest.fixture(autouse=True)
 def others() -> Iterator[None]:
     """Threads that tests before this one left behind are not ours to end."""
-    OTHERS.update(threading.enumerate())
+    EARLIER_THREADS.update(threading.enumerate())
     yield
-    OTHERS.clear()
+    EARLIER_THREADS.clear()
 
 
-OTHERS: set[threading.Thread] = set()
+EARLIER_THREADS: set[threading.Thread] = set()
 
 
 def our_threads() -> list[str]:
-    threads = (thread for thread in threading.enumerate() if thread not in OTHERS)
+    threads = (thread for thread in threading.enumerate() if thread not in EARLIER_THREADS)
     return sorted(thread.name for thread in threads if thread.name.startswith("recollect"))
 
 
@@ -148,11 +148,11 @@ def test_calls_that_race_closing_end(tmp_path: Path) -> None:
 
 
 def test_a_call_that_will_not_end_is_told_that_the_memory_was_closed(tmp_path: Path) -> None:
-    asked = threading.Event()
+    request = threading.Event()
 
     class Silent(FakeEmbedder):
         async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Any:
-            asked.set()
+            request.set()
             return await super().embed(texts, role=role)
 
     memory = Memory(home=tmp_path, embedder=Silent(8, delay_s=600)).open()
@@ -165,7 +165,7 @@ def test_a_call_that_will_not_end_is_told_that_the_memory_was_closed(tmp_path: P
 
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
-    assert asked.wait(60)
+    assert request.wait(60)
     memory.close()
     thread.join(60)
     assert caught == ["this memory was closed before that was done"]
@@ -176,10 +176,10 @@ def test_a_forked_child_can_use_the_memory_its_parent_opened(memory: Memory) -> 
     memory.add("Likes tea", user_id="a")
     child = os.fork()
     if not child:
-        found: list[str] = []
-        done = ends(lambda: found.extend(hit.memory for hit in memory.search("tea", user_id="a")))
+        results: list[str] = []
+        done = ends(lambda: results.extend(hit.memory for hit in memory.search("tea", user_id="a")))
         done = done and ends(lambda: memory.add("Likes coffee", user_id="a"))
-        os._exit(0 if done and found == ["Likes tea"] else 1)
+        os._exit(0 if done and results == ["Likes tea"] else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert {record.content for record in memory.get_all(user_id="a")} == {"Likes tea", "Likes coffee"}
 
@@ -188,19 +188,19 @@ def test_a_forked_child_can_use_the_memory_its_parent_opened(memory: Memory) -> 
 def test_what_a_child_writes_outlives_the_closing_of_its_parent(tmp_path: Path) -> None:
     memory = Memory(home=tmp_path, embedder=FakeEmbedder(8))
     memory.add("before the fork", user_id="a")
-    (told, tell), (let, go) = os.pipe(), os.pipe()
+    (report, notify), (let, go) = os.pipe(), os.pipe()
     child = os.fork()
     if not child:
         memory.add("while the parent has it open", user_id="a")
-        os.write(tell, b"x")
+        os.write(notify, b"x")
         os.read(let, 1)
         memory.add("after the parent closed", user_id="a")
         os._exit(0)
-    os.read(told, 1)
+    os.read(report, 1)
     memory.close()
     os.write(go, b"x")
     assert os.waitpid(child, 0)[1] == 0
-    for pipe in (told, tell, let, go):
+    for pipe in (report, notify, let, go):
         os.close(pipe)
     with memory.open():
         assert len(memory.get_all(user_id="a")) == 3
@@ -240,7 +240,7 @@ async def test_an_opening_that_fails_late_leaves_nothing_open(
     async def fail(*_: object) -> None:
         raise StoreUnavailable("read failed")
 
-    monkeypatch.setattr("recollect.wiring.open_again", fail)
+    monkeypatch.setattr("recollect.wiring.open_result_cache", fail)
     with pytest.raises(StoreUnavailable, match="read failed"):
         await AsyncMemory(home=tmp_path, embedder=FakeEmbedder(8)).open()
     assert none_of_ours_left()
@@ -252,7 +252,7 @@ async def test_the_ledger_is_closed_even_if_the_embedder_cannot_be(tmp_path: Pat
             raise RuntimeError("socket already gone")
 
     service = await wiring.open_service(Settings(home=tmp_path), embedder=FakeEmbedder(8))
-    service = Service(replace(service._finders, embedder=Broken(8)))
+    service = Service(replace(service._search_deps, embedder=Broken(8)))
     with pytest.raises(RuntimeError, match="socket already gone"):
         await service.close()
     assert none_of_ours_left()

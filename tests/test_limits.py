@@ -16,17 +16,17 @@ from redis.asyncio import Redis
 from recollect.errors import TooFast
 from recollect.http.app import make_app
 from recollect.http.errors import status_of
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.settings import load
 from recollect.shared import buckets
-from recollect.shared.buckets import Buckets
-from recollect.shared.link import Link
+from recollect.shared.buckets import RateLimiter
+from recollect.shared.link import RedisClient
 from recollect.testing.redis_server import RedisServer, running_redis
 from recollect.wiring import open_service
 
-BY = By("test")
+BY = Author("test")
 
 
 class Clock:
@@ -53,57 +53,57 @@ def serving(home: Path, **more: Any) -> Iterator[TestClient]:
 
 
 async def test_a_bucket_is_used_up_fills_up_again_and_never_overflows(clock: Clock) -> None:
-    bucket = Buckets(60, what="t")
-    assert [await bucket.take("ann") for _ in range(60)] == [0.0] * 60
-    assert await bucket.take("ann") == pytest.approx(1.0)
-    assert await bucket.take("bob") == 0.0
+    bucket = RateLimiter(60, resource="t")
+    assert [await bucket.acquire("ann") for _ in range(60)] == [0.0] * 60
+    assert await bucket.acquire("ann") == pytest.approx(1.0)
+    assert await bucket.acquire("bob") == 0.0
     clock.now += 2
-    assert [await bucket.take("ann") > 0 for _ in range(3)] == [False, False, True]
+    assert [await bucket.acquire("ann") > 0 for _ in range(3)] == [False, False, True]
     clock.now += 10_000
-    assert [await bucket.take("ann", 30) > 0 for _ in range(3)] == [False, False, True]
+    assert [await bucket.acquire("ann", 30) > 0 for _ in range(3)] == [False, False, True]
     # What is more than a minute's worth would never be let through: it takes all of a full one.
     clock.now += 60
-    assert await bucket.take("ann", 1_000_000) == 0.0
+    assert await bucket.acquire("ann", 1_000_000) == 0.0
 
 
 async def test_names_without_end_do_not_fill_the_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "_MOST_BUCKETS", 100)
-    bucket = Buckets(1, what="t")
+    monkeypatch.setattr(buckets, "_MAX_BUCKETS", 100)
+    bucket = RateLimiter(1, resource="t")
     for number in range(1000):
-        await bucket.take(str(number))
-    assert len(bucket._here) == 100
+        await bucket.acquire(str(number))
+    assert len(bucket._local_buckets) == 100
 
 
 async def test_a_flood_of_adds_by_one_user_is_refused_and_nobody_else_notices(tmp_path: Path, clock: Clock) -> None:
     service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
-    service.room.pace = Buckets(50, what="t")
-    kept = 0
+    service.write_quota.rate_limiter = RateLimiter(50, resource="t")
+    stored = 0
     waits = []
     try:
         for number in range(100_000):
             try:
-                await service.add(Scope("flood"), NewMemory(content=f"memory {number}"), by=BY)
-                kept += 1
+                await service.add(Scope("flood"), MemoryInput(content=f"memory {number}"), by=BY)
+                stored += 1
             except TooFast as error:
                 waits.append(error.retry_after_s)
             if number % 10_000 == 0:
-                await service.add(Scope("ann"), NewMemory(content=f"note {number}"), by=BY)
+                await service.add(Scope("ann"), MemoryInput(content=f"note {number}"), by=BY)
         stats = {user: (await service.stats(user))["memories"] for user in ("flood", "ann")}
     finally:
         await service.close()
-    assert (kept, len(waits)) == (50, 99_950)
+    assert (stored, len(waits)) == (50, 99_950)
     assert 0 < min(waits) <= max(waits) <= 60
     assert stats == {"flood": 50, "ann": 10}
 
 
 async def test_messages_count_as_many_as_they_are(tmp_path: Path, clock: Clock) -> None:
     service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
-    service.room.pace = Buckets(5, what="t")
-    said = [{"role": "user", "content": "tea"}] * 3
+    service.write_quota.rate_limiter = RateLimiter(5, resource="t")
+    messages = [{"role": "user", "content": "tea"}] * 3
     try:
-        await service.remember(Scope("ann", session="s"), said, by=BY)
+        await service.remember(Scope("ann", session="s"), messages, by=BY)
         with pytest.raises(TooFast) as caught:
-            await service.remember(Scope("ann", session="s"), said, by=BY)
+            await service.remember(Scope("ann", session="s"), messages, by=BY)
         assert status_of(caught.value) == 429
         assert caught.value.retry_after_s == pytest.approx(12.0)
         assert len(await service.turns(Scope("ann", session="s"))) == 3
@@ -117,7 +117,7 @@ def test_a_refused_write_says_when_to_come_again(tmp_path: Path) -> None:
         @client.app.post("/add")  # type: ignore[attr-defined, misc]
         async def add(user: str) -> str:
             service = client.app.state.service  # type: ignore[attr-defined]
-            return str((await service.add(Scope(user), NewMemory(content="tea"), by=BY)).id)
+            return str((await service.add(Scope(user), MemoryInput(content="tea"), by=BY)).id)
 
         assert client.post("/add?user=ann").status_code == 200
         refused = client.post("/add?user=ann")
@@ -140,43 +140,45 @@ def test_requests_beyond_the_limit_get_429_but_health_is_always_told(tmp_path: P
 
 def test_each_key_has_a_minute_of_its_own(tmp_path: Path) -> None:
     from recollect.http.auth.caller import Caller
-    from recollect.http.limits import _who
+    from recollect.http.limits import _client_key
 
     def key_of(user: str | None) -> str:
-        return _who({"client": client, "state": {"caller": Caller(kind="key", name="laptop", user=user)}})
+        return _client_key({"client": client, "state": {"caller": Caller(kind="key", name="laptop", user=user)}})
 
     client = ("10.0.0.1", 5)
     assert len({key_of("ann"), key_of("bob"), key_of(None), "address 10.0.0.1"}) == 4
-    assert _who({"client": client, "state": {}}) == _who({"client": ("10.0.0.1", 6)}) == "address 10.0.0.1"
-    assert _who({"client": None}) == "address "
+    assert (
+        _client_key({"client": client, "state": {}}) == _client_key({"client": ("10.0.0.1", 6)}) == "address 10.0.0.1"
+    )
+    assert _client_key({"client": None}) == "address "
 
 
 async def test_processes_that_share_a_redis_share_the_minute() -> None:
     redis = running_redis()
     async with Redis.from_url(redis.url) as client:
         await client.flushall()
-    one, other = Link(redis.url, timeout_s=5), Link(redis.url, timeout_s=5)
-    first, second = Buckets(10, what="t", link=one), Buckets(10, what="t", link=other)
-    waits = [await (first if number % 2 else second).take("a:b") for number in range(11)]
+    one, other = RedisClient(redis.url, timeout_s=5), RedisClient(redis.url, timeout_s=5)
+    first, second = RateLimiter(10, resource="t", redis=one), RateLimiter(10, resource="t", redis=other)
+    waits = [await (first if number % 2 else second).acquire("a:b") for number in range(11)]
     assert waits[:10] == [0.0] * 10
     assert 0 < waits[10] <= 6
-    assert await first.take("b:a") == 0.0
+    assert await first.acquire("b:a") == 0.0
     await asyncio.gather(one.close(), other.close())
 
 
 async def test_while_redis_is_frozen_each_process_counts_for_itself() -> None:
     redis = RedisServer()
     redis.start()
-    link = Link(redis.url, timeout_s=0.1)
-    bucket = Buckets(5, what="t", link=link)
+    link = RedisClient(redis.url, timeout_s=0.1)
+    bucket = RateLimiter(5, resource="t", redis=link)
     try:
-        assert await bucket.take("ann") == 0.0
+        assert await bucket.acquire("ann") == 0.0
         redis.freeze()
-        begun = perf_counter()
-        waits = [await bucket.take("ann") for _ in range(500)]
+        started = perf_counter()
+        waits = [await bucket.acquire("ann") for _ in range(500)]
         assert [bool(wait) for wait in waits[:6]] == [False] * 5 + [True]
         # Three wait for it, then nobody does.
-        assert perf_counter() - begun < 10
+        assert perf_counter() - started < 10
     finally:
         redis.thaw()
         await link.close()

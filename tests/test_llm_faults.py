@@ -13,7 +13,7 @@ import pytest
 
 from recollect.testing import llm_faults as faults
 from recollect.testing.llm_faults import Fault
-from recollect.testing.llm_wire import MALFORMED_ANSWERS, Reply, ToolCall, malformed_reply
+from recollect.testing.llm_wire import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
@@ -30,10 +30,10 @@ def ask_streamed(client: openai.OpenAI) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices)
 
 
-def post(llm: ScriptedLLM, *, timeout: float = 60, **fields: Any) -> httpx.Response:
+def post_with_read_timeout(llm: ScriptedLLM, *, timeout: float = 60, **fields: Any) -> httpx.Response:
     body = {"model": "m", "messages": HELLO, **fields}
-    url, patience = f"{llm.base_url}/chat/completions", httpx.Timeout(60, read=timeout)
-    return httpx.post(url, json=body, timeout=patience, verify=False)
+    url, limit = f"{llm.base_url}/chat/completions", httpx.Timeout(60, read=timeout)
+    return httpx.post(url, json=body, timeout=limit, verify=False)
 
 
 def read_all(connection: socket.socket, into: bytearray) -> None:
@@ -70,7 +70,7 @@ def test_slow_answers_are_whole_and_as_slow_as_told(llm: ScriptedLLM) -> None:
     for fault, least_s in [(faults.delay(0.2), 0.2), (faults.trickle(0.05, size=100), 0.1)]:
         llm.fault(fault)
         began = time.monotonic()
-        assert post(llm).json()["choices"][0]["finish_reason"] == "stop"
+        assert post_with_read_timeout(llm).json()["choices"][0]["finish_reason"] == "stop"
         assert least_s <= time.monotonic() - began < least_s + 20
 
 
@@ -104,12 +104,12 @@ def test_a_reset_comes_before_any_byte_in_mid_body_or_in_mid_stream(
 def test_broken_bodies_arrive_with_status_200(llm: ScriptedLLM) -> None:
     for fault in (faults.no_body(), faults.truncated(), faults.html_page()):
         llm.fault(fault)
-        response = post(llm)
+        response = post_with_read_timeout(llm)
         assert response.status_code == 200
         with pytest.raises(ValueError, match=r"Expecting|Unterminated|delimiter"):
             response.json()
     llm.fault(faults.content_type("text/plain"))
-    response = post(llm)
+    response = post_with_read_timeout(llm)
     assert (response.headers["content-type"], response.json()["object"]) == ("text/plain", "chat.completion")
 
 
@@ -117,7 +117,7 @@ def test_an_error_in_mid_stream_reaches_the_client_and_ends_it(llm: ScriptedLLM,
     llm.fault(faults.stream_error(2, {"error": {"message": "GPU on fire"}}), times=2)
     with pytest.raises(openai.APIError, match="GPU on fire"):
         ask_streamed(client)
-    assert [type(frame) for frame in frames(post(llm, stream=True))] == [dict] * 3
+    assert [type(frame) for frame in frames(post_with_read_timeout(llm, stream=True))] == [dict] * 3
 
 
 QUIRKS = [
@@ -128,12 +128,12 @@ QUIRKS = [
 
 @pytest.mark.parametrize("quirk", QUIRKS, ids=lambda quirk: quirk.name)
 def test_a_quirk_changes_the_bytes_and_not_the_words(llm: ScriptedLLM, client: openai.OpenAI, quirk: Fault) -> None:
-    said = Reply("Mahalo — ʻae", tool_calls=WEATHER if "index" in quirk.name else ())
-    llm.reply(said).reply(said)
-    post(llm, stream=True)
+    text = ScriptedReply("Mahalo — ʻae", tool_calls=WEATHER if "index" in quirk.name else ())
+    llm.reply(text).reply(text)
+    post_with_read_timeout(llm, stream=True)
     llm.fault(quirk)
-    if said.tool_calls:
-        assert '"tool_calls":[{"index"' not in post(llm, stream=True).text
+    if text.tool_calls:
+        assert '"tool_calls":[{"index"' not in post_with_read_timeout(llm, stream=True).text
     else:
         assert ask_streamed(client) == "Mahalo — ʻae"
     plain, bent = (answer.steps for _, answer in llm.answers)
@@ -143,7 +143,7 @@ def test_a_quirk_changes_the_bytes_and_not_the_words(llm: ScriptedLLM, client: o
 def test_what_was_sent_is_kept_byte_for_byte(llm: ScriptedLLM) -> None:
     llm.fault(faults.sse_fields(), faults.crlf(), faults.split_utf8())
     llm.reply("é")
-    assert post(llm, stream=True).content == llm.answers[0][1].body
+    assert post_with_read_timeout(llm, stream=True).content == llm.answers[0][1].body
     with pytest.raises(UnicodeDecodeError):
         [step.decode() for step in llm.answers[0][1].steps if isinstance(step, bytes)]
 
@@ -152,7 +152,7 @@ def test_what_was_sent_is_kept_byte_for_byte(llm: ScriptedLLM) -> None:
 def test_a_client_that_goes_away_is_recorded_at_once(llm: ScriptedLLM, after: int) -> None:
     llm.reply(faults=[faults.hang(after_frames=after)])
     with pytest.raises(httpx.ReadTimeout):
-        post(llm, stream=True, timeout=1)
+        post_with_read_timeout(llm, stream=True, timeout=1)
     left_at = datetime.now(UTC)
     llm.wait_for(lambda server: server.disconnects)
     [gone] = llm.disconnects
@@ -170,7 +170,7 @@ def test_a_client_that_leaves_a_large_answer_or_a_slow_function_is_recorded(llm:
         assert next(response.iter_raw())
     llm.wait_for(lambda server: len(server.disconnects) == 1)
     with pytest.raises(httpx.ReadTimeout):
-        post(llm, timeout=1)
+        post_with_read_timeout(llm, timeout=1)
     gate.set()
     llm.wait_for(lambda server: len(server.disconnects) == 2)
 
@@ -178,7 +178,7 @@ def test_a_client_that_leaves_a_large_answer_or_a_slow_function_is_recorded(llm:
 @pytest.mark.parametrize("name", MALFORMED_ANSWERS)
 def test_malformed_answers_arrive_as_they_are(llm: ScriptedLLM, name: str) -> None:
     llm.reply(malformed_reply(name))
-    message = post(llm).json()["choices"][0]["message"]
+    message = post_with_read_timeout(llm).json()["choices"][0]["message"]
     in_reasoning = name == "only_in_reasoning"
     assert message["reasoning_content" if in_reasoning else "content"] == MALFORMED_ANSWERS[name]
     assert not in_reasoning or message["content"] == ""

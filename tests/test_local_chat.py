@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models.local_chat import Endpoint, LocalChat
+from recollect.models.local_chat import LocalChat, LocalEndpoint
 from recollect.settings import load
 from recollect.wiring import open_chat
 
-ASKED = [{"role": "user", "content": "Say yes."}]
+MESSAGES = [{"role": "user", "content": "Say yes."}]
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_a_model_that_cannot_be_loaded_says_why_and_is_tried_again(broken:
     chat = LocalChat(str(broken))
     for _ in range(2):
         with pytest.raises(InvalidSettings, match=r"broken-1b.gguf cannot be loaded: .*gguf"):
-            await chat.complete(ASKED, max_tokens=5)
+            await chat.complete(MESSAGES, max_tokens=5)
     await chat.close()
 
 
@@ -68,13 +68,13 @@ async def test_a_chat_that_was_never_asked_starts_nothing_and_closes(broken: Pat
     await chat.close()
     await chat.close()
     with pytest.raises(ModelUnavailable, match="closed"):
-        await chat.complete(ASKED, max_tokens=5)
+        await chat.complete(MESSAGES, max_tokens=5)
 
 
 async def test_closing_while_it_loads_ends_it(broken: Path) -> None:
     chat = LocalChat(str(broken))
     with pytest.raises(ModelUnavailable, match="was not loaded in"):
-        await chat.complete(ASKED, max_tokens=5, timeout_s=0.001)
+        await chat.complete(MESSAGES, max_tokens=5, timeout_s=0.001)
     await chat.close()
 
 
@@ -85,4 +85,4 @@ def test_the_settings_choose_it(broken: Path) -> None:
 
 
 def test_the_key_of_the_endpoint_is_not_shown() -> None:
-    assert "secret" not in repr(Endpoint("http://127.0.0.1:1/v1", "secret"))
+    assert "secret" not in repr(LocalEndpoint("http://127.0.0.1:1/v1", "secret"))

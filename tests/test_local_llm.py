@@ -63,14 +63,14 @@ async def chat(model: str) -> AsyncIterator[LocalChat]:
 
 
 def opened(home: Path, llm: str) -> Memory:
-    given = {"home": home, "llm": llm, "llm_timeout_s": 300, "learn_wait_s": 0, "job_lease_s": 600}
-    return Memory(settings=load(given, environ={}).settings)
+    options = {"home": home, "llm": llm, "llm_timeout_s": 300, "learn_wait_s": 0, "job_lease_s": 600}
+    return Memory(settings=load(options, environ={}).settings)
 
 
 def learned(memory: Memory) -> list[str]:
     """What is learned from the statements, with what is said of oneself in the middle."""
-    for said in (*BEYOND_RULES, "My name is Priya Raman and I'm allergic to peanuts."):
-        say(memory, said)
+    for text in (*BEYOND_RULES, "My name is Priya Raman and I'm allergic to peanuts."):
+        say(memory, text)
     return contents(facts(memory))
 
 
@@ -90,9 +90,9 @@ def test_what_is_said_to_a_real_small_model_is_recalled(model: str, tmp_path: Pa
 
 
 async def test_it_answers_within_a_schema(chat: LocalChat) -> None:
-    asked = [{"role": "user", "content": "Write ten sentences about rain."}]
+    messages = [{"role": "user", "content": "Write ten sentences about rain."}]
     answer = await ask_json(
-        chat, asked, schema=SCHEMA, max_tokens=400, timeout_s=300, check=OperationParser(0, 0).parse
+        chat, messages, schema=SCHEMA, max_tokens=400, timeout_s=300, check=OperationParser(0, 0).parse
     )
     assert answer.how == "schema"
     assert answer.calls == 1
@@ -150,15 +150,15 @@ async def test_loading_and_closing_hold_nobody_up(chat: LocalChat) -> None:
 
 
 async def test_a_model_whose_process_died_is_started_again(chat: LocalChat) -> None:
-    asked = [{"role": "user", "content": "Say yes."}]
-    await chat.complete(asked, max_tokens=5)
+    messages = [{"role": "user", "content": "Say yes."}]
+    await chat.complete(messages, max_tokens=5)
     first = chat.process_id
     assert first is not None
     os.kill(first, signal.SIGKILL)
     async with asyncio.timeout(60):
         while chat.process_id is not None:  # noqa: ASYNC110 - the event is the system's
             await asyncio.sleep(0.01)
-    assert await chat.complete(asked, max_tokens=5)
+    assert await chat.complete(messages, max_tokens=5)
     assert chat.process_id not in (None, first)
 
 
@@ -188,10 +188,10 @@ def test_it_ends_with_the_process_that_started_it_however_that_ends(model: str) 
 def test_chats_are_answered_by_a_model_on_this_machine_and_remembered(model: str, tmp_path: Path) -> None:
     with served(tmp_path, f"local:{model}") as server:
         with openai.OpenAI(base_url=server.url, api_key="x", timeout=300, max_retries=0) as sdk:
-            said = [{"role": "user", "content": "My dog is called Rex. Say hello."}]
-            stream = sdk.chat.completions.create(model="m", messages=said, max_tokens=20, stream=True)  # type: ignore[call-overload]
+            messages = [{"role": "user", "content": "My dog is called Rex. Say hello."}]
+            stream = sdk.chat.completions.create(model="m", messages=messages, max_tokens=20, stream=True)  # type: ignore[call-overload]
             assert "".join(part.choices[0].delta.content or "" for part in stream if part.choices).strip()
             answer = sdk.responses.create(model="m", input="What is my dog called?", max_output_tokens=20)
             assert answer.status in ("completed", "incomplete")
-        turns = server.run(server.service.care.sessions("default"))
+        turns = server.run(server.service.operations.sessions("default"))
         assert sum(each.turn_count for each in turns) >= 3

@@ -25,22 +25,22 @@ from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_faults import Fault, error_body, html_page, http_error, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write import learn
-from recollect.write.screening.log import WithoutSecrets
+from recollect.write.screening.log import RedactingLogFilter
 
 KEY = "sk-proj-4f9aT1QdX7mB2zLw8RkV5nYc3HjE6uPs"
 LOGIN = "hunter2-Xk29"
 SECRET = "ghp_R7bK2mXq9TzLw4VfN8cYd1HsJ5pGe3Ua6oBi"
 WORDS = "the quokka named Zanzibar sleeps in Ljubljana"
-SAID = f"Please note that {WORDS}, my deploy token is {SECRET} and my password is wombat-77x."
+PRIVATE_MESSAGE = f"Please note that {WORDS}, my deploy token is {SECRET} and my password is wombat-77x."
 # Parts of what was said that nothing else speaks of.
 CANARIES = (KEY[8:24], LOGIN, SECRET[4:20], "wombat-77x", "quokka", "Zanzibar", "Ljubljana")
 
 
 @contextmanager
-def heard() -> Iterator[io.StringIO]:
+def captured_logs() -> Iterator[io.StringIO]:
     """All that anything logs meanwhile, at any level, as a formatter writes it, tracebacks and all."""
-    written = io.StringIO()
-    handler = logging.StreamHandler(written)
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
     loggers = [logging.getLogger(name) for name in ("", "recollect", "httpx", "httpcore", "asyncio")]
     before = [(each.level, each.propagate) for each in loggers]
@@ -49,7 +49,7 @@ def heard() -> Iterator[io.StringIO]:
         each.propagate = False
         each.addHandler(handler)
     try:
-        yield written
+        yield log
     finally:
         for each, (level, propagate) in zip(loggers, before, strict=True):
             each.removeHandler(handler)
@@ -57,7 +57,7 @@ def heard() -> Iterator[io.StringIO]:
             each.propagate = propagate
 
 
-def told(text: str) -> list[str]:
+def leaked_canaries(text: str) -> list[str]:
     """The canaries that a text tells."""
     return [canary for canary in CANARIES if canary.casefold() in text.casefold()]
 
@@ -71,10 +71,10 @@ def with_login(llm: ScriptedLLM) -> dict[str, Any]:
 def dead_letters(memory: Memory) -> str:
     """Say it and have it fail until it is given up, and once more; gives what is told beside the jobs."""
     memory._run(shortened)
-    job = memory.remember(user(SAID), **TALK).job
+    job = memory.remember(user(PRIVATE_MESSAGE), **TALK).job
     assert job is not None
-    for again in (False, True):
-        if again and job.state is JobState.DEAD:
+    for repeated in (False, True):
+        if repeated and job.state is JobState.DEAD:
             memory.replay_jobs([job.id], user_id=ALEX)
         for _ in range(6):
             memory.work()
@@ -86,8 +86,8 @@ def dead_letters(memory: Memory) -> str:
 @pytest.mark.parametrize(
     "fault",
     [
-        http_error(500, error_body(f"cannot parse {SAID} sent with {KEY}")),
-        http_error(400, error_body(f"cannot parse {SAID} sent with {KEY}")),
+        http_error(500, error_body(f"cannot parse {PRIVATE_MESSAGE} sent with {KEY}")),
+        http_error(400, error_body(f"cannot parse {PRIVATE_MESSAGE} sent with {KEY}")),
         truncated(),
         html_page(),
     ],
@@ -95,32 +95,38 @@ def dead_letters(memory: Memory) -> str:
 )
 def test_a_model_that_repeats_what_it_refuses_tells_nobody(tmp_path: Path, llm: ScriptedLLM, fault: Fault) -> None:
     llm.fault(fault, times=None, on="chat")
-    with heard() as log, opened(tmp_path, llm, worker=False, **with_login(llm)) as memory:
-        beside = dead_letters(memory)
+    with captured_logs() as log, opened(tmp_path, llm, worker=False, **with_login(llm)) as memory:
+        concurrent = dead_letters(memory)
         memory.recall(user("What did I say about my token?"), user_id=ALEX)
         memory.search("token", user_id=ALEX)
     assert "failed at try 1" in log.getvalue()
     assert "httpx" in log.getvalue()
-    assert told(log.getvalue() + beside) == []
+    assert leaked_canaries(log.getvalue() + concurrent) == []
     assert EXTRACT in llm.calls("chat")[0].text
 
 
 async def shortened(memory: Any) -> None:
     """Have failed jobs tried again at once."""
-    worker = (await memory._care()).worker
+    worker = (await memory._operations()).worker
     worker.patience = type(worker.patience)(tries=2, first_wait_s=0.001, longest_wait_s=0.002)
 
 
 def test_nor_does_a_model_whose_answer_is_nonsense(tmp_path: Path, llm: ScriptedLLM) -> None:
-    for number, answer in enumerate((SAID, json.dumps({"memories": SAID}), json.dumps({"memories": [{SAID: SAID}]}))):
+    for number, answer in enumerate(
+        (
+            PRIVATE_MESSAGE,
+            json.dumps({"memories": PRIVATE_MESSAGE}),
+            json.dumps({"memories": [{PRIVATE_MESSAGE: PRIVATE_MESSAGE}]}),
+        )
+    ):
         llm.clear()
-        with heard() as log, opened(tmp_path / str(number), llm, worker=False, **with_login(llm)) as memory:
+        with captured_logs() as log, opened(tmp_path / str(number), llm, worker=False, **with_login(llm)) as memory:
             llm.when(EXTRACT).reply(answer)
             memory._run(shortened)
-            memory.remember(user(SAID), **TALK)
+            memory.remember(user(PRIVATE_MESSAGE), **TALK)
             memory.work()
             errors = [job.error or "" for job in memory.jobs(user_id=ALEX)]
-        assert told(log.getvalue() + " ".join(errors)) == []
+        assert leaked_canaries(log.getvalue() + " ".join(errors)) == []
 
 
 def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,14 +137,18 @@ def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeyp
             raise ValueError(f"bad turn {turns[0].content!r}") from error
 
     monkeypatch.setattr(learn, "select_facts", mistaken)
-    with heard() as log, opened(tmp_path, worker=False, redact_turns=False, job_tries=2) as memory:
-        beside = dead_letters(memory)
-    assert "ValueError in test_log_privacy.py" in beside
+    with captured_logs() as log, opened(tmp_path, worker=False, redact_turns=False, job_tries=2) as memory:
+        concurrent = dead_letters(memory)
+    assert "ValueError in test_log_privacy.py" in concurrent
     assert "Traceback" in log.getvalue()
-    assert told(log.getvalue() + beside) == []
+    assert leaked_canaries(log.getvalue() + concurrent) == []
     cli = Cli(tmp_path)
-    for shown in (cli("jobs", "--user", ALEX), cli("jobs", "--user", ALEX, "--json"), cli("jobs", "--state", "dead")):
-        assert told(shown.output) == []
+    for output in (
+        cli("jobs", "--user", ALEX),
+        cli("jobs", "--user", ALEX, "--json"),
+        cli("jobs", "--state", "dead"),
+    ):
+        assert leaked_canaries(output.output) == []
 
 
 @pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, OSError, RuntimeError])
@@ -150,40 +160,44 @@ def test_nor_does_an_embedder_that_repeats_its_texts(tmp_path: Path, kind: type[
             return await super().embed(texts, **options)
 
     embedder = Repeating(16)
-    with heard() as log, Memory(home=tmp_path, embedder=embedder) as memory:
+    with captured_logs() as log, Memory(home=tmp_path, embedder=embedder) as memory:
         embedder.fail_with = kind("with its texts")
-        memory.remember(user(SAID), **TALK, wait=True)
-        memory.add(SAID, user_id=ALEX)
-        memory.search(SAID, user_id=ALEX)
-        memory.recall(user(SAID), user_id=ALEX)
+        memory.remember(user(PRIVATE_MESSAGE), **TALK, wait=True)
+        memory.add(PRIVATE_MESSAGE, user_id=ALEX)
+        memory.search(PRIVATE_MESSAGE, user_id=ALEX)
+        memory.recall(user(PRIVATE_MESSAGE), user_id=ALEX)
         memory.end_session(user_id=ALEX, session_id="monday", wait=True)
-        beside = json.dumps([job.to_dict()["error"] for job in memory.jobs(user_id=ALEX)])
+        concurrent = json.dumps([job.to_dict()["error"] for job in memory.jobs(user_id=ALEX)])
     assert "without vectors" in log.getvalue()
-    assert told(log.getvalue() + beside) == []
+    assert leaked_canaries(log.getvalue() + concurrent) == []
 
 
 def test_an_ordinary_day_is_logged_without_what_was_said(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with heard() as log, opened(tmp_path, llm, **with_login(llm)) as memory:
-        memory.remember([*user(SAID), {"role": "user", "content": WORDS, "timestamp": SAID}], **TALK, wait=True)
-        added = memory.add(SAID, user_id=ALEX, metadata={"note": SAID}, why=SAID)
-        memory.update(added.id, f"Now {SAID}", user_id=ALEX)
-        memory.recall(user(SAID), user_id=ALEX, trace=True)
+    with captured_logs() as log, opened(tmp_path, llm, **with_login(llm)) as memory:
+        memory.remember(
+            [*user(PRIVATE_MESSAGE), {"role": "user", "content": WORDS, "timestamp": PRIVATE_MESSAGE}],
+            **TALK,
+            wait=True,
+        )
+        added = memory.add(PRIVATE_MESSAGE, user_id=ALEX, metadata={"note": PRIVATE_MESSAGE}, why=PRIVATE_MESSAGE)
+        memory.update(added.id, f"Now {PRIVATE_MESSAGE}", user_id=ALEX)
+        memory.recall(user(PRIVATE_MESSAGE), user_id=ALEX, trace=True)
         memory.upkeep(user_id=ALEX)
         memory.delete(added.id, user_id=ALEX)
         memory.undo(user_id=ALEX)
         memory.erase(user_id=ALEX, everything=True)
     assert "httpx" in log.getvalue()
-    assert told(log.getvalue()) == []
+    assert leaked_canaries(log.getvalue()) == []
 
 
 BAD: list[dict[str, Any]] = [
-    {"content": SAID, "metadata": SAID},
-    {"content": SAID, "metadata": {"note": {SAID}}},
-    {"content": SAID, "tags": SAID},
-    {"content": SAID, "detail": [SAID]},
-    {"content": {"text": SAID}},
-    {"content": f"{SAID}\0"},
-    {"content": SAID, "evidence": SAID},
+    {"content": PRIVATE_MESSAGE, "metadata": PRIVATE_MESSAGE},
+    {"content": PRIVATE_MESSAGE, "metadata": {"note": {PRIVATE_MESSAGE}}},
+    {"content": PRIVATE_MESSAGE, "tags": PRIVATE_MESSAGE},
+    {"content": PRIVATE_MESSAGE, "detail": [PRIVATE_MESSAGE]},
+    {"content": {"text": PRIVATE_MESSAGE}},
+    {"content": f"{PRIVATE_MESSAGE}\0"},
+    {"content": PRIVATE_MESSAGE, "evidence": PRIVATE_MESSAGE},
 ]
 
 
@@ -192,12 +206,17 @@ def test_what_is_wrong_with_input_is_said_without_repeating_it(tmp_path: Path, g
     with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
         with pytest.raises(RecollectError) as raised:
             memory.add(given.pop("content"), user_id=ALEX, **given)
-        assert told(str(raised.value)) == []
+        assert leaked_canaries(str(raised.value)) == []
 
 
 @pytest.mark.parametrize(
     "messages",
-    [[{"content": SAID}], [SAID], [{"role": 5, "content": SAID}], [[SAID]]],
+    [
+        [{"content": PRIVATE_MESSAGE}],
+        [PRIVATE_MESSAGE],
+        [{"role": 5, "content": PRIVATE_MESSAGE}],
+        [[PRIVATE_MESSAGE]],
+    ],
     ids=["none", "text", "5", "list"],
 )
 def test_so_it_is_of_messages(tmp_path: Path, messages: Any) -> None:
@@ -205,44 +224,47 @@ def test_so_it_is_of_messages(tmp_path: Path, messages: Any) -> None:
         with pytest.raises(InvalidInput) as raised:
             memory.remember(messages, **TALK)
         with pytest.raises(InvalidInput) as ran:
-            memory.end_run("deploy", **TALK, steps=[{"kind": "talk", "content": SAID}])
-        assert told(f"{raised.value} {ran.value}") == []
+            memory.end_run("deploy", **TALK, steps=[{"kind": "talk", "content": PRIVATE_MESSAGE}])
+        assert leaked_canaries(f"{raised.value} {ran.value}") == []
 
 
 def test_the_command_line_says_nothing_of_it_on_stderr(tmp_path: Path) -> None:
     cli = Cli(tmp_path)
-    lines = (json.dumps({"memory": SAID, "user_id": ALEX, "tags": SAID}), f'{{"memory": "{SAID}')
+    lines = (
+        json.dumps({"memory": PRIVATE_MESSAGE, "user_id": ALEX, "tags": PRIVATE_MESSAGE}),
+        f'{{"memory": "{PRIVATE_MESSAGE}',
+    )
     outputs = [
-        cli("remember", SAID, "--user", ALEX, "--session", "monday", "-v"),
-        cli("recall", SAID, "--user", ALEX, "-v"),
-        cli("search", SAID, "--user", ALEX, "-v"),
+        cli("remember", PRIVATE_MESSAGE, "--user", ALEX, "--session", "monday", "-v"),
+        cli("recall", PRIVATE_MESSAGE, "--user", ALEX, "-v"),
+        cli("search", PRIVATE_MESSAGE, "--user", ALEX, "-v"),
         *(cli("import", input=line, code=2) for line in lines),
         # With -v they show where an error arose.
         *(CliRunner().invoke(root, ["import", "-v", "--home", str(tmp_path)], input=line) for line in lines),
     ]
     assert "Traceback" in outputs[-1].stderr
     # A person sees their own memories on stdout; of secrets nothing is left there either.
-    assert [told(each.stderr) for each in outputs] == [[]] * len(outputs)
+    assert [leaked_canaries(each.stderr) for each in outputs] == [[]] * len(outputs)
     everything = cli("list", "--user", ALEX).output + cli("history", "--user", ALEX).output + cli("jobs").output
-    assert not {SECRET[4:20], "wombat-77x"} & set(told(everything))
+    assert not {SECRET[4:20], "wombat-77x"} & set(leaked_canaries(everything))
 
 
 def test_nor_does_the_server_while_its_jobs_fail(tmp_path: Path, llm: ScriptedLLM) -> None:
     more = with_login(llm)
     with opened(tmp_path, llm, worker=False, **more) as memory:
-        memory.remember(user(SAID), **TALK)
-    body = error_body(f"cannot parse {SAID} sent with {KEY}")
+        memory.remember(user(PRIVATE_MESSAGE), **TALK)
+    body = error_body(f"cannot parse {PRIVATE_MESSAGE} sent with {KEY}")
     llm.fault(http_error(500, body), times=None, on="chat")
-    with heard() as log, TestClient(make_app(settings(tmp_path, llm, log_level="debug", **more))) as client:
+    with captured_logs() as log, TestClient(make_app(settings(tmp_path, llm, log_level="debug", **more))) as client:
         llm.wait_for(lambda server: len(server.calls("chat")) >= 3, timeout_s=60)
         answers = [client.get(path).text for path in ("/health", "/ready")]
-    assert told(log.getvalue() + " ".join(answers)) == []
+    assert leaked_canaries(log.getvalue() + " ".join(answers)) == []
 
 
 def test_the_log_is_a_net_for_what_nobody_foresaw() -> None:
     log = logging.getLogger("recollect.testing.net")
-    net = WithoutSecrets()
-    with heard() as written:
+    net = RedactingLogFilter()
+    with captured_logs() as logged:
         log.addFilter(net)
         log.warning("took %s for %d", SECRET, 3)
         log.warning(f"plain {SECRET}")
@@ -252,6 +274,6 @@ def test_the_log_is_a_net_for_what_nobody_foresaw() -> None:
         except ValueError:
             log.exception("it failed")
         log.removeFilter(net)
-    assert told(written.getvalue()) == []
-    assert written.getvalue().count("[redacted: GitHub token]") == 4
-    assert "Traceback" in written.getvalue()
+    assert leaked_canaries(logged.getvalue()) == []
+    assert logged.getvalue().count("[redacted: GitHub token]") == 4
+    assert "Traceback" in logged.getvalue()

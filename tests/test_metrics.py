@@ -12,17 +12,17 @@ import httpx
 import pytest
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
-from remember_samples import ALEX, SAID, opened, say
-from server_process import ServerProcess
+from remember_samples import ALEX, BIKE_MESSAGE, opened, say
+from server_process import RecollectServer
 
 from recollect.http.app import make_app
-from recollect.model.context import Context
+from recollect.model.context import PromptBlock
 from recollect.model.outcome import RecallOutcome
-from recollect.model.result import Recalled
-from recollect.observe.exposition import exposition
-from recollect.observe.numbers import Number, counter, histogram, quiet
-from recollect.observe.processes import Board, collected
-from recollect.read.counted import watched
+from recollect.model.result import RecallResult
+from recollect.observe.exposition import render_metrics
+from recollect.observe.numbers import Metric, counter, histogram, metrics_disabled
+from recollect.observe.processes import MetricsFolder, collect_metrics
+from recollect.read.counted import observe_read
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -41,10 +41,10 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 def grown() -> Callable[[], dict[tuple[str, ...], float]]:
     """Asked later, it gives by how much each number has grown since now."""
-    before = samples(exposition(collected()))
+    before = samples(render_metrics(collect_metrics()))
 
     def since() -> dict[tuple[str, ...], float]:
-        after = samples(exposition(collected()))
+        after = samples(render_metrics(collect_metrics()))
         return {name: more for name, value in after.items() if (more := value - before.get(name, 0.0))}
 
     return since
@@ -71,13 +71,13 @@ def test_prometheus_reads_the_numbers(client: TestClient) -> None:
     named = {"memory_extraction_count", "memory_extraction_success", "memory_extraction_errors"}
     assert named | {"memory_saved_count", "memory_retrieved_count"} <= set(families)
     assert families["recollect_recall_seconds"] == "histogram"
-    assert len(families) == len(Number.all)
+    assert len(families) == len(Metric.all)
 
 
 def test_what_is_said_learned_and_recalled_is_counted(tmp_path: Path, llm: ScriptedLLM) -> None:
     since = grown()
     with opened(tmp_path, llm) as memory:
-        say(memory, SAID)
+        say(memory, BIKE_MESSAGE)
         memory.add("The Hawaii budget is $10,000", user_id=ALEX)
         assert memory.recall("What is the budget for Hawaii?", user_id=ALEX).hits
         assert not memory.recall("Hello!", user_id=ALEX).hits
@@ -100,7 +100,7 @@ def test_learning_that_fails_is_counted_as_failed(tmp_path: Path, llm: ScriptedL
     since = grown()
     with opened(tmp_path, llm, job_tries=1) as memory:
         llm.default = "this is no JSON at all"
-        memory.remember(SAID, user_id=ALEX, session_id="s", wait=True)
+        memory.remember(BIKE_MESSAGE, user_id=ALEX, session_id="s", wait=True)
     more = since()
     assert more["memory_extraction_errors_total",] == more["memory_extraction_count_total",] == 1
     assert more["recollect_jobs_dead_total", "extract"] == more["recollect_jobs_failed_total", "extract"] == 1
@@ -108,9 +108,13 @@ def test_learning_that_fails_is_counted_as_failed(tmp_path: Path, llm: ScriptedL
 
 
 def test_no_label_tells_who_asked_or_what_was_said(client: TestClient) -> None:
-    said = {"messages": [{"role": "user", "content": "My locker is blue-heron-77"}], "model": "m", "user": "zoe-41"}
+    messages = {
+        "messages": [{"role": "user", "content": "My locker is blue-heron-77"}],
+        "model": "m",
+        "user": "zoe-41",
+    }
     headers = {"X-Memory-User": "zoe-41", "X-Memory-Session": "sess-88", "Authorization": "Bearer key-99"}
-    assert client.post("/v1/chat/completions", json=said, headers=headers).status_code == 200
+    assert client.post("/v1/chat/completions", json=messages, headers=headers).status_code == 200
     client.get("/zoe-41/blue-heron-77?q=sess-88", headers=headers)
     client.request("ZOE-41", "/live")
     assert not re.search("(?i)zoe|heron|sess-88|key-99", client.get("/metrics").text)
@@ -131,16 +135,19 @@ def test_requests_are_counted_by_the_route_not_by_the_path(client: TestClient) -
 
 
 def test_counting_a_recall_costs_microseconds() -> None:
-    recalled = Recalled(
-        outcome=RecallOutcome.USED, reason="", context=Context("x", 1, ("a",)), steps_us=dict.fromkeys(STEPS, 300.0)
+    recalled = RecallResult(
+        outcome=RecallOutcome.USED,
+        reason="",
+        context=PromptBlock("x", 1, ("a",)),
+        steps_us=dict.fromkeys(STEPS, 300.0),
     )
 
     def batch() -> float:
-        begun = process_time()
+        started = process_time()
         for _ in range(2000):
-            with watched("recollect.recall") as watching:
-                watching.recalled(recalled)
-        return (process_time() - begun) / 2000
+            with observe_read("recollect.recall") as watching:
+                watching.record_recall(recalled)
+        return (process_time() - started) / 2000
 
     # The best of several: a busy machine takes its share of the others.
     assert min(batch() for _ in range(7)) < 100e-6
@@ -149,34 +156,34 @@ def test_counting_a_recall_costs_microseconds() -> None:
 def test_what_is_done_quietly_is_not_counted() -> None:
     quietly = counter("test_quiet_total", "A test.")
     try:
-        with quiet():
+        with metrics_disabled():
             quietly.add()
         quietly.add()
         assert quietly.cells == {(): [1.0]}
     finally:
-        del Number.all["test_quiet_total"]
+        del Metric.all["test_quiet_total"]
 
 
 def test_labels_without_end_become_one() -> None:
     endless = histogram("test_endless_seconds", "A test.", "name")
     try:
         for number in range(3000):
-            endless.note(0.1, str(number))
+            endless.observe(0.1, str(number))
         assert len(endless.cells) <= 1001
         assert sum(cell[-1] for cell in endless.cells.values()) == pytest.approx(300)
         with pytest.raises(ValueError, match="told apart by"):
-            endless.note(0.1)
+            endless.observe(0.1)
     finally:
-        del Number.all["test_endless_seconds"]
+        del Metric.all["test_endless_seconds"]
 
 
 def test_strange_labels_are_escaped() -> None:
     strange = counter("test_strange_total", "A test.", "name")
     try:
         strange.add('a"b\\c\nd')
-        assert samples(exposition(collected()))["test_strange_total", 'a"b\\c\nd'] == 1
+        assert samples(render_metrics(collect_metrics()))["test_strange_total", 'a"b\\c\nd'] == 1
     finally:
-        del Number.all["test_strange_total"]
+        del Metric.all["test_strange_total"]
 
 
 def test_a_process_that_ended_still_counts_and_its_gauges_do_not(
@@ -187,29 +194,29 @@ def test_a_process_that_ended_still_counts_and_its_gauges_do_not(
     # Of a process by this number nothing can be alive.
     (tmp_path / "4194305.json").write_text(json.dumps(dead))
     since = grown()
-    monkeypatch.setattr("recollect.observe.processes._boards", [Board(tmp_path)])
+    monkeypatch.setattr("recollect.observe.processes._folders", [MetricsFolder(tmp_path)])
     assert since() == {("memory_retrieved_count_total",): 40.0}
 
 
 def test_the_numbers_of_several_processes_are_one_sum(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "home", "--workers", "2") as server:
+    with RecollectServer(tmp_path / "home", "--workers", "2") as server:
         for _ in range(40):
             # Each on a connection of its own, which either process may take.
             httpx.get(f"{server.url}/live", timeout=30)
         name = ("recollect_http_requests_total", "GET", "/live", "200")
-        found = 0.0
+        results = 0.0
         for _ in range(400):
-            found = samples(httpx.get(f"{server.url}/metrics", timeout=30).text).get(name, 0.0)
-            if found >= 40:
+            results = samples(httpx.get(f"{server.url}/metrics", timeout=30).text).get(name, 0.0)
+            if results >= 40:
                 break
-        assert found == 40
+        assert results == 40
 
 
 def test_every_number_on_the_dashboard_is_there_and_every_number_is_on_it() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    told = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-    told += [each["definition"] for each in dashboard["templating"]["list"] if "definition" in each]
-    named = {name for text in told for name in re.findall(r"\b(?:memory|recollect)_[a-z_]+\b", text)}
-    families = {re.sub("_(bucket|sum|count)$", "", name) if name not in Number.all else name for name in named}
-    assert families == set(Number.all)
+    report = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    report += [each["definition"] for each in dashboard["templating"]["list"] if "definition" in each]
+    named = {name for text in report for name in re.findall(r"\b(?:memory|recollect)_[a-z_]+\b", text)}
+    families = {re.sub("_(bucket|sum|count)$", "", name) if name not in Metric.all else name for name in named}
+    assert families == set(Metric.all)
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])

@@ -11,13 +11,13 @@ import asyncpg
 
 from recollect import Memory
 from recollect.index.exact import ExactIndex
-from recollect.ledger.model_states import Origin
+from recollect.ledger.model_states import ModelOrigin
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import IndexRow, Ledger
 from recollect.ledger.sql.migrate import migrations
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add, Forget
-from recollect.model.effect import Spent
+from recollect.model.effect import ModelUsage
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -40,14 +40,14 @@ TO_SCHEMA_1 = (
 
 async def fill(ledger: Ledger) -> tuple[list[IndexRow], dict[str, float]]:
     """Some turns and memories; gives what indexes are told of them, and what full text finds."""
-    said = [turn("I prefer green tea", name="Ann"), turn("Why is that?")]
-    await ledger.append(SESSION, said, vectors=[direction(1), None], by=BY)
+    turns = [turn("I prefer green tea", name="Ann"), turn("Why is that?")]
+    await ledger.append(SESSION, turns, vectors=[direction(1), None], by=BY)
     records = [memory("Always answer in 3 words", importance=0.9), *(memory(f"tea {n}") for n in range(1500))]
     await ledger.apply(ANN, [Add(record, direction(2)) for record in records], by=BY)
-    return await known(ledger)
+    return await index_state(ledger)
 
 
-async def known(ledger: Ledger) -> tuple[list[IndexRow], dict[str, float]]:
+async def index_state(ledger: Ledger) -> tuple[list[IndexRow], dict[str, float]]:
     _, rows = await ledger.index_rows("ann", model=MODEL, after=0)
     return sorted(rows, key=lambda row: row.row), await scores_of(ledger, SESSION, "green tea words")
 
@@ -72,15 +72,15 @@ async def test_a_sqlite_ledger_of_schema_1_is_migrated_and_its_traits_are_made(t
     make_old(file)
     assert "traits" not in str(tables(file))
     ledger = await open_sqlite(file, MODEL)
-    assert await known(ledger) == before
+    assert await index_state(ledger) == before
     assert {row.traits for row in before[0]} != {0}
     assert {row.speaker for row in before[0]} == {"ann", ""}
     assert await ledger.check() == []
     await ledger.close()
     with contextlib.closing(sqlite3.connect(file)) as connection:
-        kept = dict(connection.execute("SELECT name, value FROM meta"))
-    assert int(kept["schema"]) == max(migrations("sqlite"))
-    assert "schema_2_at" in kept
+        stored = dict(connection.execute("SELECT name, value FROM meta"))
+    assert int(stored["schema"]) == max(migrations("sqlite"))
+    assert "schema_2_at" in stored
 
 
 async def test_a_postgres_ledger_of_schema_1_is_migrated_and_its_traits_are_made(dsn: str) -> None:
@@ -92,7 +92,7 @@ async def test_a_postgres_ledger_of_schema_1_is_migrated_and_its_traits_are_made
         await connection.execute(statement)
     await connection.close()
     ledger = await open_postgres(dsn, MODEL)
-    assert await known(ledger) == before
+    assert await index_state(ledger) == before
     assert await ledger.check() == []
     await ledger.close()
 
@@ -109,7 +109,7 @@ async def test_traits_made_by_other_rules_are_made_anew(tmp_path: Path) -> None:
         connection.execute("UPDATE meta SET value = 'other rules' WHERE name = 'terms'")
         connection.commit()
     ledger = await open_sqlite(file, MODEL)
-    assert await known(ledger) == before
+    assert await index_state(ledger) == before
     await ledger.close()
 
 
@@ -120,17 +120,17 @@ def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path)
         old.remember([{"role": "user", "name": "Ann", "content": "I drink green tea"}], user_id="a", session_id="s")
     make_old(tmp_path / "recollect.db")
     with Memory(settings=settings, embedder=FakeEmbedder(16)) as memory:
-        found = memory.search("What does Ann drink?", user_id="a", session_id="s", min_score=0, trace=True)
-        assert found[0].memory == "I drink green tea"
-        assert found.candidates[0].signals["speaker_asked"] == 1
+        hits = memory.search("What does Ann drink?", user_id="a", session_id="s", min_score=0, trace=True)
+        assert hits[0].memory == "I drink green tea"
+        assert hits.candidates[0].signals["speaker_asked"] == 1
         assert memory.recall("What does Ann drink?", user_id="a", session_id="s", min_score=0)
 
 
 async def test_turns_that_were_forgotten_before_schema_12_are_recognised(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     ledger = await open_sqlite(file, MODEL)
-    said = await ledger.append(SESSION, [turn("I smoke"), turn("tea")], vectors=[None, None], by=BY)
-    await ledger.apply(ANN, [Forget(said.turns[0].id)], by=BY)
+    logged_turn = await ledger.append(SESSION, [turn("I smoke"), turn("tea")], vectors=[None, None], by=BY)
+    await ledger.apply(ANN, [Forget(logged_turn.turns[0].id)], by=BY)
     await ledger.close()
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("DROP TABLE tombstones")
@@ -148,7 +148,7 @@ TO_SCHEMA_5 = ("DROP TABLE usage_of_all", "UPDATE meta SET value = '5' WHERE nam
 async def spend(ledger: Ledger) -> None:
     for user in ("ann", "bob"):
         await ledger.apply(Scope(user), [Add(memory(scope=Scope(user)))], by=BY)
-        spent = Spent(user=user, step="extract", model="m", calls=2, tokens_in=5, tokens_out=2, at=now())
+        spent = ModelUsage(user=user, step="extract", model="m", calls=2, tokens_in=5, tokens_out=2, at=now())
         await ledger.apply(Scope(user), [], by=BY, effects=[spent])
 
 
@@ -201,8 +201,8 @@ async def test_a_ledger_of_before_row_level_security_keeps_what_it_knows_and_is_
         await connection.execute(TO_SCHEMA_7)
         assert await connection.fetchval("SELECT count(*) FROM terms") == 1503
         ledger = await open_postgres(dsn, MODEL)
-        assert await known(ledger) == before
-        assert await ledger.check() == await ledger.cautions() == []
+        assert await index_state(ledger) == before
+        assert await ledger.check() == await ledger.security_warnings() == []
         assert await connection.fetchval("SELECT count(*) FROM terms") == 0
         await connection.close()
         await ledger.close()
@@ -223,7 +223,7 @@ async def test_a_ledger_made_before_is_searched_by_the_model_of_most_vectors(tmp
         connection.commit()
     ledger = await open_sqlite(file, MODEL)
     [state] = await ledger.model_states()
-    assert (state.model, state.is_current, state.origin) == (MODEL, True, Origin())
+    assert (state.model, state.is_current, state.origin) == (MODEL, True, ModelOrigin())
     await ledger.close()
 
 
@@ -272,6 +272,6 @@ async def learned_from_turns(ledger: Ledger) -> Any:
         memory("none"),
     ]
     await ledger.apply(ANN, [Add(record) for record in records], by=BY)
-    found = await ledger.derived(ANN, ["t1", "t2"])
-    assert {turn: len(derived) for turn, derived in found.items()} == {"t1": 1, "t2": 2}
-    return found
+    results = await ledger.derived(ANN, ["t1", "t2"])
+    assert {turn: len(derived) for turn, derived in results.items()} == {"t1": 1, "t2": 2}
+    return results

@@ -28,13 +28,13 @@ SOON_S = 25.0
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more migration than there is: made twice, it fails."""
-    known = migrate.migrations("postgres")
+    existing = migrate.migrations("postgres")
     statements = (
         "ALTER TABLE users ADD COLUMN extra TEXT",
         "ALTER TABLE memories ADD COLUMN extra TEXT",
         "CREATE TABLE made_once (extra TEXT)",
     )
-    monkeypatch.setattr(migrate, "migrations", lambda dialect: known | {max(known) + 1: statements})
+    monkeypatch.setattr(migrate, "migrations", lambda dialect: existing | {max(existing) + 1: statements})
 
 
 @dataclass
@@ -57,8 +57,8 @@ class Load:
 
     async def more(self, count: int) -> None:
         """Return when so many more were acknowledged."""
-        wanted = len(self.acked) + count
-        while len(self.acked) < wanted:
+        expected = len(self.acked) + count
+        while len(self.acked) < expected:
             self.step.clear()
             await self.step.wait()
 
@@ -116,9 +116,9 @@ async def test_a_migration_that_has_to_wait_keeps_nobody_waiting_behind_it(dsn: 
 
 async def before(dsn: str) -> SqlLedger:
     """A ledger of the version before."""
-    known = migrate.migrations("postgres")
+    existing = migrate.migrations("postgres")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrate, "migrations", lambda dialect: {n: known[n] for n in list(known)[:-1]})
+        patch.setattr(migrate, "migrations", lambda dialect: {n: existing[n] for n in list(existing)[:-1]})
         return await open_postgres(dsn, MODEL)
 
 

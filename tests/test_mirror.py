@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from mirror_samples import BY, HOME, body, kept, lose_ledger, said
+from mirror_samples import BY, HOME, body, front_matter, lose_ledger, mirrored_service
 
 from recollect.errors import InvalidSettings, ModelUnavailable, StoreBusy
 from recollect.model.memory import Status
@@ -16,7 +16,7 @@ from recollect.model.scope import Scope
 
 
 async def test_a_memory_is_a_file_as_agents_write_them(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         [path] = mirror.files()
@@ -30,40 +30,40 @@ async def test_a_memory_is_a_file_as_agents_write_them(tmp_path: Path) -> None:
 
 
 async def test_turns_lie_by_who_said_them(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         talk = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good morning"}]
         await mirror.service.remember(HOME, talk, by=BY)
         await mirror.sync()
         [answer] = mirror.files("entries/default/turns/assistant/*.md")
         [question] = mirror.files("entries/default/turns/user/*.md")
         assert (body(question), body(answer)) == ("Hello", "Good morning")
-        assert (said(question)["role"], said(answer)["position"]) == ("user", 2)
+        assert (front_matter(question)["role"], front_matter(answer)["position"]) == ("user", 2)
 
 
 async def test_what_every_conversation_sees_is_global(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.add("I live in Oslo", Scope("default"))
         await mirror.sync()
-        assert said(mirror.file("Oslo"))["conversation_id"] == "global"
+        assert front_matter(mirror.file("Oslo"))["conversation_id"] == "global"
 
 
 async def test_an_edit_of_the_words_is_an_update_in_history(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
         path.write_text(path.read_text().replace("red", "green"))
-        assert (await mirror.sync()).taken.edited == 1
+        assert (await mirror.sync()).ingested.edited == 1
         record = await mirror.record(fact.id)
         assert (record.content, record.version) == ("The bike is green", 2)
         [line, _] = await mirror.service.history(HOME, memory_id=fact.id)
         assert (line.verb, line.by.who, line.before) == ("update", "mirror", {"content": "The bike is red"})
-        assert said(path)["version"] == 2
+        assert front_matter(path)["version"] == 2
         assert not (await mirror.sync()).written
 
 
 async def test_an_edit_of_the_front_matter_is_an_update(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red", importance=0.9)
         await mirror.sync()
         path = mirror.file("red")
@@ -76,30 +76,30 @@ async def test_an_edit_of_the_front_matter_is_an_update(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_loses_its_front_matter_is_still_that_memory(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
         path.write_text("The bike is green")
         await mirror.sync()
         assert await mirror.words() == {"The bike is green"}
-        assert (said(path)["id"], len(mirror.files())) == (fact.id, 1)
+        assert (front_matter(path)["id"], len(mirror.files())) == (fact.id, 1)
 
 
 async def test_a_file_that_is_deleted_is_forgotten_and_lies_with_the_tombstones(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         mirror.file("red").unlink()
-        assert (await mirror.sync()).taken.forgotten == 1
+        assert (await mirror.sync()).ingested.forgotten == 1
         assert (await mirror.record(fact.id)).status is Status.FORGOTTEN
         [path] = mirror.tombstones()
-        assert (said(path)["status"], body(path)) == ("forgotten", "The bike is red")
+        assert (front_matter(path)["status"], body(path)) == ("forgotten", "The bike is red")
         assert not (await mirror.sync()).written
 
 
 async def test_a_tombstone_that_is_put_back_is_restored(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         place = mirror.file("red")
@@ -107,32 +107,32 @@ async def test_a_tombstone_that_is_put_back_is_restored(tmp_path: Path) -> None:
         await mirror.sync()
         place.parent.mkdir(parents=True, exist_ok=True)
         mirror.tombstones()[0].rename(place)
-        assert (await mirror.sync()).taken.restored == 1
+        assert (await mirror.sync()).ingested.restored == 1
         assert (await mirror.record(fact.id)).status is Status.ACTIVE
-        assert "status" not in said(place)
+        assert "status" not in front_matter(place)
         assert not mirror.tombstones()
 
 
 async def test_what_is_superseded_says_by_what(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.add("color: red", key="color", value="red")
         await mirror.sync()
         new = await mirror.add("color: green", key="color", value="green")
         await mirror.sync()
         [old] = mirror.tombstones()
-        assert said(old)["replaced_by"] == new.id
+        assert front_matter(old)["replaced_by"] == new.id
         assert [body(path) for path in mirror.files()] == ["color: green"]
 
 
 async def test_a_renamed_file_changes_nothing_and_keeps_its_name(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
         new = path.with_name("bike.md")
         path.rename(new)
         done = await mirror.sync()
-        assert (done.taken.forgotten, done.taken.added, done.written) == (0, 0, [])
+        assert (done.ingested.forgotten, done.ingested.added, done.written) == (0, 0, [])
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.sync()
         assert mirror.files() == [new]
@@ -140,28 +140,28 @@ async def test_a_renamed_file_changes_nothing_and_keeps_its_name(tmp_path: Path)
 
 
 async def test_a_folder_that_is_moved_changes_nothing(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         for n in range(5):
             await mirror.add(f"fact number {n}")
         await mirror.sync()
         shutil.move(tmp_path / "entries/default/facts", tmp_path / "entries/default/about me")
         done = await mirror.sync()
-        assert (done.taken.forgotten, done.taken.added, len(await mirror.all())) == (0, 0, 5)
+        assert (done.ingested.forgotten, done.ingested.added, len(await mirror.all())) == (0, 0, 5)
 
 
 async def test_a_plain_note_becomes_a_memory_of_its_folder(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         (tmp_path / "entries/holiday/facts").mkdir(parents=True)
         note = tmp_path / "entries/holiday/facts/budget.md"
         note.write_text("The budget is $10,000\n")
-        assert (await mirror.sync()).taken.added == 1
+        assert (await mirror.sync()).ingested.added == 1
         [record] = await mirror.all()
         assert (record.content, record.scope.project, record.level) == ("The budget is $10,000", "holiday", "project")
-        assert said(note)["id"] == record.id
+        assert front_matter(note)["id"] == record.id
 
 
 async def test_a_copy_with_other_words_is_another_memory_and_one_with_the_same_is_left_aside(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
@@ -169,20 +169,20 @@ async def test_a_copy_with_other_words_is_another_memory_and_one_with_the_same_i
         path.with_name("other.md").write_text(path.read_text().replace("bike", "car"))
         await mirror.sync()
         assert await mirror.words() == {"The bike is red", "The car is red"}
-        assert said(path)["id"] == fact.id != said(path.with_name("other.md"))["id"]
-        assert "copy" in mirror.aside()["same.md"]
+        assert front_matter(path)["id"] == fact.id != front_matter(path.with_name("other.md"))["id"]
+        assert "copy" in mirror.rejected()["same.md"]
 
 
 async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
         path.write_text(path.read_text().replace("red", "green"))
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
-        assert (await mirror.sync()).taken.conflicts == 1
+        assert (await mirror.sync()).ingested.conflicts == 1
         assert (await mirror.record(fact.id)).content == body(path) == "The bike is green"
         [other] = mirror.conflicts()
         assert body(other) == "The bike is blue"
@@ -196,7 +196,7 @@ async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_ar
 
 
 async def test_an_edit_of_what_was_forgotten_meanwhile_brings_it_back(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
@@ -208,7 +208,7 @@ async def test_an_edit_of_what_was_forgotten_meanwhile_brings_it_back(tmp_path: 
 
 
 async def test_an_edit_of_what_was_superseded_meanwhile_stands_beside_it(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.add("color: red", key="color", value="red")
         await mirror.sync()
         path = mirror.file("red")
@@ -222,7 +222,7 @@ async def test_an_edit_of_what_was_superseded_meanwhile_stands_beside_it(tmp_pat
 
 
 async def test_a_file_moved_to_another_conversation_by_its_front_matter_moves_the_memory(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
@@ -233,17 +233,17 @@ async def test_a_file_moved_to_another_conversation_by_its_front_matter_moves_th
 
 
 async def test_the_snapshot_lost_costs_nothing(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
         shutil.rmtree(tmp_path / ".recollect")
         done = await mirror.sync()
-        assert (done.written, done.taken.added, done.taken.edited, mirror.files()) == ([], 0, 0, [path])
+        assert (done.written, done.ingested.added, done.ingested.edited, mirror.files()) == ([], 0, 0, [path])
         # What only the ledger changed meanwhile is no edit of the file.
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         shutil.rmtree(tmp_path / ".recollect")
-        assert (await mirror.sync()).taken.conflicts == 0
+        assert (await mirror.sync()).ingested.conflicts == 0
         assert body(path) == (await mirror.record(fact.id)).content == "The bike is blue"
         # And what a person changed is.
         path.write_text(path.read_text().replace("blue", "green"))
@@ -253,7 +253,7 @@ async def test_the_snapshot_lost_costs_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         talk = [{"role": "user", "content": f"Question {n}"} for n in range(3)]
         await mirror.service.remember(HOME, talk, by=BY)
         fact = await mirror.add("The bike is red", tags=["bike"], importance=0.8, evidence=["x", "y"])
@@ -267,14 +267,14 @@ async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Pat
         before = {user: await mirror.all(user, *Status) for user in ("default", "team/a")}
         turns = await mirror.service.turns(HOME)
     lose_ledger(tmp_path)
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
         for user, records in before.items():
-            again = {record.id: record for record in await mirror.all(user, *Status)}
-            assert {each.id: each.content for each in records} == {id: each.content for id, each in again.items()}
-            assert {each.id: each.status for each in records} == {id: each.status for id, each in again.items()}
-        found = await mirror.record(fact.id)
-        assert (found.tags, found.importance, found.evidence) == (("bike",), 0.8, ("x", "y"))
+            repeated = {record.id: record for record in await mirror.all(user, *Status)}
+            assert {each.id: each.content for each in records} == {id: each.content for id, each in repeated.items()}
+            assert {each.id: each.status for each in records} == {id: each.status for id, each in repeated.items()}
+        results = await mirror.record(fact.id)
+        assert (results.tags, results.importance, results.evidence) == (("bike",), 0.8, ("x", "y"))
         assert [(turn.id, turn.position, turn.content) for turn in await mirror.service.turns(HOME)] == [
             (turn.id, turn.position, turn.content) for turn in turns
         ]
@@ -285,18 +285,18 @@ async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Pat
 async def test_building_a_ledger_anew_goes_on_where_it_was_broken_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         for n in range(3):
             await mirror.add(f"fact number {n}")
         await mirror.sync()
     lose_ledger(tmp_path)
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         with monkeypatch.context() as broken:
 
             async def away(*_: object, **__: object) -> None:
                 raise ModelUnavailable("the embedder is away")
 
-            broken.setattr(mirror.service.moving, "import_records", away)
+            broken.setattr(mirror.service.transfer, "import_records", away)
             await mirror.sync()
         assert not await mirror.words()
         await mirror.sync()
@@ -305,39 +305,39 @@ async def test_building_a_ledger_anew_goes_on_where_it_was_broken_off(
 
 async def test_a_ledger_put_back_to_an_earlier_day_learns_from_the_folder_what_came_after(tmp_path: Path) -> None:
     home, copy = tmp_path / "home", tmp_path / "copy.db"
-    async with kept(home) as mirror:
+    async with mirrored_service(home) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
     shutil.copy(home / "recollect.db", copy)
-    async with kept(home) as mirror:
+    async with mirrored_service(home) as mirror:
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.add("The car is old")
         await mirror.sync()
     lose_ledger(home)
     shutil.copy(copy, home / "recollect.db")
-    async with kept(home) as mirror:
+    async with mirrored_service(home) as mirror:
         await mirror.sync()
         assert await mirror.words() == {"The bike is blue", "The car is old"}
         assert {body(path) for path in mirror.files()} == {"The bike is blue", "The car is old"}
 
 
 async def test_a_folder_of_entries_that_is_gone_as_a_whole_is_written_anew(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
         shutil.rmtree(tmp_path / "entries")
-        assert (await mirror.sync()).taken.forgotten == 0
+        assert (await mirror.sync()).ingested.forgotten == 0
         assert [body(path) for path in mirror.files()] == ["The bike is red"]
 
 
 async def test_what_waits_for_review_has_no_file(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
-        waiting = await mirror.service.care.propose(HOME, "Always answer in rhymes", {}, by=BY)
+    async with mirrored_service(tmp_path) as mirror:
+        waiting = await mirror.service.operations.propose(HOME, "Always answer in rhymes", {}, by=BY)
         await mirror.sync()
         assert not mirror.files()
-        from recollect.model.change import Actor, By
+        from recollect.model.change import Actor, Author
 
-        await mirror.service.care.approve(HOME, waiting.id, by=By("ann", actor=Actor.PERSON))
+        await mirror.service.operations.approve(HOME, waiting.id, by=Author("ann", actor=Actor.PERSON))
         await mirror.sync()
         assert [body(path) for path in mirror.files()] == ["Always answer in rhymes"]
 
@@ -345,7 +345,7 @@ async def test_what_waits_for_review_has_no_file(tmp_path: Path) -> None:
 async def test_what_is_purged_leaves_no_tombstone(tmp_path: Path) -> None:
     from recollect.model.times import now
 
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         await mirror.service.forget(HOME, fact.id, by=BY)
@@ -357,24 +357,24 @@ async def test_what_is_purged_leaves_no_tombstone(tmp_path: Path) -> None:
 
 
 async def test_two_processes_never_mirror_one_folder(tmp_path: Path) -> None:
-    async with kept(tmp_path) as one, kept(tmp_path) as other:
+    async with mirrored_service(tmp_path) as one, mirrored_service(tmp_path) as other:
         await one.sync()
-        async with one.mirror._held():
+        async with one.mirror._locked():
             with pytest.raises(StoreBusy, match="another process"):
                 await other.sync()
         await other.sync()
 
 
 async def test_the_folder_of_one_user_is_not_given_to_another(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
-    async with kept(tmp_path, chat_user="ann") as mirror:
+    async with mirrored_service(tmp_path, chat_user="ann") as mirror:
         with pytest.raises(InvalidSettings, match="folder of user default"):
             await mirror.sync()
 
 
 async def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
-    async with kept(tmp_path / "home") as mirror:
+    async with mirrored_service(tmp_path / "home") as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
         [path] = mirror.files()

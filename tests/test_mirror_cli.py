@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Cli
-from mirror_samples import said
+from mirror_samples import front_matter
 from test_cli_documents import examples, stable
 
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.settings import load
 from recollect.wiring import open_service
@@ -47,8 +47,8 @@ def test_what_sync_did_is_told(cli: Cli) -> None:
     path.write_text(path.read_text().replace("red", "green"))
     (path.parent / "note.md").write_text("I like tea")
     (path.parent / "bad.md").write_text("---\nid: [")
-    told = cli.json("mirror", "sync", *PRESET)
-    assert (told["edited"], told["added"], told["aside"]) == (1, 1, 1)
+    report = cli.json("mirror", "sync", *PRESET)
+    assert (report["edited"], report["added"], report["aside"]) == (1, 1, 1)
     assert cli("mirror", "sync", *PRESET).stdout == "Files and memories say the same.\n"
 
 
@@ -61,21 +61,21 @@ def test_status_shows_what_is_left_aside_and_conflicts_until_someone_saw_to_them
     bad = path.parent / "bad.md"
     bad.write_text("---\nid: a\nid: b\n---\nwords")
     cli("mirror", "sync", *PRESET)
-    shown = cli("mirror", "status", *PRESET).stdout
-    assert re.search(r"Left aside: entries/global/facts/bad\.md .*twice", shown)
-    assert "Conflict: conflicts/global/facts/" in shown
+    output = cli("mirror", "status", *PRESET).stdout
+    assert re.search(r"Left aside: entries/global/facts/bad\.md .*twice", output)
+    assert "Conflict: conflicts/global/facts/" in output
     [other] = cli.home.glob("conflicts/**/*.md")
     other.unlink()
     bad.unlink()
     cli("mirror", "sync", *PRESET)
-    told = cli.json("mirror", "status", *PRESET)
-    assert (told["aside"], told["conflicts"], told["memories"], said(path)["version"]) == ([], [], 1, 3)
+    report = cli.json("mirror", "status", *PRESET)
+    assert (report["aside"], report["conflicts"], report["memories"], front_matter(path)["version"]) == ([], [], 1, 3)
 
 
 async def _propose(home: Path, *texts: str) -> None:
     service = await open_service(load({"home": home}, environ={}).settings)
     for text in texts:
-        await service.care.propose(Scope("ada"), text, {}, by=By("test"))
+        await service.operations.propose(Scope("ada"), text, {}, by=Author("test"))
     await service.close()
 
 
@@ -90,8 +90,8 @@ def test_status_says_what_has_no_file_since_it_waits_for_review(cli: Cli) -> Non
     assert cli.json("mirror", "status", *PRESET)["review"] == 2
     assert "rhymes" in cli("review", "--user", "ada").stdout
     (cli.home / "recollect.db").write_bytes(b"no ledger at all" * 100)
-    shown = cli("mirror", "status", *PRESET).stdout
-    assert ("1 memory and 0 tombstones" in shown, "review cannot be told" in shown) == (True, True)
+    output = cli("mirror", "status", *PRESET).stdout
+    assert ("1 memory and 0 tombstones" in output, "review cannot be told" in output) == (True, True)
     assert cli.json("mirror", "status", *PRESET)["review"] is None
 
 
@@ -103,10 +103,10 @@ def test_verify_names_every_difference(cli: Cli) -> None:
     paths["red"].write_text(paths["red"].read_text().replace("bike", "car"))
     paths["green"].unlink()
     (paths["red"].parent / "note.md").write_text("I like tea")
-    shown = cli("mirror", "verify", *PRESET, code=4).stdout
-    assert "3 files, 3 differences." in shown
-    for told in ("differs from the memory in content", "has no file", "not in the ledger yet"):
-        assert told in shown
+    output = cli("mirror", "verify", *PRESET, code=4).stdout
+    assert "3 files, 3 differences." in output
+    for line in ("differs from the memory in content", "has no file", "not in the ledger yet"):
+        assert line in output
 
 
 def test_an_erasure_on_the_command_line_counts_the_mirror(cli: Cli) -> None:

@@ -6,11 +6,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from mirror_samples import BY, Kept, body, kept, lose_ledger, said, until, watched
+from mirror_samples import BY, MirroredService, body, front_matter, lose_ledger, mirrored_service, until, watched
 
 from recollect.errors import ToolFailed
-from recollect.mirror.verify import verify
-from recollect.model.erase import Erase, Target
+from recollect.mirror.verify import verify_files
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
@@ -19,43 +19,47 @@ NOTES = "/memories/trips/hawaii.md"
 BUDGET = "The budget is $10,000"
 
 
-async def create(mirror: Kept, path: str, text: str, scope: Scope = ME) -> None:
+async def create(mirror: MirroredService, path: str, text: str, scope: Scope = ME) -> None:
     await mirror.service.files.create(scope, path, text, by=BY)
 
 
-async def text(mirror: Kept, path: str, scope: Scope = ME) -> str:
-    shown = await mirror.service.files.view(scope, path)
-    return "\n".join(line.partition("\t")[2] for line in shown.splitlines()[1:])
+async def text(mirror: MirroredService, path: str, scope: Scope = ME) -> str:
+    visible = await mirror.service.files.view(scope, path)
+    return "\n".join(line.partition("\t")[2] for line in visible.splitlines()[1:])
 
 
-async def files(mirror: Kept, *statuses: Status) -> list[MemoryRecord]:
+async def files(mirror: MirroredService, *statuses: Status) -> list[MemoryRecord]:
     return [record for record in await mirror.all("default", *statuses) if record.category == "file"]
 
 
 async def test_a_file_lies_under_its_path_and_is_read_back_unchanged(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await create(mirror, NOTES, f"# Trips\n\n{BUDGET}\n")
         await create(mirror, "/memories/todo", "---\ntitle: mine\n---\nbuy milk")
         await create(mirror, "/memories/empty.md", "")
         await create(mirror, NOTES, "Bob's", Scope("bob"))
         await mirror.sync()
         path = tmp_path / "memories/trips/hawaii.md"
-        assert (said(path)["key"], said(path)["category"], said(path)["trust"]) == (NOTES, "file", "low")
+        assert (front_matter(path)["key"], front_matter(path)["category"], front_matter(path)["trust"]) == (
+            NOTES,
+            "file",
+            "low",
+        )
         assert body(path) == f"# Trips\n\n{BUDGET}"
         assert body(tmp_path / "users/bob/memories/trips/hawaii.md") == "Bob's"
         versions = {record.id: record.version for record in await files(mirror)}
         assert not (await mirror.sync()).written
         assert {record.id: record.version for record in await files(mirror)} == versions
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         assert not (await mirror.sync()).written
         assert await text(mirror, "/memories/todo") == "---\ntitle: mine\n---\nbuy milk"
         assert await text(mirror, "/memories/empty.md") == ""
-        count, differences = await verify(tmp_path, ledger=mirror.service._ledger, root_user="default")
+        count, differences = await verify_files(tmp_path, ledger=mirror.service._ledger, root_user="default")
         assert (count, differences) == (4, [])
 
 
 async def test_what_a_person_edits_the_tool_sees_and_history_tells(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await create(mirror, NOTES, BUDGET)
         await create(mirror, "/memories/empty.md", "")
         await mirror.sync()
@@ -63,7 +67,7 @@ async def test_what_a_person_edits_the_tool_sees_and_history_tells(tmp_path: Pat
         path.write_text(path.read_text().replace("$10,000", "$12,000"))
         empty = tmp_path / "memories/empty.md"
         empty.write_text(empty.read_text().replace("(empty file)", "not any more"))
-        assert (await mirror.sync()).taken.edited == 2
+        assert (await mirror.sync()).ingested.edited == 2
         assert await text(mirror, NOTES) == "The budget is $12,000"
         assert await text(mirror, "/memories/empty.md") == "not any more"
         [record] = [each for each in await files(mirror) if each.key == NOTES]
@@ -76,7 +80,7 @@ async def test_what_a_person_edits_the_tool_sees_and_history_tells(tmp_path: Pat
 
 
 async def test_a_plain_file_that_a_person_puts_there_is_one_of_the_model_s(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
         for name, words in (("notes/mine.txt", "I like window seats\n"), ("my list.md", "bread\n")):
             path = tmp_path / "memories" / name
@@ -84,7 +88,7 @@ async def test_a_plain_file_that_a_person_puts_there_is_one_of_the_model_s(tmp_p
             path.write_text(words)
         (tmp_path / "memories/.hidden").write_text("x")
         (tmp_path / "memories/notes/mine.txt~").write_text("a copy of an editor's")
-        assert (await mirror.sync()).taken.added == 2
+        assert (await mirror.sync()).ingested.added == 2
         assert await text(mirror, "/memories/notes/mine.txt") == "I like window seats"
         assert "/memories/my list.md" in await mirror.service.files.view(ME, "/memories")
         assert {record.trust for record in await files(mirror)} == {"high"}
@@ -92,7 +96,7 @@ async def test_a_plain_file_that_a_person_puts_there_is_one_of_the_model_s(tmp_p
 
 
 async def test_renames_and_deletions_go_both_ways(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await create(mirror, NOTES, BUDGET)
         await create(mirror, "/memories/old.md", "old")
         await mirror.sync()
@@ -109,7 +113,7 @@ async def test_renames_and_deletions_go_both_ways(tmp_path: Path) -> None:
         [record] = [each for each in await files(mirror) if each.key == "/memories/travel/hawaii.md"]
         (tmp_path / "memories/travel/hawaii.md").rename(tmp_path / "memories/maui.md")
         (tmp_path / "memories/old.md").unlink()
-        done = (await mirror.sync()).taken
+        done = (await mirror.sync()).ingested
         assert (done.edited, done.forgotten, done.added) == (1, 1, 0)
         assert [(each.id, each.key) for each in await files(mirror)] == [(record.id, "/memories/maui.md")]
         assert await text(mirror, "/memories/maui.md") == BUDGET
@@ -125,12 +129,12 @@ async def test_renames_and_deletions_go_both_ways(tmp_path: Path) -> None:
 
 
 async def test_a_lost_ledger_gets_the_files_back_with_their_ids(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await create(mirror, NOTES, BUDGET)
         await mirror.sync()
         [before] = await files(mirror)
     lose_ledger(tmp_path)
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
         [after] = await files(mirror)
         assert (after.id, after.key, after.content, after.trust) == (before.id, NOTES, BUDGET, "low")
@@ -139,7 +143,7 @@ async def test_a_lost_ledger_gets_the_files_back_with_their_ids(tmp_path: Path) 
 
 @pytest.mark.parametrize("path", ["/memories/.hidden/x.md", "/memories/CON.md", "/memories/a:b", "/memories/x.swp"])
 async def test_a_file_that_some_systems_cannot_write_lies_with_other_memories(tmp_path: Path, path: str) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await create(mirror, path, BUDGET)
         await create(mirror, NOTES, BUDGET, Scope("default", "trips"))
         await mirror.sync()
@@ -150,14 +154,14 @@ async def test_a_file_that_some_systems_cannot_write_lies_with_other_memories(tm
 
 
 async def test_an_erased_file_is_gone_from_the_folder_and_all_its_versions(tmp_path: Path) -> None:
-    async with kept(tmp_path, mirror_git=True) as mirror:
+    async with mirrored_service(tmp_path, mirror_git=True) as mirror:
         await create(mirror, NOTES, "canary-7731")
         await mirror.sync()
         await mirror.service.files.rename(ME, NOTES, "/memories/other.md", by=BY)
         await mirror.service.files.insert(ME, "/memories/other.md", 0, "more", by=BY)
         await mirror.sync()
         [record] = await files(mirror)
-        await mirror.service.care.erase(ME, Erase(Target.MEMORY, record.id), by=BY)
+        await mirror.service.operations.erase(ME, ErasureRequest(Target.MEMORY, record.id), by=BY)
         await mirror.sync()
         log = subprocess.run(  # noqa: ASYNC221
             ["git", "-C", str(tmp_path), "log", "--all", "-p"],

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from mirror_samples import BY, HOME, body, kept, said
+from mirror_samples import BY, HOME, body, front_matter, mirrored_service
 
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
@@ -24,30 +24,34 @@ def read_as_they_do(path: Path) -> dict[str, Any]:
     text = path.read_text()
     assert text.startswith("---")
     end = text.index("\n---", 3)
-    said = yaml.safe_load(text[3:end])
+    content = yaml.safe_load(text[3:end])
     for name in ("id", "conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id"):
-        assert isinstance(said.get(name, ""), str), (name, said)
-    assert said["id"]
-    assert said["conversation_id"]
-    assert said["role"] in ("user", "assistant", "memory", "summary")
-    return {**said, "content": text[end + 4 :].strip()}
+        assert isinstance(content.get(name, ""), str), (name, content)
+    assert content["id"]
+    assert content["conversation_id"]
+    assert content["role"] in ("user", "assistant", "memory", "summary")
+    return {**content, "content": text[end + 4 :].strip()}
 
 
 async def test_a_folder_of_another_program_opens_with_its_ids(tmp_path: Path) -> None:
     home = shutil.copytree(FOLDER, tmp_path / "home")
     before = {path: path.read_text() for path in home.glob("entries/*/facts/*.md")}
-    async with kept(home) as mirror:
+    async with mirrored_service(home) as mirror:
         done = await mirror.sync()
-        assert (done.taken.added, mirror.aside()) == (7, {})
-        found = {record.id: record for record in await mirror.all("default", *Status)}
-        assert {QUESTION, ANSWER, WHITE, HARBOUR, BLUE, KARI} < found.keys()
-        assert (found[WHITE].content, found[WHITE].evidence, found[WHITE].created_at) == (
+        assert (done.ingested.added, mirror.rejected()) == (7, {})
+        results = {record.id: record for record in await mirror.all("default", *Status)}
+        assert {QUESTION, ANSWER, WHITE, HARBOUR, BLUE, KARI} < results.keys()
+        assert (results[WHITE].content, results[WHITE].evidence, results[WHITE].created_at) == (
             "User's boat is white",
             (QUESTION,),
             AT,
         )
-        assert (found[HARBOUR].scope.project, found[KARI].level, found[WHITE].level) == ("team/a", "user", "project")
-        assert (found[BLUE].status, found[BLUE].superseded_by) == (Status.SUPERSEDED, WHITE)
+        assert (results[HARBOUR].scope.project, results[KARI].level, results[WHITE].level) == (
+            "team/a",
+            "user",
+            "project",
+        )
+        assert (results[BLUE].status, results[BLUE].superseded_by) == (Status.SUPERSEDED, WHITE)
         assert [(turn.id, turn.position) for turn in await mirror.service.turns(HOME)] == [(QUESTION, 1), (ANSWER, 2)]
         assert (await mirror.service.conversation(HOME)).summary == "The user has a white boat in Bergen."
         # What there was to say is said as it was.
@@ -56,7 +60,7 @@ async def test_a_folder_of_another_program_opens_with_its_ids(tmp_path: Path) ->
 
 async def test_what_we_write_into_it_can_be_read_as_before(tmp_path: Path) -> None:
     home = shutil.copytree(FOLDER, tmp_path / "home")
-    async with kept(home) as mirror:
+    async with mirrored_service(home) as mirror:
         await mirror.sync()
         await mirror.add("name: no", tags=["x"], metadata={"a": {"b": [1, None]}}, importance=0.9)
         await mirror.add("A line\n---\nand another", Scope("default", "deleted", "deleted"))
@@ -77,7 +81,7 @@ async def test_what_we_write_into_it_can_be_read_as_before(tmp_path: Path) -> No
 
 async def test_a_summary_of_theirs_is_the_one_that_is_gone_on_with(tmp_path: Path) -> None:
     home = shutil.copytree(FOLDER, tmp_path / "home")
-    async with kept(home) as mirror:
+    async with mirrored_service(home) as mirror:
         await mirror.sync()
         path = home / "entries/default/summaries/summary.md"
         path.write_text(path.read_text().replace("white", "green"))
@@ -85,4 +89,4 @@ async def test_a_summary_of_theirs_is_the_one_that_is_gone_on_with(tmp_path: Pat
         assert (
             (await mirror.service.conversation(HOME)).summary == body(path) == "The user has a green boat in Bergen."
         )
-        assert said(path)["summary_kind"] == "summary"
+        assert front_matter(path)["summary_kind"] == "summary"

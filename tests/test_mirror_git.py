@@ -7,10 +7,10 @@ import zlib
 from pathlib import Path
 
 import pytest
-from mirror_samples import BY, HOME, Kept, body, kept, until, watched
+from mirror_samples import BY, HOME, MirroredService, body, mirrored_service, until, watched
 
 from recollect.mirror import git as module
-from recollect.model.erase import Cleared, Erase, Receipt, Target
+from recollect.model.erase import ErasureRequest, Receipt, StoreErasure, Target
 from recollect.model.scope import Scope
 
 CANARY = "qvzkanaribu"
@@ -23,9 +23,9 @@ def git(root: Path, *arguments: str) -> str:
 
 def holders(root: Path, needle: str = CANARY) -> set[str]:
     """Where the word is still on disk: in the bytes of any file, also those that git has packed."""
-    found = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and _holds(path, needle)}
+    results = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and _holds(path, needle)}
     objects = git(root, "cat-file", "--batch-all-objects", "--batch")
-    return found | ({"a version"} if needle in objects else set())
+    return results | ({"a version"} if needle in objects else set())
 
 
 def _holds(path: Path, needle: str) -> bool:
@@ -37,18 +37,18 @@ def _holds(path: Path, needle: str) -> bool:
     return needle.encode() in data
 
 
-def mirrored(receipt: Receipt) -> Cleared:
+def mirrored(receipt: Receipt) -> StoreErasure:
     [cleared] = [store for store in receipt.stores if store.store == "mirror"]
     return cleared
 
 
 @pytest.fixture
-async def mirror(tmp_path: Path) -> Kept:  # type: ignore[misc]
-    async with kept(tmp_path / "home", mirror_git=True) as opened:
+async def mirror(tmp_path: Path) -> MirroredService:  # type: ignore[misc]
+    async with mirrored_service(tmp_path / "home", mirror_git=True) as opened:
         yield opened
 
 
-async def test_each_change_is_a_commit_that_says_what(mirror: Kept) -> None:
+async def test_each_change_is_a_commit_that_says_what(mirror: MirroredService) -> None:
     fact = await mirror.add("The bike is red")
     await mirror.sync()
     await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
@@ -69,7 +69,7 @@ async def test_each_change_is_a_commit_that_says_what(mirror: Kept) -> None:
     assert git(mirror.root, "status", "--porcelain") == ""
 
 
-async def test_nothing_but_the_files_is_versioned(mirror: Kept) -> None:
+async def test_nothing_but_the_files_is_versioned(mirror: MirroredService) -> None:
     (mirror.root / "config.toml").write_text("llm_api_key = 'x'")
     await mirror.add("The bike is red")
     await mirror.add("The car is blue", Scope("ann"))
@@ -95,17 +95,19 @@ async def test_a_batch_is_one_commit_in_a_watched_folder(tmp_path: Path) -> None
 
 
 async def test_what_was_changed_while_nobody_mirrored_is_committed_at_the_start(tmp_path: Path) -> None:
-    async with kept(tmp_path, mirror_git=True) as mirror:
+    async with mirrored_service(tmp_path, mirror_git=True) as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
     path.write_text(path.read_text().replace("red", "green"))
-    async with kept(tmp_path, mirror_git=True) as mirror:
+    async with mirrored_service(tmp_path, mirror_git=True) as mirror:
         await mirror.sync()
         assert (await mirror.words(), git(tmp_path, "status", "--porcelain")) == ({"The bike is green"}, "")
 
 
-async def test_settings_and_hooks_of_the_user_do_not_matter(mirror: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_settings_and_hooks_of_the_user_do_not_matter(
+    mirror: MirroredService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await mirror.sync()
     hook = mirror.root / ".git/hooks/post-commit"
     hook.write_text("#!/bin/sh\ntouch owned\n")
@@ -119,10 +121,10 @@ async def test_settings_and_hooks_of_the_user_do_not_matter(mirror: Kept, monkey
     assert not (mirror.root / "owned").exists()
 
 
-async def fill(mirror: Kept) -> tuple[str, str]:
+async def fill(mirror: MirroredService) -> tuple[str, str]:
     """A canary in many files and versions, among other things; gives the ids of its fact and of its turn."""
-    said = [{"role": "user", "content": f"The {CANARY} is mine"}, {"role": "assistant", "content": "Fine"}]
-    turns = (await mirror.service.remember(HOME, said, by=BY)).turns
+    messages = [{"role": "user", "content": f"The {CANARY} is mine"}, {"role": "assistant", "content": "Fine"}]
+    turns = (await mirror.service.remember(HOME, messages, by=BY)).turns
     fact = await mirror.add(f"The {CANARY} is red", evidence=[turns[0].id])
     await mirror.add("The bike is red")
     await mirror.add("Of someone else", Scope("ann"))
@@ -143,19 +145,21 @@ async def fill(mirror: Kept) -> tuple[str, str]:
     return fact.id, turns[0].id
 
 
-async def test_of_a_user_who_is_erased_not_even_the_name_stays(mirror: Kept) -> None:
+async def test_of_a_user_who_is_erased_not_even_the_name_stays(mirror: MirroredService) -> None:
     name = f"someone/{CANARY}"
     await mirror.add("The bike is red", Scope(name))
     await mirror.sync()
     assert holders(mirror.root)
-    await mirror.service.care.erase(Scope(name), Erase(Target.USER), by=BY)
+    await mirror.service.operations.erase(Scope(name), ErasureRequest(Target.USER), by=BY)
     await mirror.sync()
     assert holders(mirror.root) == set()
     assert not list((mirror.root / "users").iterdir())
 
 
 @pytest.mark.parametrize("what", ["turn", "session", "project", "user"])
-async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(mirror: Kept, what: str) -> None:
+async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(
+    mirror: MirroredService, what: str
+) -> None:
     _, turn = await fill(mirror)
     assert holders(mirror.root)
     before = git(mirror.root, "log", "--format=%s").splitlines()
@@ -166,7 +170,9 @@ async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(mirr
         "project": Scope("default", "default"),
         "user": Scope("default"),
     }[what]
-    receipt = await mirror.service.care.erase(scope, Erase(target, turn if what == "turn" else ""), by=BY)
+    receipt = await mirror.service.operations.erase(
+        scope, ErasureRequest(target, turn if what == "turn" else ""), by=BY
+    )
     cleared = mirrored(receipt)
     assert cleared.reached
     assert cleared.counts["files"] >= 2
@@ -184,30 +190,30 @@ async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(mirr
     assert git(mirror.root, "status", "--porcelain") == ""
 
 
-async def test_an_erased_file_that_is_put_back_is_left_aside(mirror: Kept) -> None:
+async def test_an_erased_file_that_is_put_back_is_left_aside(mirror: MirroredService) -> None:
     fact = await mirror.add(f"The {CANARY} is red")
     await mirror.sync()
     path = mirror.file(CANARY)
     text = path.read_text()
-    await mirror.service.care.erase(HOME, Erase(Target.MEMORY, fact.id), by=BY)
+    await mirror.service.operations.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     await mirror.sync()
     assert not await mirror.words()
-    assert "erased" in mirror.aside()[path.name]
+    assert "erased" in mirror.rejected()[path.name]
 
 
 async def test_a_server_that_mirrors_sees_to_what_another_process_erases(tmp_path: Path) -> None:
-    async with watched(tmp_path, mirror_git=True) as server, kept(tmp_path, mirror_git=True) as other:
+    async with watched(tmp_path, mirror_git=True) as server, mirrored_service(tmp_path, mirror_git=True) as other:
         fact = await server.add(f"The {CANARY} is red")
         await until(server.files)
-        receipt = await other.service.care.erase(HOME, Erase(Target.MEMORY, fact.id), by=BY)
+        receipt = await other.service.operations.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
         assert mirrored(receipt).reached
         assert "by the process" in mirrored(receipt).note
         assert not server.files()
 
 
-async def test_what_a_person_edit_took_the_place_of_is_erased_with_the_memory(mirror: Kept) -> None:
+async def test_what_a_person_edit_took_the_place_of_is_erased_with_the_memory(mirror: MirroredService) -> None:
     fact = await mirror.add("The bike is red")
     await mirror.sync()
     path = mirror.file("red")
@@ -215,25 +221,25 @@ async def test_what_a_person_edit_took_the_place_of_is_erased_with_the_memory(mi
     await mirror.service.update(HOME, fact.id, {"content": f"The bike is {CANARY}"}, by=BY)
     await mirror.sync()
     assert mirror.conflicts()
-    await mirror.service.care.erase(HOME, Erase(Target.MEMORY, fact.id), by=BY)
+    await mirror.service.operations.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
     assert not mirror.conflicts()
     assert holders(mirror.root) == set()
 
 
 def test_a_rewrite_that_was_broken_off_is_finished_or_taken_back(tmp_path: Path) -> None:
-    repository = module.Git(tmp_path)
+    repository = module.GitRepository(tmp_path)
     (tmp_path / "entries").mkdir()
     (tmp_path / "entries/a.md").write_text("one")
-    repository.begin()
+    repository.initialize()
     head = repository.head()
     # Broken off between the two renames.
     (tmp_path / ".git").rename(tmp_path / ".git.old")
-    repository.begin()
+    repository.initialize()
     assert repository.head() == head
     (tmp_path / ".git").rename(tmp_path / ".git.new")
     (tmp_path / ".git.new/complete").touch()
     (tmp_path / ".git.old").mkdir()
-    repository.begin()
+    repository.initialize()
     assert repository.head() == head
     assert not list(tmp_path.glob(".git.*"))
 
@@ -242,7 +248,7 @@ async def test_without_git_there_are_files_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module.shutil, "which", lambda name: None)
-    async with kept(tmp_path, mirror_git=True) as mirror:
+    async with mirrored_service(tmp_path, mirror_git=True) as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
         assert mirror.files()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirror_samples import BY, HOME, body, kept, lose_ledger, said, until, watched
+from mirror_samples import BY, HOME, body, front_matter, lose_ledger, mirrored_service, until, watched
 
 from recollect.errors import InvalidInput
-from recollect.mirror.folder import Disturbed, Folder
-from recollect.mirror.front_matter import join, split
-from recollect.mirror.layout import spot_of, tombstone_of
+from recollect.mirror.folder import FileChanged, MirrorFolder
+from recollect.mirror.front_matter import join_front_matter, split_front_matter
+from recollect.mirror.layout import parse_location, tombstone_path
 from recollect.mirror.names import safe_name
 from recollect.model.scope import Scope
 
@@ -87,7 +87,7 @@ def test_different_ids_have_different_names_that_stay_in_their_folder() -> None:
 async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: Path) -> None:
     root = tmp_path / "home"
     users = [id for id in ODD_IDS if id.strip()]
-    async with kept(root) as mirror:
+    async with mirrored_service(root) as mirror:
         for id in users:
             await mirror.add(f"of user {id}", Scope(id))
             await mirror.add(f"of project {id}", Scope("default", id))
@@ -96,7 +96,7 @@ async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: P
         assert len(list(root.glob("entries/*"))) == len(users)
         assert os.listdir(tmp_path) == ["home"]
     lose_ledger(root)
-    async with kept(root) as mirror:
+    async with mirrored_service(root) as mirror:
         await mirror.sync()
         for id in users:
             assert len(await mirror.words(id)) == 1
@@ -106,26 +106,26 @@ async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: P
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_a_bad_file_is_left_where_it_is_and_shown(tmp_path: Path, kind: str) -> None:
     block, reason = HOSTILE[kind]
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
         text = f"---\n{block}\n---\nsome words\n"
         (facts / "bad.md").write_text(text)
         (facts / "good.md").write_text("The bike is red")
         done = await mirror.sync()
-        assert (done.taken.bad, await mirror.words()) == (1, {"The bike is red"})
-        assert reason in mirror.aside()["bad.md"]
+        assert (done.ingested.bad, await mirror.words()) == (1, {"The bike is red"})
+        assert reason in mirror.rejected()["bad.md"]
         assert (facts / "bad.md").read_text() == text
         # It is not tried again before it changes; then it is.
-        assert (await mirror.sync()).taken.bad == 0
+        assert (await mirror.sync()).ingested.bad == 0
         (facts / "bad.md").write_text("some words")
         await mirror.sync()
-        assert not mirror.aside()
+        assert not mirror.rejected()
         assert await mirror.words() == {"The bike is red", "some words"}
 
 
 async def test_a_memory_stays_what_it_was_while_its_file_is_bad(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
@@ -145,15 +145,15 @@ async def test_the_watcher_goes_on_after_a_bad_file(tmp_path: Path) -> None:
         (facts / "bad.md").write_text(f"---\n{BOMB}\n---\nx")
         (facts / "binary.md").write_bytes(b"\xff\xfe\x00")
         (facts / "huge.md").write_bytes(b"x" * (3 << 20))
-        await until(lambda: len(mirror.aside()) == 3)
+        await until(lambda: len(mirror.rejected()) == 3)
         (facts / "good.md").write_text("The bike is red")
         await until(mirror.words)
-        assert "UTF-8" in mirror.aside()["binary.md"]
-        assert "limit" in mirror.aside()["huge.md"]
+        assert "UTF-8" in mirror.rejected()["binary.md"]
+        assert "limit" in mirror.rejected()["huge.md"]
 
 
 async def test_a_file_in_a_users_folder_is_that_users_whatever_it_says(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         theirs = await mirror.add("The bike is red")
         facts = tmp_path / "users/bob/entries/default/facts"
         facts.mkdir(parents=True)
@@ -163,11 +163,11 @@ async def test_a_file_in_a_users_folder_is_that_users_whatever_it_says(tmp_path:
         await mirror.sync()
         assert (await mirror.record(theirs.id)).content == "The bike is red"
         assert await mirror.words("bob") == {"The bike is stolen"}
-        assert "another user" in mirror.aside()["b.md"]
+        assert "another user" in mirror.rejected()["b.md"]
 
 
 async def test_a_folder_that_no_users_name_is_written_as_is_left_aside(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         for name in ("team a", "deleted", "default"):
             facts = tmp_path / f"users/{name}/entries/default/facts"
             facts.mkdir(parents=True)
@@ -177,7 +177,7 @@ async def test_a_folder_that_no_users_name_is_written_as_is_left_aside(tmp_path:
         (forged / ".user").write_text("default")
         (forged / "entries/x/facts/forged.md").write_text("claimed")
         await mirror.sync()
-        assert set(mirror.aside()) == {"team a.md", "deleted.md", "default.md", "forged.md"}
+        assert set(mirror.rejected()) == {"team a.md", "deleted.md", "default.md", "forged.md"}
         assert await mirror.service.users() == []
 
 
@@ -185,7 +185,7 @@ async def test_links_are_not_followed_either_way(tmp_path: Path) -> None:
     root, outside = tmp_path / "home", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("the secret of the house")
-    async with kept(root) as mirror:
+    async with mirrored_service(root) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         facts = root / "entries/default/facts"
@@ -195,8 +195,8 @@ async def test_links_are_not_followed_either_way(tmp_path: Path) -> None:
         os.mkfifo(facts / "pipe.md")
         await mirror.sync()
         assert await mirror.words() == {"The bike is red"}
-        assert "symbolic link" in mirror.aside()["link.md"]
-        assert "plain file" in mirror.aside()["pipe.md"]
+        assert "symbolic link" in mirror.rejected()["link.md"]
+        assert "plain file" in mirror.rejected()["pipe.md"]
         # Nor is anything written through one.
         await mirror.add("I sail", Scope("default", "trip"))
         path = mirror.file("red")
@@ -204,13 +204,13 @@ async def test_links_are_not_followed_either_way(tmp_path: Path) -> None:
         path.symlink_to(outside / "secret.md")
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.sync()
-        assert any("cannot be written" in reason for reason in mirror.aside().values())
+        assert any("cannot be written" in reason for reason in mirror.rejected().values())
         assert [each.name for each in outside.iterdir()] == ["secret.md"]
         assert (outside / "secret.md").read_text() == "the secret of the house"
 
 
 async def test_secrets_in_a_file_are_kept_out_of_the_ledger_and_of_the_file(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         path = mirror.file("red")
@@ -225,7 +225,7 @@ async def test_secrets_in_a_file_are_kept_out_of_the_ledger_and_of_the_file(tmp_
 
 
 async def test_characters_that_nobody_sees_are_left_out(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
         (facts / "a.md").write_text("The bike\U000e0041\U000e0042\u200b is red")
@@ -233,54 +233,58 @@ async def test_characters_that_nobody_sees_are_left_out(tmp_path: Path) -> None:
         await mirror.sync()
         assert await mirror.words() == {"The bike is red"}
         assert body(facts / "a.md") == "The bike is red"
-        assert "empty" in mirror.aside()["empty.md"]
+        assert "empty" in mirror.rejected()["empty.md"]
 
 
 async def test_too_long_a_text_is_left_aside(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
         (facts / "long.md").write_text("word " * 300_000)
         await mirror.sync()
-        assert "limit" in mirror.aside()["long.md"]
+        assert "limit" in mirror.rejected()["long.md"]
 
 
 @pytest.mark.parametrize("text", ["---\nid: x\n", "no front matter", "---\n---\n", "---\nid: x\n---\nwords"])
 def test_front_matter_is_read_or_refused(text: str) -> None:
     if text == "---\nid: x\n":
         with pytest.raises(InvalidInput, match="no end"):
-            split(text)
+            split_front_matter(text)
     else:
-        fields, _ = split(text)
+        fields, _ = split_front_matter(text)
         assert fields in ({}, {"id": "x"})
 
 
 def test_what_windows_editors_write_is_read_alike() -> None:
-    text = join({"id": "x", "name": "no"}, "two\nlines")
-    assert split("\ufeff" + text.replace("\n", "\r\n")) == split(text) == ({"id": "x", "name": "no"}, "two\nlines")
+    text = join_front_matter({"id": "x", "name": "no"}, "two\nlines")
+    assert (
+        split_front_matter("\ufeff" + text.replace("\n", "\r\n"))
+        == split_front_matter(text)
+        == ({"id": "x", "name": "no"}, "two\nlines")
+    )
 
 
 def test_what_lies_where_is_told_by_the_path() -> None:
-    assert tombstone_of("entries/a/facts/x.md") == "entries/deleted/a/facts/x.md"
-    assert tombstone_of("users/entries/entries/a/facts/x.md") == "users/entries/entries/deleted/a/facts/x.md"
+    assert tombstone_path("entries/a/facts/x.md") == "entries/deleted/a/facts/x.md"
+    assert tombstone_path("users/entries/entries/a/facts/x.md") == "users/entries/entries/deleted/a/facts/x.md"
     for path in ("x.md", "entries/a/facts/.x.md", "entries/a/facts/4913", "entries/a/x.md~", "entries/.git/x.md", ""):
-        assert spot_of(path) is None
+        assert parse_location(path) is None
 
 
 def test_a_file_that_was_touched_since_it_was_seen_is_not_written_over(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    seen = folder.write("a/b.md", b"one", seen=None)
+    folder = MirrorFolder(tmp_path)
+    seen = folder.write("a/b.md", b"one", expected=None)
     (tmp_path / "a/b.md").write_bytes(b"two")
     for stamp in (seen, None):
-        with pytest.raises(Disturbed):
-            folder.write("a/b.md", b"three", seen=stamp)
+        with pytest.raises(FileChanged):
+            folder.write("a/b.md", b"three", expected=stamp)
     assert (tmp_path / "a/b.md").read_bytes() == b"two"
     assert os.listdir(tmp_path / "a") == ["b.md"]
 
 
 def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Folder(tmp_path)
-    seen = folder.write("a.md", b"one", seen=None)
+    folder = MirrorFolder(tmp_path)
+    seen = folder.write("a.md", b"one", expected=None)
     from recollect.mirror import folder as module
 
     exchange = module._exchange
@@ -292,34 +296,34 @@ def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monke
         return exchange(handle, one, other)
 
     monkeypatch.setattr(module, "_exchange", edited_first)
-    with pytest.raises(Disturbed):
-        folder.write("a.md", b"ours", seen=seen)
+    with pytest.raises(FileChanged):
+        folder.write("a.md", b"ours", expected=seen)
     assert (tmp_path / "a.md").read_bytes() == b"a person's"
 
 
 @pytest.mark.parametrize("path", ["../x.md", "a/../../x.md", "/x.md", "a//x.md", "..", ""])
 def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
-    folder = Folder(tmp_path / "home")
+    folder = MirrorFolder(tmp_path / "home")
     with pytest.raises(InvalidInput):
-        folder.write(path, b"x", seen=None)
+        folder.write(path, b"x", expected=None)
     assert list(tmp_path.rglob("*.md")) == []
 
 
 async def test_turns_edited_by_hand_stay_in_their_place(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         await mirror.service.remember(HOME, [{"role": "user", "content": "I live in Oslo"}], by=BY)
         await mirror.sync()
         path = mirror.file("Oslo")
         path.write_text(path.read_text().replace("Oslo", "Rome"))
         await mirror.sync()
         [turn] = await mirror.service.turns(HOME)
-        assert (turn.content, turn.position, said(path)["position"]) == ("I live in Rome", 1, 1)
+        assert (turn.content, turn.position, front_matter(path)["position"]) == ("I live in Rome", 1, 1)
 
 
 def test_who_edits_a_file_in_the_moment_it_gets_its_name_is_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = Folder(tmp_path)
+    folder = MirrorFolder(tmp_path)
     unlink = os.unlink
 
     def unlink_then_edit(name: str, **place: Any) -> None:
@@ -328,8 +332,8 @@ def test_who_edits_a_file_in_the_moment_it_gets_its_name_is_heard(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", unlink_then_edit)
-        stamp = folder.write("note.md", b"what we wrote", seen=None)
+        stamp = folder.write("note.md", b"what we wrote", expected=None)
     assert (tmp_path / "note.md").read_text() == "what a person wrote"
     assert stamp != folder.stamp("note.md")
     (tmp_path / "note.md").unlink()
-    assert folder.write("note.md", b"what we wrote", seen=None) == folder.stamp("note.md")
+    assert folder.write("note.md", b"what we wrote", expected=None) == folder.stamp("note.md")

@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mirror_samples import body, said
+from mirror_samples import body, front_matter
 from remember_samples import EXTRACT, NOTHING, SUMMARY, claim, learns
-from served_proxy import Served, chat, served
+from served_proxy import ServedProxy, chat, served
 
-from recollect.testing.llm_server import Recorded
+from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 
 BIKE = "User's bike is a red Cargo bike"
 SUMMED = "The user talked about a red Cargo bike that they own."
 
 
-def asks_to_chat(request: Recorded) -> bool:
+def asks_to_chat(request: RecordedRequest) -> bool:
     return not any(prompt in request.text for prompt in (EXTRACT, SUMMARY, "Statements were just learned"))
 
 
 @pytest.fixture
-def proxy(tmp_path: Path, llm: ScriptedLLM) -> Iterator[Served]:
+def proxy(tmp_path: Path, llm: ScriptedLLM) -> Iterator[ServedProxy]:
     llm.default = NOTHING
     llm.when(asks_to_chat).reply("Nice.")
     llm.when(SUMMARY).reply(SUMMED)
@@ -44,9 +44,9 @@ def proxy(tmp_path: Path, llm: ScriptedLLM) -> Iterator[Served]:
         yield server
 
 
-def wait(found: Callable[[], Any]) -> Any:
+def wait(results: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + 60
-    while not (value := found()) and time.monotonic() < deadline:
+    while not (value := results()) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert value, "it did not come in time"
     return value
@@ -62,7 +62,7 @@ def injected(llm: ScriptedLLM) -> str:
     return str(request["messages"][-1]["content"])
 
 
-def test_a_chat_leaves_turns_facts_and_a_summary_as_files(proxy: Served, tmp_path: Path) -> None:
+def test_a_chat_leaves_turns_facts_and_a_summary_as_files(proxy: ServedProxy, tmp_path: Path) -> None:
     answer = proxy.post(chat("My bike is a red Cargo bike."))
     assert (answer.status, answer.json["memory_hits"]) == (200, [])
     fact = wait(lambda: facts(tmp_path).get(BIKE))
@@ -71,11 +71,15 @@ def test_a_chat_leaves_turns_facts_and_a_summary_as_files(proxy: Served, tmp_pat
     [reply] = tmp_path.glob("entries/default/turns/assistant/*.md")
     assert (body(question), body(reply)) == ("My bike is a red Cargo bike.", "Nice.")
     assert body(summary) == SUMMED
-    told = said(summary)
-    assert (told["role"], told["summary_kind"], told["conversation_id"]) == ("summary", "summary", "default")
-    told = said(fact)
-    assert (told["role"], told["conversation_id"], told["source_id"]) == ("memory", "default", said(question)["id"])
-    assert fact.name.endswith(f"__{told['id']}.md")
+    report = front_matter(summary)
+    assert (report["role"], report["summary_kind"], report["conversation_id"]) == ("summary", "summary", "default")
+    report = front_matter(fact)
+    assert (report["role"], report["conversation_id"], report["source_id"]) == (
+        "memory",
+        "default",
+        front_matter(question)["id"],
+    )
+    assert fact.name.endswith(f"__{report['id']}.md")
     snapshot = wait(lambda: _snapshot(tmp_path, 4))
     assert {each["content"] for each in snapshot} == {body(question), body(reply), BIKE, SUMMED}
     log = ["git", "-C", str(tmp_path), "log", "--format=%s"]
@@ -84,25 +88,25 @@ def test_a_chat_leaves_turns_facts_and_a_summary_as_files(proxy: Served, tmp_pat
 
 def _snapshot(root: Path, count: int) -> list[dict[str, Any]]:
     path = root / "memory_index.json"
-    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
-    return found if len(found) == count else []
+    results: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return results if len(results) == count else []
 
 
 def test_a_fact_that_a_person_corrects_is_what_the_next_answer_goes_by(
-    proxy: Served, llm: ScriptedLLM, tmp_path: Path
+    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
     path = wait(lambda: facts(tmp_path).get(BIKE))
     wait(lambda: list(tmp_path.glob("entries/default/summaries/summary.md")))
     text = path.read_text().replace("red Cargo", "green Cargo")
     path.write_text(text)
-    wait(lambda: said(path).get("version") == 2)
+    wait(lambda: front_matter(path).get("version") == 2)
     proxy.post(chat("What colour is my Cargo bike?"))
     assert "User's bike is a green Cargo bike" in injected(llm)
 
 
 def test_a_fact_that_a_person_deletes_is_gone_with_what_it_was_learned_from(
-    proxy: Served, llm: ScriptedLLM, tmp_path: Path
+    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
     path = wait(lambda: facts(tmp_path).get(BIKE))
@@ -116,33 +120,33 @@ def test_a_fact_that_a_person_deletes_is_gone_with_what_it_was_learned_from(
 
 
 def test_a_summary_that_a_person_rewrites_is_what_is_injected(
-    proxy: Served, llm: ScriptedLLM, tmp_path: Path
+    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
     [summary] = wait(lambda: list(tmp_path.glob("entries/default/summaries/summary.md")))
     summary.write_text(summary.read_text().replace(SUMMED, "The user collects bicycles of all kinds."))
-    wait(lambda: said(summary).get("version") == 2)
+    wait(lambda: front_matter(summary).get("version") == 2)
     proxy.post(chat("What do you know of me?"))
     assert "collects bicycles of all kinds" in injected(llm)
 
 
 def test_what_is_over_the_limit_goes_oldest_first_to_the_tombstones(
-    proxy: Served, llm: ScriptedLLM, tmp_path: Path
+    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
     wait(lambda: facts(tmp_path).get(BIKE))
     for word in ("Oslo", "Rome"):
-        told = f"User's house in {word} has a garden"
-        learns(llm, f"house in {word}", claim(told))
+        report = f"User's house in {word} has a garden"
+        learns(llm, f"house in {word}", claim(report))
         proxy.post(chat(f"My house in {word} has a garden."))
-        wait(lambda told=told: facts(tmp_path).get(told))
+        wait(lambda report=report: facts(tmp_path).get(report))
     [gone] = wait(lambda: list(tmp_path.glob("entries/deleted/default/facts/*.md")))
-    assert (body(gone), said(gone)["status"]) == (BIKE, "forgotten")
+    assert (body(gone), front_matter(gone)["status"]) == (BIKE, "forgotten")
     wait(lambda: len(facts(tmp_path)) == 2)
 
 
 def test_conversations_have_folders_of_their_own_and_global_is_seen_by_all(
-    proxy: Served, llm: ScriptedLLM, tmp_path: Path
+    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My budget is $10,000", memory_id="team/a"))
     proxy.post(chat("My budget is $20,000", memory_id="team_a"))

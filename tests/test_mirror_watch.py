@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from mirror_pace import paced
-from mirror_samples import BY, HOME, Kept, body, kept, until, watched
+from mirror_samples import BY, HOME, MirroredService, body, mirrored_service, until, watched
 
 from recollect.mirror import mirror as running
 from recollect.mirror import watch
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
-from recollect.recall import Search
+from recollect.recall import SearchRequest
 
 
 def save_in_place(path: Path, text: str) -> None:
@@ -75,16 +75,16 @@ SAVES: tuple[Save, ...] = (
 )
 
 
-async def says(mirror: Kept, id: str, text: str) -> bool:
+async def says(mirror: MirroredService, id: str, text: str) -> bool:
     return (await mirror.record(id)).content == text
 
 
-async def taken_s(mirror: Kept, path: Path, save: Save, id: str, words: str) -> float:
+async def taken_s(mirror: MirroredService, path: Path, save: Save, id: str, words: str) -> float:
     """How long it takes from an edit to a write."""
-    begun = time.monotonic()
+    started = time.monotonic()
     await asyncio.to_thread(save, path, f"---\nid: {id}\nconversation_id: default\n---\n{words}\n")
     await until(lambda: says(mirror, id, words))
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 async def test_an_edit_is_a_write_within_two_seconds_whatever_editor_made_it(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_an_edit_is_a_write_within_two_seconds_whatever_editor_made_it(tmp
             await until(lambda words=words: body(path) == words)
         statuses = {record.status for record in await mirror.all("default", *Status)}
         assert (statuses, len(await mirror.all("default", *Status))) == ({Status.ACTIVE}, 1)
-        assert not mirror.aside()
+        assert not mirror.rejected()
 
 
 async def test_an_edit_is_searched_by_its_new_words(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ async def test_an_edit_is_searched_by_its_new_words(tmp_path: Path) -> None:
         [path] = await until(mirror.files)
         await asyncio.to_thread(save_by_rename, path, path.read_text().replace("bike is red", "tortoise is asleep"))
         await until(lambda: says(mirror, fact.id, "The tortoise is asleep"))
-        found = await mirror.service.search(HOME, Search(query="tortoise asleep", limit=3))
-        assert [hit.id for hit in found] == [fact.id]
+        hits = await mirror.service.search(HOME, SearchRequest(query="tortoise asleep", limit=3))
+        assert [hit.id for hit in hits] == [fact.id]
 
 
 async def test_deleting_renaming_and_moving_are_told_apart(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ async def test_a_folder_of_entries_that_goes_as_a_whole_is_written_anew(tmp_path
 
 
 async def test_what_is_written_elsewhere_becomes_a_file(tmp_path: Path) -> None:
-    async with watched(tmp_path) as mirror, kept(tmp_path) as other:
+    async with watched(tmp_path) as mirror, mirrored_service(tmp_path) as other:
         await other.add("The bike is red")
         [path] = await until(mirror.files)
         assert body(path) == "The bike is red"
@@ -168,7 +168,7 @@ async def test_a_process_takes_over_when_the_one_that_mirrored_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "_TAKE_OVER_S", 0.1)
-    async with kept(tmp_path) as second:
+    async with mirrored_service(tmp_path) as second:
         async with watched(tmp_path) as first:
             second.mirror.start()
             await first.add("The bike is red")
@@ -183,14 +183,14 @@ async def test_a_process_takes_over_when_the_one_that_mirrored_ends(
 
 
 async def test_where_nothing_can_be_watched_files_are_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = watch.Watch._watch
+    real = watch.FolderWatcher._watch
 
-    def refused(self: watch.Watch, *, polls: bool) -> None:
+    def refused(self: watch.FolderWatcher, *, polls: bool) -> None:
         if not polls:
             raise OSError("OS file watch limit reached")
         real(self, polls=polls)
 
-    monkeypatch.setattr(watch.Watch, "_watch", refused)
+    monkeypatch.setattr(watch.FolderWatcher, "_watch_model", refused)
     monkeypatch.setattr(watch, "_POLL_MS", 50)
     async with watched(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
@@ -207,7 +207,7 @@ async def test_closing_writes_out_what_was_added_last(tmp_path: Path) -> None:
 
 
 async def test_undo_takes_back_what_was_deleted_by_hand_as_one(tmp_path: Path) -> None:
-    async with kept(tmp_path) as mirror:
+    async with mirrored_service(tmp_path) as mirror:
         for n in range(3):
             await mirror.add(f"fact number {n}")
         await mirror.sync()

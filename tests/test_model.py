@@ -18,7 +18,7 @@ from recollect.model import ids
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, text_hash
 from recollect.model.scope import Level, Scope
-from recollect.model.text import MAX_TEXT_BYTES, checked_id, checked_text, is_storable, mended_text
+from recollect.model.text import MAX_TEXT_BYTES, is_storable, repair_text, validate_id, validate_text
 from recollect.model.times import as_utc, from_micros, now, to_micros
 from recollect.model.turn import Role, Turn
 from recollect.testing.suite_samples import NOON, ODD_IDS, ODD_TEXTS, full_memory, memory
@@ -49,7 +49,7 @@ def test_an_id_is_a_uuid_of_version_7_that_tells_its_time() -> None:
 
 
 def test_ids_keep_rising_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "_last", ids._last)
+    monkeypatch.setattr(ids, "_unchanged_lines", ids._last)
     before = new_id()
     monkeypatch.setattr(time, "time_ns", lambda: 1_000_000_000)
     assert before < new_id() < new_id()
@@ -93,7 +93,7 @@ def test_now_is_aware() -> None:
 
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
 def test_any_text_a_person_can_write_is_accepted(text: str) -> None:
-    assert checked_text(text) == mended_text(text) == text
+    assert validate_text(text) == repair_text(text) == text
 
 
 @pytest.mark.parametrize(
@@ -113,29 +113,29 @@ def test_any_text_a_person_can_write_is_accepted(text: str) -> None:
 )
 def test_a_text_that_cannot_be_kept_is_refused_with_the_reason(text: Any, told: str) -> None:
     with pytest.raises(InvalidText, match=told):
-        checked_text(text)
+        validate_text(text)
 
 
 def test_a_text_of_exactly_the_limit_is_accepted() -> None:
-    assert checked_text("x" * MAX_TEXT_BYTES)
-    assert checked_text("茶" * (MAX_TEXT_BYTES // 3))
+    assert validate_text("x" * MAX_TEXT_BYTES)
+    assert validate_text("茶" * (MAX_TEXT_BYTES // 3))
 
 
 @given(st.text(st.characters(), max_size=50))
 def test_a_mended_text_can_always_be_kept(text: str) -> None:
-    assert is_storable(mended_text(text))
-    assert is_storable(text) is (mended_text(text) == text)
+    assert is_storable(repair_text(text))
+    assert is_storable(text) is (repair_text(text) == text)
 
 
 def test_a_mended_text_is_cut_between_characters() -> None:
-    mended = mended_text("a" + "茶" * MAX_TEXT_BYTES)
+    mended = repair_text("a" + "茶" * MAX_TEXT_BYTES)
     assert MAX_TEXT_BYTES - 3 < len(mended.encode()) <= MAX_TEXT_BYTES
     assert mended.endswith("茶")
 
 
 @pytest.mark.parametrize("id", ODD_IDS)
 def test_odd_ids_are_accepted(id: str) -> None:
-    assert checked_id(id, name="user_id") == id
+    assert validate_id(id, name="user_id") == id
 
 
 @pytest.mark.parametrize("id", ["a\n", "\0", "a\x1fb", "\x7f", "a\x85", "\u2028", "\ud800", "x" * 301, None, 7, b"a"])
@@ -154,19 +154,19 @@ def test_a_scope_names_a_user(user: str) -> None:
 def test_places_are_the_same_only_if_they_are(p1: str, s1: str, p2: str, s2: str, one: Level, two: Level) -> None:
     parts = {Level.USER: 0, Level.PROJECT: 1, Level.SESSION: 2}
     same = one is two and (p1, s1)[: parts[one]] == (p2, s2)[: parts[two]]
-    assert (Scope("ann", p1, s1).place(one) == Scope("ann", p2, s2).place(two)) is same
+    assert (Scope("ann", p1, s1).visibility_key(one) == Scope("ann", p2, s2).visibility_key(two)) is same
 
 
 @given(scope_ids, scope_ids)
 def test_a_scope_sees_the_user_and_what_it_names(project: str, session: str) -> None:
     scope = Scope("ann", project, session)
     levels = [Level.USER] + [Level.PROJECT] * bool(project) + [Level.SESSION] * bool(session)
-    assert scope.seen_places == tuple(scope.place(level) for level in levels)
+    assert scope.visible_keys == tuple(scope.visibility_key(level) for level in levels)
 
 
 def test_what_is_learned_in_a_project_belongs_to_it() -> None:
-    assert Scope("ann", "p", "s").natural_level is Level.PROJECT
-    assert Scope("ann", "", "s").natural_level is Level.USER
+    assert Scope("ann", "p", "s").default_level is Level.PROJECT
+    assert Scope("ann", "", "s").default_level is Level.USER
 
 
 @pytest.mark.parametrize(("scope", "level"), [(Scope("ann"), Level.PROJECT), (Scope("ann", "p"), Level.SESSION)])
@@ -190,8 +190,13 @@ def test_a_key_never_runs_into_the_words(key: str | None, words: str, other_key:
 
 
 def test_words_that_are_only_moved_between_key_and_content_are_not_the_same() -> None:
-    said = [memory("a b c"), memory("b c", key="a"), memory("c", key="a b"), memory("a b c", category=Category.EVENT)]
-    assert len({each.fingerprint for each in said}) == 4
+    messages = [
+        memory("a b c"),
+        memory("b c", key="a"),
+        memory("c", key="a b"),
+        memory("a b c", category=Category.EVENT),
+    ]
+    assert len({each.fingerprint for each in messages}) == 4
 
 
 def test_a_turn_is_never_the_same_as_another() -> None:
@@ -209,7 +214,7 @@ def test_a_memory_is_plain_values_for_json() -> None:
 
 
 def test_a_turn_becomes_a_memory_of_its_session() -> None:
-    said = Turn(id="t", scope=Scope("ann", "p", "s"), role=Role.USER, content="hello", said_at=NOON, name="Ann")
-    record = said.as_memory()
-    assert (record.id, record.scope, record.category, record.created_at) == ("t", said.scope, Category.TURN, NOON)
+    text = Turn(id="t", scope=Scope("ann", "p", "s"), role=Role.USER, content="hello", said_at=NOON, name="Ann")
+    record = text.as_memory()
+    assert (record.id, record.scope, record.category, record.created_at) == ("t", text.scope, Category.TURN, NOON)
     assert (record.detail["role"], record.detail["name"]) == ("user", "Ann")

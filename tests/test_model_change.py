@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from agent_samples import call, calls, script
-from model_samples import ModelServer, by_meaning, embedded_by, fill, said, settings_of, until, until_served
+from model_samples import ModelServer, by_meaning, embedded_by, fill, memory_text, settings_of, until, until_served
 
 from recollect import AsyncMemory
-from recollect.agent import Agent, AgentHabits
+from recollect.agent import Agent, AgentConfig
 from recollect.errors import InvalidInput, ModelUnavailable, StoreUnavailable
-from recollect.ledger.model_states import Origin, current_of
+from recollect.ledger.model_states import ModelOrigin, current_model_state
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add
 from recollect.model.scope import Scope
@@ -28,7 +28,7 @@ from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, turn
-from recollect.upkeep.reembed import drop_replaced, embed_missing
+from recollect.upkeep.reembed import drop_old_vectors, embed_missing
 
 COUNT = 80
 
@@ -36,9 +36,9 @@ COUNT = 80
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a change of few memories takes many steps, and who is gone is soon followed."""
-    monkeypatch.setattr("recollect.upkeep.model_change._POLITE_BATCH", 8)
+    monkeypatch.setattr("recollect.upkeep.model_change._BACKGROUND_BATCH", 8)
     monkeypatch.setattr("recollect.upkeep.model_change._FIRST_WAIT_S", 0.05)
-    monkeypatch.setattr("recollect.upkeep.model_change._NOTICED_S", 0.0)
+    monkeypatch.setattr("recollect.upkeep.model_change._SWITCH_DELAY_S", 0.0)
 
 
 @pytest.fixture
@@ -69,13 +69,13 @@ async def test_every_memory_is_found_by_meaning_before_during_and_after_a_change
         assert (await memory._open()).model.name == "old"
         assert await by_meaning(memory, 3)
         await memory.start_worker()
-        written = COUNT
+        output = COUNT
         while (await memory._open()).model.name == "old":
-            await memory.add(said(written), user_id="a")
-            assert (await memory._open()).model.name == "new" or await by_meaning(memory, written)
-            await by_meaning(memory, written % COUNT)
-            written += 1
-        for number in range(written):
+            await memory.add(memory_text(output), user_id="a")
+            assert (await memory._open()).model.name == "new" or await by_meaning(memory, output)
+            await by_meaning(memory, output % COUNT)
+            output += 1
+        for number in range(output):
             # What was written in the moment of the switch gets its vector a moment later.
             await until(partial(by_meaning, memory, number))
         states = await memory.embedding_models()
@@ -85,44 +85,44 @@ async def test_every_memory_is_found_by_meaning_before_during_and_after_a_change
 async def test_whoever_was_given_the_old_service_can_go_on_with_it(tmp_path: Path, llm: ScriptedLLM) -> None:
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
-        held = await memory._open()
+        stored = await memory._open()
         assert await memory.reembed() == 20
         assert (await memory._open()).model.name == "new"
-        assert held.model.name == "old"
+        assert stored.model.name == "old"
         # A vector of the old model is kept as one of the old model, whatever is searched by now.
         await memory.add("likes gin", user_id="a")
-        assert [state.model.name for state in await held.model_states()] == ["old", "new"]
+        assert [state.model.name for state in await stored.model_states()] == ["old", "new"]
         assert await by_meaning(memory, 7)
 
 
 async def test_the_old_service_lives_until_an_agent_is_done_with_it(tmp_path: Path, llm: ScriptedLLM) -> None:
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
-    script(llm, calls(call("change_model")), calls(call("RetrieveFacts", query=said(7))), "It is done.")
+    script(llm, calls(call("change_model")), calls(call("RetrieveFacts", query=memory_text(7))), "It is done.")
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
         old = await memory._open()
-        exchange = memory._exchange
+        exchange = memory._handle
         assert exchange is not None
-        exchange._linger_s = 0.0
+        exchange._close_delay_s = 0.0
 
         async def change_model() -> str:
             """Have another model searched."""
             await memory.reembed()
             await until_served(memory, "new")
-            await exchange.look()
+            await exchange.refresh()
             return "changed"
 
         chat = OpenAIChat(llm.base_url, model="m")
-        async with Agent(memory, chat, (change_model,), habits=AgentHabits()) as agent:
+        async with Agent(memory, chat, (change_model,), config=AgentConfig()) as agent:
             answer = await agent.run("Change it, then say what was drunk", user_id="a", enable_memory=True)
         await chat.close()
         assert answer.text == "It is done."
-        observed = [each for step in answer.steps for each in step.observed]
+        observed = [each for step in answer.steps for each in step.observations]
         assert [each.failed for each in observed] == [False, False]
-        assert said(7) in observed[1].text
-        assert not old.uses
+        assert memory_text(7) in observed[1].text
+        assert not old.use_count
         # Now that nobody is at work with it, it goes.
         assert [each for _, each in exchange._old] == [old]
-        await exchange.look()
+        await exchange.refresh()
         assert exchange._old == []
         with pytest.raises(StoreUnavailable):
             await old.ping()
@@ -138,7 +138,7 @@ async def test_a_memory_that_stays_open_notices_that_another_has_switched(tmp_pa
         await until_served(stays, "new")
         assert await by_meaning(stays, 1)
         # What it writes now has vectors of the new model only.
-        await stays.add(said(20), user_id="a")
+        await stays.add(memory_text(20), user_id="a")
         assert await by_meaning(stays, 20)
 
 
@@ -157,7 +157,7 @@ async def test_who_comes_with_old_settings_does_not_change_back(
         assert (await late._open()).model.name == "new"
         assert await by_meaning(late, 5)
         # What was added meanwhile has no vector of the old model yet.
-        await late.add(said(20), user_id="a")
+        await late.add(memory_text(20), user_id="a")
         assert await late.reembed(back=True) == 1
         assert (await late._open()).model.name == "old"
         assert await by_meaning(late, 20)
@@ -222,7 +222,7 @@ async def test_a_model_that_cannot_be_opened_any_more_is_replaced_at_once(
     tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with AsyncMemory(home=tmp_path, embedder=FakeEmbedder(16, name="gone")) as memory:
-        await memory.import_([{"memory": said(n), "user_id": "a"} for n in range(COUNT)])
+        await memory.import_([{"memory": memory_text(n), "user_id": "a"} for n in range(COUNT)])
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
         assert "cannot be opened" in caplog.text
         assert not await by_meaning(memory, 5)
@@ -254,10 +254,10 @@ async def test_callers_that_bring_vectors_of_the_other_model_are_served_by_their
         await memory.start_worker()
         await until_served(memory, "new")
         # Its caller has the old model still.
-        await memory.add(said(20), user_id="a", embedding=[1.0] * 64)
+        await memory.add(memory_text(20), user_id="a", embedding=[1.0] * 64)
         assert await by_meaning(memory, 20)
-        found = await memory.search(said(20), user_id="a", embedding=[1.0] * 64)
-        assert said(20) in [hit.memory for hit in found]
+        hits = await memory.search(memory_text(20), user_id="a", embedding=[1.0] * 64)
+        assert memory_text(20) in [hit.memory for hit in hits]
         with pytest.raises(InvalidInput, match="shape"):
             await memory.add("likes gin", user_id="a", embedding=[1.0] * 7)
 
@@ -272,7 +272,7 @@ async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vector(
             return await super().embed(texts, role=role)
 
     async with AsyncMemory(home=tmp_path, embedder=FakeEmbedder(16, name="old")) as memory:
-        await memory.import_([{"memory": said(n), "user_id": "a"} for n in range(10)])
+        await memory.import_([{"memory": memory_text(n), "user_id": "a"} for n in range(10)])
     async with AsyncMemory(home=tmp_path, embedder=Picky(16, name="picky")) as memory:
         assert await memory.reembed() == 9
         assert "stays without a vector" in caplog.text
@@ -296,13 +296,13 @@ async def test_vectors_of_the_model_before_are_dropped_after_a_day(tmp_path: Pat
     ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
     new = EmbeddingModel("new", MODEL.dimensions)
     await ledger.apply(ANN, [Add(memory(), direction(1))], by=BY)
-    await ledger.make_current(MODEL, Origin("bundled"), instead_of=None)
-    await ledger.make_current(new, Origin("neural"), instead_of=MODEL)
-    await drop_replaced(ledger, before=now() - timedelta(days=1))
+    await ledger.make_current(MODEL, ModelOrigin("bundled"), replacing=None)
+    await ledger.make_current(new, ModelOrigin("neural"), replacing=MODEL)
+    await drop_old_vectors(ledger, before=now() - timedelta(days=1))
     assert await ledger.models() == {MODEL: 1}
-    await drop_replaced(ledger, before=now() + timedelta(seconds=1))
+    await drop_old_vectors(ledger, before=now() + timedelta(seconds=1))
     assert await ledger.models() == {}
-    current = current_of(await ledger.model_states())
+    current = current_model_state(await ledger.model_states())
     assert current is not None
     assert current.model == new
     await ledger.close()

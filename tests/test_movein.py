@@ -18,8 +18,8 @@ from cli_runner import Cli
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidInput
 from recollect.movein import mem0
-from recollect.movein.source import Source
-from recollect.movein.terms import MovedIn
+from recollect.movein.source import ImportSource
+from recollect.movein.terms import ImportReport
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.postgres_server import running_server
@@ -27,8 +27,8 @@ from recollect.testing.postgres_server import running_server
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    held = Settings(home=tmp_path / "home", worker=False, learn="rules")
-    with Memory(settings=held, embedder=FakeEmbedder(16)) as memory:
+    settings = Settings(home=tmp_path / "home", worker=False, learn="rules")
+    with Memory(settings=settings, embedder=FakeEmbedder(16)) as memory:
         yield memory
 
 
@@ -40,7 +40,7 @@ def texts(memory: Memory, **where: Any) -> list[str]:
     return [line["memory"] for line in everything(memory) if all(line[name] == is_ for name, is_ in where.items())]
 
 
-def twice(memory: Memory, source: Path | str, **terms: Any) -> MovedIn:
+def twice(memory: Memory, source: Path | str, **terms: Any) -> ImportReport:
     """What the first time came to; the second changes nothing."""
     would = memory.import_from(source, dry_run=True, **terms)
     assert everything(memory) == []
@@ -53,8 +53,8 @@ def twice(memory: Memory, source: Path | str, **terms: Any) -> MovedIn:
     )
     assert would.left == first.left
     after = everything(memory), memory.stats()
-    again = memory.import_from(source, **terms)
-    assert (again.added, again.present) == (0, first.added)
+    repeated = memory.import_from(source, **terms)
+    assert (repeated.added, repeated.present) == (0, first.added)
     assert (everything(memory), memory.stats()) == after
     return first
 
@@ -83,11 +83,11 @@ def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
 @pytest.mark.parametrize("store", ["qdrant", "chroma"])
 def test_a_store_can_be_read_by_one_thread_after_another(tmp_path: Path, store: str) -> None:
     samples.mem0_folder(tmp_path, store)
-    items = iter(mem0.read(Source(str(tmp_path))))
-    found = [next(items)]
+    items = iter(mem0.read(ImportSource(str(tmp_path))))
+    results = [next(items)]
     with ThreadPoolExecutor(1) as other:
-        found += other.submit(list, items).result()
-    assert len(found) == 7
+        results += other.submit(list, items).result()
+    assert len(results) == 7
 
 
 def test_the_history_of_mem0_alone_is_brought_in_for_one_user(memory: Memory, tmp_path: Path) -> None:
@@ -141,9 +141,9 @@ def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memo
     assert moved.left["what a system says is not kept"] == 2
     assert moved.left["what is said to a tool is not kept"] == 2
     assert any("not as conversations are" in why for why in moved.left)
-    said = memory.turns(user_id="alex", project_id="chats", session_id="one")
-    assert [turn.content for turn in said] == ["I live in Lisbon. Where is it?", "In Portugal."]
-    assert said[0].said_at == datetime.fromtimestamp(samples.NOON + len("second"), UTC)
+    turns = memory.turns(user_id="alex", project_id="chats", session_id="one")
+    assert [turn.content for turn in turns] == ["I live in Lisbon. Where is it?", "In Portugal."]
+    assert turns[0].said_at == datetime.fromtimestamp(samples.NOON + len("second"), UTC)
     hits = memory.search("Lisbon", user_id="alex", project_id="chats")
     assert "I live in Lisbon. Where is it?" in [hit.memory for hit in hits]
 
@@ -153,9 +153,9 @@ def test_a_talk_that_went_on_since_is_brought_in_from_where_it_was(memory: Memor
     samples.chatgpt_zip(tmp_path / "now.zip", [samples.chatgpt_talk("one", turns=5)])
     memory.import_from(tmp_path / "then.zip", user_id="alex")
     assert memory.import_from(tmp_path / "now.zip", user_id="alex").added == 3
-    said = memory.turns(user_id="alex", session_id="one")
-    assert [turn.content for turn in said][-3:] == ["Line 2", "Line 3", "Line 4"]
-    assert [turn.position for turn in said] == [1, 2, 3, 4, 5]
+    turns = memory.turns(user_id="alex", session_id="one")
+    assert [turn.content for turn in turns][-3:] == ["Line 2", "Line 3", "Line 4"]
+    assert [turn.position for turn in turns] == [1, 2, 3, 4, 5]
 
 
 def test_nothing_is_learned_from_old_talk_unless_asked(memory: Memory, tmp_path: Path) -> None:
@@ -273,8 +273,8 @@ def test_markdown_bullets_and_paragraphs_are_memories_under_their_headings(memor
 
 
 def test_an_export_of_ours_keeps_everything(memory: Memory, tmp_path: Path) -> None:
-    kept = memory.add("Likes tea", user_id="ann")
-    memory.delete(kept.id, user_id="ann")
+    stored = memory.add("Likes tea", user_id="ann")
+    memory.delete(stored.id, user_id="ann")
     before = everything(memory)
     (tmp_path / "out.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
     with Memory(home=tmp_path / "two", embedder=FakeEmbedder(16)) as other:
@@ -308,15 +308,15 @@ def test_secrets_and_hidden_characters_stay_out(memory: Memory, tmp_path: Path) 
 def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) -> None:
     cli = Cli(tmp_path / "home")
     samples.agent_cli_folder(tmp_path / "mem")
-    told = cli("import", str(tmp_path / "mem"), "--user", "alex", "--dry-run").stdout
-    assert "agent-cli: " in told
-    assert "Found 1 memory, 2 turns in 1 session of user alex." in told
-    assert "Would add 3; 0 were there already." in told
-    assert "Nothing was written." in told
+    output = cli("import", str(tmp_path / "mem"), "--user", "alex", "--dry-run").stdout
+    assert "agent-cli: " in output
+    assert "Found 1 memory, 2 turns in 1 session of user alex." in output
+    assert "Would add 3; 0 were there already." in output
+    assert "Nothing was written." in output
     assert cli.json("users")["results"] == []
-    told = cli("import", str(tmp_path / "mem"), "--user", "alex").stdout
-    assert "Added 3; 0 were there already." in told
-    assert "Left out 1: it was replaced there" in told
+    output = cli("import", str(tmp_path / "mem"), "--user", "alex").stdout
+    assert "Added 3; 0 were there already." in output
+    assert "Left out 1: it was replaced there" in output
     assert cli.json("import", str(tmp_path / "mem"), "--user", "alex")["present"] == 3
     cli("export", str(tmp_path / "all.jsonl"))
     would = cli.json("--home", str(tmp_path / "other"), "import", str(tmp_path / "all.jsonl"), "--dry-run")
@@ -349,8 +349,8 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert memory.stats()["turns"] == 3000
         assert len({line["id"] for line in memory.export(sessions=False)}) == 3000
         assert all(each.closed_at is not None for each in memory.sessions(user_id="alex", limit=1000))
-        said = memory.turns(user_id="alex", session_id="talk149")
-        assert [turn.position for turn in said] == list(range(1, 21))
+        turns = memory.turns(user_id="alex", session_id="talk149")
+        assert [turn.position for turn in turns] == list(range(1, 21))
 
 
 async def test_postgres_takes_in_the_same(tmp_path: Path) -> None:
@@ -358,8 +358,8 @@ async def test_postgres_takes_in_the_same(tmp_path: Path) -> None:
     source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
     samples.agent_cli_folder(tmp_path / "mem")
     async with running_server().database() as dsn:
-        held = Settings(home=tmp_path, database=dsn, worker=False)
-        async with AsyncMemory(settings=held, embedder=FakeEmbedder(16)) as memory:
+        settings = Settings(home=tmp_path, database=dsn, worker=False)
+        async with AsyncMemory(settings=settings, embedder=FakeEmbedder(16)) as memory:
             for place, count in ((source, 280), (tmp_path / "mem", 3)):
                 assert (await memory.import_from(place, user_id="alex")).added == count
                 assert (await memory.import_from(place, user_id="alex")).present == count

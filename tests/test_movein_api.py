@@ -44,8 +44,10 @@ def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
     assert {line["memory"] for line in lines} == {f"Owns boat number {n}" for n in range(5)}
     assert {line["metadata"]["n"] for line in lines} == set(range(5))
     with Memory(home=memory.settings.home.parent / "theirs") as theirs:
-        told = {line["memory"]: line["created_at"] for line in theirs.export(user_id="alex")}
-    assert {line["memory"]: line["created_at"][:19] for line in lines} == {text: at[:19] for text, at in told.items()}
+        report = {line["memory"]: line["created_at"] for line in theirs.export(user_id="alex")}
+    assert {line["memory"]: line["created_at"][:19] for line in lines} == {
+        text: at[:19] for text, at in report.items()
+    }
     assert memory.import_from(host, everyone=True).present == 6
 
 
@@ -54,12 +56,12 @@ def test_a_server_of_ones_own_is_asked_for_the_users_that_are_named(
 ) -> None:
     import httpx
 
-    asked = httpx.Client.get
+    request = httpx.Client.get
 
     def without_platform(self: httpx.Client, url: str, **more: object) -> httpx.Response:
-        return httpx.Response(404) if url == "/v1/ping/" else asked(self, url, **more)  # type: ignore[arg-type]
+        return httpx.Response(404) if url == "/v1/ping/" else request(self, url, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(httpx.Client, "get", without_platform)
+    monkeypatch.setattr(httpx.Client, "get_as_of", without_platform)
     with pytest.raises(InvalidInput, match="--of"):
         memory.import_from(host, user_id="alex")
     assert memory.import_from(host, user_id="cy", of=["alex"]).added == 5

@@ -13,25 +13,25 @@ from cli_runner import Cli
 from recollect import Memory
 from recollect.errors import QuotaReached
 from recollect.movein import conduct
-from recollect.movein.terms import MovedIn
+from recollect.movein.terms import ImportReport
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
 def opened(home: Path, most: int = 0) -> Memory:
-    held = Settings(home=home, worker=False, learn="off", user_memories_most=most)
-    return Memory(settings=held, embedder=FakeEmbedder(16))
+    settings = Settings(home=home, worker=False, learn="off", user_memories_most=most)
+    return Memory(settings=settings, embedder=FakeEmbedder(16))
 
 
-def figures(moved: MovedIn) -> tuple[Any, ...]:
+def figures(moved: ImportReport) -> tuple[Any, ...]:
     return moved.added, moved.present, moved.kept, moved.redacted, dict(moved.left), moved.named, moved.refused
 
 
-def items(path: Path, *told: tuple[str, str]) -> Path:
+def items(path: Path, *report: tuple[str, str]) -> Path:
     """Items of LangGraph: whose, and what."""
     lines = [
         {"namespace": ["memories", user], "key": f"k{number}", "value": {"text": text}}
-        for number, (user, text) in enumerate(told)
+        for number, (user, text) in enumerate(report)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -42,8 +42,8 @@ def test_a_dry_run_counts_what_is_said_twice_as_the_real_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(conduct, "_BATCH", batch)
-    told = [("alex", "Likes tea"), ("alex", "Has a cat"), ("alex", "Likes tea"), ("bea", "Likes tea")]
-    source = items(tmp_path / "items.jsonl", *told, ("alex", "Lives in Oslo"), ("alex", "Likes tea"))
+    report = [("alex", "Likes tea"), ("alex", "Has a cat"), ("alex", "Likes tea"), ("bea", "Likes tea")]
+    source = items(tmp_path / "items.jsonl", *report, ("alex", "Lives in Oslo"), ("alex", "Likes tea"))
     with opened(tmp_path / "home") as memory:
         memory.add("Lives in Oslo", user_id="alex")
         would = memory.import_from(source, everyone=True, dry_run=True)
@@ -70,8 +70,8 @@ def test_what_there_is_no_room_for_is_left_out_and_told_and_others_are_brought_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(conduct, "_BATCH", batch)
-    told = [("alex", f"Boat {number % 6}") for number in range(12)]
-    source = items(tmp_path / "items.jsonl", *told, ("bea", "Rides a bike"))
+    report = [("alex", f"Boat {number % 6}") for number in range(12)]
+    source = items(tmp_path / "items.jsonl", *report, ("bea", "Rides a bike"))
     with opened(tmp_path / "home", most=5) as memory:
         memory.add("Likes tea", user_id="alex")
         would = memory.import_from(source, everyone=True, dry_run=True)
@@ -108,6 +108,6 @@ def test_lines_of_an_export_for_which_there_is_no_room_are_told(tmp_path: Path) 
 def test_the_command_line_says_what_had_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_USER_MEMORIES_MOST", "1")
     source = items(tmp_path / "items.jsonl", ("alex", "Likes tea"), ("alex", "Has a cat"))
-    told = Cli(tmp_path / "home")("import", str(source), "--everyone", code=2).stdout
-    assert "Added 1; 0 were there already." in told
-    assert "Left out 1: no more than 1 memories are kept for one user" in told
+    output = Cli(tmp_path / "home")("import", str(source), "--everyone", code=2).stdout
+    assert "Added 1; 0 were there already." in output
+    assert "Left out 1: no more than 1 memories are kept for one user" in output

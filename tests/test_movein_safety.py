@@ -15,7 +15,7 @@ import pytest
 from recollect import Memory
 from recollect.errors import InvalidInput, UpstreamUnavailable
 from recollect.movein import source as sources
-from recollect.movein.source import Source
+from recollect.movein.source import ImportSource
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -60,7 +60,7 @@ def test_a_file_that_became_a_link_since_is_not_followed(tmp_path: Path) -> None
     (tmp_path / "secret.md").write_text("- The key is under the mat\n")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "good.md").write_text("- Likes tea\n")
-    source = Source(str(tmp_path / "notes"))
+    source = ImportSource(str(tmp_path / "notes"))
     assert source.names == ["good.md"]
     (tmp_path / "notes" / "good.md").unlink()
     (tmp_path / "notes" / "good.md").symlink_to(tmp_path / "secret.md")
@@ -91,7 +91,7 @@ def test_an_entry_that_says_it_is_smaller_than_it_is_cannot_be_read(tmp_path: Pa
     assert data.count(size) == 2
     path.write_bytes(data.replace(size, (12).to_bytes(4, "little")))
     with pytest.raises(InvalidInput, match="cannot be read"):
-        Source(str(path)).text("notes.md")
+        ImportSource(str(path)).text("notes.md")
 
 
 def test_json_that_is_nested_too_deep_or_no_json_is_told(memory: Memory, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_yaml_runs_nothing_and_cannot_blow_up(memory: Memory, tmp_path: Path) ->
 
 def test_a_record_that_is_wrong_is_named_and_the_rest_goes_on(memory: Memory, tmp_path: Path) -> None:
     def item(key: str, text: object, at: object = "2026-01-01T00:00:00Z") -> str:
-        told = {"namespace": ["memories", "alex"], "key": key, "value": {"text": text}, "created_at": at}
-        return json.dumps(told) + "\n"
+        report = {"namespace": ["memories", "alex"], "key": key, "value": {"text": text}, "created_at": at}
+        return json.dumps(report) + "\n"
 
     lines = (
         item("a", "Likes tea") + item("b", "x" * (2 << 20)) + item("c", "half \ud800") + item("d", "When", "never")

@@ -20,7 +20,7 @@ from test_movein import everything, memory, texts, twice  # noqa: F401  (memory 
 from recollect import Memory
 from recollect.errors import InvalidInput, UpstreamUnavailable
 from recollect.movein import mem0, tables
-from recollect.movein.source import Source
+from recollect.movein.source import ImportSource
 from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 
 _numbers = count(1)
@@ -36,7 +36,7 @@ class Database:
     def run(self, sql: str) -> list[Any]:
         return asyncio.run(running_server().run(sql, database=self.name))
 
-    def load_settings_again(self) -> None:
+    def reload_settings(self) -> None:
         before = self.run("SELECT pg_conf_load_time()")
         self.run("SELECT pg_reload_conf()")
         # Each asks on a connection of its own, which is as the server was when it was made.
@@ -65,8 +65,8 @@ def test_mem0_in_postgres_keeps_users_runs_times_and_ids(memory: Memory, theirs:
     assert lisbon["metadata"]["topic"] == "home"
     assert lisbon["metadata"]["imported"] == {"from": "mem0", "id": ids["lisbon"]}
     [[payload]] = theirs.run(f"SELECT payload FROM mem0 WHERE id = '{ids['lisbon']}'")
-    told = datetime.fromisoformat(json.loads(payload)["created_at"])
-    assert datetime.fromisoformat(lisbon["created_at"]) == told.astimezone(UTC)
+    report = datetime.fromisoformat(json.loads(payload)["created_at"])
+    assert datetime.fromisoformat(lisbon["created_at"]) == report.astimezone(UTC)
     assert texts(memory, user_id="bea") == ["Likes green tea"]
 
 
@@ -110,7 +110,7 @@ def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
     theirs.run("INSERT INTO boats VALUES (gen_random_uuid(), NULL, NULL), (gen_random_uuid(), NULL, '[1]')")
     theirs.run("CREATE TABLE boats_entities (LIKE boats)")
     theirs.run("INSERT INTO boats_entities SELECT * FROM boats")
-    items = iter(mem0.read(Source(theirs.dsn)))
+    items = iter(mem0.read(ImportSource(theirs.dsn)))
     next(items)
     # What comes while it is read is not of the moment that is read.
     theirs.run("""INSERT INTO boats VALUES (gen_random_uuid(), NULL, '{"data": "Late", "user_id": "alex"}')""")
@@ -125,10 +125,10 @@ def test_an_import_that_is_broken_off_lets_go_of_the_database(memory: Memory, th
     def broken(done: int) -> None:
         raise KeyError("the lights went out")
 
-    with pytest.raises(KeyError) as told:
+    with pytest.raises(KeyError) as error:
         memory.import_from(theirs.dsn, everyone=True, progress=broken)
     # Whoever still holds the error holds no connection.
-    assert told.value.args == ("the lights went out",)
+    assert error.value.args == ("the lights went out",)
     assert not [thread for thread in threads() if thread.name == "recollect-import"]
     assert memory.import_from(theirs.dsn, everyone=True).present == 2
 
@@ -193,14 +193,14 @@ def test_a_wrong_password_is_told_and_not_repeated(memory: Memory, theirs: Datab
     before = Path(place).read_text()
     Path(place).write_text(f"local {theirs.name} picky scram-sha-256\n{before}")
     try:
-        theirs.load_settings_again()
+        theirs.reload_settings()
         for login in ("picky:geheim@", "picky@"):
-            with pytest.raises(InvalidInput, match="refused the login") as told:
+            with pytest.raises(InvalidInput, match="refused the login") as error:
                 memory.import_from(theirs.dsn.replace("postgres@", login), everyone=True)
-            assert "geheim" not in str(told.value)
+            assert "geheim" not in str(error.value)
         with pytest.raises(InvalidInput, match="no tables of mem0"):
             memory.import_from(theirs.dsn.replace("postgres@", "picky:richtig@"), everyone=True)
     finally:
         Path(place).write_text(before)
-        theirs.load_settings_again()
+        theirs.reload_settings()
         theirs.run("DROP ROLE picky")

@@ -22,13 +22,13 @@ from recollect.models.neural_embedder import NeuralEmbedder
 from recollect.models.neural_files import CROSS_ENCODER, ENCODER, ModelFiles, find_files
 from recollect.models.neural_reranker import NeuralReranker
 from recollect.models.onnx_model import OnnxModel
-from recollect.models.piecework import Piecework
+from recollect.models.piecework import WorkerPool
 from recollect.settings import Settings
 from recollect.wiring import open_embedder, open_reranker
 
 QUESTION = "What is Ana allergic to?"
 ANSWER = "Ana: I cannot eat peanuts, my throat swells up."
-OTHERS = ["Ana: We moved to Lisbon in March.", "Ben: The bus was late again.", "Ana: I had lunch with Ben."]
+IRRELEVANT = ["Ana: We moved to Lisbon in March.", "Ben: The bus was late again.", "Ana: I had lunch with Ben."]
 ODD_TEXTS = ["", " \n\t", "🦄🦄", "\ud800", "\x00", "ꙮ" * 50, "a" * 200_000, "日本語のテキスト", "[SEP] [PAD] [CLS]"]
 
 
@@ -67,13 +67,13 @@ class TestReranker:
     async def test_the_text_that_answers_scores_highest_and_the_others_next_to_nothing(
         self, reranker: NeuralReranker
     ) -> None:
-        best, *others = await reranker.rerank(QUESTION, [ANSWER, *OTHERS])
-        assert best > 20 * max(others)
+        best, *rest = await reranker.rerank(QUESTION, [ANSWER, *IRRELEVANT])
+        assert best > 20 * max(rest)
         direct, *_ = await reranker.rerank(QUESTION, ["Ana is allergic to peanuts."])
         assert direct > 0.9
 
     async def test_a_text_scores_the_same_alone_and_among_others(self, reranker: NeuralReranker) -> None:
-        texts = [ANSWER, *OTHERS, "Ana: " + "and then we went on and on about it " * 20]
+        texts = [ANSWER, *IRRELEVANT, "Ana: " + "and then we went on and on about it " * 20]
         together = await reranker.rerank(QUESTION, texts)
         assert together == [(await reranker.rerank(QUESTION, [text]))[0] for text in texts]
 
@@ -97,7 +97,7 @@ class TestReranker:
     async def test_of_a_long_message_the_question_in_it_is_asked(
         self, reranker: NeuralReranker, message: str
     ) -> None:
-        assert await reranker.rerank(message, OTHERS) == await reranker.rerank(QUESTION, OTHERS)
+        assert await reranker.rerank(message, IRRELEVANT) == await reranker.rerank(QUESTION, IRRELEVANT)
 
     async def test_a_long_message_of_any_characters_is_read_in_no_time(self, reranker: NeuralReranker) -> None:
         await reranker.rerank(QUESTION, ["warm up"])
@@ -144,12 +144,12 @@ class TestEmbedder:
 
     async def test_a_question_is_nearest_to_its_answer(self, embedder: NeuralEmbedder) -> None:
         [question] = await embedder.embed([QUESTION], role="query")
-        near = await embedder.embed([ANSWER, *OTHERS]) @ question
+        near = await embedder.embed([ANSWER, *IRRELEVANT]) @ question
         assert near.argmax() == 0
         assert near[0] > near[1:].max() + 0.03
 
     async def test_a_text_has_the_same_vector_alone_and_among_others(self, embedder: NeuralEmbedder) -> None:
-        texts = [ANSWER, *OTHERS, "a much longer text, " * 30]
+        texts = [ANSWER, *IRRELEVANT, "a much longer text, " * 30]
         together = await embedder.embed(texts)
         for text, row in zip(texts, together, strict=True):
             np.testing.assert_array_equal(row, (await embedder.embed([text]))[0])
@@ -199,7 +199,7 @@ class TestFiles:
 
     def test_a_carrier_that_no_longer_has_the_model_is_a_missing_extra(self) -> None:
         with pytest.raises(MissingExtra):
-            find_files(ModelFiles("no_such_model", ""), wanted_by="something")
+            find_files(ModelFiles("no_such_model", ""), required_by="something")
 
     def test_another_network_under_the_same_name_is_refused(self, tmp_path: Path) -> None:
         folder = copied(CROSS_ENCODER, tmp_path)
@@ -219,11 +219,11 @@ class TestFiles:
 
 
 def copied(files: ModelFiles, to: Path) -> Path:
-    return Path(shutil.copytree(find_files(files, wanted_by="a test"), to / files.folder))
+    return Path(shutil.copytree(find_files(files, required_by="a test"), to / files.folder))
 
 
 def test_signs_the_model_uses_itself_are_plain_text_in_what_was_said() -> None:
-    folder = find_files(ENCODER, wanted_by="a test")
+    folder = find_files(ENCODER, required_by="a test")
     model = OnnxModel(folder, network_sha256=ENCODER.network_sha256, max_tokens=64)
     # The two that frame every text, and what was said between them.
     assert len(model.run("")) == 2
@@ -232,52 +232,52 @@ def test_signs_the_model_uses_itself_are_plain_text_in_what_was_said() -> None:
 
 class TestPiecework:
     async def test_work_in_line_is_never_begun_once_nobody_waits_for_it(self) -> None:
-        worker, go, at_work = Piecework("test"), threading.Event(), threading.Event()
-        begun: list[str] = []
+        worker, go, at_work = WorkerPool("test"), threading.Event(), threading.Event()
+        started: list[str] = []
 
         def work(item: str) -> None:
-            begun.append(item)
+            started.append(item)
             at_work.set()
             go.wait(60)
 
-        first = asyncio.create_task(worker.each(work, ["first", "second"]))
-        behind = asyncio.create_task(worker.each(work, ["behind"]))
+        first = asyncio.create_task(worker.map(work, ["first", "second"]))
+        pending = asyncio.create_task(worker.map(work, ["behind"]))
         assert await asyncio.to_thread(at_work.wait, 60)
-        for task in (first, behind):
+        for task in (first, pending):
             task.cancel()
-        await asyncio.gather(first, behind, return_exceptions=True)
+        await asyncio.gather(first, pending, return_exceptions=True)
         go.set()
-        assert await worker.each(str.upper, ["last"]) == ["LAST"]
-        assert begun == ["first"]
+        assert await worker.map(str.upper, ["last"]) == ["LAST"]
+        assert started == ["first"]
         worker.close()
 
     async def test_an_error_of_the_work_reaches_who_waits_and_ends_it(self) -> None:
-        worker, done = Piecework("test"), []
+        worker, done = WorkerPool("test"), []
 
         def work(number: int) -> None:
             time.sleep(0.001)
             done.append(1 // number)
 
         with pytest.raises(ZeroDivisionError):
-            await worker.each(work, [1, 0, *[1] * 1_000])
-        await worker.each(str, ["at the end of the line"])
+            await worker.map(work, [1, 0, *[1] * 1_000])
+        await worker.map(str, ["at the end of the line"])
         assert len(done) < 900
         worker.close()
 
     async def test_work_is_refused_while_too_much_waits_and_taken_again_afterwards(self) -> None:
-        worker, go = Piecework("test", most_waiting=3), threading.Event()
-        large = asyncio.create_task(worker.each(lambda piece: go.wait(60), range(4)))
+        worker, go = WorkerPool("test", max_waiting=3), threading.Event()
+        large = asyncio.create_task(worker.map(lambda piece: go.wait(60), range(4)))
         await asyncio.sleep(0)
         with pytest.raises(ModelUnavailable, match="busy with 4 texts"):
-            await worker.each(str.upper, ["a"])
+            await worker.map(str.upper, ["a"])
         go.set()
         assert await large == [True] * 4
-        assert await worker.each(str.upper, ["a"]) == ["A"]
+        assert await worker.map(str.upper, ["a"]) == ["A"]
         worker.close()
 
     async def test_several_workers_work_side_by_side(self) -> None:
-        worker, both = Piecework("test", workers=2), threading.Barrier(2, timeout=60)
-        assert sorted(await worker.each(lambda piece: both.wait(), range(2))) == [0, 1]
+        worker, both = WorkerPool("test", workers=2), threading.Barrier(2, timeout=60)
+        assert sorted(await worker.map(lambda piece: both.wait(), range(2))) == [0, 1]
         worker.close()
 
 

@@ -10,18 +10,18 @@ from time import monotonic
 
 import pytest
 
-from recollect.model.change import By
-from recollect.model.erase import Erase, Target
+from recollect.model.change import Author
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
-from recollect.shared.news import SharedNews
+from recollect.shared.news import SharedChangeNotifier
 from recollect.testing.redis_server import RedisServer
 from recollect.wiring import open_service
 
 ANN = Scope("ann")
-BY = By("test")
+BY = Author("test")
 # Far longer than any news takes, and short enough to be waited for where there is none.
 LONG_S = 60.0
 
@@ -45,45 +45,45 @@ async def opened(home: Path, redis: RedisServer | None = None) -> AsyncIterator[
 
 
 async def add(service: Service, user: str = "ann") -> str:
-    outcome = await service.add(Scope(user), NewMemory(content=f"Likes tea at {monotonic()}"), by=BY)
+    outcome = await service.add(Scope(user), MemoryInput(content=f"Likes tea at {monotonic()}"), by=BY)
     return outcome.id
 
 
-async def begun(service: Service, user: str = "ann", within_s: float = LONG_S) -> asyncio.Task[None]:
+async def start_waiting(service: Service, user: str = "ann", within_s: float = LONG_S) -> asyncio.Task[None]:
     """Somebody who waits already when this returns."""
-    waiting = asyncio.create_task(service.news.wait(user, within_s))
+    waiting = asyncio.create_task(service.change_notifier.wait(user, within_s))
     await asyncio.sleep(0)
     return waiting
 
 
 async def test_whoever_waits_is_woken_by_each_kind_of_change(tmp_path: Path) -> None:
     async with opened(tmp_path) as service:
-        waiting = await begun(service)
+        waiting = await start_waiting(service)
         id = await add(service)
         await asyncio.wait_for(waiting, LONG_S / 2)
         for change in (
             lambda: service.update(ANN, id, {"importance": 0.9}, by=BY),
             lambda: service.undo(ANN, None, by=BY),
             lambda: service.remember(ANN, "I moved to Lisbon", by=BY),
-            lambda: service.care.erase(ANN, Erase(Target.MEMORY, id), by=BY),
+            lambda: service.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY),
         ):
-            waiting = await begun(service)
+            waiting = await start_waiting(service)
             await change()
             await asyncio.wait_for(waiting, LONG_S / 2)
 
 
 async def test_nobody_is_woken_by_what_others_change(tmp_path: Path) -> None:
     async with opened(tmp_path) as service:
-        waiting = await begun(service, "bea", within_s=0.2)
+        waiting = await start_waiting(service, "bea", within_s=0.2)
         await add(service)
         assert not waiting.done()
         await waiting
-        assert service.news._waiting == {}
+        assert service.change_notifier._waiting == {}
 
 
 async def test_what_one_process_changes_wakes_another(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
-        waiting = await begun(other)
+        waiting = await start_waiting(other)
         await until_shared(other)
         await add(one)
         await asyncio.wait_for(waiting, LONG_S / 2)
@@ -93,7 +93,7 @@ async def test_while_redis_is_away_nothing_fails_and_it_is_heard_again_afterward
     tmp_path: Path, redis: RedisServer
 ) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
-        waiting = await begun(other)
+        waiting = await start_waiting(other)
         await until_shared(other)
         redis.stop()
         await until_shared(other, is_shared=False)
@@ -110,8 +110,8 @@ async def test_while_redis_is_away_nothing_fails_and_it_is_heard_again_afterward
 
 
 async def until_shared(service: Service, *, is_shared: bool = True) -> None:
-    assert isinstance(service.news, SharedNews)
+    assert isinstance(service.change_notifier, SharedChangeNotifier)
     deadline = monotonic() + LONG_S / 2
-    while service.news.is_shared is not is_shared:
+    while service.change_notifier.is_shared is not is_shared:
         assert monotonic() < deadline
         await asyncio.sleep(0.01)

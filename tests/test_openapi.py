@@ -18,14 +18,14 @@ import pytest
 from own_api import PREFIX, served
 
 from recollect.http.app import make_app
-from recollect.http.doors.all import DOORS
-from recollect.http.doors.own.routes import own_routes
-from recollect.http.responses.routes import TABLE as RESPONSES
-from recollect.model.change import Verb
+from recollect.http.doors.all import COMPAT_ROUTERS
+from recollect.http.doors.own.routes import api_routes
+from recollect.http.responses.routes import ROUTES as RESPONSES
+from recollect.model.change import ChangeKind
 from recollect.model.memory import Category
 from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.write.modes import mode_named
+from recollect.write.modes import get_extraction_mode
 
 HERE = Path(__file__).parent
 # To make one takes longer than to ask it, and most shapes come again.
@@ -66,15 +66,15 @@ def answers(operation: dict[str, Any], *statuses: str) -> Iterator[tuple[str, di
 
 def check(schema: dict[str, Any], shape: dict[str, Any], value: Any) -> None:
     """Hold a value against a shape."""
-    known = json.dumps(shape)
-    if known not in VALIDATORS:
-        VALIDATORS[known] = jsonschema_rs.validator_for({**shape, "components": schema["components"]})
-    VALIDATORS[known].validate(value)
+    existing = json.dumps(shape)
+    if existing not in VALIDATORS:
+        VALIDATORS[existing] = jsonschema_rs.validator_for({**shape, "components": schema["components"]})
+    VALIDATORS[existing].validate(value)
 
 
 def test_every_route_is_described(described: dict[str, Any]) -> None:
-    told = {name for name, _ in operations(described)}
-    routes = [*own_routes(), *(route for door in DOORS for route in door.routes)]
+    report = {name for name, _ in operations(described)}
+    routes = [*api_routes(), *(route for memory in COMPAT_ROUTERS for route in memory.routes)]
     there = {
         f"{method} {route.path}"  # type: ignore[attr-defined]
         for route in routes
@@ -83,8 +83,8 @@ def test_every_route_is_described(described: dict[str, Any]) -> None:
     }
     spoken = {f"{method} {path}" for method, path, _ in RESPONSES}
     health = {"GET /live", "GET /health", "GET /ready", "GET /version", "GET /metrics"}
-    proxy = {name for name in told if name.endswith("/v1/{path}")} | {"POST /v1/chat/completions"}
-    assert told == there | spoken | health | proxy
+    proxy = {name for name in report if name.endswith("/v1/{path}")} | {"POST /v1/chat/completions"}
+    assert report == there | spoken | health | proxy
     # A path and its twin that differs by the slash are one.
     assert len(described["paths"]) == len({path.rstrip("/") for path in described["paths"]})
 
@@ -134,23 +134,30 @@ def test_every_answer_and_every_error_has_an_example_that_is_one(described: dict
 def test_words_that_are_listed_are_those_there_are(described: dict[str, Any]) -> None:
     shapes = described["components"]["schemas"]
     assert set(shapes["NewOne"]["properties"]["category"]["enum"]) == set(Category) - {Category.TURN, Category.FILE}
-    assert set(shapes["Changed"]["properties"]["event"]["enum"]) == {*Verb, "none"}
-    assert set(shapes["EntryTold"]["properties"]["verb"]["enum"]) == set(Verb)
+    assert set(shapes["Changed"]["properties"]["event"]["enum"]) == {*ChangeKind, "none"}
+    assert set(shapes["HistoryEntryResponse"]["properties"]["verb"]["enum"]) == set(ChangeKind)
     modes = shapes["Said"]["properties"]["mode"]["anyOf"][0]["enum"]
-    assert all(mode_named(mode) for mode in modes)
+    assert all(get_extraction_mode(mode) for mode in modes)
 
 
 def test_every_example_of_a_shape_is_one(described: dict[str, Any]) -> None:
     shapes = described["components"]["schemas"]
-    told = {
+    report = {
         name: [shape["example"]] if "example" in shape else shape["examples"]
         for name, shape in shapes.items()
         if shape.keys() & {"example", "examples"}
     }
-    assert {"Memory", "Found", "NewOne", "JobTold", "StoredMemory", "SessionMemory", "StoreFact", "Mem0Add"} <= set(
-        told
-    )
-    for name, examples in told.items():
+    assert {
+        "Memory",
+        "Found",
+        "NewOne",
+        "JobResponse",
+        "StoredMemory",
+        "SessionMemory",
+        "StoreFact",
+        "Mem0Add",
+    } <= set(report)
+    for name, examples in report.items():
         for example in examples:
             check(described, {"$ref": f"#/components/schemas/{name}"}, example)
 
@@ -158,14 +165,14 @@ def test_every_example_of_a_shape_is_one(described: dict[str, Any]) -> None:
 def test_every_body_is_shown_with_an_example_that_is_one(described: dict[str, Any]) -> None:
     for name, operation in operations(described):
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-            shown = (
+            visible = (
                 [content["example"]]
                 if "example" in content
                 else [each["value"] for each in content["examples"].values()]
             )
-            assert shown, name
+            assert visible, name
             if kind == "application/json":
-                for example in shown:
+                for example in visible:
                     check(described, content["schema"], example)
 
 
@@ -191,9 +198,9 @@ def test_the_examples_of_the_designs_are_theirs(described: dict[str, Any]) -> No
     memory = shapes["SessionMemory"]["examples"][0]
     assert (memory["memoryContent"], memory["importance"]) == ("The project deadline is March 15th", 0.9)
     assert shapes["StoredMemory"]["examples"][0]["content"] == "User's budget for Hawaii is $10,000"
-    asked = described["paths"]["/v1/responses"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    assert asked["example"]["input"] == "What's my budget for the trip?"
-    assert asked["example"]["memory_context"] == {"user_id": "user_456"}
+    request = described["paths"]["/v1/responses"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert request["example"]["input"] == "What's my budget for the trip?"
+    assert request["example"]["memory_context"] == {"user_id": "user_456"}
 
 
 def run_schemathesis(server: httpx.Client, cwd: Path, *options: str, timeout_s: float) -> None:
@@ -238,17 +245,28 @@ def test_the_commands_of_the_document_run(tmp_path: Path) -> None:
         done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    kept, found, recalled, remembered, changed, forgotten, history, undone, listed, filtered, imported, *erased = (
-        answers
-    )
-    assert found["results"][0]["id"] == kept["id"]
+    (
+        stored,
+        results,
+        recalled,
+        remembered,
+        changed,
+        forgotten,
+        history,
+        undone,
+        listed,
+        filtered,
+        imported,
+        *erased,
+    ) = answers
+    assert results["results"][0]["id"] == stored["id"]
     assert "$10,000" in recalled["context"]["text"]
     assert remembered["job"]["state"] == "done"
     assert (changed["importance"], forgotten["status"]) == (0.9, "forgotten")
     assert [line["verb"] for line in history["results"]] == ["forget", "update", "add"]
     assert undone["results"][0]["status"] == "active"
-    assert kept["id"] in [each["id"] for each in listed["results"]]
-    assert kept["id"] in [each["id"] for each in filtered["results"]]
+    assert stored["id"] in [each["id"] for each in listed["results"]]
+    assert stored["id"] in [each["id"] for each in filtered["results"]]
     assert imported["added"] > 0
     assert [each["target"] for each in (erased[0], *erased[1]["results"])] == ["session", "session"]
     assert "event: forget" in done.stdout

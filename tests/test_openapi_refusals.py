@@ -131,12 +131,12 @@ def test_a_path_that_there_is_not_is_refused_in_the_shape_of_its_door(tmp_path: 
 
 
 def test_a_method_that_there_is_not_is_told_all_that_there_are(tmp_path: Path) -> None:
-    told = 0
+    report = 0
     with serving(tmp_path) as client:
         for path, operations in described(client)["paths"].items():
             answer = client.request("OPTIONS", re.sub(r"\{\w+\}", "x", path))
             if answer.status_code == 405:
-                told += 1
+                report += 1
                 there = {method.upper() for method in operations if method != "parameters"}
                 assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == there, path
-    assert told > 40
+    assert report > 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.model.extracted import Op
+from recollect.model.extracted import FactOp
 from recollect.model.memory import Category, MemoryType
 from recollect.models.structured import InvalidAnswer
 from recollect.write.operations import Operation, OperationParser
@@ -20,12 +20,12 @@ def parse(answer: object, *, lines: int = 3, memories: int = 5) -> list[Operatio
 
 
 def test_a_complete_operation() -> None:
-    [found] = parse({"operations": [FULL]})
-    assert (found.op, found.memory, found.lines) == (Op.UPDATE, 2, (1,))
-    assert (found.category, found.type, found.key, found.value) == (
+    [results] = parse({"operations": [FULL]})
+    assert (results.op, results.memory, results.lines) == (FactOp.UPDATE, 2, (1,))
+    assert (results.category, results.type, results.key, results.value) == (
         Category.IDENTITY, MemoryType.SEMANTIC, "city", "Oslo",
     )  # fmt: skip
-    assert (found.importance, found.confidence, found.when) == (0.8, 1.0, "2024-05-05")
+    assert (results.importance, results.confidence, results.when) == (0.8, 1.0, "2024-05-05")
 
 
 def test_an_empty_list_is_an_answer() -> None:
@@ -36,24 +36,27 @@ def test_an_empty_list_is_an_answer() -> None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (["The user likes tea"], (Op.ADD, "The user likes tea")),
-        ([{"fact": "The user likes tea", "type": "PREFERENCE"}], (Op.ADD, "The user likes tea")),
-        ({"facts": [{"content": "The user likes tea"}]}, (Op.ADD, "The user likes tea")),
-        ({"memories": [{"content": "Likes tea", "turns": [1]}]}, (Op.ADD, "Likes tea")),
-        ({"memory": [{"id": "2", "text": "Likes tea", "event": "UPDATE"}]}, (Op.UPDATE, "Likes tea")),
-        ({"memory": [{"id": "2", "text": "Likes tea", "event": "DELETE"}]}, (Op.END, "Likes tea")),
-        ([{"key": "drink", "value": "tea", "category": "preference"}], (Op.ADD, "drink: tea")),
-        ({"memories": [{"content": "No longer drinks tea", "change": "ended"}]}, (Op.END, "No longer drinks tea")),
+        (["The user likes tea"], (FactOp.ADD, "The user likes tea")),
+        ([{"fact": "The user likes tea", "type": "PREFERENCE"}], (FactOp.ADD, "The user likes tea")),
+        ({"facts": [{"content": "The user likes tea"}]}, (FactOp.ADD, "The user likes tea")),
+        ({"memories": [{"content": "Likes tea", "turns": [1]}]}, (FactOp.ADD, "Likes tea")),
+        ({"memory": [{"id": "2", "text": "Likes tea", "event": "UPDATE"}]}, (FactOp.UPDATE, "Likes tea")),
+        ({"memory": [{"id": "2", "text": "Likes tea", "event": "DELETE"}]}, (FactOp.END, "Likes tea")),
+        ([{"key": "drink", "value": "tea", "category": "preference"}], (FactOp.ADD, "drink: tea")),
+        (
+            {"memories": [{"content": "No longer drinks tea", "change": "ended"}]},
+            (FactOp.END, "No longer drinks tea"),
+        ),
     ],
 )
-def test_the_shapes_of_the_documents_are_understood(answer: object, expected: tuple[Op, str]) -> None:
-    [found] = parse(answer)
-    assert (found.op, found.content) == expected
+def test_the_shapes_of_the_documents_are_understood(answer: object, expected: tuple[FactOp, str]) -> None:
+    [results] = parse(answer)
+    assert (results.op, results.content) == expected
 
 
 def test_a_none_event_changes_nothing() -> None:
-    [found] = parse({"memory": [{"id": "0", "text": "Likes tea", "event": "NONE"}]})
-    assert found.op is None
+    [results] = parse({"memory": [{"id": "0", "text": "Likes tea", "event": "NONE"}]})
+    assert results.op is None
 
 
 @pytest.mark.parametrize(
@@ -82,5 +85,5 @@ def test_no_list_of_operations_is_an_invalid_answer(answer: object) -> None:
     ("said", "share"), [("high", 0.8), (8, 0.8), ("90", 0.9), (True, 0.5), (-1, 0.5), (None, 0.5)]
 )
 def test_shares_are_read_however_a_model_writes_them(said: object, share: float) -> None:
-    [found] = parse([{"content": "Likes tea", "importance": said}])
-    assert found.importance == share
+    [results] = parse([{"content": "Likes tea", "importance": said}])
+    assert results.importance == share

@@ -33,19 +33,19 @@ def waiting(api: httpx.Client, content: str) -> dict[str, Any]:
     """A memory that waits for review."""
     line = json.dumps({"memory": content, "status": "review", "detail": {"proposed_by": "extraction"}})
     assert api.post("/import", content=line, headers=LINES).json()["added"] == 1
-    [found] = api.get("/reviews").json()["results"]
-    return dict(found)
+    [results] = api.get("/reviews").json()["results"]
+    return dict(results)
 
 
 def test_search_finds_explains_and_traces(api: httpx.Client) -> None:
     add(api, "The budget for the Hawaii trip is $10,000", tags=["travel"])
     add(api, "Likes green tea")
-    asked = {"query": "What is the budget for the trip?", "limit": 1, "explain": True, "trace": True}
-    found = api.post("/search", json=asked).json()
-    assert found["results"][0]["memory"].startswith("The budget")
-    assert found["results"][0]["why"]
-    assert {each["memory"] for each in found["candidates"]} >= {"The budget for the Hawaii trip is $10,000"}
-    assert contents(api.post("/search", json={**asked, "filters": {"tags": "other"}})) == []
+    request = {"query": "What is the budget for the trip?", "limit": 1, "explain": True, "trace": True}
+    results = api.post("/search", json=request).json()
+    assert results["results"][0]["memory"].startswith("The budget")
+    assert results["results"][0]["why"]
+    assert {each["memory"] for each in results["candidates"]} >= {"The budget for the Hawaii trip is $10,000"}
+    assert contents(api.post("/search", json={**request, "filters": {"tags": "other"}})) == []
 
 
 def test_search_and_recall_answer_from_what_held_at_a_moment(api: httpx.Client) -> None:
@@ -62,20 +62,20 @@ def test_search_and_recall_answer_from_what_held_at_a_moment(api: httpx.Client) 
 
 def test_recall_puts_memories_into_the_messages(api: httpx.Client) -> None:
     add(api, "The budget for the Hawaii trip is $10,000")
-    asked = [{"role": "user", "content": "What is my budget for Hawaii?"}]
-    recalled = api.post("/recall", json={"messages": asked, "trace": True}).json()
+    messages = [{"role": "user", "content": "What is my budget for Hawaii?"}]
+    recalled = api.post("/recall", json={"messages": messages, "trace": True}).json()
     assert recalled["outcome"] == "used"
     assert "$10,000" in recalled["messages"][0]["content"]
-    assert recalled["messages"][-1] == asked[0]
-    assert api.post("/recall", json={"messages": asked, "limit": 0}).json()["outcome"] == "disabled"
+    assert recalled["messages"][-1] == messages[0]
+    assert api.post("/recall", json={"messages": messages, "limit": 0}).json()["outcome"] == "disabled"
 
 
 def test_what_is_said_is_kept_learned_and_ended(api: httpx.Client) -> None:
     here = {"session_id": "monday/1"}
-    said = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "Noted."}]
-    kept = api.post("/remember", json={"messages": said, "wait_s": 60}, params=here).json()
-    assert [turn["position"] for turn in kept["turns"]] == [1, 2]
-    assert kept["job"]["state"] == "done"
+    messages = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "Noted."}]
+    stored = api.post("/remember", json={"messages": messages, "wait_s": 60}, params=here).json()
+    assert [turn["position"] for turn in stored["turns"]] == [1, 2]
+    assert stored["job"]["state"] == "done"
     first = api.get("/turns", params={**here, "limit": 1}).json()
     assert [turn["content"] for turn in first["results"]] == ["My dog is called Rex."]
     second = api.get("/turns", params={**here, "limit": 1, "cursor": first["cursor"]}).json()
@@ -108,13 +108,13 @@ def test_an_agents_run_is_kept_once(api: httpx.Client) -> None:
     here = {"session_id": "s"}
     first = api.post("/session/runs", json=run, params=here).json()["results"]
     assert [each["category"] for each in first] == ["episode"]
-    again = api.post("/session/runs", json=run, params=here).json()["results"]
-    assert not [each for each in again if each["event"] == "add"]
+    repeated = api.post("/session/runs", json=run, params=here).json()["results"]
+    assert not [each for each in repeated if each["event"] == "add"]
 
 
 def test_jobs_are_listed_cancelled_and_replayed(api: httpx.Client) -> None:
-    kept = api.post("/remember", json={"messages": "My cat is Tom.", "wait_s": 60}, params={"session_id": "s"})
-    job = kept.json()["job"]["id"]
+    stored = api.post("/remember", json={"messages": "My cat is Tom.", "wait_s": 60}, params={"session_id": "s"})
+    job = stored.json()["job"]["id"]
     assert api.get(f"/jobs/{job}").json()["state"] == "done"
     assert job in [each["id"] for each in api.get("/jobs", params={"state": "done"}).json()["results"]]
     assert api.get("/jobs", params={"state": "dead"}).json()["results"] == []
@@ -130,8 +130,8 @@ def test_jobs_are_listed_cancelled_and_replayed(api: httpx.Client) -> None:
 
 
 def test_only_a_person_approves_and_only_what_they_saw(api: httpx.Client) -> None:
-    found = waiting(api, "Works at the mint")
-    path = f"/reviews/{found['id']}"
+    results = waiting(api, "Works at the mint")
+    path = f"/reviews/{results['id']}"
     assert contents(api.get("/memories")) == []
     assert problem(api.post(f"{path}/approve"))[:2] == (409, "Conflict")
     edited = api.patch(path, json={"content": "Works at the royal mint"}, headers={"If-Match": '"1"'})
@@ -144,15 +144,15 @@ def test_only_a_person_approves_and_only_what_they_saw(api: httpx.Client) -> Non
 
 
 def test_what_is_rejected_is_never_used(api: httpx.Client) -> None:
-    found = waiting(api, "Ignore the rules")
-    assert api.post(f"/reviews/{found['id']}/reject", params={"why": "nonsense"}).json()["status"] == "forgotten"
-    assert api.get(f"/memories/{found['id']}/history").json()["results"][0]["why"] == "nonsense"
+    results = waiting(api, "Ignore the rules")
+    assert api.post(f"/reviews/{results['id']}/reject", params={"why": "nonsense"}).json()["status"] == "forgotten"
+    assert api.get(f"/memories/{results['id']}/history").json()["results"][0]["why"] == "nonsense"
 
 
 def test_history_tells_who_and_undo_takes_it_back(api: httpx.Client) -> None:
-    kept = add(api, "Likes tea")
+    stored = add(api, "Likes tea")
     api.patch(
-        f"/memories/{kept['id']}",
+        f"/memories/{stored['id']}",
         json={"content": "Likes coffee"},
         headers={"X-Memory-By": "dana"},
         params={"why": "she said so"},
@@ -163,7 +163,7 @@ def test_history_tells_who_and_undo_takes_it_back(api: httpx.Client) -> None:
     rest = api.get("/history", params={"limit": 1, "cursor": page["cursor"]}).json()
     assert rest["results"][0]["verb"] == "add"
     assert contents(api.post("/undo", json={"change_id": line["id"]})) == ["Likes tea"]
-    api.delete(f"/memories/{kept['id']}")
+    api.delete(f"/memories/{stored['id']}")
     api.post("/undo")
     assert contents(api.get("/memories")) == ["Likes tea"]
     with as_user(api, "mallory") as other:
@@ -171,41 +171,41 @@ def test_history_tells_who_and_undo_takes_it_back(api: httpx.Client) -> None:
 
 
 def test_what_is_erased_is_gone_and_its_receipt_can_be_replayed(api: httpx.Client) -> None:
-    kept = add(api, "Born in 1970")
+    stored = add(api, "Born in 1970")
     backup = api.get("/export").content
-    receipt = api.post("/erase", json={"target": "memory", "id": kept["id"]}).json()
-    assert (receipt["target_id"], receipt["reached"]) == (kept["id"], True)
-    assert api.get(f"/memories/{kept['id']}").status_code == 404
+    receipt = api.post("/erase", json={"target": "memory", "id": stored["id"]}).json()
+    assert (receipt["target_id"], receipt["reached"]) == (stored["id"], True)
+    assert api.get(f"/memories/{stored['id']}").status_code == 404
     [erasure] = api.get("/erasures").json()["results"]
-    assert erasure["ids"] == [kept["id"]]
+    assert erasure["ids"] == [stored["id"]]
     assert erasure in api.get("/admin/erasures").json()["results"]
     with as_user(api, "mallory") as other:
         assert other.get("/erasures").json()["results"] == []
-        assert problem(other.post("/erase", json={"target": "memory", "id": kept["id"]}))[0] == 404
+        assert problem(other.post("/erase", json={"target": "memory", "id": stored["id"]}))[0] == 404
     # This ledger knows of it, so nothing is done twice.
     assert api.post("/admin/erasures/replay", json={"erasures": [erasure]}).json()["results"] == []
     assert b"1970" in backup
 
 
 def test_the_receipt_tells_which_turns_are_forgotten_with_a_memory(api: httpx.Client) -> None:
-    told = {"messages": "I moved to Wombatton", "wait_s": 60}
-    said = api.post("/remember", json=told, params={"session_id": "s"}).json()
-    [kept] = api.get("/memories").json()["results"]
-    receipt = api.post("/erase", json={"target": "memory", "id": kept["id"]}).json()
-    assert receipt["stays"] == receipt["hidden"] == [turn["id"] for turn in said["turns"]]
+    report = {"messages": "I moved to Wombatton", "wait_s": 60}
+    text = api.post("/remember", json=report, params={"session_id": "s"}).json()
+    [stored] = api.get("/memories").json()["results"]
+    receipt = api.post("/erase", json={"target": "memory", "id": stored["id"]}).json()
+    assert receipt["stays"] == receipt["hidden"] == [turn["id"] for turn in text["turns"]]
     assert contents(api.post("/search", json={"query": "Wombatton"})) == []
 
 
 def test_a_restored_copy_is_brought_up_to_date(api: httpx.Client, tmp_path: Path) -> None:
-    kept = add(api, "Born in 1970")
+    stored = add(api, "Born in 1970")
     backup = api.get("/export").content
-    api.post("/erase", json={"target": "memory", "id": kept["id"]})
+    api.post("/erase", json={"target": "memory", "id": stored["id"]})
     erasures = api.get("/erasures").json()["results"]
     with served(tmp_path) as other, as_user(other, api.headers["x-memory-user"]) as restored:
         assert restored.post("/import", content=backup, headers=LINES).json()["added"] == 1
         [receipt] = restored.post("/admin/erasures/replay", json={"erasures": erasures}).json()["results"]
         assert receipt["target"] == "memory"
-        assert restored.get(f"/memories/{kept['id']}").status_code == 404
+        assert restored.get(f"/memories/{stored['id']}").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ def test_users_are_listed_in_pages(api: httpx.Client) -> None:
 
 def test_settings_in_force_are_told_without_secrets(api: httpx.Client) -> None:
     answer = api.get("/admin/settings")
-    told = {row["name"]: row["value"] for row in answer.json()["results"]}
-    assert told["llm_api_key"] == "********"
+    report = {row["name"]: row["value"] for row in answer.json()["results"]}
+    assert report["llm_api_key"] == "********"
     assert "sk-very-secret" not in answer.text
 
 

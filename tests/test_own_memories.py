@@ -30,11 +30,11 @@ def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.
 
 
 def test_a_memory_is_kept_read_changed_forgotten_and_restored(api: httpx.Client) -> None:
-    kept = api.post("/memories", json={"content": "The budget is $10,000", "tags": ["travel"]})
-    assert (kept.status_code, kept.headers["etag"], kept.json()["event"]) == (201, '"1"', "add")
-    path = f"/memories/{kept.json()['id']}"
+    stored = api.post("/memories", json={"content": "The budget is $10,000", "tags": ["travel"]})
+    assert (stored.status_code, stored.headers["etag"], stored.json()["event"]) == (201, '"1"', "add")
+    path = f"/memories/{stored.json()['id']}"
     assert api.get(path).json()["tags"] == ["travel"]
-    changed = api.patch(path, json={"content": "The budget is $12,000"}, headers={"If-Match": kept.headers["etag"]})
+    changed = api.patch(path, json={"content": "The budget is $12,000"}, headers={"If-Match": stored.headers["etag"]})
     assert (changed.status_code, changed.headers["etag"]) == (200, '"2"')
     assert api.delete(path).json()["status"] == "forgotten"
     assert contents(api.get("/memories")) == []
@@ -45,13 +45,13 @@ def test_a_memory_is_kept_read_changed_forgotten_and_restored(api: httpx.Client)
 
 def test_what_is_known_already_is_answered_with_the_one_that_is_there(api: httpx.Client) -> None:
     first = add(api, "Likes tea")
-    again = api.post("/memories", json={"content": "likes  tea"})
-    assert (again.status_code, again.json()["id"], again.json()["event"]) == (200, first["id"], "none")
+    repeated = api.post("/memories", json={"content": "likes  tea"})
+    assert (repeated.status_code, repeated.json()["id"], repeated.json()["event"]) == (200, first["id"], "none")
 
 
 def test_a_null_takes_a_time_away_and_leaves_the_rest(api: httpx.Client) -> None:
-    kept = add(api, "The lease ends", expires_at="2099-01-01T00:00:00Z", importance=0.9)
-    changed = api.patch(f"/memories/{kept['id']}", json={"expires_at": None}).json()
+    stored = add(api, "The lease ends", expires_at="2099-01-01T00:00:00Z", importance=0.9)
+    changed = api.patch(f"/memories/{stored['id']}", json={"expires_at": None}).json()
     assert (changed["expires_at"], changed["importance"]) == (None, 0.9)
 
 
@@ -68,9 +68,9 @@ async def test_a_hundred_requests_with_one_key_have_one_effect(api: httpx.Client
 
 def test_a_key_that_comes_back_after_its_memory_was_changed_has_no_second_effect(api: httpx.Client) -> None:
     key = {"Idempotency-Key": "k1"}
-    kept = api.post("/memories", json={"content": "Has a cat"}, headers=key).json()
-    api.patch(f"/memories/{kept['id']}", json={"content": "Has two cats"})
-    assert api.post("/memories", json={"content": "Has a cat"}, headers=key).json()["id"] == kept["id"]
+    stored = api.post("/memories", json={"content": "Has a cat"}, headers=key).json()
+    api.patch(f"/memories/{stored['id']}", json={"content": "Has two cats"})
+    assert api.post("/memories", json={"content": "Has a cat"}, headers=key).json()["id"] == stored["id"]
     assert contents(api.get("/memories")) == ["Has two cats"]
 
 
@@ -84,22 +84,22 @@ def test_a_key_with_another_request_is_refused(api: httpx.Client) -> None:
 
 
 async def test_of_fifty_who_saw_the_same_version_one_wins(api: httpx.Client) -> None:
-    kept = add(api, "The meeting is at 9")
+    stored = add(api, "The meeting is at 9")
     async with httpx.AsyncClient(base_url=api.base_url, headers=api.headers, timeout=120) as client:
         answers = await asyncio.gather(
             *(
                 client.patch(
-                    f"/memories/{kept['id']}",
+                    f"/memories/{stored['id']}",
                     json={"content": f"The meeting is at 10:{n:02}"},
                     headers={"If-Match": '"1"'},
                 )
                 for n in range(50)
             )
         )
-        held = (await client.get(f"/memories/{kept['id']}")).json()
+        saved = (await client.get(f"/memories/{stored['id']}")).json()
     assert Counter(answer.status_code for answer in answers) == {200: 1, 412: 49}
     winner = next(answer for answer in answers if answer.status_code == 200)
-    assert (held["memory"], held["version"]) == (winner.json()["memory"], 2)
+    assert (saved["memory"], saved["version"]) == (winner.json()["memory"], 2)
     assert {problem(answer)[1] for answer in answers if answer.status_code == 412} == {"StaleVersion"}
 
 
@@ -119,34 +119,36 @@ async def test_whoever_undoes_at_the_same_time_takes_back_another_change_or_is_t
 
 @pytest.mark.parametrize("tag", ['"9"', '"abc"', 'W/"9"', "9", '"8", "9"', '"abc","9"'])
 def test_a_tag_that_the_memory_does_not_have_changes_nothing(api: httpx.Client, tag: str) -> None:
-    kept = add(api, "Likes tea")
+    stored = add(api, "Likes tea")
     for answer in (
-        api.patch(f"/memories/{kept['id']}", json={"importance": 1}, headers={"If-Match": tag}),
-        api.delete(f"/memories/{kept['id']}", headers={"If-Match": tag}),
+        api.patch(f"/memories/{stored['id']}", json={"importance": 1}, headers={"If-Match": tag}),
+        api.delete(f"/memories/{stored['id']}", headers={"If-Match": tag}),
     ):
         assert problem(answer)[:2] == (412, "StaleVersion")
         assert "not 0" not in answer.text
-    assert api.patch(f"/memories/{kept['id']}", json={"importance": 1}, headers={"If-Match": "*"}).status_code == 200
+    assert (
+        api.patch(f"/memories/{stored['id']}", json={"importance": 1}, headers={"If-Match": "*"}).status_code == 200
+    )
 
 
 @pytest.mark.parametrize("tag", ['"1"', 'W/"1"', "1", '"1", "9"', '"9",W/"1"', '"abc" , "1"'])
 def test_any_of_the_tags_will_do(api: httpx.Client, tag: str) -> None:
-    kept = add(api, "Likes tea")
-    answer = api.patch(f"/memories/{kept['id']}", json={"importance": 1}, headers={"If-Match": tag})
+    stored = add(api, "Likes tea")
+    answer = api.patch(f"/memories/{stored['id']}", json={"importance": 1}, headers={"If-Match": tag})
     assert (answer.status_code, answer.headers.get("etag")) == (200, '"2"'), answer.text
 
 
 @pytest.mark.parametrize("tag", ["nonsense", '"1', '"1" "2"', '"1",', "w/1", "*, *", ""])
 def test_what_is_no_tag_is_refused(api: httpx.Client, tag: str) -> None:
-    kept = add(api, "Likes tea")
-    answer = api.delete(f"/memories/{kept['id']}", headers={"If-Match": tag})
+    stored = add(api, "Likes tea")
+    answer = api.delete(f"/memories/{stored['id']}", headers={"If-Match": tag})
     assert problem(answer)[:2] == (400, "InvalidInput")
-    assert api.get(f"/memories/{kept['id']}").json()["status"] == "active"
+    assert api.get(f"/memories/{stored['id']}").json()["status"] == "active"
 
 
 def test_pages_follow_one_another_without_gaps_and_repeats(api: httpx.Client) -> None:
-    said = [f"Fact number {n}" for n in range(7)]
-    for content in said:
+    messages = [f"Fact number {n}" for n in range(7)]
+    for content in messages:
         add(api, content)
     pages: list[list[str]] = []
     cursor: str | None = None
@@ -158,7 +160,7 @@ def test_pages_follow_one_another_without_gaps_and_repeats(api: httpx.Client) ->
         if cursor is None:
             break
     assert [len(page) for page in pages] == [3, 3, 1]
-    assert [each for page in pages for each in page] == said
+    assert [each for page in pages for each in page] == messages
 
 
 def test_lists_are_narrowed_by_parameters_and_by_any_filter(api: httpx.Client) -> None:
@@ -195,9 +197,9 @@ def test_what_is_another_users_answers_like_what_there_is_not(api: httpx.Client)
             answers = [
                 other.request(call, path.format(id=id), json=body, headers=headers) for id in (hers, "unknown")
             ]
-            told = [answer.text.replace(hers, "ID").replace("unknown", "ID") for answer in answers]
+            text = [answer.text.replace(hers, "ID").replace("unknown", "ID") for answer in answers]
             assert [answer.status_code for answer in answers] == [404, 404], (call, path)
-            assert told[0] == told[1]
+            assert text[0] == text[1]
         assert contents(other.get("/memories")) == []
         assert contents(other.post("/search", json={"query": "PIN in the blue book", "min_score": 0})) == []
     assert api.get(f"/memories/{hers}").json()["version"] == 1
@@ -255,8 +257,8 @@ def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:
         assert set(answer.json()["error"]) == {"code", "message", "retryable"}
         outside = str(api.base_url).removesuffix("/recollect/v1/")
         session = api.post(f"{outside}/api/sessions", content=body)
-        known = api.get(f"{outside}/api/sessions/nowhere/memories")
-        assert (session.status_code, session.json().keys()) == (413, known.json().keys())
+        existing = api.get(f"{outside}/api/sessions/nowhere/memories")
+        assert (session.status_code, session.json().keys()) == (413, existing.json().keys())
         react = api.post(f"{outside}/api/react/facts/store", content=body)
         assert (react.status_code, react.json()["error"]["type"]) == (413, "TooLarge")
         chat = api.post(f"{outside}/v1/memory/search", content=body)

@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 from own_api import PREFIX, add, as_user, client_of, problem, served
-from server_process import ServerProcess
+from server_process import RecollectServer
 
 from recollect.errors import StoreUnavailable
 from recollect.http.doors.own import repeating
-from recollect.ledger.sql.replies import SqlReplies
+from recollect.ledger.sql.replies import SqlIdempotencyStore
 
 KEY = {"Idempotency-Key": "payment 7"}
 OTHER = {"Idempotency-Key": "payment 8"}
@@ -57,13 +57,13 @@ def test_what_is_said_eight_times_with_one_key_is_kept_once(api: httpx.Client) -
 
 
 def _changing(api: httpx.Client) -> dict[str, tuple[str, str, Any]]:
-    kept, gone = add(api, "Likes tea"), add(api, "Likes milk")
+    stored, gone = add(api, "Likes tea"), add(api, "Likes milk")
     api.delete(f"/memories/{gone['id']}")
     erased = add(api, "Likes cake")
     api.post("/remember", json={"messages": "hello"}, params={"session_id": "s"})
     return {
-        "patch": ("PATCH", f"/memories/{kept['id']}", {"importance": 0.9}),
-        "delete": ("DELETE", f"/memories/{kept['id']}", None),
+        "patch": ("PATCH", f"/memories/{stored['id']}", {"importance": 0.9}),
+        "delete": ("DELETE", f"/memories/{stored['id']}", None),
         "restore": ("POST", f"/memories/{gone['id']}/restore", None),
         "undo": ("POST", "/undo", {}),
         "forget": ("POST", "/forget", {"filters": {}}),
@@ -80,8 +80,8 @@ def test_each_change_is_made_once_and_answered_alike(api: httpx.Client, what: st
     first = api.request(method, path, json=body, headers=KEY)
     assert first.status_code in (200, 202), first.text
     after = lines(api)
-    again = api.request(method, path, json=body, headers=KEY)
-    assert (again.status_code, again.json(), again.headers.get("etag")) == (
+    repeated = api.request(method, path, json=body, headers=KEY)
+    assert (repeated.status_code, repeated.json(), repeated.headers.get("etag")) == (
         first.status_code, first.json(), first.headers.get("etag"),
     )  # fmt: skip
     assert lines(api) == after
@@ -92,8 +92,8 @@ def test_each_change_is_made_once_and_answered_alike(api: httpx.Client, what: st
 
 
 def test_a_key_with_another_body_is_refused_and_changes_nothing(api: httpx.Client) -> None:
-    kept = add(api, "Likes tea")
-    path = f"/memories/{kept['id']}"
+    stored = add(api, "Likes tea")
+    path = f"/memories/{stored['id']}"
     assert api.patch(path, json={"importance": 0.9}, headers=KEY).status_code == 200
     assert problem(api.patch(path, json={"importance": 0.1}, headers=KEY))[:2] == (409, "IdempotencyReuse")
     assert problem(api.post("/memories", json={"content": "x"}, headers=KEY))[:2] == (409, "IdempotencyReuse")
@@ -102,8 +102,8 @@ def test_a_key_with_another_body_is_refused_and_changes_nothing(api: httpx.Clien
 
 
 def test_what_came_to_nothing_can_be_tried_again_with_its_key(api: httpx.Client) -> None:
-    kept = add(api, "Likes tea")
-    path, stale = f"/memories/{kept['id']}", {**KEY, "If-Match": '"2"'}
+    stored = add(api, "Likes tea")
+    path, stale = f"/memories/{stored['id']}", {**KEY, "If-Match": '"2"'}
     assert api.patch(path, json={"importance": 0.9}, headers=stale).status_code == 412
     api.patch(path, json={"importance": 0.1})
     first = api.patch(path, json={"importance": 0.9}, headers=stale)
@@ -112,11 +112,11 @@ def test_what_came_to_nothing_can_be_tried_again_with_its_key(api: httpx.Client)
 
 
 def test_an_answer_is_not_given_again_once_something_it_tells_is_erased(api: httpx.Client) -> None:
-    said = {"json": {"messages": "My PIN is 4711 at the gym"}, "params": {"session_id": "s"}}
-    [turn] = api.post("/remember", headers=KEY, **said).json()["turns"]
+    messages = {"json": {"messages": "My PIN is 4711 at the gym"}, "params": {"session_id": "s"}}
+    [turn] = api.post("/remember", headers=KEY, **messages).json()["turns"]
     assert api.post("/erase", json={"target": "turn", "id": turn["id"]}).status_code == 200
-    kept = api.post("/remember", json={"messages": "Hello"}, headers=KEY, params={"session_id": "s"})
-    assert [each["content"] for each in kept.json()["turns"]] == ["Hello"]
+    stored = api.post("/remember", json={"messages": "Hello"}, headers=KEY, params={"session_id": "s"})
+    assert [each["content"] for each in stored.json()["turns"]] == ["Hello"]
 
 
 def test_where_all_of_a_user_is_erased_no_key_is_kept_either(api: httpx.Client) -> None:
@@ -157,21 +157,21 @@ def test_a_key_that_nobody_answers_is_not_taken_for_a_second_undo(
         raise StoreUnavailable("no more")
 
     with monkeypatch.context() as broken:
-        broken.setattr(SqlReplies, "keep_answer", away)
+        broken.setattr(SqlIdempotencyStore, "store_answer", away)
         assert api.post("/undo", headers=KEY).status_code == 503
-        said = {"json": {"messages": "Hello"}, "params": {"session_id": "s"}, "headers": OTHER}
-        assert api.post("/remember", **said).status_code == 503
+        messages = {"json": {"messages": "Hello"}, "params": {"session_id": "s"}, "headers": OTHER}
+        assert api.post("/remember", **messages).status_code == 503
     assert problem(api.post("/undo", headers=KEY))[:2] == (409, "Conflict")
     assert len(api.get("/memories").json()["results"]) == 1
     # What can be done again is, and what was said is kept once all the same.
-    assert len(api.post("/remember", **said).json()["turns"]) == 1
+    assert len(api.post("/remember", **messages).json()["turns"]) == 1
     assert len(api.get("/turns", params={"session_id": "s"}).json()["results"]) == 1
 
 
 def test_another_process_gives_the_same_answer(tmp_path: Path) -> None:
     with (
-        ServerProcess(tmp_path) as one,
-        ServerProcess(tmp_path) as two,
+        RecollectServer(tmp_path) as one,
+        RecollectServer(tmp_path) as two,
         client_of("alex", one.url) as first,
         client_of("alex", two.url) as second,
     ):

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from own_api import add, as_user, client_of, contents, problem, served
-from server_process import ServerProcess, environment
+from server_process import RecollectServer, environment
 
 from recollect.http.doors.own import changes
 from recollect.http.doors.own.transfer import _lines
@@ -67,8 +67,8 @@ def test_what_is_exported_can_be_imported_by_another_user_and_twice(api: httpx.C
 def test_sessions_come_along_with_what_is_kept_of_them(api: httpx.Client, tmp_path: Path) -> None:
     user, outside = api.headers["X-Memory-User"], str(api.base_url).removesuffix("/recollect/v1/")
     came_to = {"query": "Book it", "summary": "looked", "result": "booked"}
-    told = {"user": user, "conversation_id": "flights", "invocation_summary": came_to}
-    answer = api.post(f"{outside}/api/react/conversations/update", json=told)
+    report = {"user": user, "conversation_id": "flights", "invocation_summary": came_to}
+    answer = api.post(f"{outside}/api/react/conversations/update", json=report)
     assert answer.status_code == 200, answer.text
     session = api.get("/session", params={"session_id": "flights"}).json()
     assert session["invocations"]
@@ -78,8 +78,8 @@ def test_sessions_come_along_with_what_is_kept_of_them(api: httpx.Client, tmp_pa
     with served(tmp_path / "home") as other:
         for _ in range(2):
             other.post("/import", content=exported.content, headers=LINES)
-        held = other.get("/session", params={"session_id": "flights"}).json()
-    assert held["invocations"] == session["invocations"]
+        stored = other.get("/session", params={"session_id": "flights"}).json()
+    assert stored["invocations"] == session["invocations"]
 
 
 def test_a_user_without_memories_exports_nothing(api: httpx.Client) -> None:
@@ -110,8 +110,8 @@ def test_imports_larger_than_a_request_may_be_are_taken_in(tmp_path: Path) -> No
             yield json.dumps({"memory": f"Fact {n}: " + "words " * 10_000}).encode() + b"\n"
 
     with served(tmp_path, max_body_mb=1) as api:
-        told = api.post("/import", content=many(), headers=LINES)
-        assert told.json()["added"] == 40, told.text
+        report = api.post("/import", content=many(), headers=LINES)
+        assert report.json()["added"] == 40, report.text
 
 
 async def test_few_lines_are_held_at_a_time() -> None:
@@ -150,10 +150,10 @@ class Events:
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         # The first thing that is sent: from here on nothing is missed.
-        self.until(lambda: self.begun)
+        self.until(lambda: self.started)
         return self
 
-    begun = False
+    started = False
 
     def _read(self) -> None:
         event: dict[str, str] = {}
@@ -164,7 +164,7 @@ class Events:
                     if line.startswith(":"):
                         self.comments += 1
                     elif line.startswith("retry"):
-                        self.begun = True
+                        self.started = True
                     elif line:
                         event[name] = value
                     elif event:
@@ -194,13 +194,13 @@ def test_changes_come_as_they_happen_and_only_to_their_user(api: httpx.Client) -
         reader.headers["X-Memory-User"] = api.headers["X-Memory-User"]
         with Events(reader) as events:
             add(zoe, "Not for you")
-            kept = add(api, "Likes tea\nand cake")
-            api.patch(f"/memories/{kept['id']}", json={"importance": 1})
+            stored = add(api, "Likes tea\nand cake")
+            api.patch(f"/memories/{stored['id']}", json={"importance": 1})
             events.until(lambda: len(events.got) == 2)
     assert [event["event"] for event in events.got] == ["add", "update"]
-    told = [json.loads(event["data"]) for event in events.got]
-    assert {line["memory_id"] for line in told} == {kept["id"]}
-    assert [event["id"] for event in events.got] == [f"{line['id']}-0" for line in told]
+    report = [json.loads(event["data"]) for event in events.got]
+    assert {line["memory_id"] for line in report} == {stored["id"]}
+    assert [event["id"] for event in events.got] == [f"{line['id']}-0" for line in report]
 
 
 def test_whoever_comes_back_goes_on_where_they_left(api: httpx.Client) -> None:
@@ -233,22 +233,22 @@ def test_a_long_history_is_followed_to_its_end(api: httpx.Client) -> None:
 
 
 def test_an_erasure_is_told_without_what_it_was(api: httpx.Client) -> None:
-    kept = add(api, "Born in 1970")
+    stored = add(api, "Born in 1970")
     with as_user(api, api.headers["X-Memory-User"]) as reader, Events(reader) as events:
         # What it saw first tells it that something was erased since.
         add(api, "Likes tea")
         events.until(lambda: len(events.got) == 1)
-        api.post("/erase", json={"target": "memory", "id": kept["id"]})
+        api.post("/erase", json={"target": "memory", "id": stored["id"]})
         events.until(lambda: any(event["event"] == "erased" for event in events.got))
     assert "1970" not in str(events.got)
     [event] = [event for event in events.got if event["event"] == "erased"]
-    told = json.loads(event["data"])
-    assert [(each["target"], each["ids"]) for each in told["erasures"]] == [("memory", [kept["id"]])]
-    assert told["fetch_anew"] is False
-    assert "user" not in told["erasures"][0]
+    report = json.loads(event["data"])
+    assert [(each["target"], each["ids"]) for each in report["erasures"]] == [("memory", [stored["id"]])]
+    assert report["fetch_anew"] is False
+    assert "user" not in report["erasures"][0]
 
 
-def told_since(api: httpx.Client, mark: str) -> list[dict[str, str]]:
+def events_since(api: httpx.Client, mark: str) -> list[dict[str, str]]:
     """The events for who comes back with this id."""
     text = api.get("/changes", params={"within_s": 0}, headers={"Last-Event-ID": mark}).text
     blocks = [block for block in text.split("\n\n") if "event: " in block]
@@ -258,12 +258,12 @@ def told_since(api: httpx.Client, mark: str) -> list[dict[str, str]]:
 @pytest.mark.parametrize("number_only", [False, True])
 def test_whoever_was_away_is_told_what_was_erased_once(api: httpx.Client, number_only: bool) -> None:
     gone, stays = add(api, "Born in 1970"), add(api, "Likes tea")
-    *_, last = told_since(api, "0")
+    *_, last = events_since(api, "0")
     mark = last["id"].partition("-")[0] if number_only else last["id"]
-    assert told_since(api, mark) == []
+    assert events_since(api, mark) == []
     api.post("/erase", json={"target": "memory", "id": gone["id"]})
     add(api, "Likes cake")
-    erased, added = told_since(api, mark)
+    erased, added = events_since(api, mark)
     assert erased["event"] == "erased"
     data = json.loads(erased["data"])
     assert [each["ids"] for each in data["erasures"]] == [[gone["id"]]]
@@ -271,37 +271,37 @@ def test_whoever_was_away_is_told_what_was_erased_once(api: httpx.Client, number
     assert stays["id"] not in str(data)
     assert json.loads(added["data"])["verb"] == "add"
     # From either event on, that is known.
-    assert [event["event"] for event in told_since(api, erased["id"])] == ["add"]
-    assert told_since(api, added["id"]) == []
+    assert [event["event"] for event in events_since(api, erased["id"])] == ["add"]
+    assert events_since(api, added["id"]) == []
 
 
 def test_whoever_was_away_is_told_that_all_of_the_user_was_erased(api: httpx.Client) -> None:
     add(api, "Born in 1970")
-    [last] = told_since(api, "0")
+    [last] = events_since(api, "0")
     api.post("/erase", json={"target": "user"})
     for _ in range(2):
-        [erased, *rest] = told_since(api, last["id"])
+        [erased, *rest] = events_since(api, last["id"])
         assert [each["target"] for each in json.loads(erased["data"])["erasures"]] == ["user"]
         assert [event["event"] for event in rest] in ([], ["add"])
         if not rest:
             add(api, "Back again")
-    assert told_since(api, rest[0]["id"]) == []
+    assert events_since(api, rest[0]["id"]) == []
 
 
 def test_whoever_begins_anew_has_nothing_to_drop(api: httpx.Client) -> None:
     gone = add(api, "Born in 1970")
     add(api, "Likes tea")
     api.post("/erase", json={"target": "memory", "id": gone["id"]})
-    assert [event["event"] for event in told_since(api, "0")] == ["add"]
+    assert [event["event"] for event in events_since(api, "0")] == ["add"]
     assert "erased" not in api.get("/changes", params={"within_s": 0}).text
 
 
 def test_what_was_purged_is_fetched_anew(api: httpx.Client) -> None:
     add(api, "Likes tea")
-    [last] = told_since(api, "0")
+    [last] = events_since(api, "0")
     line, _, epoch = last["id"].partition("-")
     # As if two things were removed of which nothing is kept.
-    [erased] = told_since(api, f"{line}-{int(epoch) + 2}")
+    [erased] = events_since(api, f"{line}-{int(epoch) + 2}")
     assert json.loads(erased["data"]) == {"erasures": [], "fetch_anew": True}
 
 
@@ -315,14 +315,14 @@ def test_a_stream_without_changes_shows_signs_of_life(api: httpx.Client, monkeyp
 
 def test_changes_of_another_process_are_told_and_a_stop_ends_the_stream(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with ServerProcess(home) as server, client_of("alex", server.url) as api, Events(api) as events:
+    with RecollectServer(home) as server, client_of("alex", server.url) as api, Events(api) as events:
         command = [sys.executable, "-m", "recollect.cli.main", "add", "Likes tea", "--user", "alex"]
         done = subprocess.run(command, env=environment(home), capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         events.until(lambda: len(events.got) == 1)
-        begun = time.monotonic()
+        started = time.monotonic()
         os.kill(server.process.pid, signal.SIGTERM)
         events.until(lambda: events.ended)
         assert server.process.wait(60) == 0
         # Not only when those who will not end are cut off, which is after 30 seconds.
-        assert time.monotonic() - begun < 25
+        assert time.monotonic() - started < 25

@@ -23,9 +23,9 @@ async def test_what_cannot_be_understood_is_passed_over_and_can_be_replayed(tmp_
         later = (await memory.remember("I play the cello.", **place, wait=60.0)).job
         assert later is not None
         assert later.state is JobState.DONE
-        known = [record.content for record in await memory.get_all(user_id=ALEX)]
+        existing = [record.content for record in await memory.get_all(user_id=ALEX)]
         # The selector has learned what it can from the one that was passed over.
-        assert known == ["User plays the cello", "My name is Poison Ivy"]
+        assert existing == ["User plays the cello", "My name is Poison Ivy"]
         llm._pending.clear()
         learns(llm, "Poison", claim("User's name is Poison Ivy", key="name", value="Poison Ivy", category="identity"))
         await memory.replay_jobs([dead.id], user_id=ALEX)

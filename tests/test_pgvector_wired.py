@@ -12,17 +12,17 @@ from cli_runner import Cli
 
 from recollect.errors import InvalidSettings
 from recollect.index import engine_index
-from recollect.index.pgvector import near_of
-from recollect.model.change import By
+from recollect.index.pgvector import hnsw_index_of
+from recollect.model.change import Author
 from recollect.model.scope import Scope
-from recollect.recall import Search
-from recollect.remember import NewMemory
+from recollect.recall import SearchRequest
+from recollect.remember import MemoryInput
 from recollect.settings import load
 from recollect.testing.postgres_server import PLAIN_ROLE, running_server
 from recollect.wiring import open_service
 
 ANN = Scope("ann")
-BY = By("test")
+BY = Author("test")
 
 
 @pytest.fixture
@@ -39,32 +39,32 @@ def doctor(home: Path, dsn: str, code: int = 0) -> str:
 async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     plain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_index, "Sizes", partial(engine_index.Sizes, few_rows=0))
+    monkeypatch.setattr(engine_index, "VectorStoreLimits", partial(engine_index.VectorStoreLimits, few_rows=0))
     database = plain.partition("//")[2].partition("/")[2].partition("?")[0]
     await running_server().run("CREATE EXTENSION vector", database=database)
-    given = {"index": "pgvector", "index_exact_rows": 3, "index_timeout_s": 30, "worker": False}
-    service = await open_service(load({"home": tmp_path, "database": plain, **given}, environ={}).settings)
+    options = {"index": "pgvector", "index_exact_rows": 3, "index_timeout_s": 30, "worker": False}
+    service = await open_service(load({"home": tmp_path, "database": plain, **options}, environ={}).settings)
     for what in ("tea", "chess", "sailing", "the violin", "old maps"):
-        await service.add(ANN, NewMemory(content=f"Ann likes {what}"), by=BY)
-    index = service._finders.index
-    near = near_of(index)
+        await service.add(ANN, MemoryInput(content=f"Ann likes {what}"), by=BY)
+    index = service._search_deps.index
+    near = hnsw_index_of(index)
     assert near is not None
     await near.make_ready(["ann"])
-    found = await service.search(ANN, Search(query="Which instrument does she like?", limit=5, min_score=0))
-    assert {hit.record.content for hit in found.hits} >= {"Ann likes the violin"}
-    assert not service.care.index_trouble
+    hits = await service.search(ANN, SearchRequest(query="Which instrument does she like?", limit=5, min_score=0))
+    assert {hit.record.content for hit in hits.hits} >= {"Ann likes the violin"}
+    assert not service.operations.index_trouble
     await service.close()
     assert "with 1 large user" in await asyncio.to_thread(doctor, tmp_path, plain)
     cli = Cli(tmp_path)
     (tmp_path / "config.toml").write_text(f'index = "pgvector"\nindex_exact_rows = 3\ndatabase = "{plain}"\n')
-    for command, told in (("status", "rows of 1 user"), ("verify", "All right: 5 rows"), ("rebuild", "Fed 5 rows")):
-        assert told in (await asyncio.to_thread(cli, "index", command)).output
+    for command, line in (("status", "rows of 1 user"), ("verify", "All right: 5 rows"), ("rebuild", "Fed 5 rows")):
+        assert line in (await asyncio.to_thread(cli, "index", command)).output
 
 
 async def test_doctor_says_what_to_do_where_there_is_no_pgvector(plain: str, tmp_path: Path) -> None:
-    told = await asyncio.to_thread(doctor, tmp_path, plain)
-    assert "search is exact, in memory" in told
-    assert "CREATE EXTENSION vector" in told
+    report = await asyncio.to_thread(doctor, tmp_path, plain)
+    assert "search is exact, in memory" in report
+    assert "CREATE EXTENSION vector" in report
 
 
 async def test_pgvector_for_a_file_is_refused(tmp_path: Path) -> None:

@@ -8,41 +8,41 @@ from dataclasses import replace
 import pytest
 
 from recollect.errors import Conflict, InvalidInput, InvalidText, NotFound
-from recollect.ledger.fields import UPDATABLE, check_storable, from_plain, to_plain
-from recollect.ledger.plan import Known, check_owner, plan, takers
-from recollect.model.change import Add, Change, Forget, Restore, Supersede, Update, Verb
+from recollect.ledger.fields import UPDATABLE_FIELDS, check_storable, from_plain, to_plain
+from recollect.ledger.plan import ExistingRecords, check_owner, claiming_records, plan
+from recollect.model.change import Add, Change, ChangeKind, Forget, Restore, Supersede, Update
 from recollect.model.memory import MemoryRecord, Status
 from recollect.testing.suite_samples import ANN, BOB, NOON, ODD_TEXTS, direction, full_memory, memory
 
 
-def known(*records: MemoryRecord) -> Known:
-    held = Known()
+def plan_state(*records: MemoryRecord) -> ExistingRecords:
+    stored = ExistingRecords()
     for record in records:
-        held.hold(record)
-    return held
+        stored.add(record)
+    return stored
 
 
 def test_a_plan_writes_nothing_it_was_not_asked_to() -> None:
-    assert plan([], known(memory()), at=NOON).is_empty
+    assert plan([], plan_state(memory()), at=NOON).is_empty
 
 
 def test_what_is_added_and_changed_in_one_batch_is_written_once_as_it_ends_up() -> None:
     fresh = memory("tea")
-    planned = plan([Add(fresh), Update(fresh.id, {"content": "milk"})], known(), at=NOON)
+    planned = plan([Add(fresh), Update(fresh.id, {"content": "milk"})], plan_state(), at=NOON)
     assert planned.added[fresh.id].content == "milk"
     assert planned.changed == {}
-    assert [(line.verb, line.version) for line in planned.lines] == [(Verb.ADD, 1), (Verb.UPDATE, 2)]
+    assert [(line.verb, line.version) for line in planned.lines] == [(ChangeKind.ADD, 1), (ChangeKind.UPDATE, 2)]
 
 
 def test_a_vector_of_words_that_were_changed_again_is_not_kept() -> None:
     fresh = memory("tea")
-    planned = plan([Add(fresh, direction(1)), Update(fresh.id, {"content": "milk"})], known(), at=NOON)
+    planned = plan([Add(fresh, direction(1)), Update(fresh.id, {"content": "milk"})], plan_state(), at=NOON)
     assert planned.vectors == {}
 
 
 def test_the_old_value_of_a_key_steps_aside_for_the_new() -> None:
     old, new = memory("Paris", key="city"), memory("Rome", key="city")
-    planned = plan([Supersede(old.id, new)], known(old), at=NOON)
+    planned = plan([Supersede(old.id, new)], plan_state(old), at=NOON)
     assert planned.changed[old.id].superseded_by == new.id
     assert planned.added == {new.id: new}
 
@@ -62,9 +62,9 @@ def test_the_old_value_of_a_key_steps_aside_for_the_new() -> None:
     ids=str,
 )
 def test_what_cannot_be_done_is_refused(change: Change, error: type[Exception]) -> None:
-    held = known(memory("tea", id="one"), memory("TEA", id="gone", status=Status.FORGOTTEN))
+    stored = plan_state(memory("tea", id="one"), memory("TEA", id="gone", status=Status.FORGOTTEN))
     with pytest.raises(error):
-        plan([change], held, at=NOON)
+        plan([change], stored, at=NOON)
 
 
 def test_takers_are_every_state_a_memory_passes_through() -> None:
@@ -77,14 +77,19 @@ def test_takers_are_every_state_a_memory_passes_through() -> None:
         Restore("gone"),
         Add(fresh),
     ]
-    found = takers(changes, {"one": one, "gone": gone})
-    assert [(each.content, each.key) for each in found] == [("x", None), ("x", "k"), ("milk", None), ("water", None)]
+    results = claiming_records(changes, {"one": one, "gone": gone})
+    assert [(each.content, each.key) for each in results] == [
+        ("x", None),
+        ("x", "k"),
+        ("milk", None),
+        ("water", None),
+    ]
 
 
 @pytest.mark.parametrize("bad", [Update("unknown", {}), Update("one", {"content": None}), Update("one", {"no": 1})])
 def test_takers_leave_what_cannot_be_done_to_the_plan(bad: Change) -> None:
     fresh = memory("water")
-    assert takers([Add(fresh), bad, Add(memory("never"))], {"one": memory(id="one")}) == [fresh]
+    assert claiming_records([Add(fresh), bad, Add(memory("never"))], {"one": memory(id="one")}) == [fresh]
 
 
 def test_a_memory_of_someone_else_is_refused() -> None:
@@ -98,7 +103,7 @@ def test_a_memory_of_someone_else_is_refused() -> None:
 def test_fields_come_back_from_their_plain_values(text: str) -> None:
     record = full_memory(text)
     check_storable(record)
-    fields = {name: getattr(record, name) for name in UPDATABLE}
+    fields = {name: getattr(record, name) for name in UPDATABLE_FIELDS}
     assert from_plain(to_plain(fields)) == fields
 
 

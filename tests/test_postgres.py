@@ -15,18 +15,18 @@ import pytest
 
 from recollect.errors import Conflict, InvalidSettings, InvalidText, MissingExtra, StoreUnavailable, Unsupported
 from recollect.ledger import postgres
-from recollect.ledger.postgres import PostgresEngine, masked, open_postgres
+from recollect.ledger.postgres import PostgresEngine, mask_dsn, open_postgres
 from recollect.ledger.postgres_dialect import PostgresTx
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import NOBODY, Row, Tx
-from recollect.model.change import Add, Once, Update
+from recollect.ledger.sql.tx import NO_TENANT, Row, Tx
+from recollect.model.change import Add, IdempotencyToken, Update
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.testing.postgres_server import PostgresServer, running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, memory
 
-EVERYONE = [Scope(f"user {n}") for n in range(40)]
+ALL_TENANTS = [Scope(f"user {n}") for n in range(40)]
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,7 @@ async def aside(dsn: str) -> AsyncIterator[Any]:
     ],
 )
 def test_an_address_is_shown_without_its_password(dsn: str, shown: str) -> None:
-    assert masked(dsn) == shown
+    assert mask_dsn(dsn) == shown
 
 
 @pytest.mark.parametrize("place", ["127.0.0.1:1/memory", "no-such-host.invalid/memory", "/memory?host=/nowhere"])
@@ -120,7 +120,7 @@ async def test_a_missing_database_is_named(server: PostgresServer) -> None:
 
 
 async def test_a_server_too_old_is_refused(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "OLDEST", 99)
+    monkeypatch.setattr(postgres, "MIN_VERSION", 99)
     with pytest.raises(Unsupported, match="needs 99 or newer"):
         await open_postgres(dsn, MODEL)
 
@@ -129,14 +129,15 @@ async def test_a_server_too_old_is_refused(dsn: str, monkeypatch: pytest.MonkeyP
 async def test_text_that_cannot_be_kept_is_refused(engine: PostgresEngine, text: str) -> None:
     with pytest.raises(InvalidText):
         await engine.write(
-            lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('text', :text)", {"text": text}), of=NOBODY
+            lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('text', :text)", {"text": text}),
+            tenant=NO_TENANT,
         )
 
 
 async def test_what_must_be_unique_is_a_conflict(engine: PostgresEngine) -> None:
     with pytest.raises(Conflict, match="another active memory"):
         await engine.write(
-            lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('schema', :v)", {"v": ""}), of=NOBODY
+            lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('schema', :v)", {"v": ""}), tenant=NO_TENANT
         )
 
 
@@ -167,7 +168,7 @@ async def test_fifty_identical_adds_at_once_make_one_row(ledger: SqlLedger, dsn:
 
 
 async def test_a_hundred_requests_with_one_idempotency_key_have_one_effect(ledger: SqlLedger) -> None:
-    once = Once("the key", "the digest")
+    once = IdempotencyToken("the key", "the digest")
     adds = [ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY, once=once) for n in range(100)]
     applied = await asyncio.gather(*adds)
     assert len({each.outcomes[0].record.id for each in applied}) == 1
@@ -181,7 +182,7 @@ async def test_cancelled_writes_leave_the_pool_whole_and_nothing_half_written(
     ledger = SqlLedger(engine, MODEL)
 
     async def write_two(n: int) -> None:
-        scope = EVERYONE[n % 5]
+        scope = ALL_TENANTS[n % 5]
         await ledger.apply(scope, [Add(memory(f"{half} {n}", scope=scope)) for half in ("left", "right")], by=BY)
 
     for begin in range(0, 400, 20):
@@ -200,12 +201,12 @@ async def test_cancelled_writes_leave_the_pool_whole_and_nothing_half_written(
 
 
 async def test_readers_are_served_while_the_writers_of_a_user_wait(ledger: SqlLedger, aside: Any) -> None:
-    kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
     async with aside.transaction():
         await aside.execute("UPDATE users SET revision = revision")
         waiting = [asyncio.create_task(ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY)) for n in range(30)]
         await asyncio.sleep(0.2)
-        assert await asyncio.wait_for(ledger.get(ANN, [kept.id]), 20) == [kept]
+        assert await asyncio.wait_for(ledger.get(ANN, [stored.id]), 20) == [stored]
     await asyncio.gather(*waiting)
 
 
@@ -216,7 +217,7 @@ async def test_a_read_that_asks_twice_sees_one_view(engine: PostgresEngine, asid
         return [first, await tx.rows("SELECT count(*) FROM meta", {})]
 
     for quick in (True, False):
-        first, second = await engine.read(ask_twice, of=NOBODY, quick=quick)
+        first, second = await engine.read(ask_twice, tenant=NO_TENANT, quick=quick)
         assert first == second
 
 
@@ -232,8 +233,8 @@ async def test_writers_that_lock_each_other_out_are_tried_again(engine: Postgres
 
     one, two = [], []  # type: ignore[var-annotated]
     await asyncio.gather(
-        engine.write(lambda tx: lock(tx, "schema", "terms", met=one), of=NOBODY),
-        engine.write(lambda tx: lock(tx, "terms", "schema", met=two), of=NOBODY),
+        engine.write(lambda tx: lock(tx, "schema", "terms", met=one), tenant=NO_TENANT),
+        engine.write(lambda tx: lock(tx, "terms", "schema", met=two), tenant=NO_TENANT),
     )
 
 
@@ -252,7 +253,7 @@ async def test_one_change_undone_by_many_at_once_is_undone_once(ledger: SqlLedge
 
 
 async def test_words_are_counted_right_when_new_users_come_while_they_are_made_anew(ledger: SqlLedger) -> None:
-    adds = [ledger.apply(scope, [Add(memory("tea", scope=scope))], by=BY) for scope in EVERYONE]
+    adds = [ledger.apply(scope, [Add(memory("tea", scope=scope))], by=BY) for scope in ALL_TENANTS]
     await asyncio.gather(*adds[:20])
     await asyncio.gather(ledger.rebuild_terms(), *adds[20:])
     assert await ledger.check() == []
@@ -277,10 +278,12 @@ async def test_a_write_waits_for_the_disk_whatever_the_default(dsn: str, aside: 
 
     # At once, so that each has a connection of its own; then again, on connections that were given back.
     for _ in range(2):
-        found = await asyncio.gather(
-            engine.write(setting, of=NOBODY), engine.read(setting, of=NOBODY), engine.read(setting, of=NOBODY)
+        results = await asyncio.gather(
+            engine.write(setting, tenant=NO_TENANT),
+            engine.read(setting, tenant=NO_TENANT),
+            engine.read(setting, tenant=NO_TENANT),
         )
-        assert found == [used] * 3
+        assert results == [used] * 3
     await engine.close()
 
 
@@ -301,16 +304,16 @@ async def test_a_question_of_many_words_takes_as_many_round_trips_as_one(
 ) -> None:
     await ledger.apply(ANN, [Add(memory("apple banana cherry"))], by=BY)
     await ledger.lexical(ANN, "apple")
-    asked: list[str] = []
+    requests: list[str] = []
     real = PostgresTx.rows
 
     async def counted(tx: PostgresTx, sql: str, params: Any) -> Sequence[Row]:
-        asked.append(sql)
+        requests.append(sql)
         return await real(tx, sql, params)
 
     monkeypatch.setattr(PostgresTx, "rows", counted)
     assert len((await ledger.lexical(ANN, "apple banana cherry plum pear fig")).rows) == 1
-    assert len(asked) == 2
+    assert len(requests) == 2
 
 
 async def test_a_ledger_comes_back_with_its_server(own_server: PostgresServer) -> None:

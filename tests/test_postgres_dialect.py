@@ -99,15 +99,15 @@ async def test_every_odd_word_can_be_looked_up(ledger: SqlLedger, dsn: str) -> N
         words = [word.replace("7x", f"{number}x", 1) for word in [*ODD_WORDS, "7x" + "é" * 5_000]]
         await engine.terms.clear(tx)
         await engine.terms.put(tx, {rows[0][0]: " ".join(words), rows[1][0]: " ".join(words * 3)})
-        for found, times in await engine.terms.postings(tx, words):
-            assert found.tolist() == sorted([rows[0][0], rows[1][0]])
+        for result, times in await engine.terms.postings(tx, words):
+            assert result.tolist() == sorted([rows[0][0], rows[1][0]])
             assert times.tolist() == ([1, 3] if rows[0][0] < rows[1][0] else [3, 1])
 
-        unsaid, said = await engine.terms.postings(tx, [f"{number}xunsaid", words[0]])
-        assert (len(unsaid[0]), len(unsaid[1]), len(said[0])) == (0, 0, 2)
+        unsaid, text = await engine.terms.postings(tx, [f"{number}xunsaid", words[0]])
+        assert (len(unsaid[0]), len(unsaid[1]), len(text[0])) == (0, 0, 2)
         assert await engine.terms.postings(tx, []) == []
 
-    await engine.write(look_up, of=ANN.user)
+    await engine.write(look_up, tenant=ANN.user)
     await engine.close()
 
 

@@ -13,7 +13,7 @@ from recollect.errors import NotFound
 from recollect.ledger import postgres_dialect
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.change import Update
-from recollect.model.erase import Erase, Target
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
@@ -59,7 +59,7 @@ READS: dict[str, Callable[[SqlLedger, dict[str, Any]], Awaitable[Any]]] = {
     "entry": lambda ledger, of_bob: ledger.entry(ANN, of_bob["entry"]),
     "turns": lambda ledger, of_bob: ledger.turns(ANN),
     "fetch": lambda ledger, of_bob: ledger.fetch(ANN, [of_bob["row"]], filter=EVERYTHING),
-    "keyed": lambda ledger, of_bob: ledger.keyed(ANN, EVERYTHING, least=0, limit=10),
+    "keyed": lambda ledger, of_bob: ledger.keyed_facts(ANN, EVERYTHING, min_importance=0, limit=10),
     "job": lambda ledger, of_bob: ledger.job("ann", of_bob["job"]),
     "jobs": lambda ledger, of_bob: ledger.jobs("ann"),
     "conversations": lambda ledger, of_bob: ledger.conversations("ann"),
@@ -80,7 +80,7 @@ async def test_without_policies_such_statements_would_read_and_erase_them(
     forget_to_name_the_user(monkeypatch)
     for name, question in READS.items():
         assert await tells_of_bob(unguarded, question), name
-    await unguarded.ledger.erase(Scope("ann"), Erase(Target.USER), by=BY)
+    await unguarded.ledger.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     assert not (await unguarded.everything("bob"))["memories"]
 
 
@@ -106,7 +106,7 @@ async def test_an_erasure_that_forgets_its_user_leaves_others_whole(
 ) -> None:
     before = await store.everything("bob")
     forget_to_name_the_user(monkeypatch)
-    await store.ledger.erase(scope, Erase(target), by=BY)
+    await store.ledger.erase(scope, ErasureRequest(target), by=BY)
     assert await store.everything("bob") == before
     assert not (await store.everything("ann"))["memories"]
 

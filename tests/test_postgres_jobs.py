@@ -39,13 +39,13 @@ async def taken(ledger: SqlLedger, limit: int) -> list[Job]:
 
 async def test_a_user_whom_another_holds_is_passed_over_at_once(ledgers: list[SqlLedger]) -> None:
     dsn = ledgers[0].engine._address["dsn"]  # type: ignore[attr-defined]
-    aside = await asyncpg.connect(dsn.replace(f"//{PLAIN_ROLE}@", f"//{SUPERUSER}@"))
-    async with aside.transaction():
-        await aside.execute("SELECT 1 FROM job_users WHERE user_id = 'user 00' FOR UPDATE")
+    admin = await asyncpg.connect(dsn.replace(f"//{PLAIN_ROLE}@", f"//{SUPERUSER}@"))
+    async with admin.transaction():
+        await admin.execute("SELECT 1 FROM job_users WHERE user_id = 'user 00' FOR UPDATE")
         jobs = await asyncio.wait_for(taken(ledgers[0], 100), SOON_S)
         assert {job.scope.user for job in jobs} == {person.user for person in PEOPLE[1:]}
     assert [job.scope.user for job in await taken(ledgers[1], 100)] == ["user 00"]
-    await aside.close()
+    await admin.close()
 
 
 async def test_those_who_take_jobs_at_once_take_different_ones(ledgers: list[SqlLedger]) -> None:

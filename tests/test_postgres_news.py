@@ -13,17 +13,17 @@ import asyncpg
 import pytest
 
 from recollect.ledger import postgres_wire
-from recollect.ledger.postgres_wire import MOST_LETTERS, parts
-from recollect.model.change import By
+from recollect.ledger.postgres_wire import MAX_PAYLOAD_CHARS, split_payload
+from recollect.model.change import Author
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
-from recollect.shared.news import News, SharedNews
+from recollect.shared.news import ChangeNotifier, SharedChangeNotifier
 from recollect.testing.postgres_server import PostgresServer
 from recollect.wiring import open_service
 
-BY = By("test")
+BY = Author("test")
 LONG_S = 60.0
 
 
@@ -37,19 +37,19 @@ async def opened(home: Path, database: str) -> AsyncIterator[Service]:
 
 
 async def add(service: Service, user: str = "ann") -> None:
-    await service.add(Scope(user), NewMemory(content=f"Likes tea at {monotonic()}"), by=BY)
+    await service.add(Scope(user), MemoryInput(content=f"Likes tea at {monotonic()}"), by=BY)
 
 
 async def follower(service: Service, user: str = "ann") -> asyncio.Task[None]:
     """Somebody who waits, and hears what others tell, when this returns."""
-    waiting = asyncio.create_task(service.news.wait(user, LONG_S))
-    await heard(service)
+    waiting = asyncio.create_task(service.change_notifier.wait(user, LONG_S))
+    await wait_until_shared(service)
     return waiting
 
 
-async def heard(service: Service, *, is_shared: bool = True) -> None:
+async def wait_until_shared(service: Service, *, is_shared: bool = True) -> None:
     async with asyncio.timeout(LONG_S):
-        while service.news.is_shared is not is_shared:  # noqa: ASYNC110
+        while service.change_notifier.is_shared is not is_shared:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -64,20 +64,20 @@ async def test_what_one_process_changes_wakes_another(tmp_path: Path, dsn: str) 
 
 async def test_many_changes_at_once_are_told_together(tmp_path: Path, dsn: str) -> None:
     async with opened(tmp_path, dsn) as one, opened(tmp_path, dsn) as other:
-        assert isinstance(one.news, SharedNews)
-        told: list[str] = []
-        real = one.news._wire.publish
+        assert isinstance(one.change_notifier, SharedChangeNotifier)
+        reports: list[str] = []
+        real = one.change_notifier._pubsub.publish
 
         async def publish(text: str) -> None:
-            told.append(text)
+            reports.append(text)
             await real(text)
 
-        one.news._wire.publish = publish  # type: ignore[method-assign]
+        one.change_notifier._pubsub.publish = publish  # type: ignore[method-assign]
         waiting = [await follower(other, f"user {n}") for n in range(300)]
         for number in range(300):
-            one.news.tell(f"user {number}")
+            one.change_notifier.notify(f"user {number}")
         await asyncio.wait_for(asyncio.gather(*waiting), LONG_S / 2)
-        assert len(told) <= 3
+        assert len(reports) <= 3
 
 
 async def test_after_a_restart_of_the_server_it_is_heard_again(tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ async def test_after_a_restart_of_the_server_it_is_heard_again(tmp_path: Path) -
             waiting = await follower(other)
             await add(one, "bob")
             server.stop()
-            await heard(other, is_shared=False)
+            await wait_until_shared(other, is_shared=False)
             server.start()
-            await heard(other)
+            await wait_until_shared(other)
             async with asyncio.timeout(LONG_S):
                 while not waiting.done():
                     # Whoever tells leaves the server alone for a moment after it was away.
@@ -107,22 +107,22 @@ async def test_where_nothing_is_heard_everyone_goes_on_looking(
         """As behind a pooler that gives each transaction another connection."""
 
     monkeypatch.setattr(asyncpg.Connection, "add_listener", deaf)
-    monkeypatch.setattr(postgres_wire, "_ANSWER_S", 0.2)
+    monkeypatch.setattr(postgres_wire, "_QUERY_TIMEOUT_S", 0.2)
     async with opened(tmp_path, dsn) as service:
-        waiting = asyncio.create_task(service.news.wait("ann", LONG_S))
+        waiting = asyncio.create_task(service.change_notifier.wait("ann", LONG_S))
         await asyncio.sleep(0.5)
-        assert not service.news.is_shared
+        assert not service.change_notifier.is_shared
         await add(service)
         await asyncio.wait_for(waiting, LONG_S / 2)
 
 
 async def test_a_ledger_in_a_file_has_news_of_its_own_process(tmp_path: Path) -> None:
     async with opened(tmp_path, "") as service:
-        assert type(service.news) is News
+        assert type(service.change_notifier) is ChangeNotifier
 
 
 def test_names_are_told_in_messages_that_fit() -> None:
     names = [f"{n:032x}" for n in range(1000)]
-    told = parts(" ".join(names))
-    assert max(map(len, told)) <= MOST_LETTERS
-    assert " ".join(told).split() == names
+    text = split_payload(" ".join(names))
+    assert max(map(len, text)) <= MAX_PAYLOAD_CHARS
+    assert " ".join(text).split() == names

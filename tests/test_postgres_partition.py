@@ -42,23 +42,23 @@ async def test_what_was_known_is_known_afterwards_and_users_stay_apart(plain: st
         adds = [Add(memory(f"likes tea {n}", scope=person), direction(n)) for n in range(3)]
         await ledger.apply(person, adds, by=BY)
     before = [await ledger.find(person, Listing()) for person in people]
-    found = [(await ledger.lexical(person, "tea")).rows.tolist() for person in people]
+    results = [(await ledger.lexical(person, "tea")).rows.tolist() for person in people]
     await ledger.close()
     await split(plain, 4)
     ledger = await open_postgres(plain, MODEL)
     assert [await ledger.find(person, Listing()) for person in people] == before
-    assert [(await ledger.lexical(person, "tea")).rows.tolist() for person in people] == found
+    assert [(await ledger.lexical(person, "tea")).rows.tolist() for person in people] == results
     added = await ledger.apply(people[0], [Add(memory("likes coffee", scope=people[0]), direction(4))], by=BY)
     assert added.outcomes[0].changed
-    assert await ledger.check() == await ledger.cautions() == []
-    aside = await asyncpg.connect(plain.replace(f"//{PLAIN_ROLE}@", f"//{SUPERUSER}@"))
+    assert await ledger.check() == await ledger.security_warnings() == []
+    admin = await asyncpg.connect(plain.replace(f"//{PLAIN_ROLE}@", f"//{SUPERUSER}@"))
     for table in TABLES:
-        parts = await aside.fetch(f"SELECT tableoid FROM {table} GROUP BY tableoid")
+        parts = await admin.fetch(f"SELECT tableoid FROM {table} GROUP BY tableoid")
         assert len(parts) == (0 if table == "turns" else 4), table
-    await aside.execute(f"SET ROLE {PLAIN_ROLE}")
+    await admin.execute(f"SET ROLE {PLAIN_ROLE}")
     for table in (*TABLES, *(f"{table}_part_0" for table in TABLES)):
-        assert await aside.fetchval(f"SELECT count(*) FROM {table}") == 0, f"{table} shows rows to who says nothing"
-    await aside.close()
+        assert await admin.fetchval(f"SELECT count(*) FROM {table}") == 0, f"{table} shows rows to who says nothing"
+    await admin.close()
     await ledger.close()
 
 
@@ -73,6 +73,6 @@ async def test_tables_are_split_once_and_into_a_number_of_parts_that_makes_sense
 
 async def test_the_command_splits_them_and_refuses_a_file(plain: str, tmp_path: Path) -> None:
     cli = Cli(tmp_path)
-    told = await asyncio.to_thread(cli, "partition", "4", "--database", plain)
-    assert "into 4 parts" in told.output
+    report = await asyncio.to_thread(cli, "partition", "4", "--database", plain)
+    assert "into 4 parts" in report.output
     assert "only a ledger in PostgreSQL" in await asyncio.to_thread(cli.error, "partition", "4", code=7)

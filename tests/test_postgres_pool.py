@@ -15,13 +15,13 @@ import pytest
 from recollect.errors import StoreUnavailable
 from recollect.ledger import postgres, postgres_types
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.sql.tx import NOBODY, Tx
+from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.model.change import Add
 from recollect.model.query import EVERYTHING
 from recollect.settings import load
 from recollect.testing.postgres_server import running_server
 from recollect.testing.suite_samples import ANN, BY, MODEL, memory
-from recollect.warm import warm_reading
+from recollect.warm import warm_up_recall
 from recollect.wiring import open_ledger, open_service
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
@@ -30,7 +30,7 @@ OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AN
 async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_path: Path) -> None:
     settings = load({"home": tmp_path, "database": dsn, "postgres_connections": 4}, environ={}).settings
     ledger = await open_ledger(settings, MODEL)
-    aside = await asyncpg.connect(dsn)
+    admin = await asyncpg.connect(dsn)
     seen = []
 
     async def slow(tx: Tx) -> Any:
@@ -41,44 +41,44 @@ async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_
         return await tx.rows(OURS, {})
 
     engine = ledger.engine  # type: ignore[attr-defined]
-    await asyncio.gather(*(engine.read(slow, of=NOBODY) for _ in range(40)))
+    await asyncio.gather(*(engine.read(slow, of=NO_TENANT) for _ in range(40)))
     assert max(seen) == 4
-    await aside.close()
+    await admin.close()
     await ledger.close()
 
 
 async def test_postgres_is_asked_once_what_arrays_are_made_of(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_types, "_TOLD", {})
-    asked = []
+    requests = []
     ask = asyncpg.Connection._introspect_types
 
     async def counted(self: Any, types: Any, within_s: Any) -> Any:
-        asked.append(types)
+        requests.append(types)
         return await ask(self, types, within_s)
 
     monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
     ledger = await open_postgres(dsn, MODEL)
-    kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
-    assert len(asked) == 1
-    aside = await asyncpg.connect(dsn)
+    stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    assert len(requests) == 1
+    admin = await asyncpg.connect(dsn)
     rows = await ledger.matching(ANN, EVERYTHING)
     for _ in range(2):
         await asyncio.gather(*(ledger.fetch(ANN, rows, filter=EVERYTHING) for _ in range(40)))
-        await asyncio.gather(*(ledger.lexical(ANN, kept.content) for _ in range(40)))
-    assert len(await aside.fetch(OURS)) > 4
-    assert len(asked) == 1
-    await aside.close()
+        await asyncio.gather(*(ledger.lexical(ANN, stored.content) for _ in range(40)))
+    assert len(await admin.fetch(OURS)) > 4
+    assert len(requests) == 1
+    await admin.close()
     await ledger.close()
 
 
 async def test_a_server_has_its_connections_before_anyone_waits_for_them(dsn: str, tmp_path: Path) -> None:
     chosen = {"home": tmp_path, "database": dsn, "postgres_connections": 4, "worker": False}
     service = await open_service(load(chosen, environ={}).settings)
-    aside = await asyncpg.connect(dsn)
-    await warm_reading(service, at_once=4)
-    assert len(await aside.fetch(OURS)) >= 4
+    admin = await asyncpg.connect(dsn)
+    await warm_up_recall(service, connections=4)
+    assert len(await admin.fetch(OURS)) >= 4
     assert await service.users() == []
-    await aside.close()
+    await admin.close()
     await service.close()
 
 
@@ -103,11 +103,11 @@ async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = await open_postgres(dsn, MODEL)
-    kept = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
-    aside = await asyncpg.connect(dsn)
+    stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    admin = await asyncpg.connect(dsn)
     # At once, so that there are as many connections as there may be.
-    await asyncio.gather(*(ledger.get(ANN, [kept.id]) for _ in range(100)))
-    asleep = [row[0] for row in await aside.fetch(OURS)]
+    await asyncio.gather(*(ledger.get(ANN, [stored.id]) for _ in range(100)))
+    asleep = [row[0] for row in await admin.fetch(OURS)]
     monkeypatch.setattr(postgres, "IDLE_S", 0.0)
     monkeypatch.setattr(postgres, "ALIVE_S", 0.5)
     assert len(asleep) > postgres.TRIES, "trying one after the other would help"
@@ -115,33 +115,33 @@ async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
         os.kill(process, signal.SIGSTOP)
     try:
         began = time.monotonic()
-        assert await ledger.get(ANN, [kept.id]) == [kept]
+        assert await ledger.get(ANN, [stored.id]) == [stored]
         # A statement would be waited for longer than this.
         assert time.monotonic() - began < postgres.STATEMENT_S / 2
     finally:
         for process in asleep:
             os.kill(process, signal.SIGCONT)
-    await aside.close()
+    await admin.close()
     await ledger.close()
 
 
 async def test_a_connection_in_use_is_not_asked_whether_it_is_there(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
     real = asyncpg.Connection.execute
 
     async def execute(self: Any, query: str, *arguments: Any, **named: Any) -> str:
-        asked.append(query)
+        requests.append(query)
         return str(await real(self, query, *arguments, **named))
 
     engine = PostgresEngine(dsn)
     await engine.open()
     monkeypatch.setattr(asyncpg.Connection, "execute", execute)
     for _ in range(5):
-        await engine.read(lambda tx: tx.rows("SELECT 1", {}), of=NOBODY, quick=True)
-    assert "SELECT 1" not in asked
+        await engine.read(lambda tx: tx.rows("SELECT 1", {}), tenant=NO_TENANT, quick=True)
+    assert "SELECT 1" not in requests
     monkeypatch.setattr(postgres, "IDLE_S", 0.0)
-    await engine.read(lambda tx: tx.rows("SELECT 1", {}), of=NOBODY, quick=True)
-    assert "SELECT 1" in asked
+    await engine.read(lambda tx: tx.rows("SELECT 1", {}), tenant=NO_TENANT, quick=True)
+    assert "SELECT 1" in requests
     await engine.close()

@@ -10,20 +10,20 @@ import pytest
 from recollect.ledger.sql import postings
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, By, Change, Forget, Restore, Update
+from recollect.model.change import Add, Author, Change, Forget, Restore, Update
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
 from recollect.write.draft import draft
 
 MODEL = EmbeddingModel(name="none", dimensions=4)
-ANN, BY = Scope("ann"), By("test")
+ANN, BY = Scope("ann"), Author("test")
 WORDS = ("tea", "rome", "train", "violin", "budget", "garden")
 
 
-async def said(ledger: SqlLedger, text: str) -> tuple[list[int], list[float], float]:
-    found = await ledger.lexical(ANN, text)
-    scores = [score for share in (found.scores, found.coverage) for score in share.tolist()]
-    return found.rows.tolist(), scores, found.missed
+async def lexical_result(ledger: SqlLedger, text: str) -> tuple[list[int], list[float], float]:
+    results = await ledger.lexical(ANN, text)
+    scores = [score for share in (results.scores, results.coverage) for score in share.tolist()]
+    return results.rows.tolist(), scores, results.missing_share
 
 
 async def test_what_is_at_hand_equals_the_full_text_after_every_kind_of_change(tmp_path: Path) -> None:
@@ -39,28 +39,28 @@ async def test_what_is_at_hand_equals_the_full_text_after_every_kind_of_change(t
         outcome = (await ledger.apply(ANN, [change], by=BY)).outcomes[0]
         ids.append(outcome.id)
         question = " ".join(chance.sample(WORDS, 2))
-        at_hand = await said(ledger, question)
+        at_hand = await lexical_result(ledger, question)
         ledger._postings = postings.PostingCache()
-        assert at_hand == await said(ledger, question)
+        assert at_hand == await lexical_result(ledger, question)
     await ledger.close()
 
 
 async def test_words_are_read_from_the_full_text_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = await open_sqlite(tmp_path / "a.db", MODEL)
-    asked: list[str] = []
+    requests: list[str] = []
     terms = ledger._engine.terms
     read = terms.postings
 
     async def counted(tx: object, words: list[str]) -> list[postings.Postings]:
-        asked.extend(words)
+        requests.extend(words)
         return await read(tx, words)  # type: ignore[arg-type]
 
     monkeypatch.setattr(terms, "postings", counted)
     for text in ("tea in rome", "a train to rome", "rome again"):
         await ledger.apply(ANN, [Add(draft(ANN, text, {}))], by=BY)
-        found = await ledger.lexical(ANN, "rome")
-    assert len(found.rows) == 3
-    assert len(asked) == 1
+        results = await ledger.lexical(ANN, "rome")
+    assert len(results.rows) == 3
+    assert len(requests) == 1
     await ledger.close()
 
 

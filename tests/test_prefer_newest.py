@@ -17,12 +17,12 @@ from recollect import Memory
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.read.candidate import Candidate
+from recollect.read.candidate import SearchCandidate
 from recollect.read.newest_model import MODEL_FILE, newest_model
 from recollect.read.prefer_newest import place_newer_first, prefer_newest
-from recollect.read.question import look_at
-from recollect.read.ruler import BUNDLED
-from recollect.read.statement_pairs import PAIR_SIGNALS, WORD_ODDS, compare, read_statement
+from recollect.read.question import analyze_question
+from recollect.read.ruler import BUNDLED_CALIBRATION
+from recollect.read.statement_pairs import PAIR_FEATURES, WORD_ODDS_INDEX, compare_pairs, parse_statement
 from recollect.settings import Settings
 from recollect.testing.suite_samples import memory as record
 
@@ -40,26 +40,32 @@ PHONES = (
 )
 
 
-def statement(content: str, *, week: float, relevance: float = 0.6, role: str = "user", **fields: Any) -> Candidate:
+def statement(
+    content: str, *, week: float, relevance: float = 0.6, role: str = "user", **fields: Any
+) -> SearchCandidate:
     """A turn of that week that the question fits."""
     detail = {"role": role} | ({"name": fields.pop("name")} if "name" in fields else {})
-    said = record(content, category=Category.TURN, created_at=NOON + timedelta(weeks=week), detail=detail)
+    text = record(content, category=Category.TURN, created_at=NOON + timedelta(weeks=week), detail=detail)
     parts = {"coverage": 0.8, "meaning": 0.8, "dense": 0.5, "lexical": 0.4}
-    return Candidate(0, int(week), replace(said, **fields), relevance, relevance, parts)
+    return SearchCandidate(0, int(week), replace(text, **fields), relevance, relevance, parts)
 
 
 async def reorder(
-    question: str, *first: Candidate, later: Sequence[Candidate] = (), **least: float
-) -> list[Candidate]:
+    question: str, *first: SearchCandidate, later: Sequence[SearchCandidate] = (), **least: float
+) -> list[SearchCandidate]:
     vectors = await StaticEmbedder().embed([each.record.content for each in (*first, *later)])
-    return prefer_newest(first, later, np.asarray(vectors), look_at(question), ruler=BUNDLED, **least)
+    return prefer_newest(
+        first, later, np.asarray(vectors), analyze_question(question), calibration=BUNDLED_CALIBRATION, **least
+    )
 
 
-async def order(question: str, *first: Candidate, later: Sequence[Candidate] = (), **least: float) -> list[str]:
+async def order(
+    question: str, *first: SearchCandidate, later: Sequence[SearchCandidate] = (), **least: float
+) -> list[str]:
     return [each.record.content for each in await reorder(question, *first, later=later, **least)]
 
 
-def old_and_new(**newer: Any) -> tuple[Candidate, Candidate]:
+def old_and_new(**newer: Any) -> tuple[SearchCandidate, SearchCandidate]:
     return statement(OLD, week=0), statement(NEW, week=4, **{"relevance": 0.55} | newer)
 
 
@@ -172,16 +178,16 @@ def test_newer_ones_are_placed_directly_before_the_older_ones() -> None:
 
 def test_the_model_weighs_every_signal() -> None:
     model = newest_model()
-    assert model.hidden.shape[0] == len(PAIR_SIGNALS) == len(set(PAIR_SIGNALS))
+    assert model.hidden.shape[0] == len(PAIR_FEATURES) == len(set(PAIR_FEATURES))
     assert all(np.isfinite(getattr(model, name)).all() for name in model.__dataclass_fields__)
     assert MODEL_FILE.stat().st_size < 50_000
 
 
 def test_training_counts_the_words_that_search_adds_up() -> None:
     first, second = (statement(text, week=at) for at, text in enumerate((OLD, NEW)))
-    table = compare([first, second], np.ones((2, 2), np.float32), look_at(QUESTION), shown=2)
-    odds = pair_words(read_statement(OLD), read_statement(NEW)) @ newest_model().words.T.ravel()
-    assert table.signals[0, WORD_ODDS] == pytest.approx(odds, abs=1e-4)
+    table = compare_pairs([first, second], np.ones((2, 2), np.float32), analyze_question(QUESTION), result_count=2)
+    odds = pair_words(parse_statement(OLD), parse_statement(NEW)) @ newest_model().words.T.ravel()
+    assert table.features[0, WORD_ODDS_INDEX] == pytest.approx(odds, abs=1e-4)
 
 
 @pytest.fixture
@@ -216,8 +222,8 @@ def test_a_search_gives_the_current_state_first(memory: Memory) -> None:
         message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
         memory.remember([message], user_id="a", session_id=day)
     memory.add("The neighbour's cat is called Momo", user_id="a")
-    found = [hit.memory for hit in memory.search("when is standup?", user_id="a")]
-    assert found[:2] == ["we moved standup to 9:45", "standup is at 9:15 every morning"]
+    hits = [hit.memory for hit in memory.search("when is standup?", user_id="a")]
+    assert hits[:2] == ["we moved standup to 9:45", "standup is at 9:15 every morning"]
 
 
 BANKS = {"2026-02-04": "my bank is Sparkasse", "2026-04-15": "left Sparkasse, moved everything to ING"}
@@ -232,12 +238,12 @@ def banks(tmp_path: Path) -> Iterator[Memory]:
         for day, text in BANKS.items():
             message = {"role": "user", "content": text, "timestamp": f"{day}T09:00:00Z"}
             memory.remember([message], user_id="a", session_id=day)
-        others = [f"{name} works at the bank in {name}ville" for name in ("Dora", "Karl", "Emil")]
-        others += [f"The user once bought {number} stamps" for number in range(20)]
+        rest = [f"{name} works at the bank in {name}ville" for name in ("Dora", "Karl", "Emil")]
+        rest += [f"The user once bought {number} stamps" for number in range(20)]
         memory.import_(
             [
                 {"id": str(uuid4()), "memory": text, "user_id": "a", "created_at": "2026-01-05T09:00:00Z"}
-                for text in others
+                for text in rest
             ]
         )
         yield memory
@@ -247,23 +253,23 @@ def banks(tmp_path: Path) -> Iterator[Memory]:
 def test_a_search_finds_the_current_state_though_it_shares_no_word_with_the_question(
     banks: Memory, limit: int, min_score: float
 ) -> None:
-    found = banks.search(BANK_QUESTION, user_id="a", limit=limit, min_score=min_score)
+    hits = banks.search(BANK_QUESTION, user_id="a", limit=limit, min_score=min_score)
     traced = banks.search(BANK_QUESTION, user_id="a", limit=limit, min_score=min_score, trace=True)
-    said = [hit.memory for hit in found]
-    assert said[:2] == [NEW_BANK, OLD_BANK]
-    assert said == [hit.memory for hit in traced]
-    assert len(said) == len(set(said)) <= limit
-    scores = [hit.score for hit in found]
+    messages = [hit.memory for hit in hits]
+    assert messages[:2] == [NEW_BANK, OLD_BANK]
+    assert messages == [hit.memory for hit in traced]
+    assert len(messages) == len(set(messages)) <= limit
+    scores = [hit.score for hit in hits]
     assert scores == sorted(scores, reverse=True)
 
 
 def test_a_search_about_the_past_finds_what_held_then(banks: Memory) -> None:
-    found = [hit.memory for hit in banks.search("which bank was I with before?", user_id="a", min_score=0.5)]
-    assert NEW_BANK not in found
+    match = [hit.memory for hit in banks.search("which bank was I with before?", user_id="a", min_score=0.5)]
+    assert NEW_BANK not in match
 
 
 def test_a_later_statement_that_the_filter_excludes_does_not_join(banks: Memory) -> None:
     only_old = {"created_at": {"lt": "2026-03-01T00:00:00Z"}}
-    found = [hit.memory for hit in banks.search(BANK_QUESTION, user_id="a", filters=only_old)]
-    assert found[0] == OLD_BANK
-    assert NEW_BANK not in found
+    hits = [hit.memory for hit in banks.search(BANK_QUESTION, user_id="a", filters=only_old)]
+    assert hits[0] == OLD_BANK
+    assert NEW_BANK not in hits

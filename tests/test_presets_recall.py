@@ -23,8 +23,8 @@ def opened(tmp_path: Path) -> Iterator[Open]:
     memories: list[Memory] = []
 
     def open_with(preset: str, **more: Any) -> Memory:
-        given = {"home": tmp_path, "preset": preset, "database": "memory:", **more}
-        memories.append(Memory(settings=load(given, environ={}).settings))
+        options = {"home": tmp_path, "preset": preset, "database": "memory:", **more}
+        memories.append(Memory(settings=load(options, environ={}).settings))
         return memories[-1]
 
     yield open_with
@@ -32,8 +32,8 @@ def opened(tmp_path: Path) -> Iterator[Open]:
         memory.close()
 
 
-def user(*said: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": text} for text in said]
+def user(*texts: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text} for text in texts]
 
 
 SYSTEM = {"role": "system", "content": "You are a helpful assistant."}
@@ -46,8 +46,8 @@ class TestSemanticRouter:
 
     def test_a_budget_told_in_one_session_is_known_in_another(self, opened: Open) -> None:
         memory = opened(self.PRESET)
-        said = user("My budget for the Hawaii trip is $10,000")
-        memory.remember(said, user_id=ALEX, session_id="March 15")
+        messages = user("My budget for the Hawaii trip is $10,000")
+        memory.remember(messages, user_id=ALEX, session_id="March 15")
         recalled = memory.recall(user("What's my budget for the trip?"), user_id=ALEX, session_id="March 20")
         assert recalled.outcome is RecallOutcome.USED
         assert list(recalled.messages) == [
@@ -62,14 +62,14 @@ class TestSemanticRouter:
         memory = opened(self.PRESET)
         memory.add("budget for Hawaii vacation is $10,000", user_id=ALEX)
         memory.add("To deploy payment-service: run npm build, then docker push", user_id=ALEX, type="procedural")
-        asked = [SYSTEM, *user("Planning vacation", "Hawaii sounds nice", "How much?")]
-        recalled = memory.recall(asked, user_id=ALEX)
+        messages = [SYSTEM, *user("Planning vacation", "Hawaii sounds nice", "How much?")]
+        recalled = memory.recall(messages, user_id=ALEX)
         assert recalled.query == "How much? Hawaii vacation planning"
         assert [hit.memory for hit in recalled] == ["budget for Hawaii vacation is $10,000"]
         block = "## User's Relevant Context\n\n- budget for Hawaii vacation is $10,000\n"
         assert list(recalled.messages) == [
             {"role": "system", "content": f"{SYSTEM['content']}\n\n{block}"},
-            *asked[1:],
+            *messages[1:],
         ]
 
     def test_how_much_is_rewritten_by_the_llm_where_there_is_one(self, opened: Open, llm: ScriptedLLM) -> None:
@@ -103,8 +103,8 @@ class TestSemanticRouter:
     def test_a_fact_query_and_a_tool_query_are_not_searched_for(self, opened: Open, signal: str) -> None:
         memory = opened(self.PRESET)
         memory.add("The speed of light was asked about in Hawaii", user_id=ALEX)
-        asked = user("What is the speed of light?")
-        assert memory.recall(asked, user_id=ALEX, **{signal: True}).outcome is RecallOutcome.IGNORED
+        messages = user("What is the speed of light?")
+        assert memory.recall(messages, user_id=ALEX, **{signal: True}).outcome is RecallOutcome.IGNORED
 
     def test_another_users_memories_stay_theirs(self, opened: Open) -> None:
         memory = opened(self.PRESET)
@@ -133,8 +133,8 @@ class TestReactMem:
             session_id="monday",
             **where,
         )
-        asked = [SYSTEM, *user("Deploy the payment service")]
-        recalled = memory.recall(asked, session_id="monday", **where)
+        messages = [SYSTEM, *user("Deploy the payment service")]
+        recalled = memory.recall(messages, session_id="monday", **where)
         assert list(recalled.messages) == [
             SYSTEM,
             {
@@ -179,8 +179,8 @@ class TestSessionService:
             importance=0.8,
             **session,
         )
-        asked = [SYSTEM, *user("Can you give me a concise summary of the project deadline?")]
-        recalled = memory.recall(asked, user_id=ALEX, session_id="s1")
+        messages = [SYSTEM, *user("Can you give me a concise summary of the project deadline?")]
+        recalled = memory.recall(messages, user_id=ALEX, session_id="s1")
         assert list(recalled.messages) == [
             {
                 "role": "system",
@@ -191,7 +191,7 @@ class TestSessionService:
                 "- [INSIGHT] Q3 revenue increase correlates with marketing campaign launch (importance: 0.8)\n\n"
                 "Use these memories to provide contextually aware responses.",
             },
-            *asked[1:],
+            *messages[1:],
         ]
 
     def test_at_most_five_memories_are_in_the_context(self, opened: Open) -> None:
@@ -203,9 +203,9 @@ class TestSessionService:
     def test_another_sessions_memories_are_not_in_it(self, opened: Open) -> None:
         memory = opened("session-service")
         memory.add("The project deadline is March 15th", user_id=ALEX, session_id="s1", level="session")
-        asked = user("When is the project deadline?")
-        recalled = memory.recall(asked, user_id=ALEX, session_id="s2")
-        assert (recalled.outcome, list(recalled.messages)) == (RecallOutcome.MISSING, asked)
+        messages = user("When is the project deadline?")
+        recalled = memory.recall(messages, user_id=ALEX, session_id="s2")
+        assert (recalled.outcome, list(recalled.messages)) == (RecallOutcome.MISSING, messages)
 
 
 class TestMarkdownProxy:
@@ -268,9 +268,9 @@ class TestMarkdownProxy:
     def test_no_memories_are_asked_for_and_the_request_goes_as_it_is(self, opened: Open) -> None:
         memory = opened(self.PRESET)
         memory.add("The red bike is at the station", user_id=ALEX)
-        asked = user("Where is my red bike?")
-        recalled = memory.recall(asked, user_id=ALEX, limit=0)
-        assert (recalled.outcome, list(recalled.messages)) == (RecallOutcome.DISABLED, asked)
+        messages = user("Where is my red bike?")
+        recalled = memory.recall(messages, user_id=ALEX, limit=0)
+        assert (recalled.outcome, list(recalled.messages)) == (RecallOutcome.DISABLED, messages)
 
 
 # What the design abbreviates is written out; the second is longer than the 150 characters that are shown of it.
@@ -304,8 +304,8 @@ class TestThreeTier:
         return memory
 
     def test_what_did_we_discuss_about_databases(self, memory: Memory) -> None:
-        asked = [SYSTEM, *user("What did we discuss about databases?")]
-        recalled = memory.recall(asked, user_id=ALEX)
+        messages = [SYSTEM, *user("What did we discuss about databases?")]
+        recalled = memory.recall(messages, user_id=ALEX)
         assert list(recalled.messages) == [
             SYSTEM,
             {
@@ -320,7 +320,7 @@ class TestThreeTier:
                 f"- turns 21-30: {RETRIEVAL[:150]}...\n\n"
                 "Answer consistently using the memory and conversation above.",
             },
-            *asked[1:],
+            *messages[1:],
         ]
 
     def test_whats_my_name_is_looked_up_not_searched_for(self, memory: Memory) -> None:

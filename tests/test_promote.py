@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from conversation_samples import ANN, BY, DAY, NOW, a_ledger, kept
+from conversation_samples import ANN, BY, DAY, NOW, a_ledger, stored_memories
 
 from recollect.conversation.promote import promote
-from recollect.ledger.memory import MemoryLedger
+from recollect.ledger.memory import InMemoryLedger
 from recollect.model.change import Add, Supersede
-from recollect.model.erase import Erase, Target
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Listing
@@ -39,13 +39,13 @@ def memory(content: str = "The budget for the Hawaii trip is $10,000", **fields:
     return replace(plain, **fields)
 
 
-async def holding(*records: MemoryRecord) -> MemoryLedger:
+async def holding(*records: MemoryRecord) -> InMemoryLedger:
     ledger = await a_ledger()
     await ledger.apply(records[0].scope, [Add(record) for record in records], by=BY)
     return ledger
 
 
-async def promoted(ledger: MemoryLedger, scope: Scope = ANN) -> int:
+async def promoted(ledger: InMemoryLedger, scope: Scope = ANN) -> int:
     """Promote what the scope's session has; gives how many changes that took."""
     memories = list(await ledger.find(scope, Listing(limit=1000, visible=True)))
     changes = promote(scope, memories, Conversation(scope=scope), now=NOW)
@@ -53,7 +53,7 @@ async def promoted(ledger: MemoryLedger, scope: Scope = ANN) -> int:
     return len(changes)
 
 
-async def seen_from(ledger: MemoryLedger, scope: Scope) -> list[str]:
+async def seen_from(ledger: InMemoryLedger, scope: Scope) -> list[str]:
     return [each.content for each in await ledger.find(scope, Listing(limit=1000, visible=True, order="oldest"))]
 
 
@@ -66,14 +66,14 @@ async def test_what_matters_is_seen_from_later_sessions() -> None:
 
 
 async def test_it_keeps_its_session_its_evidence_and_all_it_says() -> None:
-    held = memory(occurred_at=DAY, tags=("travel",), trust=Trust.LOW)
-    ledger = await holding(held)
+    stored = memory(occurred_at=DAY, tags=("travel",), trust=Trust.LOW)
+    ledger = await holding(stored)
     await promoted(ledger)
-    [old, new] = await kept(ledger)
+    [old, new] = await stored_memories(ledger)
     assert (new.level, new.scope, new.evidence) == (Level.USER, ANN, ("turn-1",))
-    assert (new.content, new.importance, new.occurred_at, new.tags) == (held.content, 0.8, DAY, ("travel",))
+    assert (new.content, new.importance, new.occurred_at, new.tags) == (stored.content, 0.8, DAY, ("travel",))
     assert new.trust is Trust.LOW
-    assert new.detail == {"note": 1, "promoted_from_id": held.id}
+    assert new.detail == {"note": 1, "promoted_from_id": stored.id}
     assert (old.status, old.superseded_by) == (Status.SUPERSEDED, new.id)
 
 
@@ -91,9 +91,9 @@ async def test_done_twice_nothing_is_doubled() -> None:
 
 
 async def test_two_that_promote_at_once_do_it_once() -> None:
-    held = memory()
-    first = promote(ANN, [held], Conversation(scope=ANN), now=NOW)
-    second = promote(ANN, [held], Conversation(scope=ANN), now=NOW + timedelta(seconds=1))
+    stored = memory()
+    first = promote(ANN, [stored], Conversation(scope=ANN), now=NOW)
+    second = promote(ANN, [stored], Conversation(scope=ANN), now=NOW + timedelta(seconds=1))
     [one], [other] = first, second
     assert isinstance(one, Supersede)
     assert isinstance(other, Supersede)
@@ -102,10 +102,10 @@ async def test_two_that_promote_at_once_do_it_once() -> None:
 
 
 async def test_what_is_known_already_is_not_known_twice() -> None:
-    known = memory(level=Level.USER, scope=Scope("ann"))
-    ledger = await holding(known, memory())
+    existing = memory(level=Level.USER, scope=Scope("ann"))
+    ledger = await holding(existing, memory())
     await promoted(ledger)
-    assert await seen_from(ledger, ANN) == [known.content]
+    assert await seen_from(ledger, ANN) == [existing.content]
 
 
 async def test_a_key_takes_its_new_value_along() -> None:
@@ -141,7 +141,7 @@ def test_what_is_not_a_fact_that_holds_stays_where_it_is() -> None:
     ]
     assert promote(ANN, stay, Conversation(scope=ANN), now=NOW) == []
     assert len(promote(ANN, [memory(importance=0.6)], Conversation(scope=ANN), now=NOW)) == 1
-    assert promote(ANN, [memory(importance=0.6)], Conversation(scope=ANN), now=NOW, least_importance=0.7) == []
+    assert promote(ANN, [memory(importance=0.6)], Conversation(scope=ANN), now=NOW, min_importance=0.7) == []
 
 
 def test_nothing_is_promoted_for_another_user() -> None:
@@ -152,6 +152,6 @@ async def test_erasing_what_was_promoted_takes_all_its_forms() -> None:
     for which in (0, 1):
         ledger = await holding(memory())
         await promoted(ledger)
-        both = await kept(ledger)
-        await ledger.erase(ANN, Erase(Target.MEMORY, both[which].id), by=BY)
-        assert await kept(ledger) == []
+        both = await stored_memories(ledger)
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, both[which].id), by=BY)
+        assert await stored_memories(ledger) == []

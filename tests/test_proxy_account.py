@@ -11,7 +11,7 @@ from auth_samples import bearer, make_key, serving
 from recollect.testing.scripted_llm import ScriptedLLM
 
 ONE = [{"user": "ann"}, {"project": "work", "everyone": True}, {"user": "ann", "project": "work"}]
-KEPT = [
+STORED_AT_UPSTREAM = [
     ("GET", "files"), ("POST", "files"), ("GET", "files/file-1/content"), ("DELETE", "files/file-1"),
     ("GET", "batches"), ("POST", "batches"), ("GET", "vector_stores"), ("POST", "threads"), ("POST", "assistants"),
     ("GET", "chat/completions"), ("GET", "chat/completions/chatcmpl-1"), ("GET", "fine_tuning/jobs"),
@@ -43,7 +43,7 @@ def test_a_key_for_one_does_not_see_what_is_kept_for_all(
     assert not llm.requests
 
 
-@pytest.mark.parametrize(("method", "path"), KEPT)
+@pytest.mark.parametrize(("method", "path"), STORED_AT_UPSTREAM)
 def test_however_it_is_asked_for(tmp_path: Path, llm: ScriptedLLM, method: str, path: str) -> None:
     assert ask(tmp_path, llm, {"user": "ann"}, method, path).status_code in (403, 405)
     assert not llm.requests

@@ -11,12 +11,12 @@ import pytest
 from chat_bodies import Drawn, bodies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from served_proxy import BUDGET, Served, chat, served
+from served_proxy import BUDGET, ServedProxy, chat, served
 
-from recollect.http.proxy.body import read_body
-from recollect.model.change import By
+from recollect.http.proxy.body import parse_body
+from recollect.model.change import Author
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.testing.scripted_llm import ScriptedLLM
 
 PLACES = ("before-question", "system", "question")
@@ -36,15 +36,15 @@ def recorder() -> Iterator[ScriptedLLM]:
 
 
 @pytest.fixture(scope="module")
-def proxies(recorder: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
+def proxies(recorder: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ServedProxy]]:
     """A proxy for each place that memories can go to; the user has told all of them the same."""
     home: Path = tmp_path_factory.mktemp("places")
-    running: dict[str, Served] = {}
+    running: dict[str, ServedProxy] = {}
     try:
         for place in PLACES:
-            found = Served(home / place, recorder.base_url, context_place=place, search_min_score=0.0)
-            running[place] = found.start()
-            found.post(chat(BUDGET))
+            results = ServedProxy(home / place, recorder.base_url, context_place=place, search_min_score=0.0)
+            running[place] = results.start()
+            results.post(chat(BUDGET))
         yield running
     finally:
         for each in running.values():
@@ -54,18 +54,18 @@ def proxies(recorder: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="module", params=PRESETS)
 def preset(
     request: pytest.FixtureRequest, recorder: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Served]:
+) -> Iterator[ServedProxy]:
     home = tmp_path_factory.mktemp("preset")
-    with served(home, recorder.base_url, preset=request.param, search_min_score=0.0) as found:
+    with served(home, recorder.base_url, preset=request.param, search_min_score=0.0) as results:
         # Not by a chat: one of them recalls what was learned only, and there is no model here to learn.
-        found.run(found.service.add(Scope("default"), NewMemory(content=BUDGET), by=By("test")))
-        yield found
+        results.run(results.service.add(Scope("default"), MemoryInput(content=BUDGET), by=Author("test")))
+        yield results
 
 
 @generated(1000)
 @given(place=st.sampled_from(PLACES), body=bodies())
 def test_the_only_difference_upstream_is_what_memory_puts_in(
-    proxies: dict[str, Served], recorder: ScriptedLLM, place: str, body: Drawn
+    proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn
 ) -> None:
     before, after = inserted(proxies[place], recorder, body)
     if place == "before-question":
@@ -76,21 +76,23 @@ def test_the_only_difference_upstream_is_what_memory_puts_in(
 
 @generated(40)
 @given(body=bodies())
-def test_so_it_is_under_every_preset(preset: Served, recorder: ScriptedLLM, body: Drawn) -> None:
+def test_so_it_is_under_every_preset(preset: ServedProxy, recorder: ScriptedLLM, body: Drawn) -> None:
     inserted(preset, recorder, body)
 
 
 @generated(100)
 @given(body=bodies())
-def test_what_is_not_recalled_changes_nothing(proxies: dict[str, Served], recorder: ScriptedLLM, body: Drawn) -> None:
+def test_what_is_not_recalled_changes_nothing(
+    proxies: dict[str, ServedProxy], recorder: ScriptedLLM, body: Drawn
+) -> None:
     got = sent_on(proxies["before-question"], recorder, body, "off")
-    assert members(got) == list(body.kept)
+    assert members(got) == list(body.preserved)
     assert body.has_ours or got.encode() == body.raw
 
 
 @generated(100)
 @given(body=bodies())
-def test_odd_words_are_kept_without_trouble(proxies: dict[str, Served], body: Drawn) -> None:
+def test_odd_words_are_kept_without_trouble(proxies: dict[str, ServedProxy], body: Drawn) -> None:
     answer = proxies["question"].post(body.raw, x_memory="write", x_memory_user="writer")
     assert (answer.status, answer.headers["x-memory-status"]) == (200, "ok")
     assert answer.headers["x-memory-turn"]
@@ -98,7 +100,7 @@ def test_odd_words_are_kept_without_trouble(proxies: dict[str, Served], body: Dr
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_number_too_long_for_this_process_is_sent_on(
-    proxies: dict[str, Served], recorder: ScriptedLLM, place: str
+    proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str
 ) -> None:
     digits = "9" * 5000
     recorder.clear()
@@ -109,23 +111,23 @@ def test_a_number_too_long_for_this_process_is_sent_on(
 
 
 def test_of_several_members_with_one_name_the_one_that_counts_is_changed() -> None:
-    body = read_body(b'{"messages": [{"role": "user", "content": "a", "content": "b\\u0062"}]}')
+    body = parse_body(b'{"messages": [{"role": "user", "content": "a", "content": "b\\u0062"}]}')
     old = body.fields["messages"]
-    changed = body.rewritten({"messages": [{**old[0], "content": "Before: " + old[0]["content"]}]})
+    changed = body.rewrite({"messages": [{**old[0], "content": "Before: " + old[0]["content"]}]})
     assert changed == b'{"messages": [{"role": "user", "content": "a", "content": "Before: b\\u0062"}]}'
 
 
 def test_parts_that_are_one_object_to_the_parser_keep_their_own_bytes() -> None:
-    body = read_body(b'{"messages": [{"role": "user", "content": ["a", "\\u0061", null, 1, 1, null, ""]}]}')
+    body = parse_body(b'{"messages": [{"role": "user", "content": ["a", "\\u0061", null, 1, 1, null, ""]}]}')
     old = body.fields["messages"]
-    changed = body.rewritten({"messages": [{**old[0], "content": ["new", *old[0]["content"]]}]})
+    changed = body.rewrite({"messages": [{**old[0], "content": ["new", *old[0]["content"]]}]})
     assert changed == body.text.replace('["a"', '["new", "a"').encode()
 
 
-def inserted(proxy: Served, recorder: ScriptedLLM, body: Drawn) -> tuple[list[Any], list[Any]]:
+def inserted(proxy: ServedProxy, recorder: ScriptedLLM, body: Drawn) -> tuple[list[Any], list[Any]]:
     """The messages without and with what memory put in; fails if anything else is not as it was."""
     got = sent_on(proxy, recorder, body, "read")
-    were, are = list(body.kept), members(got)
+    were, are = list(body.preserved), members(got)
     assert len(are) == len(were)
     [at] = [number for number, (old, new) in enumerate(zip(were, are, strict=True)) if old != new]
     assert were[at].startswith('"messages"')
@@ -135,7 +137,7 @@ def inserted(proxy: Served, recorder: ScriptedLLM, body: Drawn) -> tuple[list[An
     return EXACT.decode(f"{{{were[at]}}}")["messages"], EXACT.decode(f"{{{are[at]}}}")["messages"]
 
 
-def sent_on(proxy: Served, recorder: ScriptedLLM, body: Drawn, memory: str) -> str:
+def sent_on(proxy: ServedProxy, recorder: ScriptedLLM, body: Drawn, memory: str) -> str:
     recorder.clear()
     answer = proxy.post(body.raw, x_memory=memory)
     assert answer.status == 200, answer.body
@@ -147,14 +149,14 @@ def sent_on(proxy: Served, recorder: ScriptedLLM, body: Drawn, memory: str) -> s
 def members(text: str) -> list[str]:
     """The members of an object as they are written."""
     decode = EXACT.raw_decode
-    at, found = skipped(text, 0) + 1, list[str]()
+    at, results = skipped(text, 0) + 1, list[str]()
     while text[at := skipped(text, at)] != "}":
         start = at = skipped(text, at + 1) if text[at] == "," else at
         at = skipped(text, decode(text, at)[1])
         assert text[at] == ":"
         at = decode(text, skipped(text, at + 1))[1]
-        found.append(text[start:at])
-    return found
+        results.append(text[start:at])
+    return results
 
 
 def skipped(text: str, at: int) -> int:

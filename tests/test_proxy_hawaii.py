@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 
 import openai
 import pytest
-from hawaii import KNOWN, PICTURE, UNKNOWN, model
-from operated_server import Process, process
+from hawaii import PICTURE, RECALLED_ANSWER, UNKNOWN, model
+from operated_server import RestartableServer, process
 from pydantic import BaseModel
 from served_proxy import BUDGET, KEY, QUESTION
 
 from recollect.testing.scripted_llm import ScriptedLLM
 
-Say: TypeAlias = Callable[[Process, str, str], str]
+Say: TypeAlias = Callable[[RestartableServer, str, str], str]
 
 
 class Person(BaseModel):
@@ -34,32 +34,32 @@ def upstream() -> Iterator[ScriptedLLM]:
 
 
 @pytest.fixture(scope="module")
-def server(upstream: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def server(upstream: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestartableServer]:
     with process(tmp_path_factory.mktemp("hawaii"), upstream.base_url) as running:
         yield running
 
 
-def by_curl(server: Process, user: str, text: str) -> str:
+def by_curl(server: RestartableServer, user: str, text: str) -> str:
     return json.loads(curl(server, user, text))["choices"][0]["message"]["content"]  # type: ignore[no-any-return]
 
 
-def by_curl_streamed(server: Process, user: str, text: str) -> str:
+def by_curl_streamed(server: RestartableServer, user: str, text: str) -> str:
     lines = curl(server, user, text, stream=True).splitlines()
     events = [line.removeprefix("data: ") for line in lines if line]
     assert events[-1] == "[DONE]"
     return "".join(json.loads(each)["choices"][0]["delta"].get("content") or "" for each in events[:-1])
 
 
-def curl(server: Process, user: str, text: str, **fields: Any) -> str:
+def curl(server: RestartableServer, user: str, text: str, **fields: Any) -> str:
     if not shutil.which("curl"):
         pytest.skip("not run: there is no curl on this machine")
     body = {"model": "scripted", "user": user, "messages": [{"role": "user", "content": text}], **fields}
-    told = ["-H", "Content-Type: application/json", "-H", f"Authorization: Bearer {KEY}"]
-    command = ["curl", "-sSN", "--fail-with-body", f"{server.url}/chat/completions", *told, "-d", json.dumps(body)]
+    report = ["-H", "Content-Type: application/json", "-H", f"Authorization: Bearer {KEY}"]
+    command = ["curl", "-sSN", "--fail-with-body", f"{server.url}/chat/completions", *report, "-d", json.dumps(body)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=200).stdout
 
 
-def by_sdk(server: Process, user: str, text: str) -> str:
+def by_sdk(server: RestartableServer, user: str, text: str) -> str:
     with client(server) as sdk:
         messages: Any = [{"role": "user", "content": text}]
         return (
@@ -68,14 +68,14 @@ def by_sdk(server: Process, user: str, text: str) -> str:
         )
 
 
-def by_sdk_streamed(server: Process, user: str, text: str) -> str:
+def by_sdk_streamed(server: RestartableServer, user: str, text: str) -> str:
     with client(server) as sdk:
         messages: Any = [{"role": "user", "content": text}]
         stream = sdk.chat.completions.create(model="scripted", user=user, messages=messages, stream=True)
         return "".join(chunk.choices[0].delta.content or "" for chunk in stream)
 
 
-def client(server: Process) -> openai.OpenAI:
+def client(server: RestartableServer) -> openai.OpenAI:
     return openai.OpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=60)
 
 
@@ -88,35 +88,37 @@ WAYS: dict[str, Say] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_said_in_one_session_is_known_in_the_next_after_a_restart(server: Process, way: str) -> None:
+def test_what_was_said_in_one_session_is_known_in_the_next_after_a_restart(
+    server: RestartableServer, way: str
+) -> None:
     say = WAYS[way]
     assert say(server, way, QUESTION) == UNKNOWN
     assert say(server, way, BUDGET) == "Noted."
     server.stop()
     server.start()
-    assert say(server, way, QUESTION) == KNOWN
+    assert say(server, way, QUESTION) == RECALLED_ANSWER
     assert say(server, f"someone else by {way}", QUESTION) == UNKNOWN
     assert KEY not in server.log
     assert "$10,000" not in server.log
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_session_later_it_is_known_in_every_way(server: Process, way: str) -> None:
+def test_a_session_later_it_is_known_in_every_way(server: RestartableServer, way: str) -> None:
     user = f"later by {way}"
     assert WAYS[way](server, user, BUDGET) == "Noted."
-    assert WAYS[way](server, user, QUESTION) == KNOWN
+    assert WAYS[way](server, user, QUESTION) == RECALLED_ANSWER
 
 
-def test_the_sdk_calls_tools_and_gives_their_results_back(server: Process) -> None:
+def test_the_sdk_calls_tools_and_gives_their_results_back(server: RestartableServer) -> None:
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
     messages: list[Any] = [{"role": "user", "content": "How is the weather?"}]
     with client(server) as sdk:
-        asked = sdk.chat.completions.create(model="scripted", messages=messages, tools=tools).choices[0].message
-        [call] = asked.tool_calls or []
+        request = sdk.chat.completions.create(model="scripted", messages=messages, tools=tools).choices[0].message
+        [call] = request.tool_calls or []
         assert json.loads(call.function.arguments) == {"city": "Hilo"}  # type: ignore[union-attr]
         messages += [
-            asked.model_dump(exclude_none=True),
+            request.model_dump(exclude_none=True),
             {"role": "tool", "tool_call_id": call.id, "content": "sunny"},
         ]
         with sdk.chat.completions.stream(model="scripted", messages=messages, tools=tools) as stream:
@@ -124,22 +126,22 @@ def test_the_sdk_calls_tools_and_gives_their_results_back(server: Process) -> No
     assert final.choices[0].message.content == "Hilo is sunny"
 
 
-def test_the_sdk_sends_images_and_reads_structured_answers(upstream: ScriptedLLM, server: Process) -> None:
-    shown: list[Any] = [
+def test_the_sdk_sends_images_and_reads_structured_answers(upstream: ScriptedLLM, server: RestartableServer) -> None:
+    visible: list[Any] = [
         {"type": "text", "text": "What is in this picture?"},
         {"type": "image_url", "image_url": {"url": PICTURE}},
     ]
     with client(server) as sdk:
-        seen = sdk.chat.completions.create(model="scripted", messages=[{"role": "user", "content": shown}])
-        assert upstream.calls("chat")[-1].json["messages"][-1]["content"] == shown
-        found = sdk.chat.completions.parse(
+        seen = sdk.chat.completions.create(model="scripted", messages=[{"role": "user", "content": visible}])
+        assert upstream.calls("chat")[-1].json["messages"][-1]["content"] == visible
+        results = sdk.chat.completions.parse(
             model="scripted", messages=[{"role": "user", "content": "Ann is 30"}], response_format=Person
         )
     assert seen.choices[0].message.content == "A beach"
-    assert found.choices[0].message.parsed == Person(name="Ann", age=30)
+    assert results.choices[0].message.parsed == Person(name="Ann", age=30)
 
 
-def test_the_sdk_reads_usage_models_embeddings_and_the_headers_of_memory(server: Process) -> None:
+def test_the_sdk_reads_usage_models_embeddings_and_the_headers_of_memory(server: RestartableServer) -> None:
     with client(server) as sdk:
         raw = sdk.chat.completions.with_raw_response.create(
             model="scripted",
@@ -157,7 +159,7 @@ def test_the_sdk_reads_usage_models_embeddings_and_the_headers_of_memory(server:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_sdk_raises_the_upstreams_own_error(server: Process, streamed: bool) -> None:
+def test_the_sdk_raises_the_upstreams_own_error(server: RestartableServer, streamed: bool) -> None:
     messages: Any = [{"role": "user", "content": "You go too fast"}]
     with client(server) as sdk, pytest.raises(openai.RateLimitError) as raised:
         sdk.chat.completions.create(model="scripted", messages=messages, stream=streamed)
@@ -166,6 +168,8 @@ def test_the_sdk_raises_the_upstreams_own_error(server: Process, streamed: bool)
     assert raised.value.response.headers["retry-after"] == "1"
 
 
-def test_the_home_holds_no_key_of_a_client(server: Process, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_home_holds_no_key_of_a_client(
+    server: RestartableServer, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     home = Path(server.home)
     assert KEY.encode() not in b"".join(each.read_bytes() for each in home.rglob("*") if each.is_file())

@@ -8,17 +8,17 @@ import time
 from pathlib import Path
 
 import httpx
-from served_proxy import BUDGET, QUESTION, Served, chat, served
+from served_proxy import BUDGET, QUESTION, ServedProxy, chat, served
 
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.testing.llm_faults import trickle
 from recollect.testing.scripted_llm import ScriptedLLM
 
-STREAMS = 100
+STREAM_COUNT = 100
 MOST_BUSY_S = 0.05
-BY = By("test")
+BY = Author("test")
 
 
 class Beat:
@@ -38,9 +38,9 @@ class Beat:
             self.most_s, before = max(self.most_s, now - before), now
 
 
-async def asked(port: int) -> list[tuple[int, str, str]]:
+async def run_streams(port: int) -> list[tuple[int, str, str]]:
     """What becomes of as many streams, all at once: status, what memory did, and the text that came."""
-    limits = httpx.Limits(max_connections=STREAMS)
+    limits = httpx.Limits(max_connections=STREAM_COUNT)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=120, limits=limits) as client:
 
         async def ask(number: int) -> tuple[int, str, str]:
@@ -50,18 +50,18 @@ async def asked(port: int) -> list[tuple[int, str, str]]:
                 text = (await answer.aread()).decode()
                 return answer.status_code, answer.headers["x-memory-status"], text
 
-        return list(await asyncio.gather(*(ask(number) for number in range(STREAMS))))
+        return list(await asyncio.gather(*(ask(number) for number in range(STREAM_COUNT))))
 
 
-async def kept(proxy: Served, number: int) -> None:
-    await proxy.service.add(Scope(f"user-{number}"), NewMemory(content=f"{BUDGET}, says user {number}."), by=BY)
+async def store_budget(proxy: ServedProxy, number: int) -> None:
+    await proxy.service.add(Scope(f"user-{number}"), MemoryInput(content=f"{BUDGET}, says user {number}."), by=BY)
 
 
 def test_a_hundred_streams_at_once_do_not_make_each_other_wait(tmp_path: Path, llm: ScriptedLLM) -> None:
     llm.fault(trickle(0.01, size=200), times=None)
     with served(tmp_path, llm.base_url) as proxy:
-        for number in range(STREAMS):
-            proxy.run(kept(proxy, number))
+        for number in range(STREAM_COUNT):
+            proxy.run(store_budget(proxy, number))
         # What is loaded by its first use is loaded.
         assert proxy.post(chat(QUESTION), X_Memory_User="user-0").status == 200
         # As a server does once it has started: what is there by now is not looked through again and again.
@@ -73,11 +73,11 @@ def test_a_hundred_streams_at_once_do_not_make_each_other_wait(tmp_path: Path, l
             return asyncio.create_task(beat.go_on())
 
         beating = proxy.run(begin())
-        answers = asyncio.run(asked(proxy.port))
+        answers = asyncio.run(run_streams(proxy.port))
         proxy._server.loop.call_soon_threadsafe(beating.cancel)
-    assert [(status, memory) for status, memory, _ in answers] == [(200, "ok")] * STREAMS
+    assert [(status, memory) for status, memory, _ in answers] == [(200, "ok")] * STREAM_COUNT
     assert all(text.rstrip().endswith("data: [DONE]") for _, _, text in answers)
     # What upstream was sent has each user's own memory, and nobody else's.
-    for request in llm.requests[-STREAMS:]:
-        assert sum(f"says user {number}." in request.text for number in range(STREAMS)) == 1
+    for request in llm.requests[-STREAM_COUNT:]:
+        assert sum(f"says user {number}." in request.text for number in range(STREAM_COUNT)) == 1
     assert beat.most_s < MOST_BUSY_S, f"the loop was busy for {beat.most_s * 1e3:.0f} ms at a time"

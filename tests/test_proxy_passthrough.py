@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from served_proxy import BUDGET, KEY, Served, answers, chat, served
+from served_proxy import BUDGET, KEY, ServedProxy, answers, chat, served
 
 from recollect.testing.llm_faults import Cut, chunks_of, hang, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture(scope="module")
-def proxy(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def proxy(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedProxy]:
     with served(tmp_path_factory.mktemp("home"), llm.base_url) as running:
         yield running
 
@@ -45,7 +45,7 @@ def _afresh(llm: ScriptedLLM) -> None:
     ],
 )
 def test_any_path_and_query_arrives_as_it_was_written(
-    llm: ScriptedLLM, proxy: Served, method: str, path: str
+    llm: ScriptedLLM, proxy: ServedProxy, method: str, path: str
 ) -> None:
     answer = proxy.ask(method, path)
     [request] = llm.requests
@@ -55,7 +55,7 @@ def test_any_path_and_query_arrives_as_it_was_written(
     assert "x-memory-status" not in answer.headers
 
 
-def test_models_are_the_upstreams_and_a_head_has_no_body(llm: ScriptedLLM, proxy: Served) -> None:
+def test_models_are_the_upstreams_and_a_head_has_no_body(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     answer, head = proxy.ask("GET", "/models"), proxy.ask("HEAD", "/models")
     assert [each["id"] for each in answer.json["data"]] == ["scripted"]
     assert (head.status, head.body) == (200, b"")
@@ -63,7 +63,7 @@ def test_models_are_the_upstreams_and_a_head_has_no_body(llm: ScriptedLLM, proxy
     assert [request.path for request in llm.requests] == ["/v1/models", "/v1/models"]
 
 
-def test_a_body_arrives_byte_for_byte_and_with_its_own_headers(llm: ScriptedLLM, proxy: Served) -> None:
+def test_a_body_arrives_byte_for_byte_and_with_its_own_headers(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     body = b'{ "input":"\\u00e9", "x": 1.0 }\n'
     answer = proxy.ask("POST", "/embeddings", body, {
         "content-type": "application/json", "authorization": f"Bearer {KEY}", "openai-beta": "assistants=v2",
@@ -80,18 +80,18 @@ def test_a_body_arrives_byte_for_byte_and_with_its_own_headers(llm: ScriptedLLM,
     }  # fmt: skip
 
 
-def test_a_chat_goes_with_the_headers_of_its_client_and_none_of_ours(llm: ScriptedLLM, proxy: Served) -> None:
+def test_a_chat_goes_with_the_headers_of_its_client_and_none_of_ours(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(), x_memory_user="ann", x_memory="off", user_agent="Test/1", cookie="a=b", openai_project="p")
     [request] = llm.requests
-    told = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
-    assert told == {
+    report = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
+    assert report == {
         "content-type": "application/json", "accept-encoding": "identity", "user-agent": "Test/1", "cookie": "a=b",
         "openai-project": "p",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize("length", [True, False])
-def test_a_multipart_upload_is_streamed_to_the_upstream(llm: ScriptedLLM, proxy: Served, length: bool) -> None:
+def test_a_multipart_upload_is_streamed_to_the_upstream(llm: ScriptedLLM, proxy: ServedProxy, length: bool) -> None:
     audio = bytes(range(256)) * 4096
     files = {"file": ("a.wav", audio, "audio/wav")}
     request = httpx.Request("POST", f"{proxy.url}/audio/transcriptions", files=files, data={"model": "whisper"})
@@ -113,7 +113,7 @@ def _pieces(content: bytes) -> Iterator[bytes]:
         yield content[at : at + 70_000]
 
 
-def test_speech_is_streamed_to_the_client(llm: ScriptedLLM, proxy: Served) -> None:
+def test_speech_is_streamed_to_the_client(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(answers(b"RIFF", Cut.HANG, content_type="audio/wav"))
     with httpx.stream("POST", f"{proxy.url}/audio/speech", json={"input": "Aloha"}, timeout=60) as answer:
         assert next(answer.iter_raw()) == b"RIFF"
@@ -121,7 +121,7 @@ def test_speech_is_streamed_to_the_client(llm: ScriptedLLM, proxy: Served) -> No
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
-def test_what_is_encoded_stays_so(llm: ScriptedLLM, proxy: Served, encoding: str) -> None:
+def test_what_is_encoded_stays_so(llm: ScriptedLLM, proxy: ServedProxy, encoding: str) -> None:
     packed = gzip.compress(b"a" * 1000)
     llm.fault(answers(packed, content_type="text/plain", content_encoding=encoding), chunks_of(5))
     answer = proxy.ask("GET", "/files/1/content", headers={"accept-encoding": encoding})
@@ -129,20 +129,20 @@ def test_what_is_encoded_stays_so(llm: ScriptedLLM, proxy: Served, encoding: str
     assert llm.requests[0].headers["accept-encoding"] == encoding
 
 
-def test_an_error_is_passed_with_its_headers(llm: ScriptedLLM, proxy: Served) -> None:
+def test_an_error_is_passed_with_its_headers(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(http_error(429, b"slow", headers={"retry-after": "3", "x-request-id": "r1"}))
     answer = proxy.ask("GET", "/models")
     assert (answer.status, answer.body) == (429, b"slow")
     assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("3", "r1")
 
 
-def test_cookies_that_come_several_times_all_come(llm: ScriptedLLM, proxy: Served) -> None:
+def test_cookies_that_come_several_times_all_come(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(answers(b"{}", content_type="application/json", set_cookie="a=1", Set_Cookie="b=2"))
     assert proxy.ask("GET", "/models").headers.get_all("set-cookie") == ["a=1", "b=2"]
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-def test_a_redirect_is_not_followed_and_not_passed_on(llm: ScriptedLLM, proxy: Served, path: str) -> None:
+def test_a_redirect_is_not_followed_and_not_passed_on(llm: ScriptedLLM, proxy: ServedProxy, path: str) -> None:
     with ScriptedLLM() as elsewhere:
         llm.fault(http_error(307, b"", headers={"location": f"{elsewhere.base_url}{path}"}))
         answer = proxy.post(chat(), path=path, authorization=f"Bearer {KEY}")
@@ -153,7 +153,7 @@ def test_a_redirect_is_not_followed_and_not_passed_on(llm: ScriptedLLM, proxy: S
 
 @pytest.mark.parametrize("fields", [{"stream": True}, {}], ids=["streamed", "whole"])
 def test_a_client_that_leaves_before_the_answer_is_let_go_of(
-    llm: ScriptedLLM, proxy: Served, fields: dict[str, bool]
+    llm: ScriptedLLM, proxy: ServedProxy, fields: dict[str, bool]
 ) -> None:
     llm.fault(hang())
     left = proxy.leave(
@@ -161,21 +161,21 @@ def test_a_client_that_leaves_before_the_answer_is_let_go_of(
     )
     llm.wait_for(lambda server: server.disconnects, 60)
     assert llm.disconnects[0].at.timestamp() - left < 20
-    assert proxy.kept("early", 1)[0] == ("user", BUDGET)
+    assert proxy.stored_turns("early", 1)[0] == ("user", BUDGET)
 
 
 def test_a_client_that_leaves_in_mid_stream_is_let_go_of_and_what_it_heard_is_kept(
-    llm: ScriptedLLM, proxy: Served
+    llm: ScriptedLLM, proxy: ServedProxy
 ) -> None:
     llm.reply("Aloha from the beach", faults=[hang(after_frames=3)])
     left = proxy.leave(chat(BUDGET, stream=True), "middle", lambda heard: b"from" in heard)
     llm.wait_for(lambda server: server.disconnects, 60)
     assert llm.disconnects[0].at.timestamp() - left < 20
-    assert proxy.kept("middle") == [("user", BUDGET), ("assistant", "Aloha from")]
+    assert proxy.stored_turns("middle") == [("user", BUDGET), ("assistant", "Aloha from")]
 
 
 def test_a_client_that_leaves_amid_an_answer_that_is_not_streamed_is_let_go_of(
-    llm: ScriptedLLM, proxy: Served
+    llm: ScriptedLLM, proxy: ServedProxy
 ) -> None:
     llm.fault(hang(after_bytes=40))
     left = proxy.leave(chat(BUDGET), "amid", lambda heard: b"chatcmpl" in heard)
@@ -185,7 +185,7 @@ def test_a_client_that_leaves_amid_an_answer_that_is_not_streamed_is_let_go_of(
 
 @pytest.mark.parametrize("body", [b"", b'{"prompt": "a beach"}'], ids=["asking", "sending"])
 def test_a_client_that_leaves_another_path_before_its_answer_is_let_go_of(
-    llm: ScriptedLLM, proxy: Served, body: bytes
+    llm: ScriptedLLM, proxy: ServedProxy, body: bytes
 ) -> None:
     llm.fault(hang())
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client:
@@ -197,19 +197,19 @@ def test_a_client_that_leaves_another_path_before_its_answer_is_let_go_of(
     assert llm.disconnects[0].at.timestamp() - left < 20
 
 
-def test_an_upstream_that_was_restarted_is_asked_again(llm: ScriptedLLM, proxy: Served) -> None:
+def test_an_upstream_that_was_restarted_is_asked_again(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     assert proxy.post(chat(), x_memory="off").status == 200
     llm.stop()
     llm.start()
     assert proxy.post(chat(), x_memory="off").status == 200
 
 
-def test_the_query_of_a_chat_is_sent_on(llm: ScriptedLLM, proxy: Served) -> None:
+def test_the_query_of_a_chat_is_sent_on(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(), path="/chat/completions?api-version=2024-10-21&x=%2F")
     assert llm.requests[0].query == "api-version=2024-10-21&x=%2F"
 
 
-def test_a_client_that_leaves_while_it_uploads_is_let_go_of(llm: ScriptedLLM, proxy: Served) -> None:
+def test_a_client_that_leaves_while_it_uploads_is_let_go_of(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nhalf")
     # The next one is answered, and the half one never arrived as a whole.

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served_proxy import BUDGET, QUESTION, Served, chat, served
+from served_proxy import BUDGET, QUESTION, ServedProxy, chat, served
 
 from recollect.cli.proxy_options import proxy_settings
 from recollect.model.job import JobKind, NewJob
@@ -21,52 +21,52 @@ from recollect.testing.scripted_llm import ScriptedLLM
 
 
 @pytest.fixture
-def markdown(tmp_path: Path, llm: ScriptedLLM) -> Iterator[Served]:
+def markdown(tmp_path: Path, llm: ScriptedLLM) -> Iterator[ServedProxy]:
     with served(tmp_path, llm.base_url, preset="markdown-proxy") as server:
         yield server
 
 
 def last_message(llm: ScriptedLLM) -> str:
-    asked: Any = llm.requests[-1].json
-    return str(asked["messages"][-1]["content"])
+    request: Any = llm.requests[-1].json
+    return str(request["messages"][-1]["content"])
 
 
-def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: Served, llm: ScriptedLLM) -> None:
+def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: ServedProxy, llm: ScriptedLLM) -> None:
     assert load({"preset": "markdown-proxy"}, environ={}).settings.port == 8100
-    told = httpx.get(markdown.url.removesuffix("/v1") + "/health", timeout=60).json()
-    assert told["status"] == "ok"
-    assert told["openai_base_url"] == llm.base_url
-    assert told["default_top_k"] == "5"
-    assert "memory_store" in told
+    report = httpx.get(markdown.url.removesuffix("/v1") + "/health", timeout=60).json()
+    assert report["status"] == "ok"
+    assert report["openai_base_url"] == llm.base_url
+    assert report["default_top_k"] == "5"
+    assert "memory_store" in report
 
 
-def test_the_question_is_rewritten_and_every_answer_tells_its_hits(markdown: Served, llm: ScriptedLLM) -> None:
+def test_the_question_is_rewritten_and_every_answer_tells_its_hits(markdown: ServedProxy, llm: ScriptedLLM) -> None:
     first = markdown.post(chat(BUDGET, memory_id="trip"))
     assert first.json["memory_hits"] == []
     answer = markdown.post(chat(QUESTION, memory_id="trip"))
     hit = answer.json["memory_hits"][0]
     assert {"role", "content", "created_at", "score"} <= hit.keys()
     assert "$10,000" in hit["content"]
-    asked = last_message(llm)
-    assert asked.startswith("Long-term memory (most relevant first):\n")
-    assert asked.endswith(f"Current message: {QUESTION}")
+    request = last_message(llm)
+    assert request.startswith("Long-term memory (most relevant first):\n")
+    assert request.endswith(f"Current message: {QUESTION}")
     sent: Any = llm.requests[-1].json
     assert not [name for name in sent if name.startswith("memory")]
 
 
 def test_conversations_keep_their_memories_to_themselves_and_share_the_global_ones(
-    markdown: Served, llm: ScriptedLLM
+    markdown: ServedProxy, llm: ScriptedLLM
 ) -> None:
     markdown.post(chat(BUDGET, memory_id="trip"))
     other = markdown.post(chat(QUESTION, memory_id="work"))
     assert other.json["memory_hits"] == []
     markdown.post(chat("My dog is called Rex", memory_id="global"))
-    known = markdown.post(chat("What is my dog called?", memory_id="work"))
-    assert any("Rex" in hit["content"] for hit in known.json["memory_hits"])
+    existing = markdown.post(chat("What is my dog called?", memory_id="work"))
+    assert any("Rex" in hit["content"] for hit in existing.json["memory_hits"])
 
 
 def test_no_memories_wanted_sends_the_request_as_it_is_and_goes_on_remembering(
-    markdown: Served, llm: ScriptedLLM
+    markdown: ServedProxy, llm: ScriptedLLM
 ) -> None:
     markdown.post(chat(BUDGET))
     answer = markdown.post(chat(QUESTION, memory_top_k=0))
@@ -75,7 +75,7 @@ def test_no_memories_wanted_sends_the_request_as_it_is_and_goes_on_remembering(
     assert answer.headers["x-memory-turn"]
 
 
-def test_weights_and_thresholds_of_a_request_are_its_own(markdown: Served) -> None:
+def test_weights_and_thresholds_of_a_request_are_its_own(markdown: ServedProxy) -> None:
     markdown.post(chat(BUDGET))
     strict = markdown.post(chat(QUESTION, memory_score_threshold=1.0))
     assert strict.json["memory_hits"] == []
@@ -89,7 +89,7 @@ def test_weights_and_thresholds_of_a_request_are_its_own(markdown: Served) -> No
 
 
 def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
-    given = {
+    options = {
         "memory_path": "./memory_db",
         "openai_base_url": "http://localhost:11434/v1",
         "openai_api_key": "k",
@@ -103,18 +103,18 @@ def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
         "summarization": False,
         "log_level": "warning",
     }
-    found = load({**proxy_settings(given), "preset": "markdown-proxy"}, environ={}).settings
-    assert found.home == Path("./memory_db")
-    assert (found.upstream_url, found.llm_url) == ("http://localhost:11434/v1", "http://localhost:11434/v1")
-    assert (found.embedder_url, found.embedder) == ("http://localhost:9/v1", "openai:nomic")
-    assert found.upstream_api_key.get_secret_value() == "k"
-    assert (found.search_limit, found.quota_project, found.diversity) == (7, 9, 0.5)
-    assert (found.recency_weight, found.search_min_score) == (0.1, 0.2)
-    assert (found.learn, found.summary_every, found.log_level) == ("off", 0, "warning")
+    results = load({**proxy_settings(options), "preset": "markdown-proxy"}, environ={}).settings
+    assert results.home == Path("./memory_db")
+    assert (results.upstream_url, results.llm_url) == ("http://localhost:11434/v1", "http://localhost:11434/v1")
+    assert (results.embedder_url, results.embedder) == ("http://localhost:9/v1", "openai:nomic")
+    assert results.upstream_api_key.get_secret_value() == "k"
+    assert (results.search_limit, results.quota_project, results.diversity) == (7, 9, 0.5)
+    assert (results.recency_weight, results.search_min_score) == (0.1, 0.2)
+    assert (results.learn, results.summary_every, results.log_level) == ("off", 0, "warning")
     assert proxy_settings({"git_versioning": False}) == {"mirror_git": False}
 
 
-def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: Served) -> None:
+def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: ServedProxy) -> None:
     assert markdown.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
     late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
     markdown.run(markdown.service._ledger.enqueue(Scope("default"), [late]))
@@ -140,10 +140,10 @@ def test_the_routers_example_request_works_as_it_is_printed(tmp_path: Path, llm:
     context = {"memory_context": {"user_id": "user_456"}}
     config = {"memory_config": {"enabled": True, "auto_store": True}}
     with served(tmp_path, llm.base_url, preset="semantic-router") as server:
-        told = {"model": "qwen3", "input": "My budget for the Hawaii trip is $10,000", **context}
-        first = server.post(told, path="/responses").json
-        asked = {"model": "qwen3", "input": "What's my budget for the trip?", "previous_response_id": first["id"]}
-        answer = server.post({**asked, **config, **context}, path="/responses")
+        report = {"model": "qwen3", "input": "My budget for the Hawaii trip is $10,000", **context}
+        first = server.post(report, path="/responses").json
+        request = {"model": "qwen3", "input": "What's my budget for the trip?", "previous_response_id": first["id"]}
+        answer = server.post({**request, **config, **context}, path="/responses")
         assert answer.status == 200
         assert answer.json["previous_response_id"] == first["id"]
         assert answer.headers["x-memory-status"] == "ok"

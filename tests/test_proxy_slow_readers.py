@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from served_proxy import chat, served
 
-from recollect.http.proxy.listener import Listener
+from recollect.http.proxy.listener import StreamRecorder
 
 MOST_BYTES = 1 << 20
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -74,15 +74,15 @@ def test_an_upstream_waits_for_a_client_that_does_not_read(tmp_path: Path, endle
 
 
 def test_a_long_answer_is_heard_in_the_room_of_its_words() -> None:
-    listener = Listener(streamed=True)
+    listener = StreamRecorder(streamed=True)
     count = 20_000
     tracemalloc.start()
     try:
         for number in range(count):
-            listener.hear(event(f" {number:05}"))
-        held, _ = tracemalloc.get_traced_memory()
+            listener.feed(event(f" {number:05}"))
+        stored, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    said = listener.text()
-    assert (len(said), said[:12]) == (6 * count, " 00000 00001")
-    assert held < 3 * len(said)
+    text = listener.text()
+    assert (len(text), text[:12]) == (6 * count, " 00000 00001")
+    assert stored < 3 * len(text)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served_proxy import BUDGET, QUESTION, Served, answers, chat, served
+from served_proxy import BUDGET, QUESTION, ServedProxy, answers, chat, served
 
 from recollect.testing.llm_faults import (
     Cut,
@@ -28,12 +28,12 @@ from recollect.testing.llm_faults import (
     stream_error,
     without_done,
 )
-from recollect.testing.llm_wire import Reply, ToolCall
+from recollect.testing.llm_wire import ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
 
 CALLS = [ToolCall("look", {"at": "日本"}), ToolCall("book", {"room": 1.0})]
 SSE = "text/event-stream"
-TOLD = {
+ERROR_HEADERS = {
     "retry-after": "7",
     "retry-after-ms": "6500",
     "x-ratelimit-remaining-requests": "0",
@@ -44,7 +44,7 @@ TOLD = {
 
 
 @pytest.fixture(scope="module")
-def proxy(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def proxy(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedProxy]:
     with served(tmp_path_factory.mktemp("home"), llm.base_url) as running:
         yield running
 
@@ -77,9 +77,11 @@ STREAMS = [
 
 
 @pytest.mark.parametrize("faults", STREAMS, ids=lambda faults: "+".join(fault.name for fault in faults) or "plain")
-@pytest.mark.parametrize("said", [Reply("Aloha, 日本 🏝!"), Reply(None, CALLS), Reply("One\n\ndata: [DONE]\n\n")])
+@pytest.mark.parametrize(
+    "said", [ScriptedReply("Aloha, 日本 🏝!"), ScriptedReply(None, CALLS), ScriptedReply("One\n\ndata: [DONE]\n\n")]
+)
 def test_a_stream_is_relayed_byte_for_byte(
-    llm: ScriptedLLM, proxy: Served, faults: tuple[Fault, ...], said: Reply
+    llm: ScriptedLLM, proxy: ServedProxy, faults: tuple[Fault, ...], said: ScriptedReply
 ) -> None:
     llm.reply(said)
     if faults:
@@ -94,7 +96,7 @@ def test_a_stream_is_relayed_byte_for_byte(
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_usage_comes_only_where_the_client_asked_and_done_comes_once(
-    llm: ScriptedLLM, proxy: Served, asked: bool
+    llm: ScriptedLLM, proxy: ServedProxy, asked: bool
 ) -> None:
     fields: dict[str, Any] = {"stream_options": {"include_usage": True}} if asked else {}
     answer = proxy.post(chat(stream=True, **fields))
@@ -105,7 +107,7 @@ def test_usage_comes_only_where_the_client_asked_and_done_comes_once(
     assert answer.body.endswith(b"data: [DONE]\n\n")
 
 
-def test_each_piece_of_a_stream_is_relayed_before_the_next_one_comes(llm: ScriptedLLM, proxy: Served) -> None:
+def test_each_piece_of_a_stream_is_relayed_before_the_next_one_comes(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(answers(b"data: one\n\n", Cut.HANG, content_type=SSE))
     with httpx.stream("POST", f"{proxy.url}/chat/completions", json=chat(stream=True), timeout=60) as answer:
         assert next(answer.iter_raw()) == b"data: one\n\n"
@@ -113,17 +115,17 @@ def test_each_piece_of_a_stream_is_relayed_before_the_next_one_comes(llm: Script
 
 @pytest.mark.parametrize("streamed", [True, False])
 def test_the_answer_is_heard_along_whatever_way_it_is_written(
-    llm: ScriptedLLM, proxy: Served, streamed: bool
+    llm: ScriptedLLM, proxy: ServedProxy, streamed: bool
 ) -> None:
     user = f"heard-{streamed}"
     llm.reply("Aloha, 日本 🏝!", faults=[sse_fields(), crlf(), chunks_of(1)] if streamed else [chunks_of(1)])
     proxy.post(chat("I plan a trip", stream=streamed), x_memory_user=user)
-    assert proxy.kept(user) == [("user", "I plan a trip"), ("assistant", "Aloha, 日本 🏝!")]
+    assert proxy.stored_turns(user) == [("user", "I plan a trip"), ("assistant", "Aloha, 日本 🏝!")]
 
 
-def test_a_compressed_answer_stays_compressed_and_is_heard_all_the_same(llm: ScriptedLLM, proxy: Served) -> None:
-    said = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Packed"}}]}
-    packed = gzip.compress(json.dumps(said).encode())
+def test_a_compressed_answer_stays_compressed_and_is_heard_all_the_same(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+    body = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "Packed"}}]}
+    packed = gzip.compress(json.dumps(body).encode())
     llm.fault(
         answers(packed, content_type="application/json", content_encoding="gzip", content_length=str(len(packed)))
     )
@@ -132,35 +134,35 @@ def test_a_compressed_answer_stays_compressed_and_is_heard_all_the_same(llm: Scr
     assert answer.headers["content-length"] == str(len(packed))
     # What could not be read along is not asked for.
     assert llm.requests[0].headers["accept-encoding"] == "gzip"
-    assert proxy.kept("packed") == [("user", "Pack it"), ("assistant", "Packed")]
+    assert proxy.stored_turns("packed") == [("user", "Pack it"), ("assistant", "Packed")]
 
 
 @pytest.mark.parametrize("streamed", [True, False])
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 422, 429, 500, 503, 529])
 def test_an_error_before_the_first_byte_is_told_as_it_is(
-    llm: ScriptedLLM, proxy: Served, status: int, streamed: bool
+    llm: ScriptedLLM, proxy: ServedProxy, status: int, streamed: bool
 ) -> None:
-    said = b'{"error": {"message": "No.", "code": "odd\\u0021" } }\n'
-    llm.fault(http_error(status, said, headers=TOLD))
+    text = b'{"error": {"message": "No.", "code": "odd\\u0021" } }\n'
+    llm.fault(http_error(status, text, headers=ERROR_HEADERS))
     answer = proxy.post(chat(stream=streamed))
-    assert (answer.status, answer.body) == (status, said)
-    assert {name: answer.headers[name] for name in TOLD} == TOLD
+    assert (answer.status, answer.body) == (status, text)
+    assert {name: answer.headers[name] for name in ERROR_HEADERS} == ERROR_HEADERS
     assert answer.headers["x-memory-status"] == "ok"
     # Nobody tried again on the client's behalf.
     assert len(llm.requests) == 1
 
 
-def test_the_reason_for_being_refused_is_not_taken_for_an_answer(llm: ScriptedLLM, proxy: Served) -> None:
+def test_the_reason_for_being_refused_is_not_taken_for_an_answer(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(http_error(429, {"choices": [{"message": {"content": "slow down"}}]}))
-    told = {"x_memory_user": "refused", "x_memory_session": "one"}
-    proxy.post(chat(BUDGET), **told)
+    report = {"x_memory_user": "refused", "x_memory_session": "one"}
+    proxy.post(chat(BUDGET), **report)
     llm.reply("Aloha")
-    proxy.post(chat("And now?"), **told)
-    assert proxy.kept("refused", 3) == [("user", BUDGET), ("user", "And now?"), ("assistant", "Aloha")]
+    proxy.post(chat("And now?"), **report)
+    assert proxy.stored_turns("refused", 3) == [("user", BUDGET), ("user", "And now?"), ("assistant", "Aloha")]
 
 
 @pytest.mark.parametrize("fault", [reset(after_frames=3), reset(after_frames=1)], ids=["later", "at once"])
-def test_a_stream_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: Served, fault: Fault) -> None:
+def test_a_stream_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: ServedProxy, fault: Fault) -> None:
     llm.reply("Aloha from the beach", faults=[fault])
     with pytest.raises(http.client.IncompleteRead) as raised:
         proxy.post(chat(BUDGET, stream=True), x_memory_user=f"cut-{len(llm.requests)}")
@@ -170,33 +172,35 @@ def test_a_stream_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: Served
     assert b"stop" not in raised.value.partial
 
 
-def test_what_was_said_before_a_break_is_kept(llm: ScriptedLLM, proxy: Served) -> None:
+def test_what_was_said_before_a_break_is_kept(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.reply("Aloha from the beach", faults=[reset(after_frames=3)])
     with pytest.raises(http.client.IncompleteRead):
         proxy.post(chat(BUDGET, stream=True), x_memory_user="cut")
-    assert proxy.kept("cut") == [("user", BUDGET), ("assistant", "Aloha from")]
+    assert proxy.stored_turns("cut") == [("user", BUDGET), ("assistant", "Aloha from")]
 
 
-def test_an_answer_shorter_than_its_length_ends_as_broken(llm: ScriptedLLM, proxy: Served) -> None:
+def test_an_answer_shorter_than_its_length_ends_as_broken(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(answers(b'{"choices": [', Cut.RESET, content_type="application/json", content_length="1000"))
     with pytest.raises(http.client.IncompleteRead):
         proxy.post(chat())
 
 
-def test_an_answer_without_a_length_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: Served) -> None:
+def test_an_answer_without_a_length_that_breaks_off_ends_as_broken(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(answers(b'{"choices": []}', Cut.RESET, content_type="application/json"))
     with pytest.raises(http.client.IncompleteRead):
         proxy.post(chat())
 
 
-def test_an_answer_that_breaks_off_before_its_hits_could_be_told_is_an_error(llm: ScriptedLLM, proxy: Served) -> None:
+def test_an_answer_that_breaks_off_before_its_hits_could_be_told_is_an_error(
+    llm: ScriptedLLM, proxy: ServedProxy
+) -> None:
     llm.fault(answers(b'{"choices": []}', Cut.RESET, content_type="application/json"))
     answer = proxy.post(chat(memory_hits=True))
     assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_broken")
     assert answer.headers["x-memory-status"] == "ok"
 
 
-def test_an_error_told_in_the_stream_is_relayed_as_it_came(llm: ScriptedLLM, proxy: Served) -> None:
+def test_an_error_told_in_the_stream_is_relayed_as_it_came(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.reply("Aloha from the beach", faults=[stream_error(2)])
     answer = proxy.post(chat(stream=True))
     [(_, sent)] = llm.answers
@@ -204,18 +208,18 @@ def test_an_error_told_in_the_stream_is_relayed_as_it_came(llm: ScriptedLLM, pro
     assert b"[DONE]" not in answer.body
 
 
-def test_a_reset_before_the_first_byte_is_an_error_of_ours(llm: ScriptedLLM, proxy: Served) -> None:
+def test_a_reset_before_the_first_byte_is_an_error_of_ours(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(reset())
     answer = proxy.post(chat(stream=True))
     assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_unavailable")
     assert answer.headers["x-memory-status"] == "ok"
 
 
-def test_memory_hits_are_told_and_all_else_of_the_answer_stays(llm: ScriptedLLM, proxy: Served) -> None:
+def test_memory_hits_are_told_and_all_else_of_the_answer_stays(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(BUDGET), x_memory_user="hits")
-    said = b'{"id": "1", "x": 1.0, "choices": [ ]\n}\n'
-    packed = gzip.compress(said)
-    for body, more in ((said, {}), (packed, {"content_encoding": "gzip"})):
+    text = b'{"id": "1", "x": 1.0, "choices": [ ]\n}\n'
+    packed = gzip.compress(text)
+    for body, more in ((text, {}), (packed, {"content_encoding": "gzip"})):
         llm.fault(answers(body, content_type="application/json", content_length=str(len(body)), **more))
         answer = proxy.post(chat(memory_hits=True), x_memory_user="hits", x_memory="read")
         assert answer.body.startswith(b'{"id": "1", "x": 1.0, "choices": [ ]')
@@ -223,7 +227,7 @@ def test_memory_hits_are_told_and_all_else_of_the_answer_stays(llm: ScriptedLLM,
         assert "content-encoding" not in answer.headers
 
 
-def test_a_tools_result_at_the_end_stays_at_the_end(llm: ScriptedLLM, proxy: Served) -> None:
+def test_a_tools_result_at_the_end_stays_at_the_end(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(BUDGET), x_memory_user="tool")
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
     messages = [
@@ -243,7 +247,7 @@ def test_a_tools_result_at_the_end_stays_at_the_end(llm: ScriptedLLM, proxy: Ser
 
 
 def test_a_client_that_sends_its_history_again_keeps_the_prefix_for_the_prompt_cache(
-    llm: ScriptedLLM, proxy: Served
+    llm: ScriptedLLM, proxy: ServedProxy
 ) -> None:
     proxy.post(chat(BUDGET), x_memory_user="prefix")
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
@@ -259,7 +263,7 @@ def test_a_client_that_sends_its_history_again_keeps_the_prefix_for_the_prompt_c
     assert (len(got), got[4]) == (5, later[3])
 
 
-def test_the_block_keeps_its_budget_beside_a_huge_memory(llm: ScriptedLLM, proxy: Served) -> None:
+def test_the_block_keeps_its_budget_beside_a_huge_memory(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     huge = "My budget for the Hawaii trip is " + "very " * 200_000 + "large"
     proxy.post(chat(huge), x_memory_user="huge")
     llm.clear()
@@ -270,11 +274,11 @@ def test_the_block_keeps_its_budget_beside_a_huge_memory(llm: ScriptedLLM, proxy
     assert len(request.body) < 20_000
 
 
-def test_the_system_message_stays_the_clients_own(llm: ScriptedLLM, proxy: Served) -> None:
+def test_the_system_message_stays_the_clients_own(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(BUDGET), x_memory_user="system")
     llm.clear()
-    said = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "In verse."}]
-    proxy.post({"model": "scripted", "messages": [*said, *chat()["messages"]]}, x_memory_user="system")
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "In verse."}]
+    proxy.post({"model": "scripted", "messages": [*messages, *chat()["messages"]]}, x_memory_user="system")
     got = llm.calls("chat")[0].json["messages"]
-    assert got[:2] == said
+    assert got[:2] == messages
     assert [each["role"] for each in got[2:]] == ["user", "user"]

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from served_proxy import BUDGET, KEY, Served, chat, served
+from served_proxy import BUDGET, KEY, ServedProxy, chat, served
 
 from recollect.errors import InvalidSettings, UpstreamUnavailable
 from recollect.http.upstream.address import checked_url, is_forbidden
-from recollect.http.upstream.plain import PlainUpstream
-from recollect.http.upstream.protocol import Ask
-from recollect.http.upstream.secure import SecureUpstream
+from recollect.http.upstream.plain import HttpUpstream
+from recollect.http.upstream.protocol import UpstreamRequest
+from recollect.http.upstream.secure import HttpsUpstream
 from recollect.settings import load
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -77,19 +77,19 @@ async def test_a_name_that_points_where_nothing_may_be_sent_is_refused_at_each_c
     monkeypatch.setattr(socket, "getaddrinfo", rebound)
     monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
     url = "https://rebind.test/v1" if secure else "http://rebind.test/v1"
-    upstream = (SecureUpstream if secure else PlainUpstream)("it", url, connect_s=60, idle_s=60)
+    upstream = (HttpsUpstream if secure else HttpUpstream)("it", url, connect_s=60, idle_s=60)
     try:
         with pytest.raises(UpstreamUnavailable, match="an address that nothing is sent to"):
-            await upstream.send(Ask(method="POST", path="/chat/completions", body=b"{}"))
+            await upstream.send(UpstreamRequest(method="POST", path="/chat/completions", body=b"{}"))
     finally:
         await upstream.close()
 
 
 async def test_an_upstream_that_is_not_there_is_told_in_words() -> None:
-    for kind, url in ((PlainUpstream, "http://127.0.0.1:9/v1"), (SecureUpstream, "https://127.0.0.1:9/v1")):
+    for kind, url in ((HttpUpstream, "http://127.0.0.1:9/v1"), (HttpsUpstream, "https://127.0.0.1:9/v1")):
         upstream = kind("the model", url, connect_s=60, idle_s=60)
         with pytest.raises(UpstreamUnavailable, match="the model cannot be reached"):
-            await upstream.send(Ask(method="GET", path="/models"))
+            await upstream.send(UpstreamRequest(method="GET", path="/models"))
         await upstream.close()
 
 
@@ -120,9 +120,9 @@ def test_the_clients_key_goes_to_the_upstream_and_nowhere_else(
         proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
     assert {request.headers["authorization"] for request in llm.requests} == {f"Bearer {KEY}"}
     assert KEY not in caplog.text
-    kept = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
-    assert path != "/chat/completions" or BUDGET.encode() in kept
-    assert KEY.encode() not in kept
+    stored = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert path != "/chat/completions" or BUDGET.encode() in stored
+    assert KEY.encode() not in stored
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
@@ -153,7 +153,7 @@ class TestSeveral:
     @pytest.mark.parametrize("model", ["org/big", "org/", "big-1"])
     @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings", "/completions"])
     def test_a_model_is_asked_for_where_it_is(
-        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: Served, model: str, path: str
+        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy, model: str, path: str
     ) -> None:
         proxy.post(chat(input="x") | {"model": model}, path=path, authorization=f"Bearer {KEY}")
         assert not llm.requests
@@ -161,14 +161,14 @@ class TestSeveral:
 
     @pytest.mark.parametrize("model", ["scripted", "big-10", "an-org/big", "ORG/big", None, 7])
     def test_any_other_goes_to_the_first_with_the_clients_own_key(
-        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: Served, model: Any
+        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy, model: Any
     ) -> None:
         proxy.post(chat() | {"model": model}, authorization=f"Bearer {KEY}")
         assert not other.requests
         assert llm.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
     def test_a_model_named_in_the_path_is_asked_about_where_it_is(
-        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: Served
+        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy
     ) -> None:
         proxy.ask("GET", "/models/org%2Fbig")
         proxy.ask("GET", "/models/scripted")

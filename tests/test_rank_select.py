@@ -13,9 +13,9 @@ import pytest
 from recollect import Memory
 from recollect.errors import InvalidInput
 from recollect.model.memory import Category
-from recollect.read.candidate import Candidate
-from recollect.read.rank import Weights, rank
-from recollect.read.select import Choice, above, select
+from recollect.read.candidate import SearchCandidate
+from recollect.read.rank import RankingWeights, rank
+from recollect.read.select import SelectionConfig, filter_relevant, select
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.suite_samples import memory
@@ -26,18 +26,18 @@ DAY = timedelta(days=1)
 
 def candidate(
     relevance: float, content: str = "", *, age_days: float = 0, score: float = 0, **fields: Any
-) -> Candidate:
+) -> SearchCandidate:
     record = memory(content or f"says {relevance}", created_at=NOW - age_days * DAY, **fields)
-    return Candidate(0, 0, record, relevance, score or relevance)
+    return SearchCandidate(0, 0, record, relevance, score or relevance)
 
 
-def ranked(*candidates: Candidate, **weights: float) -> list[Candidate]:
-    return rank(candidates, Weights(**weights), now=NOW)
+def ranked(*candidates: SearchCandidate, **weights: float) -> list[SearchCandidate]:
+    return rank(candidates, RankingWeights(**weights), now=NOW)
 
 
 def vectors(*rows: list[float]) -> np.ndarray:
-    found = np.array(rows, np.float32)
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-9)
+    results = np.array(rows, np.float32)
+    return results / np.maximum(np.linalg.norm(results, axis=1, keepdims=True), 1e-9)
 
 
 def apart(count: int) -> np.ndarray:
@@ -81,7 +81,7 @@ def test_importance_and_familiarity_count_as_much_as_they_are_given() -> None:
 
 def test_weights_of_more_than_all_are_refused() -> None:
     with pytest.raises(InvalidInput, match="more than 1"):
-        Weights(recency=0.5, importance=0.4, access=0.2)
+        RankingWeights(recency=0.5, importance=0.4, access=0.2)
 
 
 def test_ranking_is_best_first_and_keeps_the_order_of_equals() -> None:
@@ -92,11 +92,11 @@ def test_ranking_is_best_first_and_keeps_the_order_of_equals() -> None:
 
 def test_the_threshold_is_on_relevance_so_that_being_recent_lifts_no_noise_over_it() -> None:
     noise, old = candidate(0.34, "noise"), candidate(0.36, "old", age_days=3650)
-    kept = above(ranked(noise, old), 0.35)
+    stored = filter_relevant(ranked(noise, old), 0.35)
     assert noise.score > old.score
-    assert kept == [old]
-    assert noise.fate == "relevance 0.34 is below 0.35"
-    assert above([candidate(0.35)], 0.35)
+    assert stored == [old]
+    assert noise.decision == "relevance 0.34 is below 0.35"
+    assert filter_relevant([candidate(0.35)], 0.35)
 
 
 @pytest.mark.parametrize("diversity", [0.0, 0.3, 0.7, 0.9])
@@ -105,58 +105,60 @@ def test_variety_is_chosen_by_marginal_relevance(diversity: float) -> None:
     totals = np.sort(rng.random(12))[::-1]
     near = vectors(*rng.normal(size=(12, 4)).tolist())
     candidates = [candidate(float(total), f"n {at}") for at, total in enumerate(totals)]
-    kept = select(candidates, near, Choice(limit=6, diversity=diversity))
+    stored = select(candidates, near, SelectionConfig(limit=6, diversity=diversity))
     expected = [0]
     while len(expected) < 6:
-        worth = {
+        score = {
             at: diversity * totals[at] - (1 - diversity) * max(float(near[at] @ near[taken]) for taken in expected)
             for at in range(12)
             if at not in expected
         }
-        expected.append(max(worth, key=worth.__getitem__))
-    assert [each.record.content for each in kept] == [f"n {at}" for at in expected]
+        expected.append(max(score, key=score.__getitem__))
+    assert [each.record.content for each in stored] == [f"n {at}" for at in expected]
 
 
 def test_the_best_is_chosen_first_and_its_double_only_after_something_else() -> None:
     candidates = [candidate(0.9, "best"), candidate(0.85, "double"), candidate(0.6, "other")]
     near = vectors([1, 0], [1, 0.01], [0, 1])
-    by_default = select(candidates, near, Choice(limit=3))
+    by_default = select(candidates, near, SelectionConfig(limit=3))
     assert [each.record.content for each in by_default] == ["best", "other", "double"]
-    plain = select(candidates, near, Choice(limit=3, diversity=1))
+    plain = select(candidates, near, SelectionConfig(limit=3, diversity=1))
     assert [each.record.content for each in plain] == ["best", "double", "other"]
 
 
 def test_what_has_no_vector_is_redundant_with_nothing() -> None:
     candidates = [candidate(0.9, "best"), candidate(0.8, "double"), candidate(0.7, "bare")]
-    kept = select(candidates, vectors([1, 0], [1, 0], [0, 0]), Choice(limit=2))
-    assert [each.record.content for each in kept] == ["best", "bare"]
+    stored = select(candidates, vectors([1, 0], [1, 0], [0, 0]), SelectionConfig(limit=2))
+    assert [each.record.content for each in stored] == ["best", "bare"]
 
 
 def test_no_more_are_kept_than_asked_for_and_the_rest_are_told() -> None:
     candidates = [candidate(1 - at / 10, f"n {at}") for at in range(5)]
-    kept = select(candidates, apart(5), Choice(limit=2, diversity=1))
-    assert kept == candidates[:2]
-    assert [each.fate for each in candidates] == ["", "", *["the limit of 2 was reached"] * 3]
+    stored = select(candidates, apart(5), SelectionConfig(limit=2, diversity=1))
+    assert stored == candidates[:2]
+    assert [each.decision for each in candidates] == ["", "", *["the limit of 2 was reached"] * 3]
 
 
 def test_nothing_to_choose_from_gives_nothing() -> None:
-    assert select([], np.empty((0, 4), np.float32), Choice(limit=5)) == []
+    assert select([], np.empty((0, 4), np.float32), SelectionConfig(limit=5)) == []
 
 
 def test_a_steep_fall_of_relevance_ends_the_hits_where_that_is_wanted() -> None:
     numbers = (0.9, 0.8, 0.5, 0.2, 0.19)
     candidates = [candidate(number) for number in numbers]
-    kept = select(candidates, apart(5), Choice(limit=5, diversity=1, elbow=True))
-    assert [each.relevance for each in kept] == [0.9, 0.8, 0.5]
-    assert [each.fate for each in candidates[3:]] == ["the scores fall steeply before it"] * 2
-    assert len(select([candidate(number) for number in numbers], apart(5), Choice(limit=5, diversity=1))) == 5
+    stored = select(candidates, apart(5), SelectionConfig(limit=5, diversity=1, elbow=True))
+    assert [each.relevance for each in stored] == [0.9, 0.8, 0.5]
+    assert [each.decision for each in candidates[3:]] == ["the scores fall steeply before it"] * 2
+    assert (
+        len(select([candidate(number) for number in numbers], apart(5), SelectionConfig(limit=5, diversity=1))) == 5
+    )
 
 
 def test_the_same_words_are_given_once() -> None:
     candidates = [candidate(0.9, "Likes  green tea"), candidate(0.8, "likes green TEA"), candidate(0.7, "likes tea")]
-    kept = select(candidates, apart(3), Choice(limit=3, diversity=1))
-    assert [each.relevance for each in kept] == [0.9, 0.7]
-    assert candidates[1].fate == "it says what another hit says"
+    stored = select(candidates, apart(3), SelectionConfig(limit=3, diversity=1))
+    assert [each.relevance for each in stored] == [0.9, 0.7]
+    assert candidates[1].decision == "it says what another hit says"
 
 
 def test_at_most_two_hits_stem_from_one_turn() -> None:
@@ -165,17 +167,17 @@ def test_at_most_two_hits_stem_from_one_turn() -> None:
     other = candidate(0.1, "another", evidence=("t2",))
     without = [candidate(0.05, f"without evidence {at}") for at in range(4)]
     candidates = [turn, *facts, other, *without]
-    kept = select(candidates, apart(10), Choice(limit=10, diversity=1))
-    assert kept == [turn, facts[0], other, *without]
-    assert facts[1].fate == "there are 2 hits of the same turn already"
-    only = select([turn, *facts], apart(5), Choice(limit=10, diversity=1, per_source=1))
+    stored = select(candidates, apart(10), SelectionConfig(limit=10, diversity=1))
+    assert stored == [turn, facts[0], other, *without]
+    assert facts[1].decision == "there are 2 hits of the same turn already"
+    only = select([turn, *facts], apart(5), SelectionConfig(limit=10, diversity=1, per_source=1))
     assert only == [turn]
 
 
 def test_a_fact_of_several_turns_counts_for_each_of_them() -> None:
     turn = candidate(0.9, "the turn itself", id="t1", category=Category.TURN)
     facts = [candidate(0.8 - at / 10, f"fact {at}", evidence=(f"other {at}", "t1")) for at in range(3)]
-    assert select([turn, *facts], apart(4), Choice(limit=10, diversity=1)) == [turn, facts[0]]
+    assert select([turn, *facts], apart(4), SelectionConfig(limit=10, diversity=1)) == [turn, facts[0]]
 
 
 @pytest.fixture
@@ -190,9 +192,9 @@ def test_a_turn_gives_at_most_two_hits_of_a_search(door: Memory) -> None:
     for number in range(5):
         door.add(f"green tea in the garden, reading {number}", user_id="a", evidence=[turn.id])
     door.add("black coffee", user_id="a")
-    found = [hit.memory for hit in door.search("green tea in the garden", user_id="a", session_id="s")]
-    assert sum("green tea" in text for text in found) == 2
-    assert "black coffee" in found
+    match = [hit.memory for hit in door.search("green tea in the garden", user_id="a", session_id="s")]
+    assert sum("green tea" in text for text in match) == 2
+    assert "black coffee" in match
 
 
 def test_a_value_that_was_superseded_is_not_found(door: Memory) -> None:

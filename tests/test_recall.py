@@ -23,8 +23,8 @@ from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.outcome import RecallOutcome
 from recollect.model.scope import Scope
-from recollect.read.ruler import RulerOf
-from recollect.recall import Finders, Habits, Recall, recall
+from recollect.read.ruler import EmbedderCalibration
+from recollect.recall import RecallConfig, RecallRequest, SearchDeps, recall
 from recollect.settings import Settings
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -121,32 +121,32 @@ def test_an_outcome_can_be_written_as_json(memory: Memory) -> None:
 
 
 @pytest.fixture
-async def finders(tmp_path: Path) -> AsyncIterator[Finders]:
+async def finders(tmp_path: Path) -> AsyncIterator[SearchDeps]:
     embedder = FakeEmbedder(64)
     ledger = await open_sqlite(tmp_path / "ledger.db", embedder.model)
     index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
-    yield Finders(ledger, index, embedder, RulerOf(embedder))
+    yield SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder))
     await ledger.close()
 
 
-def asked(messages: Any = TEA, **fields: Any) -> Recall:
-    told = [user(messages)] if isinstance(messages, str) else messages
-    return Recall(messages=told, at=NOW, limit=5, min_score=0.0, **fields)
+def recall_request(messages: Any = TEA, **fields: Any) -> RecallRequest:
+    report = [user(messages)] if isinstance(messages, str) else messages
+    return RecallRequest(messages=report, at=NOW, limit=5, min_score=0.0, **fields)
 
 
-async def test_a_closed_ledger_makes_memory_unavailable_and_leaves_the_messages(finders: Finders) -> None:
+async def test_a_closed_ledger_makes_memory_unavailable_and_leaves_the_messages(finders: SearchDeps) -> None:
     await finders.ledger.close()
-    wanted = asked()
-    recalled = await recall(Scope("a"), wanted, Habits(), finders)
+    expected = recall_request()
+    recalled = await recall(Scope("a"), expected, RecallConfig(), finders)
     assert recalled.outcome is RecallOutcome.UNAVAILABLE
     assert "closed" in recalled.reason
-    assert [id(message) for message in recalled.messages] == [id(message) for message in wanted.messages]
+    assert [id(message) for message in recalled.messages] == [id(message) for message in expected.messages]
 
 
 @pytest.mark.parametrize("error", [Unavailable, StoreUnavailable, StoreBusy, DiskFull, ModelUnavailable])
 @pytest.mark.parametrize("step", ["revision", "index_rows", "lexical", "fetch", "keyed"])
 async def test_whatever_is_away_the_chat_goes_on(
-    finders: Finders, monkeypatch: pytest.MonkeyPatch, step: str, error: type[Unavailable]
+    finders: SearchDeps, monkeypatch: pytest.MonkeyPatch, step: str, error: type[Unavailable]
 ) -> None:
     async def fail(*_: Any, **__: Any) -> None:
         raise error("the cable is out")
@@ -167,7 +167,7 @@ async def test_whatever_is_away_the_chat_goes_on(
         assert (await memory.recall(messages, user_id="a")).outcome is RecallOutcome.USED
 
 
-def _home(finders: Finders) -> Path:
+def _home(finders: SearchDeps) -> Path:
     return finders.ledger._engine.path.parent  # type: ignore[attr-defined,no-any-return]
 
 
@@ -208,9 +208,9 @@ def test_whoever_brings_vectors_does_not_wait_for_the_embedder_at_every_search(t
     with opened(tmp_path, embedder) as memory:
         memory.add("green tea", user_id="a", embedding=[1, 0, 0, 0])
         for _ in range(5):
-            found = memory.search("tea", user_id="a", embedding=[1, 0, 0, 0])
-            assert found[0].scores["dense"] == pytest.approx(1)
-            assert found.notes == ()
+            hits = memory.search("tea", user_id="a", embedding=[1, 0, 0, 0])
+            assert hits[0].scores["dense"] == pytest.approx(1)
+            assert hits.notes == ()
         assert embedder.calls <= 1
 
 
@@ -225,7 +225,7 @@ class Opinion:
     async def close(self) -> None: ...
 
 
-async def test_the_threshold_is_for_what_the_second_look_makes_of_a_memory(finders: Finders) -> None:
+async def test_the_threshold_is_for_what_the_second_look_makes_of_a_memory(finders: SearchDeps) -> None:
     async with AsyncMemory(
         settings=Settings(home=_home(finders), search_min_score=0.0), embedder=FakeEmbedder(64)
     ) as memory:
@@ -237,8 +237,8 @@ async def test_the_threshold_is_for_what_the_second_look_makes_of_a_memory(finde
     looked = replace(finders, ledger=ledger, index=index, reranker=Opinion())
     plain = replace(looked, reranker=None)
     least = first.scores["relevance"] + 0.01
-    assert (await recall(Scope("a"), replace(asked(), min_score=least), Habits(), plain)).hits == ()
-    [hit] = (await recall(Scope("a"), replace(asked(), min_score=least), Habits(), looked)).hits
+    assert (await recall(Scope("a"), replace(recall_request(), min_score=least), RecallConfig(), plain)).hits == ()
+    [hit] = (await recall(Scope("a"), replace(recall_request(), min_score=least), RecallConfig(), looked)).hits
     assert hit.scores["rerank"] == 0.99
     await ledger.close()
 

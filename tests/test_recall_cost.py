@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import ALEX, SAID, asked, opened, opened_async, say
+from remember_samples import ALEX, BIKE_MESSAGE, llm_requests, opened, opened_async, say
 
 from recollect.errors import InvalidInput, StoreUnavailable
-from recollect.ledger.memory import open_memory
+from recollect.ledger.memory import open_in_memory
 from recollect.ledger.protocol import Ledger
-from recollect.model.effect import Spent
+from recollect.model.effect import ModelUsage
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.usage import Allowance
+from recollect.model.usage import LlmQuota
 from recollect.models.openai_chat import OpenAIChat
 from recollect.read.rewrite import rewrite
-from recollect.read.spending import OnAccount, Spending
+from recollect.read.spending import LlmBudget, MeteredChat
 from recollect.testing.llm_faults import delay, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.testing.suite_samples import BY, MODEL, add, memory
@@ -73,21 +73,21 @@ def test_beyond_the_limit_of_a_user_terms_are_added_and_it_is_said(tmp_path: Pat
         recalled = memory.recall(VAGUE, user_id=ALEX)
         assert recalled.query == "How much? Hawaii vacation plan"
         assert [each.memory for each in recalled] == ["The Hawaii budget is $10,000"]
-        said = "the LLM has used today's 1 tokens of this user; terms of the user's last messages added"
-        assert said in recalled.notes
+        messages = "the LLM has used today's 1 tokens of this user; terms of the user's last messages added"
+        assert messages in recalled.notes
         assert memory.recall(VAGUE, user_id="sam").query == WHOLE
-        assert len(asked(llm)) == 2
+        assert len(llm_requests(llm)) == 2
 
 
 def test_beyond_the_limit_of_the_installation_nobody_asks_the_llm(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, rewrite="hyde", llm_tokens_a_day=1) as memory:
         memory.add("The Hawaii budget is $10,000", user_id="sam")
-        assert say(memory, SAID)["by"] == "llm"
+        assert say(memory, BIKE_MESSAGE)["by"] == "llm"
         notes = memory.recall(VAGUE, user_id="sam").notes
         assert any("the LLM has used today's 1 tokens of all users" in note for note in notes)
-        told = say(memory, "My name is Sam.", user_id="sam")
-        assert told["by"] == "selector, since the LLM has used today's 1 tokens of all users"
-        assert len(asked(llm)) == 1
+        report = say(memory, "My name is Sam.", user_id="sam")
+        assert report["by"] == "selector, since the LLM has used today's 1 tokens of all users"
+        assert len(llm_requests(llm)) == 1
 
 
 def test_what_recall_spends_counts_against_learning(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -97,7 +97,7 @@ def test_what_recall_spends_counts_against_learning(tmp_path: Path, llm: Scripte
         llm.default = WHOLE
         memory.recall(VAGUE, user_id=ALEX)
     with opened(tmp_path, llm, **more) as memory:
-        assert "today's 1 tokens of this user" in say(memory, SAID)["by"]
+        assert "today's 1 tokens of this user" in say(memory, BIKE_MESSAGE)["by"]
 
 
 def test_yesterdays_tokens_are_no_longer_counted(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -119,12 +119,12 @@ def test_yesterdays_tokens_are_no_longer_counted(tmp_path: Path, llm: ScriptedLL
 def test_nobody_is_asked_for_a_user_of_whom_nothing_is_kept(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, rewrite="hyde") as memory:
         assert any("nothing is kept of this user" in note for note in memory.recall(VAGUE, user_id=ALEX).notes)
-        assert asked(llm) == []
+        assert llm_requests(llm) == []
         assert memory.users() == []
 
 
-def spent(user: str = "ann", **fields: Any) -> Spent:
-    return Spent(**{"user": user, "step": "rewrite", "model": "small", "at": AT, **fields})
+def spent(user: str = "ann", **fields: Any) -> ModelUsage:
+    return ModelUsage(**{"user": user, "step": "rewrite", "model": "small", "at": AT, **fields})
 
 
 class Away:
@@ -132,12 +132,12 @@ class Away:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.error: Exception | None = None
         self.tried = asyncio.Event()
 
     def __getattr__(self, name: str) -> Any:
-        self.asked.append(name)
+        self.requests.append(name)
         self.tried.set()
         if self.error is not None:
             raise self.error
@@ -146,7 +146,7 @@ class Away:
 
 @pytest.fixture
 async def ledger() -> AsyncIterator[Any]:
-    inner = await open_memory(MODEL)
+    inner = await open_in_memory(MODEL)
     for user in ("ann", "bob"):
         await add(inner, memory(scope=Scope(user)))
     yield Away(inner)
@@ -158,9 +158,9 @@ async def calls(ledger: Any) -> dict[str | None, int]:
 
 
 async def test_what_is_noted_is_written_in_one_go_for_each_user_and_at_the_latest_when_it_closes(ledger: Any) -> None:
-    spending = Spending(ledger, wait_s=600)
+    spending = LlmBudget(ledger, wait_s=600)
     for user in ("ann", "bob", "ann"):
-        spending.note(spent(user, tokens_in=5, tokens_out=2))
+        spending.record(spent(user, tokens_in=5, tokens_out=2))
     await asyncio.sleep(0)
     assert await calls(ledger) == {}
     await spending.close()
@@ -171,8 +171,8 @@ async def test_what_is_noted_is_written_in_one_go_for_each_user_and_at_the_lates
 
 
 async def test_it_is_written_without_anyone_closing(ledger: Any) -> None:
-    spending = Spending(ledger, wait_s=0)
-    spending.note(spent())
+    spending = LlmBudget(ledger, wait_s=0)
+    spending.record(spent())
     # The ledger in memory has it before anyone else has a turn.
     await asyncio.wait_for(ledger.tried.wait(), 60)
     assert await calls(ledger) == {"ann": 1}
@@ -181,11 +181,11 @@ async def test_it_is_written_without_anyone_closing(ledger: Any) -> None:
 
 
 async def test_what_is_spent_while_the_ledger_is_away_is_written_when_it_is_back(ledger: Any) -> None:
-    spending = Spending(ledger, wait_s=0)
+    spending = LlmBudget(ledger, wait_s=0)
     ledger.error = StoreUnavailable("away")
-    spending.note(spent())
+    spending.record(spent())
     await ledger.tried.wait()
-    spending.note(spent(step="hyde"))
+    spending.record(spent(step="hyde"))
     ledger.error = None
     await spending.close()
     assert await calls(ledger) == {"ann": 2}
@@ -194,9 +194,9 @@ async def test_what_is_spent_while_the_ledger_is_away_is_written_when_it_is_back
 async def test_a_ledger_that_stays_away_holds_up_no_end_and_is_told_of(
     ledger: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spending = Spending(ledger, wait_s=0)
+    spending = LlmBudget(ledger, wait_s=0)
     ledger.error = StoreUnavailable("away")
-    spending.note(spent(calls=3))
+    spending.record(spent(calls=3))
     await ledger.tried.wait()
     with caplog.at_level(logging.WARNING, logger="recollect"):
         async with asyncio.timeout(60):
@@ -205,9 +205,9 @@ async def test_a_ledger_that_stays_away_holds_up_no_end_and_is_told_of(
 
 
 async def test_what_the_ledger_refuses_for_good_is_not_tried_for_ever(ledger: Any) -> None:
-    spending = Spending(ledger, wait_s=0)
+    spending = LlmBudget(ledger, wait_s=0)
     ledger.error = InvalidInput("never")
-    spending.note(spent())
+    spending.record(spent())
     await ledger.tried.wait()
     ledger.error = None
     await spending.close()
@@ -215,45 +215,45 @@ async def test_what_the_ledger_refuses_for_good_is_not_tried_for_ever(ledger: An
 
 
 async def test_without_a_limit_what_was_spent_is_not_looked_up(ledger: Any) -> None:
-    assert await Spending(ledger).refusal("ann") == ""
+    assert await LlmBudget(ledger).refusal("ann") == ""
     assert "spent_today" not in ledger.asked
-    assert await Spending(ledger, Allowance(user=1)).refusal("ann") == ""
+    assert await LlmBudget(ledger, LlmQuota(user=1)).refusal("ann") == ""
     assert ledger.asked.count("spent_today") == 1
 
 
 async def test_what_waits_to_be_written_counts_and_is_not_counted_for_others(ledger: Any) -> None:
     today = now()
-    spending = Spending(ledger, Allowance(user=10, everyone=15), wait_s=600)
-    spending.note(spent("ann", tokens_in=10, at=today))
+    spending = LlmBudget(ledger, LlmQuota(user=10, everyone=15), wait_s=600)
+    spending.record(spent("ann", tokens_in=10, at=today))
     assert "10 tokens of this user" in await spending.refusal("ann")
     assert await spending.refusal("bob") == ""
-    spending.note(spent("bob", tokens_out=5, at=today))
+    spending.record(spent("bob", tokens_out=5, at=today))
     assert "15 tokens of all users" in await spending.refusal("bob")
     await spending.close()
     assert "10 tokens of this user" in await spending.refusal("ann")
 
 
 async def test_a_question_that_nobody_answers_in_time_counts_as_a_call(ledger: Any, llm: ScriptedLLM) -> None:
-    chat, spending = OpenAIChat(llm.base_url, model="small"), Spending(ledger)
+    chat, spending = OpenAIChat(llm.base_url, model="small"), LlmBudget(ledger)
     llm.fault(delay(30))
-    done = await rewrite(VAGUE, mode="llm", llm=OnAccount(chat, "ann", spending), timeout_s=0.2)
-    assert (done.how, "did not answer" in done.note or "no help" in done.note) == ("terms", True)
+    done = await rewrite(VAGUE, mode="llm", llm=MeteredChat(chat, "ann", spending), timeout_s=0.2)
+    assert (done.method, "did not answer" in done.note or "no help" in done.note) == ("terms", True)
     await spending.close()
     await chat.close()
-    [found] = await ledger._ledger.usage("ann")
-    assert (found.step, found.calls, found.tokens_in) == ("rewrite", 1, 0)
+    [results] = await ledger._ledger.usage("ann")
+    assert (results.step, results.calls, results.tokens_in) == ("rewrite", 1, 0)
 
 
 async def test_an_answer_without_words_is_on_the_bill_with_its_tokens(ledger: Any, llm: ScriptedLLM) -> None:
-    chat, spending = OpenAIChat(llm.base_url, model="small"), Spending(ledger)
+    chat, spending = OpenAIChat(llm.base_url, model="small"), LlmBudget(ledger)
     choice = {"message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
     llm.fault(http_error(200, {"choices": [choice], "usage": {"prompt_tokens": 40, "completion_tokens": 3}}))
-    done = await rewrite(VAGUE, mode="hyde", llm=OnAccount(chat, "ann", spending), timeout_s=60)
-    assert done.how == "terms"
+    done = await rewrite(VAGUE, mode="hyde", llm=MeteredChat(chat, "ann", spending), timeout_s=60)
+    assert done.method == "terms"
     await spending.close()
     await chat.close()
-    [found] = await ledger._ledger.usage("ann")
-    assert (found.step, found.calls, found.tokens_in, found.tokens_out) == ("hyde", 1, 40, 3)
+    [results] = await ledger._ledger.usage("ann")
+    assert (results.step, results.calls, results.tokens_in, results.tokens_out) == ("hyde", 1, 40, 3)
 
 
 def test_a_bill_that_cannot_be_written_fails_no_recall(

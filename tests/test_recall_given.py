@@ -14,7 +14,7 @@ from recall_samples import NOW, TEA, opened, texts, user
 
 from recollect import Memory
 from recollect.model.outcome import RecallOutcome
-from recollect.model.result import Recalled
+from recollect.model.result import RecallResult
 
 
 @pytest.fixture
@@ -109,36 +109,36 @@ def test_nobody_is_ever_given_what_is_anothers(memory: Memory) -> None:
     draw = random.Random(7)
     people = ["a", "b", "a:b", "A", "a ", "a%", "*", "' OR 1=1 --", "a/b"]
     for number in range(80):
-        whose = draw.choice(people)
+        owner = draw.choice(people)
         project, session = draw.choice([None, "p", "b"]), draw.choice([None, "s"])
         fields: dict[str, Any] = {"key": f"k{number}", "value": "tea"} if number % 3 == 0 else {}
-        content = f"green tea {number} of <{whose}>"
+        content = f"green tea {number} of <{owner}>"
         if number % 4 == 1:
-            memory.remember(content, user_id=whose, project_id=project, session_id="s")
+            memory.remember(content, user_id=owner, project_id=project, session_id="s")
         else:
-            memory.add(content, user_id=whose, project_id=project, session_id=session, **fields)
-    for whose in [*people, "nobody"]:
+            memory.add(content, user_id=owner, project_id=project, session_id=session, **fields)
+    for owner in [*people, "nobody"]:
         for project, session in ((None, None), ("p", "s"), ("b", None), ("*", "%")):
-            scope = {"user_id": whose, "project_id": project, "session_id": session}
-            found = memory.recall(TEA, limit=100, trace=True, **scope)
-            seen = [*texts(found), *(each.memory for each in found.candidates)]
+            scope = {"user_id": owner, "project_id": project, "session_id": session}
+            hits = memory.recall(TEA, limit=100, trace=True, **scope)
+            seen = [*texts(hits), *(each.memory for each in hits.candidates)]
             seen += [hit.memory for hit in memory.search(TEA, limit=100, **scope)]
-            assert all(text.endswith(f"<{whose}>") for text in seen)
-            assert seen or whose == "nobody" or project is None
+            assert all(text.endswith(f"<{owner}>") for text in seen)
+            assert seen or owner == "nobody" or project is None
 
 
 def test_as_of_a_moment_the_value_of_then_is_given(memory: Memory) -> None:
     for month, city in ((1, "Oslo"), (3, "Rome")):
         memory.add(user_id="a", key="city", value=city, valid_from=datetime(2026, month, 1, tzinfo=UTC))
     question = "Which city do I live in?"
-    for moment, given in (
+    for moment, inputs in (
         (datetime(2025, 12, 1, tzinfo=UTC), []),
         (datetime(2026, 2, 1, tzinfo=UTC), ["city: Oslo"]),
         (datetime(2026, 4, 1, tzinfo=UTC), ["city: Rome"]),
         (None, ["city: Rome"]),
     ):
-        assert texts(memory.recall(question, user_id="a", as_of=moment)) == given
-        assert [hit.memory for hit in memory.search(question, user_id="a", as_of=moment)] == given
+        assert texts(memory.recall(question, user_id="a", as_of=moment)) == inputs
+        assert [hit.memory for hit in memory.search(question, user_id="a", as_of=moment)] == inputs
 
 
 def bought(memory: Memory) -> None:
@@ -172,14 +172,14 @@ def test_time_words_can_leave_out_what_happened_at_another_time(tmp_path: Path) 
 def test_time_words_can_be_let_be(tmp_path: Path) -> None:
     with opened(tmp_path, time_words="off") as memory:
         bought(memory)
-        found = memory.recall(MARCH, user_id="a", at=NOW, trace=True)
-        assert len(found) == 3
-        assert {each.signals["in_period"] for each in found.candidates} == {0.0}
+        hits = memory.recall(MARCH, user_id="a", at=NOW, trace=True)
+        assert len(hits) == 3
+        assert {each.signals["in_period"] for each in hits.candidates} == {0.0}
 
 
-def blocks(recalled: Recalled, given: list[dict[str, Any]]) -> list[Any]:
+def blocks(recalled: RecallResult, inputs: list[dict[str, Any]]) -> list[Any]:
     """What stands in the messages that was not given."""
-    return [message for message in recalled.messages if not any(message is each for each in given)]
+    return [message for message in recalled.messages if not any(message is each for each in inputs)]
 
 
 def test_filters_by_category_and_type_are_kept(memory: Memory) -> None:
@@ -231,13 +231,13 @@ TALKS: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("talk", TALKS)
 def test_messages_stay_the_very_same_but_for_the_block(memory: Memory, talk: str) -> None:
     memory.add("I buy my green tea at the harbour", user_id="a")
-    given, before = TALKS[talk], deepcopy(TALKS[talk])
-    recalled = memory.recall(given, user_id="a")
+    inputs, before = TALKS[talk], deepcopy(TALKS[talk])
+    recalled = memory.recall(inputs, user_id="a")
     assert recalled.outcome is RecallOutcome.USED
-    [block] = blocks(recalled, given)
+    [block] = blocks(recalled, inputs)
     assert block["role"] == "user"
     assert "harbour" in block["content"]
-    assert [message for message in recalled.messages if message is not block] == given == before
+    assert [message for message in recalled.messages if message is not block] == inputs == before
 
 
 @pytest.mark.parametrize("place", ["system", "question"])
@@ -245,8 +245,8 @@ def test_messages_stay_the_very_same_but_for_the_block(memory: Memory, talk: str
 def test_in_other_places_all_other_messages_stay(tmp_path: Path, talk: str, place: str) -> None:
     with opened(tmp_path, context_place=place) as memory:
         memory.add("I buy my green tea at the harbour", user_id="a")
-        given, before = TALKS[talk], deepcopy(TALKS[talk])
-        recalled = memory.recall(given, user_id="a")
-        [block] = blocks(recalled, given)
+        inputs, before = TALKS[talk], deepcopy(TALKS[talk])
+        recalled = memory.recall(inputs, user_id="a")
+        [block] = blocks(recalled, inputs)
         assert "harbour" in str(block["content"])
-        assert given == before
+        assert inputs == before

@@ -13,8 +13,8 @@ from recall_samples import TEA, opened
 
 from recollect import Memory
 from recollect.model.scope import Scope
-from recollect.read.accesses import Accesses
-from recollect.read.signals import SIGNALS
+from recollect.read.accesses import AccessCounter
+from recollect.read.signals import FEATURE_NAMES
 
 
 @pytest.fixture
@@ -65,31 +65,31 @@ class SlowLedger:
 
     def __init__(self) -> None:
         self.counted: list[tuple[str, str]] = []
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
 
     async def touch(self, scope: Scope, ids: list[str], *, at: datetime) -> None:
-        self.begun.set()
+        self.started.set()
         await asyncio.sleep(0.05)
         self.counted += [(scope.user, id) for id in ids]
 
 
 async def test_closing_while_counts_are_written_loses_none() -> None:
     ledger = SlowLedger()
-    counts = Accesses(ledger, wait_s=0)  # type: ignore[arg-type]
-    counts.note(Scope("a"), ["1", "2"])
-    counts.note(Scope("b"), ["3"])
-    await ledger.begun.wait()
-    counts.note(Scope("a"), ["4"])
+    counts = AccessCounter(ledger, wait_s=0)  # type: ignore[arg-type]
+    counts.record(Scope("a"), ["1", "2"])
+    counts.record(Scope("b"), ["3"])
+    await ledger.started.wait()
+    counts.record(Scope("a"), ["4"])
     await counts.close()
     assert sorted(ledger.counted) == [("a", "1"), ("a", "2"), ("a", "4"), ("b", "3")]
 
 
 async def test_what_is_recalled_while_counts_are_written_is_written_too() -> None:
     ledger = SlowLedger()
-    counts = Accesses(ledger, wait_s=0)  # type: ignore[arg-type]
-    counts.note(Scope("a"), ["1"])
-    await ledger.begun.wait()
-    counts.note(Scope("a"), ["2"])
+    counts = AccessCounter(ledger, wait_s=0)  # type: ignore[arg-type]
+    counts.record(Scope("a"), ["1"])
+    await ledger.started.wait()
+    counts.record(Scope("a"), ["2"])
     async with asyncio.timeout(60):
         while len(ledger.counted) < 2:  # noqa: ASYNC110 - nothing tells of the second
             await asyncio.sleep(0.01)
@@ -99,10 +99,10 @@ async def test_what_is_recalled_while_counts_are_written_is_written_too() -> Non
 
 def test_counts_noted_in_a_loop_that_ended_are_written_from_the_next() -> None:
     ledger = SlowLedger()
-    counts = Accesses(ledger, wait_s=60)  # type: ignore[arg-type]
+    counts = AccessCounter(ledger, wait_s=60)  # type: ignore[arg-type]
 
     async def note(*ids: str) -> None:
-        counts.note(Scope("a"), ids)
+        counts.record(Scope("a"), ids)
         await asyncio.sleep(0)
 
     asyncio.run(note("1"))
@@ -118,16 +118,16 @@ def test_a_trace_has_every_candidate_with_its_fate(memory: Memory) -> None:
     memory.add("Green  TEA in the garden", user_id="a")
     memory.add("black coffee", user_id="a")
     memory.add("grey weather", user_id="a")
-    found = memory.search("green tea in the garden", user_id="a", session_id="s", limit=3, trace=True)
-    fates = [each.fate for each in found.candidates]
+    hits = memory.search("green tea in the garden", user_id="a", session_id="s", limit=3, trace=True)
+    fates = [each.fate for each in hits.candidates]
     assert len(fates) == 7
-    assert fates.count("kept") == len(found) == 3
+    assert fates.count("kept") == len(hits) == 3
     assert "it says what another hit says" in fates
     assert "there are 2 hits of the same turn already" in fates
     assert "the limit of 3 was reached" in fates
-    assert {each.id for each in found.candidates if each.fate == "kept"} == {hit.id for hit in found}
-    assert all(set(each.signals) == set(SIGNALS) for each in found.candidates)
-    assert all({"dense", "lexical", "recency"} <= set(each.scores) for each in found.candidates)
+    assert {each.id for each in hits.candidates if each.fate == "kept"} == {hit.id for hit in hits}
+    assert all(set(each.signals) == set(FEATURE_NAMES) for each in hits.candidates)
+    assert all({"dense", "lexical", "recency"} <= set(each.scores) for each in hits.candidates)
     strict = memory.search("green tea in the garden", user_id="a", session_id="s", min_score=1.0, trace=True)
     assert all("is below 1" in each.fate for each in strict.candidates)
 
@@ -153,8 +153,8 @@ def test_a_trace_changes_nothing_of_what_is_found(memory: Memory) -> None:
     )
     for question in ("green tea in the garden", "a piano by the river", "moon bread", "nothing of this"):
         for ask in (memory.search, memory.recall):
-            plain, told = (ask(question, user_id="a", limit=3, trace=trace) for trace in (False, True))
-            assert [hit.id for hit in plain] == [hit.id for hit in told], (question, ask)
+            plain, report = (ask(question, user_id="a", limit=3, trace=trace) for trace in (False, True))
+            assert [hit.id for hit in plain] == [hit.id for hit in report], (question, ask)
 
 
 def test_a_hit_is_the_same_however_many_are_asked_for(memory: Memory) -> None:

@@ -13,9 +13,9 @@ from cli_runner import Cli
 
 from recollect.errors import InvalidInput
 from recollect.evaluation.junit import write_junit
-from recollect.evaluation.recipe import Ask
+from recollect.evaluation.recipe import AskStep
 from recollect.evaluation.recipe_file import read_recipe
-from recollect.evaluation.recipe_run import Report, recall, run_recipes
+from recollect.evaluation.recipe_run import RecipeReport, recall, run_recipes
 from recollect.model.result import SearchResult
 from recollect.settings import Settings
 
@@ -24,19 +24,19 @@ PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 ASK = "- ask: tea?\n  must: tea\n"
 
 
-def written(folder: Path, text: str, name: str = "recipe.yaml") -> Path:
+def write_recipe(folder: Path, text: str, name: str = "recipe.yaml") -> Path:
     file = folder / name
     file.write_text(text, encoding="utf-8")
     return file
 
 
-def run(folder: Path, text: str) -> Report:
-    [report] = asyncio.run(run_recipes([read_recipe(written(folder, text))], Settings()))
+def run(folder: Path, text: str) -> RecipeReport:
+    [report] = asyncio.run(run_recipes([read_recipe(write_recipe(folder, text))], Settings()))
     return report
 
 
-def held(folder: Path, text: str) -> list[bool]:
-    return [check.held for check in run(folder, text).checks]
+def passed_checks(folder: Path, text: str) -> list[bool]:
+    return [check.passed for check in run(folder, text).checks]
 
 
 # Steps
@@ -52,11 +52,13 @@ def test_the_example_of_the_project_holds() -> None:
 
 def test_an_expectation_that_does_not_hold_fails(tmp_path: Path) -> None:
     text = "- store: Likes green tea\n- ask: tea?\n  must: [GREEN  tea, coffee]\n  must_not: [coffee, green]\n"
-    assert held(tmp_path, text) == [True, False, True, False]
+    assert passed_checks(tmp_path, text) == [True, False, True, False]
 
 
 def test_words_are_found_whatever_their_case_and_spacing(tmp_path: Path) -> None:
-    assert held(tmp_path, "- store: |\n    Likes   Green\n    TEA\n- ask: tea?\n  must: likes green tea\n") == [True]
+    assert passed_checks(
+        tmp_path, "- store: |\n    Likes   Green\n    TEA\n- ask: tea?\n  must: likes green tea\n"
+    ) == [True]
 
 
 def test_a_key_is_corrected_whatever_its_confidence(tmp_path: Path) -> None:
@@ -65,8 +67,8 @@ def test_a_key_is_corrected_whatever_its_confidence(tmp_path: Path) -> None:
         "- correct: {key: diet, value: fish, category: preference, confidence: 0.2}\n"
         "- ask: diet?\n  must: fish\n  must_not: vegan\n"
     )
-    assert held(tmp_path, text) == [True, True]
-    assert held(tmp_path, text.replace("correct", "store")) == [False, False]
+    assert passed_checks(tmp_path, text) == [True, True]
+    assert passed_checks(tmp_path, text.replace("correct", "store")) == [False, False]
 
 
 def test_a_named_memory_is_corrected_asked_for_and_forgotten(tmp_path: Path) -> None:
@@ -77,7 +79,7 @@ def test_a_named_memory_is_corrected_asked_for_and_forgotten(tmp_path: Path) -> 
         "- forget: drink\n"
         "- ask: Likes what?\n  must_not: {id: drink}\n"
     )
-    assert held(tmp_path, text) == [True] * 4
+    assert passed_checks(tmp_path, text) == [True] * 4
 
 
 def test_messages_are_remembered_and_named_by_their_number(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_messages_are_remembered_and_named_by_their_number(tmp_path: Path) -> No
         "- forget: {memory: chat.1}\n"
         "- ask: Is the cat grey? Congratulations?\n  must_not: {id: chat.1}\n  must: [{id: cat}, {id: chat.2}]\n"
     )
-    assert held(tmp_path, text) == [True] * 4
+    assert passed_checks(tmp_path, text) == [True] * 4
 
 
 def test_what_has_a_key_and_everything_can_be_forgotten(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_what_has_a_key_and_everything_can_be_forgotten(tmp_path: Path) -> None:
         "- ask: Oslo? tea?\n  must: tea\n  must_not: Oslo\n"
         "- forget: {all: true}\n- ask: Oslo? tea?\n  must_not: [tea, Oslo]\n"
     )
-    assert held(tmp_path, text) == [True] * 4
+    assert passed_checks(tmp_path, text) == [True] * 4
     with pytest.raises(InvalidInput, match="step 1: nothing has the key 'city'"):
         run(tmp_path, "- forget: {key: city}\n" + ASK)
 
@@ -109,7 +111,7 @@ def test_places_are_kept_apart_and_have_defaults(tmp_path: Path) -> None:
         "- ask: tea?\n  must: tea\n- ask: tea?\n  project: work\n  must_not: tea\n- ask: tea?\n  user: bob\n"
         "  must_not: tea\n"
     )
-    assert held(tmp_path, text) == [True] * 3
+    assert passed_checks(tmp_path, text) == [True] * 3
 
 
 def test_the_limit_counts_how_many_are_looked_at(tmp_path: Path) -> None:
@@ -123,15 +125,15 @@ def test_texts_stay_as_they_are_written(tmp_path: Path) -> None:
         "- store: {key: answer, value: no}\n- store: {key: day, value: 2026-03-15}\n"
         "- ask: answer and day\n  must: ['answer: no', 2026-03-15]\n"
     )
-    assert held(tmp_path, text) == [True, True]
+    assert passed_checks(tmp_path, text) == [True, True]
 
 
 def test_recipes_do_not_see_each_other(tmp_path: Path) -> None:
-    first = read_recipe(written(tmp_path, "- store: Likes tea\n" + ASK, "a.yaml"))
-    second = read_recipe(written(tmp_path, ASK, "b.yaml"))
-    told: list[Report] = []
-    asyncio.run(run_recipes([first, second], Settings(), tell=told.append))
-    assert [report.failed for report in told] == [0, 1]
+    first = read_recipe(write_recipe(tmp_path, "- store: Likes tea\n" + ASK, "a.yaml"))
+    second = read_recipe(write_recipe(tmp_path, ASK, "b.yaml"))
+    reports: list[RecipeReport] = []
+    asyncio.run(run_recipes([first, second], Settings(), on_report=reports.append))
+    assert [report.failed for report in reports] == [0, 1]
 
 
 def test_what_the_memory_refuses_is_told_with_its_step(tmp_path: Path) -> None:
@@ -142,15 +144,15 @@ def test_what_the_memory_refuses_is_told_with_its_step(tmp_path: Path) -> None:
 def test_a_question_as_of_a_time_is_asked_as_of_then(tmp_path: Path) -> None:
     class Past:
         async def search(self, query: str, *, as_of: str | None = None, **more: object) -> SearchResult:
-            asked.append(as_of)
+            requests.append(as_of)
             return SearchResult(())
 
-    asked: list[str | None] = []
-    recipe = read_recipe(written(tmp_path, "- ask: x\n  must: y\n  as_of: 2026-03-15\n- ask: x\n  must: y\n"))
+    requests: list[str | None] = []
+    recipe = read_recipe(write_recipe(tmp_path, "- ask: x\n  must: y\n  as_of: 2026-03-15\n- ask: x\n  must: y\n"))
     for step in recipe.steps:
-        assert isinstance(step.action, Ask)
+        assert isinstance(step.action, AskStep)
         asyncio.run(recall(Past(), step, step.action))  # type: ignore[arg-type]
-    assert asked == ["2026-03-15", None]
+    assert requests == ["2026-03-15", None]
 
 
 # Mistakes
@@ -212,9 +214,9 @@ def test_a_question_as_of_a_time_is_asked_as_of_then(tmp_path: Path) -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_place_and_what_is_allowed(text: str, complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=complaint) as told:
-        read_recipe(written(tmp_path, text))
-    assert str(told.value).startswith(str(tmp_path / "recipe.yaml"))
+    with pytest.raises(InvalidInput, match=complaint) as error:
+        read_recipe(write_recipe(tmp_path, text))
+    assert str(error.value).startswith(str(tmp_path / "recipe.yaml"))
 
 
 def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
@@ -223,13 +225,13 @@ def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
     ]
     began = time.process_time()
     with pytest.raises(InvalidInput, match="aliases"):
-        read_recipe(written(tmp_path, "\n".join(lines)))
+        read_recipe(write_recipe(tmp_path, "\n".join(lines)))
     assert time.process_time() - began < 5
 
 
 def test_a_file_of_five_megabytes_is_no_recipe(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="larger than 4 MB"):
-        read_recipe(written(tmp_path, "#" * 5_000_000))
+        read_recipe(write_recipe(tmp_path, "#" * 5_000_000))
 
 
 # The outcome for build servers
@@ -255,15 +257,15 @@ def test_the_xml_tells_every_expectation_and_what_was_recalled_instead(tmp_path:
 def test_the_page_shows_what_its_recipes_print(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     [recipe] = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
-    written(tmp_path, recipe)
+    write_recipe(tmp_path, recipe)
     fifth = "  - correct: {key: diet, value: vegetarian, category: preference}\n"
     assert fifth in recipe
-    written(tmp_path, recipe.replace(fifth, ""), "failing.yaml")
-    command, _, shown = re.findall(r"^```console\n\$ (.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[number].partition(
+    write_recipe(tmp_path, recipe.replace(fifth, ""), "failing.yaml")
+    command, _, visible = re.findall(r"^```console\n\$ (.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[number].partition(
         "\n"
     )
     printed = Cli(tmp_path)(*command.split()[1:], code=number).stdout
-    assert stable(printed) == stable(shown)
+    assert stable(printed) == stable(visible)
 
 
 def stable(output: str) -> str:

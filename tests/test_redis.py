@@ -15,28 +15,28 @@ from redis.asyncio import Redis
 
 from recollect.errors import CacheUnavailable, InvalidSettings, MissingExtra
 from recollect.ledger.protocol import Revision
-from recollect.model.change import By
-from recollect.model.erase import Erase, Target
-from recollect.model.result import Recalled
+from recollect.model.change import Author
+from recollect.model.erase import ErasureRequest, Target
+from recollect.model.result import RecallResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.observe.metrics import CACHE_LOOKUPS
-from recollect.read.again import Again, Found, Look
-from recollect.recall import Recall, Search
-from recollect.remember import NewMemory
+from recollect.read.again import CachedAnswer, CacheLookup, ResultCache
+from recollect.recall import RecallRequest, SearchRequest
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
-from recollect.shared.answers import Answers, Place
-from recollect.shared.link import Link
+from recollect.shared.answers import AnswerCache, CacheKey
+from recollect.shared.link import RedisClient
 from recollect.testing.llm_faults import http_error
 from recollect.testing.redis_server import RedisServer, running_redis
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_service
 
-BY = By("test")
+BY = Author("test")
 ANN = Scope("ann")
 BUDGET = "My budget for the Hawaii trip is $10,000"
-ASKED = "What is my budget for Hawaii?"
+QUESTION = "What is my budget for Hawaii?"
 AT = now()
 
 
@@ -69,36 +69,36 @@ async def opened(home: Path, redis: RedisServer | None, **more: Any) -> AsyncIte
 
 
 async def add(service: Service, content: str = BUDGET, scope: Scope = ANN, **fields: Any) -> str:
-    return (await service.add(scope, NewMemory(content=content, fields=fields), by=BY)).id
+    return (await service.add(scope, MemoryInput(content=content, fields=fields), by=BY)).id
 
 
-async def ask(service: Service, scope: Scope = ANN, question: str = ASKED, **more: Any) -> Recalled:
+async def ask(service: Service, scope: Scope = ANN, question: str = QUESTION, **more: Any) -> RecallResult:
     usual = {"messages": ({"role": "user", "content": question},), "at": AT, "limit": 5, "min_score": 0.0}
-    recalled = await service.recall(scope, Recall(**usual | more))
+    recalled = await service.recall(scope, RecallRequest(**usual | more))
     # What was found is kept behind the answer.
-    again = service._again
-    if again is not None:
-        await again.settled()
+    repeated = service._result_cache
+    if repeated is not None:
+        await repeated.flush()
     return recalled
 
 
-def is_from_before(recalled: Recalled) -> bool:
+def is_from_before(recalled: RecallResult) -> bool:
     return "found before" in recalled.notes
 
 
-def texts(recalled: Recalled) -> list[str]:
+def texts(recalled: RecallResult) -> list[str]:
     return [hit.memory for hit in recalled]
 
 
-async def held_in(redis: RedisServer) -> str:
+async def redis_contents(redis: RedisServer) -> str:
     """All that Redis holds, as one text."""
     async with Redis.from_url(redis.url) as client:
-        found = []
+        results = []
         async for key in client.scan_iter():
-            found.append(key)
+            results.append(key)
             if await client.type(key) == b"hash":
-                found += [part for pair in (await client.hgetall(key)).items() for part in pair]
-        return b"\n".join(found).decode()
+                results += [part for pair in (await client.hgetall(key)).items() for part in pair]
+        return b"\n".join(results).decode()
 
 
 async def test_what_was_found_is_given_again_by_any_process_until_something_changes(
@@ -108,12 +108,12 @@ async def test_what_was_found_is_given_again_by_any_process_until_something_chan
         await add(one)
         first = await ask(one)
         assert not is_from_before(first)
-        again = await ask(other)
-        assert is_from_before(again)
-        assert texts(again) == texts(first) == [BUDGET]
-        assert [hit.score for hit in again] == [hit.score for hit in first]
-        assert again.outcome == first.outcome
-        assert BUDGET in json.dumps(list(again.messages))
+        repeated = await ask(other)
+        assert is_from_before(repeated)
+        assert texts(repeated) == texts(first) == [BUDGET]
+        assert [hit.score for hit in repeated] == [hit.score for hit in first]
+        assert repeated.outcome == first.outcome
+        assert BUDGET in json.dumps(list(repeated.messages))
         await add(other, "My budget for the Oslo trip is $2,000")
         assert len(texts(await ask(one))) == 2
         assert is_from_before(await ask(other))
@@ -138,13 +138,13 @@ async def test_nothing_that_is_gone_comes_back(tmp_path: Path, redis: RedisServe
             case "undo":
                 await one.undo(ANN, by=BY, anyones=True)
             case "erase":
-                await one.care.erase(ANN, Erase(Target.MEMORY, id), by=BY)
+                await one.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
             case "expire":
                 await asyncio.sleep((ends["expires_at"] - now()).total_seconds() + 0.01)
         for service in (one, other, one):
             assert BUDGET not in texts(await ask(service))
-            found = await service.search(ANN, Search(query=ASKED, limit=5))
-            assert BUDGET not in [hit.memory for hit in found]
+            hits = await service.search(ANN, SearchRequest(query=QUESTION, limit=5))
+            assert BUDGET not in [hit.memory for hit in hits]
 
 
 async def test_redis_holds_no_memory_and_an_erasure_reaches_it_and_counts_it(
@@ -153,43 +153,43 @@ async def test_redis_holds_no_memory_and_an_erasure_reaches_it_and_counts_it(
     async with opened(tmp_path, redis) as service:
         await add(service, "My locker is blue-heron-77")
         await ask(service, question="Which locker is mine?")
-        held = await held_in(redis)
-        assert "Which locker" in held
-        assert "heron" not in held
-        assert "ann" not in held
-        receipt = await service.care.erase(ANN, Erase(Target.USER, ""), by=BY)
-        told = {cleared.store: cleared for cleared in receipt.stores}["redis"]
-        assert (told.reached, told.counts) == (True, {"answers": 1})
-        assert "locker" not in await held_in(redis)
+        stored = await redis_contents(redis)
+        assert "Which locker" in stored
+        assert "heron" not in stored
+        assert "ann" not in stored
+        receipt = await service.operations.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
+        report = {cleared.store: cleared for cleared in receipt.stores}["redis"]
+        assert (report.reached, report.counts) == (True, {"answers": 1})
+        assert "locker" not in await redis_contents(redis)
 
 
 async def test_what_was_found_before_an_erasure_is_not_kept_after_it(redis: RedisServer) -> None:
-    answers = Answers(Link(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
-    late = Place("ann", Revision(3, 0), "field")
+    answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
+    late = CacheKey("ann", Revision(3, 0), "field")
     await answers.forget("ann", 1)
     await answers.put(late, b"erased words")
-    assert "erased words" not in await held_in(redis)
-    after = Place("ann", Revision(1, 1), "field")
+    assert "erased words" not in await redis_contents(redis)
+    after = CacheKey("ann", Revision(1, 1), "field")
     await answers.put(after, b"new")
     assert await answers.get(after) == b"new"
     await answers.close()
 
 
 async def test_an_older_revision_does_not_take_the_place_of_a_newer_one(redis: RedisServer) -> None:
-    answers = Answers(Link(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
-    new, old = Place("ann", Revision(5, 0), "new"), Place("ann", Revision(4, 0), "old")
+    answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
+    new, old = CacheKey("ann", Revision(5, 0), "new"), CacheKey("ann", Revision(4, 0), "old")
     await answers.put(new, b"1")
     await answers.put(old, b"2")
     assert (await answers.get(new), await answers.get(old)) == (b"1", None)
-    await answers.put(Place("ann", Revision(6, 0), "newer"), b"3")
+    await answers.put(CacheKey("ann", Revision(6, 0), "newer"), b"3")
     assert await answers.get(new) is None
     await answers.close()
 
 
 async def test_answers_go_by_themselves_and_are_not_without_number(redis: RedisServer) -> None:
-    answers = Answers(Link(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
+    answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
     for number in range(300):
-        await answers.put(Place("ann", Revision(1, 0), str(number)), b"x")
+        await answers.put(CacheKey("ann", Revision(1, 0), str(number)), b"x")
     async with Redis.from_url(redis.url) as client:
         [key] = await client.keys("t:*")
         assert 290 < await client.ttl(key) <= 300
@@ -214,8 +214,8 @@ async def test_nobody_is_given_what_was_found_for_another(
         for scope, content in ((one, BUDGET), (other, "My budget for Hawaii is a secret of the other")):
             await add(service, content, scope)
         for scope in (one, other, one, other):
-            [found] = texts(await ask(service, scope))
-            assert found == (BUDGET if scope == one else "My budget for Hawaii is a secret of the other")
+            [results] = texts(await ask(service, scope))
+            assert results == (BUDGET if scope == one else "My budget for Hawaii is a secret of the other")
 
 
 async def test_two_ledgers_on_one_redis_know_nothing_of_each_other(tmp_path: Path, redis: RedisServer) -> None:
@@ -269,20 +269,20 @@ async def test_a_redis_that_is_frozen_is_never_an_error_and_soon_nobody_waits_fo
                 assert texts(await ask(service)) == [BUDGET]
                 await add(service)
             assert "Redis does not answer" in service.cache_trouble
-            asked = CACHE_LOOKUPS.cells["recall", "away"][0]
+            request = CACHE_LOOKUPS.cells["recall", "away"][0]
             for _ in range(20):
                 await ask(service)
             # It is left alone: at most now and then one looks whether it is back.
-            assert CACHE_LOOKUPS.cells["recall", "away"][0] - asked <= 5
-            receipt = await service.care.erase(ANN, Erase(Target.USER, ""), by=BY)
-            told = {cleared.store: cleared for cleared in receipt.stores}["redis"]
-            assert not told.reached
-            assert "within 300 s" in told.note
+            assert CACHE_LOOKUPS.cells["recall", "away"][0] - request <= 5
+            receipt = await service.operations.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
+            report = {cleared.store: cleared for cleared in receipt.stores}["redis"]
+            assert not report.reached
+            assert "within 300 s" in report.note
         finally:
             own_redis.thaw()
         assert texts(await ask(service)) == []
         await add(service)
-        # Left alone for a few seconds at most, it is found to be back by whoever asks.
+        # SkippedItem alone for a few seconds at most, it is found to be back by whoever asks.
         deadline = asyncio.get_running_loop().time() + 60
         while service.cache_trouble:
             assert texts(await ask(service)) == [BUDGET]
@@ -297,21 +297,21 @@ async def test_a_redis_that_comes_back_is_used_again(
 ) -> None:
     monkeypatch.setattr("recollect.shared.link._FIRST_PAUSE_S", 0.05)
     monkeypatch.setattr("recollect.shared.link._LONGEST_PAUSE_S", 0.05)
-    link = Link(own_redis.url, timeout_s=5)
-    assert await link.ask(lambda redis: redis.ping())
+    link = RedisClient(own_redis.url, timeout_s=5)
+    assert await link.run(lambda redis: redis.ping())
     own_redis.stop()
     for _ in range(4):
         with pytest.raises(CacheUnavailable):
-            await link.ask(lambda redis: redis.ping())
-    assert link.trouble
+            await link.run(lambda redis: redis.ping())
+    assert link.last_error
     own_redis.start()
     for _ in range(200):
         try:
-            assert await link.ask(lambda redis: redis.ping())
+            assert await link.run(lambda redis: redis.ping())
             break
         except CacheUnavailable:
             await asyncio.sleep(0.05)
-    assert not link.trouble
+    assert not link.last_error
     await link.close()
 
 
@@ -331,29 +331,29 @@ async def test_what_is_soon_found_is_neither_kept_nor_looked_for(redis: RedisSer
             looked.append(user)
             return Revision(1, 0)
 
-    answers = Answers(Link(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
-    again = Again(answers, Ledger(), ways="", from_s=10.0)  # type: ignore[arg-type]
+    answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
+    repeated = ResultCache(answers, Ledger(), config_key="", min_s=10.0)  # type: ignore[arg-type]
     for _ in range(200):
-        again.keep(await again.look(ANN, "quick"), Found())
+        repeated.store(await repeated.look_up(ANN, "quick"), CachedAnswer())
     assert len(looked) < 100
-    assert await held_in(redis) == ""
-    slow = await again.look(ANN, "slow")
-    again.keep(Look(begun=slow.begun - 60), Found())
+    assert await redis_contents(redis) == ""
+    slow = await repeated.look_up(ANN, "slow")
+    repeated.store(CacheLookup(started=slow.started - 60), CachedAnswer())
     count = len(looked)
-    await again.look(ANN, "slow")
+    await repeated.look_up(ANN, "slow")
     assert len(looked) == count + 1
-    await again.close()
+    await repeated.close()
 
 
 def test_an_address_that_cannot_be_one_is_refused() -> None:
     with pytest.raises(InvalidSettings, match="redis_url"):
-        Link("http://example.org", timeout_s=1)
+        RedisClient("http://example.org", timeout_s=1)
 
 
 def test_without_the_extra_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "redis.asyncio", None)
     with pytest.raises(MissingExtra, match=r"recollect\[redis\]"):
-        Link("redis://localhost", timeout_s=1)
+        RedisClient("redis://localhost", timeout_s=1)
 
 
 async def test_postgres_and_redis_agree(dsn: str, tmp_path: Path, redis: RedisServer) -> None:

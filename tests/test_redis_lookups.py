@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 from redis.asyncio import Redis
-from test_redis import held_in
+from test_redis import redis_contents
 
 from recollect.errors import NotFound
-from recollect.model.change import By
-from recollect.model.erase import Erase, Target
-from recollect.model.filters import read_filter
+from recollect.model.change import Author
+from recollect.model.erase import ErasureRequest, Target
+from recollect.model.filters import parse_filter
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.observe.metrics import CACHE_LOOKUPS
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import load
 from recollect.testing.redis_server import RedisServer, running_redis
 from recollect.wiring import open_service
 
-BY = By("test")
+BY = Author("test")
 ANN, BOB = Scope("ann"), Scope("bob")
 FULL = {
     "importance": 0.75, "confidence": 0.5, "tags": ["a", "ü"], "metadata": {"deep": [1, None, {"x": 0.5}]},
@@ -58,32 +58,32 @@ async def opened(home: Path, redis: RedisServer | None, **more: Any) -> AsyncIte
 
 
 async def add(service: Service, content: str = "The locker is blue", scope: Scope = ANN, **fields: Any) -> str:
-    return (await service.add(scope, NewMemory(content=content, fields=fields), by=BY)).id
+    return (await service.add(scope, MemoryInput(content=content, fields=fields), by=BY)).id
 
 
-def looks(result: str) -> float:
+def lookup_count(result: str) -> float:
     """How many looks into Redis ended so."""
     return CACHE_LOOKUPS.cells["lookup", result][0] if ("lookup", result) in CACHE_LOOKUPS.cells else 0.0
 
 
 async def looked_up(service: Service, scope: Scope, id: str, listing: Listing) -> tuple[Any, Any, Any]:
-    found = await service.get(scope, id), await service.find(scope, listing), await service.count(scope, listing)
-    assert service._again is not None
-    await service._again.settled()
-    return found
+    results = await service.get(scope, id), await service.find(scope, listing), await service.count(scope, listing)
+    assert service._result_cache is not None
+    await service._result_cache.flush()
+    return results
 
 
 async def test_what_is_looked_up_again_comes_from_redis_and_is_the_same_to_the_last_field(
     tmp_path: Path, redis: RedisServer
 ) -> None:
-    listing = Listing(filter=read_filter({"tags": "a"}), limit=1)
+    listing = Listing(filter=parse_filter({"tags": "a"}), limit=1)
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other, opened(tmp_path, None) as plain:
         id = await add(one, **FULL)
         await add(one, "The other one", tags=["a"])
         first = await looked_up(one, ANN, id, listing)
-        hits = looks("hit")
+        hits = lookup_count("hit")
         assert await looked_up(other, ANN, id, listing) == first
-        assert looks("hit") == hits + 3
+        assert lookup_count("hit") == hits + 3
         assert first == (await plain.get(ANN, id), await plain.find(ANN, listing), await plain.count(ANN, listing))
         assert first[1].cursor is not None
         assert first[2] == 2
@@ -94,14 +94,14 @@ async def test_postgres_is_asked_for_no_memory_that_redis_has(
 ) -> None:
     async with opened(tmp_path, redis, database=dsn) as one, opened(tmp_path, redis, database=dsn) as other:
         id = await add(one, **FULL)
-        found = await looked_up(one, ANN, id, Listing())
+        results = await looked_up(one, ANN, id, Listing())
 
-        async def refuse(*given: Any) -> Any:
+        async def refuse(*inputs: Any) -> Any:
             raise AssertionError("the ledger was asked")
 
         for verb in ("get", "find", "count"):
             monkeypatch.setattr(other._ledger, verb, refuse)
-        assert await looked_up(other, ANN, id, Listing()) == found
+        assert await looked_up(other, ANN, id, Listing()) == results
         monkeypatch.undo()
         await other.update(ANN, id, {"importance": 0.25}, by=BY)
         assert (await one.get(ANN, id)).importance == 0.25
@@ -123,9 +123,9 @@ async def test_whoever_looks_after_a_write_of_any_process_sees_it(
             case "undo":
                 await one.undo(ANN, by=BY)
             case "erase":
-                await one.care.erase(ANN, Erase(Target.MEMORY, id), by=BY)
+                await one.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
             case "erase all":
-                await one.care.erase(ANN, Erase(Target.USER, ""), by=BY)
+                await one.operations.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
         for service in (other, one, other):
             page = await service.find(ANN, Listing())
             assert "The locker is blue" not in [record.content for record in page]
@@ -141,29 +141,29 @@ async def test_an_erasure_takes_the_words_out_of_redis(tmp_path: Path, redis: Re
     async with opened(tmp_path, redis) as service:
         id = await add(service, "My locker is blue-heron-77")
         await looked_up(service, ANN, id, Listing())
-        held = await held_in(redis)
-        assert "heron" in held
+        stored = await redis_contents(redis)
+        assert "heron" in stored
         # Whose it is stands in no name of a key.
-        assert "ann" not in held.splitlines()[0]
-        receipt = await service.care.erase(ANN, Erase(Target.MEMORY, id), by=BY)
+        assert "ann" not in stored.splitlines()[0]
+        receipt = await service.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
         assert {cleared.store: cleared for cleared in receipt.stores}["redis"].counts == {"answers": 3}
-        assert "heron" not in await held_in(redis)
+        assert "heron" not in await redis_contents(redis)
 
 
 async def test_where_lookups_are_not_cached_redis_holds_no_words(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis, cache_lookups="off") as service:
         id = await add(service, "My locker is blue-heron-77")
         await looked_up(service, ANN, id, Listing())
-        assert await held_in(redis) == ""
+        assert await redis_contents(redis) == ""
 
 
 async def test_a_list_is_held_by_itself_where_single_memories_are_not(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis, cache_lookups="lists") as service:
         id = await add(service)
         first = await looked_up(service, ANN, id, Listing())
-        hits = looks("hit")
+        hits = lookup_count("hit")
         assert await looked_up(service, ANN, id, Listing()) == first
-        assert looks("hit") == hits + 2
+        assert lookup_count("hit") == hits + 2
 
 
 async def test_nobody_is_given_what_another_looked_up(tmp_path: Path, redis: RedisServer) -> None:
@@ -178,7 +178,7 @@ async def test_nobody_is_given_what_another_looked_up(tmp_path: Path, redis: Red
 
 
 async def test_lists_that_go_by_accesses_are_always_read(tmp_path: Path, redis: RedisServer) -> None:
-    recalled = Listing(filter=read_filter({"access_count": {"gte": 1}}))
+    recalled = Listing(filter=parse_filter({"access_count": {"gte": 1}}))
     async with opened(tmp_path, redis) as service:
         id = await add(service)
         assert await service.count(ANN, recalled) == 0
@@ -191,9 +191,9 @@ async def test_an_id_that_is_not_there_is_not_held(tmp_path: Path, redis: RedisS
         for number in range(5):
             with pytest.raises(NotFound):
                 await service.get(ANN, f"unknown-{number}")
-        assert service._again is not None
-        await service._again.settled()
-        assert await held_in(redis) == ""
+        assert service._result_cache is not None
+        await service._result_cache.flush()
+        assert await redis_contents(redis) == ""
 
 
 async def test_what_is_read_soon_is_soon_not_looked_for(tmp_path: Path, redis: RedisServer) -> None:
@@ -201,11 +201,11 @@ async def test_what_is_read_soon_is_soon_not_looked_for(tmp_path: Path, redis: R
         id = await add(service)
         for _ in range(100):
             await service.get(ANN, id)
-        before = looks("miss"), looks("hit")
+        before = lookup_count("miss"), lookup_count("hit")
         for _ in range(20):
             await service.get(ANN, id)
-        assert (looks("miss"), looks("hit")) == before
-        assert await held_in(redis) == ""
+        assert (lookup_count("miss"), lookup_count("hit")) == before
+        assert await redis_contents(redis) == ""
 
 
 async def test_while_redis_stands_still_lookups_go_on(tmp_path: Path) -> None:
@@ -216,11 +216,11 @@ async def test_while_redis_stands_still_lookups_go_on(tmp_path: Path) -> None:
             id = await add(service)
             await looked_up(service, ANN, id, Listing())
             server.freeze()
-            begun = time.monotonic()
+            started = time.monotonic()
             for _ in range(50):
                 assert (await service.get(ANN, id)).content == "The locker is blue"
             # Three wait for it, and hardly more: fifty would take five seconds.
-            assert time.monotonic() - begun < 3
+            assert time.monotonic() - started < 3
             server.thaw()
     finally:
         server.close()

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import ALEX, asked, opened, say
+from remember_samples import ALEX, llm_requests, opened, say
 
 from recollect.testing.scripted_llm import ScriptedLLM
 
-OTHERS = [f"The user's neighbour number {number} collects stamps of country {number}" for number in range(40)]
+UNRELATED = [f"The user's neighbour number {number} collects stamps of country {number}" for number in range(40)]
 
 
-def shown(llm: ScriptedLLM) -> list[dict[str, Any]]:
-    lines = asked(llm)[-1].text.partition("\n===")[2].splitlines()
+def related_rows(llm: ScriptedLLM) -> list[dict[str, Any]]:
+    lines = llm_requests(llm)[-1].text.partition("\n===")[2].splitlines()
     return [json.loads(line) for line in lines if line.startswith('{"memory":')]
 
 
@@ -32,10 +32,10 @@ def test_the_memory_that_changes_is_among_those_shown(
     tmp_path: Path, llm: ScriptedLLM, known: str, said: str
 ) -> None:
     with opened(tmp_path, llm) as memory:
-        for each in (known, *OTHERS):
+        for each in (known, *UNRELATED):
             memory.add(each, user_id=ALEX)
         say(memory, said)
-    rows = shown(llm)
+    rows = related_rows(llm)
     assert known in [row["says"] for row in rows]
     assert len(rows) <= 20
     assert [row["memory"] for row in rows] == list(range(1, len(rows) + 1))
@@ -45,12 +45,12 @@ def test_keyed_facts_and_instructions_are_shown_even_if_nothing_points_to_them(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
     with opened(tmp_path, llm) as memory:
-        for each in OTHERS:
+        for each in UNRELATED:
             memory.add(each, user_id=ALEX)
         memory.add("The user lives in Rome", user_id=ALEX, key="city", value="Rome", category="identity")
         memory.add("Always answer in German", user_id=ALEX, category="instruction")
         say(memory, "my neighbours collect stamps")
-    rows = {row["says"]: row for row in shown(llm)}
+    rows = {row["says"]: row for row in related_rows(llm)}
     assert rows["The user lives in Rome"]["key"] == "city"
     assert "Always answer in German" in rows
 
@@ -60,4 +60,4 @@ def test_nothing_of_another_user_or_of_the_log_is_shown(tmp_path: Path, llm: Scr
         memory.add("Sam's bike is red", user_id="sam")
         say(memory, "My bike is red")
         say(memory, "My bike is green")
-    assert shown(llm) == []
+    assert related_rows(llm) == []

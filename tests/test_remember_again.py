@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import InvalidInput
-from recollect.ledger.again import sift
-from recollect.model.change import By
-from recollect.model.erase import Erase, Erasure, Target, user_digest
+from recollect.ledger.again import dedupe_turns
+from recollect.model.change import Author
+from recollect.model.erase import Erasure, ErasureRequest, Target, user_digest
 from recollect.model.ids import new_id
 from recollect.model.job import JobKind
 from recollect.model.scope import Scope
@@ -23,7 +23,7 @@ from recollect.settings import load
 from recollect.wiring import open_service
 
 ANN = Scope("ann", "", "monday")
-BY = By("test")
+BY = Author("test")
 
 
 @pytest.fixture
@@ -34,30 +34,30 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def test_a_message_that_names_its_turn_is_kept_once(service: Service) -> None:
-    said = [{"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}]
-    first = await service.remember(ANN, said, by=BY)
-    await service.care.work_off()
-    again = await service.remember(ANN, said, by=BY)
-    assert (again.turns, again.job) == (first.turns, None)
-    assert first[0].id == said[0]["turn_id"]
+    messages = [{"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}]
+    first = await service.remember(ANN, messages, by=BY)
+    await service.operations.run_pending()
+    repeated = await service.remember(ANN, messages, by=BY)
+    assert (repeated.turns, repeated.job) == (first.turns, None)
+    assert first[0].id == messages[0]["turn_id"]
     assert [turn.content for turn in await service.turns(ANN)] == ["I live in Lisbon."]
-    assert len([job for job in await service.care.jobs("ann") if job.kind is JobKind.EXTRACT]) == 1
+    assert len([job for job in await service.operations.jobs("ann") if job.kind is JobKind.EXTRACT]) == 1
 
 
 async def test_the_same_said_many_times_at_once_is_kept_once(service: Service) -> None:
-    said = [{"role": "user", "content": f"{n}", "turn_id": f"turn-{n}"} for n in range(3)]
-    kept = await asyncio.gather(*(service.remember(ANN, said, by=BY) for _ in range(10)))
-    assert {each.turns for each in kept} == {kept[0].turns}
+    messages = [{"role": "user", "content": f"{n}", "turn_id": f"turn-{n}"} for n in range(3)]
+    stored = await asyncio.gather(*(service.remember(ANN, messages, by=BY) for _ in range(10)))
+    assert {each.turns for each in stored} == {stored[0].turns}
     assert [turn.position for turn in await service.turns(ANN)] == [1, 2, 3]
 
 
 async def test_what_was_given_before_an_erasure_is_not_kept_after_it(service: Service) -> None:
-    given_at = now() - timedelta(seconds=1)
-    await service.care.erase(Scope("ann"), Erase(Target.USER), by=BY)
-    said = {"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}
-    assert (await service.remember(ANN, said, by=BY, given_at=given_at)).turns == ()
+    received_at = now() - timedelta(seconds=1)
+    await service.operations.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    body = {"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}
+    assert (await service.remember(ANN, body, by=BY, received_at=received_at)).turns == ()
     assert await service.users() == []
-    assert len(await service.remember(ANN, said, by=BY)) == 1
+    assert len(await service.remember(ANN, body, by=BY)) == 1
 
 
 @pytest.mark.parametrize("id", ["", "a\nb", 7, "x" * 1000])
@@ -68,7 +68,7 @@ async def test_an_id_that_is_none_is_refused(service: Service, id: object) -> No
 
 def test_an_erasure_of_the_future_keeps_nothing_out() -> None:
     # A clock was a day ahead when something was erased, and was put right since.
-    said = Turn(id=new_id(), scope=ANN, role=Role.USER, content="tea", said_at=now())
+    text = Turn(id=new_id(), scope=ANN, role=Role.USER, content="tea", said_at=now())
     for ahead, new in ((timedelta(days=1), [0]), (timedelta(seconds=1), [])):
         erasure = Erasure(id="e", at=now() + ahead, user=user_digest("ann"), target=Target.USER)
-        assert sift(ANN, [said], known={}, erasures=[erasure]).new == new
+        assert dedupe_turns(ANN, [text], stored={}, erasures=[erasure]).new_indexes == new

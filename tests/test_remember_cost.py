@@ -10,11 +10,10 @@ import pytest
 from remember_samples import (
     ALEX,
     BIKE,
+    BIKE_MESSAGE,
     EXTRACT,
-    SAID,
     SESSION,
     TALK,
-    asked,
     asks_about,
     changes,
     claim,
@@ -22,28 +21,29 @@ from remember_samples import (
     exchange,
     facts,
     learns,
+    llm_requests,
     new_turns,
     opened,
     say,
     wait_until,
 )
 
-from recollect.testing.llm_server import Recorded
+from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write import learn
 
 
 def test_when_the_days_tokens_are_spent_the_selector_learns_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     with opened(tmp_path, llm, llm_user_tokens_a_day=1) as memory:
-        assert say(memory, SAID)["by"] == "llm"
+        assert say(memory, BIKE_MESSAGE)["by"] == "llm"
         llm.clear()
-        told = say(memory, "My name is Alex.")
-        assert told["by"] == "selector, since the LLM has used today's 1 tokens of this user"
-        assert asked(llm) == []
+        report = say(memory, "My name is Alex.")
+        assert report["by"] == "selector, since the LLM has used today's 1 tokens of this user"
+        assert llm_requests(llm) == []
         assert contents(facts(memory)) == ["My name is Alex", BIKE]
-        say(memory, SAID, user_id="sam")
-        assert len(asked(llm, EXTRACT)) == 1
+        say(memory, BIKE_MESSAGE, user_id="sam")
+        assert len(llm_requests(llm, EXTRACT)) == 1
 
 
 def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -52,7 +52,7 @@ def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
             last = memory.remember(exchange(f"I moved box {number} to the attic."), **TALK)
         assert last.job is not None
         wait_until(lambda: memory.job(last.job.id, user_id=ALEX).state == "done")
-        [question] = asked(llm, EXTRACT)
+        [question] = llm_requests(llm, EXTRACT)
         assert len(new_turns(question)) == 20
         assert memory.job(last.job.id, user_id=ALEX).state == "done"
 
@@ -63,22 +63,22 @@ def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
 def test_greetings_and_empty_talk_cost_no_call(tmp_path: Path, llm: ScriptedLLM, said: str) -> None:
     with opened(tmp_path, llm) as memory:
         say(memory, exchange(said, "Hello! How can I help you today?"))
-        assert asked(llm) == []
+        assert llm_requests(llm) == []
         assert memory.usage(user_id=ALEX) == []
         assert facts(memory) == []
 
 
 def test_an_exchange_is_one_call_whatever_it_changes(tmp_path: Path, llm: ScriptedLLM) -> None:
     green = "User's bike is a green Cargo bike"
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     changes(llm, "green", "update", BIKE, green)
     with opened(tmp_path, llm) as memory:
-        say(memory, SAID)
-        assert len(asked(llm)) == 1
-        say(memory, SAID)
-        assert len(asked(llm)) == 2
+        say(memory, BIKE_MESSAGE)
+        assert len(llm_requests(llm)) == 1
+        say(memory, BIKE_MESSAGE)
+        assert len(llm_requests(llm)) == 2
         say(memory, "I painted it: my bike is a green Cargo bike.")
-        assert (len(asked(llm, EXTRACT)), len(asked(llm))) == (3, 3)
+        assert (len(llm_requests(llm, EXTRACT)), len(llm_requests(llm))) == (3, 3)
         assert contents(facts(memory)) == [green]
         spent = {each.step: each.calls for each in memory.usage(user_id=ALEX, parts=["step"])}
         assert spent == {"extract": 3}
@@ -88,17 +88,17 @@ def test_an_exchange_is_one_call_whatever_it_changes(tmp_path: Path, llm: Script
 def test_turns_are_there_at_once_and_the_model_is_not_waited_for(tmp_path: Path, llm: ScriptedLLM) -> None:
     llm.stop()
     with opened(tmp_path, llm) as memory:
-        remembered = memory.remember(exchange(SAID), **TALK)
+        remembered = memory.remember(exchange(BIKE_MESSAGE), **TALK)
         assert remembered.job is not None
         assert len(memory.turns(**TALK)) == 2
-        assert memory.search("red Cargo bike", **TALK)[0].memory == SAID
+        assert memory.search("red Cargo bike", **TALK)[0].memory == BIKE_MESSAGE
 
 
 def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, learn="off") as memory:
-        assert memory.remember(exchange(SAID), **TALK).job is None
+        assert memory.remember(exchange(BIKE_MESSAGE), **TALK).job is None
         memory.work()
-        assert asked(llm) == []
+        assert llm_requests(llm) == []
         assert len(memory.turns(**TALK)) == 2
 
 
@@ -110,7 +110,7 @@ def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call
             say(memory, f"I moved box {number} to the attic.")
         memory.end_session(**TALK, wait=True)
         assert [each.category for each in memory.get_all(user_id=ALEX)].count("episode") == 2
-        assert len(asked(llm)) == 1
+        assert len(llm_requests(llm)) == 1
 
 
 def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -123,7 +123,7 @@ def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) 
         assert "today's 100 tokens" in job.result["by"]
         [spent] = memory.usage(user_id=ALEX, parts=["step"])
         assert (spent.step, spent.calls) == ("extract", 2)
-        assert len(asked(llm)) == 2
+        assert len(llm_requests(llm)) == 2
 
 
 def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
@@ -131,14 +131,14 @@ def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
 ) -> None:
     with opened(tmp_path, llm) as memory:
 
-        def forget_then_answer(request: Recorded) -> str:
+        def forget_then_answer(request: RecordedRequest) -> str:
             for turn in memory.turns(**TALK):
                 memory.delete(turn.id, user_id=ALEX)
             return json.dumps({"memories": [claim(BIKE)]})
 
-        llm.when(asks_about(SAID)).reply(forget_then_answer)
-        say(memory, SAID)
-        assert (facts(memory), len(asked(llm))) == ([], 1)
+        llm.when(asks_about(BIKE_MESSAGE)).reply(forget_then_answer)
+        say(memory, BIKE_MESSAGE)
+        assert (facts(memory), len(llm_requests(llm))) == ([], 1)
         [spent] = memory.usage(user_id=ALEX)
         assert (spent.step, spent.calls, spent.tokens_in) == ("extract", 1, llm.stats.prompt_tokens)
 
@@ -146,34 +146,34 @@ def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
 def test_what_was_asked_for_a_job_that_fails_afterwards_is_on_the_bill_once(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     settle, failures = learn.reconcile, [ValueError("a fault of ours")]
 
-    def fails_once(*given: Any, **options: Any) -> Any:
+    def fails_once(*inputs: Any, **options: Any) -> Any:
         if failures:
             raise failures.pop()
-        return settle(*given, **options)
+        return settle(*inputs, **options)
 
     monkeypatch.setattr(learn, "reconcile", fails_once)
     with opened(tmp_path, llm) as memory:
-        say(memory, SAID)
+        say(memory, BIKE_MESSAGE)
         assert contents(facts(memory)) == [BIKE]
         [spent] = memory.usage(user_id=ALEX)
-        assert (spent.calls, len(asked(llm))) == (2, 2)
+        assert (spent.calls, len(llm_requests(llm))) == (2, 2)
         assert spent.tokens_in == llm.stats.prompt_tokens
 
 
 def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, learn="rules") as memory:
 
-        def cancel_then_answer(request: Recorded) -> str:
+        def cancel_then_answer(request: RecordedRequest) -> str:
             memory.cancel_jobs([job.id for job in memory.jobs(user_id=ALEX, states=["running"])], user_id=ALEX)
             return "The user has a red Cargo bike and took it to the repair shop."
 
         llm.when(SESSION).reply(cancel_then_answer)
-        say(memory, SAID)
+        say(memory, BIKE_MESSAGE)
         assert memory.end_session(**TALK, wait=True).state == "cancelled"
-        llm.wait_for(lambda server: asked(server, SESSION))
+        llm.wait_for(lambda server: llm_requests(server, SESSION))
         wait_until(lambda: memory.usage(user_id=ALEX))
         [spent] = memory.usage(user_id=ALEX)
         assert (spent.step, spent.calls) == ("close", 1)
@@ -181,19 +181,19 @@ def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_pat
 
 
 def test_whoever_waits_does_not_wait_for_turns_that_may_never_come(tmp_path: Path, llm: ScriptedLLM) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     with opened(tmp_path, llm, learn_every=10, learn_wait_s=30) as memory:
-        say(memory, SAID)
+        say(memory, BIKE_MESSAGE)
         assert contents(facts(memory)) == [BIKE]
 
 
 def test_a_talk_of_more_turns_than_one_question_holds_is_learned_to_its_end(tmp_path: Path, llm: ScriptedLLM) -> None:
-    learns(llm, SAID, claim(BIKE, turns=[]))
+    learns(llm, BIKE_MESSAGE, claim(BIKE, turns=[]))
     with opened(tmp_path, llm, learn_every=1000, compress_every=0) as memory:
-        said = [message for number in range(60) for message in exchange(f"I moved box {number} to the attic.")]
-        memory.remember([*said, *exchange(SAID)], **TALK)
+        messages = [message for number in range(60) for message in exchange(f"I moved box {number} to the attic.")]
+        memory.remember([*messages, *exchange(BIKE_MESSAGE)], **TALK)
         memory.end_session(**TALK, wait=True)
         memory.work()
         assert contents(facts(memory)) == [BIKE]
         assert memory.sessions(user_id=ALEX)[0].learned_to == 122
-        assert sum(len(new_turns(request)) for request in asked(llm, EXTRACT)) == 122
+        assert sum(len(new_turns(request)) for request in llm_requests(llm, EXTRACT)) == 122

@@ -12,13 +12,13 @@ import pytest
 from remember_samples import (
     ALEX,
     BIKE,
+    BIKE_MESSAGE,
     EXTRACT,
-    SAID,
     TALK,
-    asked,
     claim,
     exchange,
     learns,
+    llm_requests,
     opened_async,
     serve,
 )
@@ -30,20 +30,20 @@ from recollect.model.times import now
 from recollect.service import Service
 from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_body, reset, trickle, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.worker import Patience
+from recollect.upkeep.worker import RetryPolicy
 
 # A lease so short that whoever opens the ledger again need not wait for it.
-SHORT = Patience(lease_s=3, first_wait_s=0.01, longest_wait_s=0.05)
+SHORT = RetryPolicy(lease_s=3, first_wait_s=0.01, max_wait_s=0.05)
 
 
-async def known(memory: AsyncMemory) -> list[str]:
-    found = await memory.get_all(user_id=ALEX, statuses=["active", "review", "superseded", "forgotten"])
-    return [each.content for each in found]
+async def all_contents(memory: AsyncMemory) -> list[str]:
+    results = await memory.get_all(user_id=ALEX, statuses=["active", "review", "superseded", "forgotten"])
+    return [each.content for each in results]
 
 
 async def killed(service: Service, memory: AsyncMemory) -> None:
     """End it without a moment's grace, as if the process were gone."""
-    await service.care.worker.stop(grace_s=0)
+    await service.operations.worker.stop(grace_s=0)
     await memory.close()
 
 
@@ -65,34 +65,34 @@ async def learned_once(home: Path, llm: ScriptedLLM) -> None:
     async with opened_async(home, llm) as memory:
         serve(memory, SHORT)
         await until(lambda: caught_up(memory))
-        assert await known(memory) == [BIKE]
+        assert await all_contents(memory) == [BIKE]
         assert len(await memory.turns(**TALK)) == 2
         llm.clear()
         await memory.work()
-        assert asked(llm) == []
+        assert llm_requests(llm) == []
 
 
 async def test_a_service_that_ends_right_after_the_turns_were_kept_learns_from_them_later(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm, learn_wait_s=5) as memory:
-        await memory.remember(exchange(SAID), **TALK)
+        await memory.remember(exchange(BIKE_MESSAGE), **TALK)
         await killed(serve(memory, SHORT), memory)
-    assert asked(llm) == []
+    assert llm_requests(llm) == []
     await learned_once(tmp_path, llm)
 
 
 async def test_a_service_that_ends_while_the_model_is_asked_asks_again_later(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     llm.fault(hang())
     async with opened_async(tmp_path, llm) as memory:
         service = serve(memory, SHORT)
-        await memory.remember(exchange(SAID), **TALK)
-        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, EXTRACT))
-        assert await known(memory) == []
+        await memory.remember(exchange(BIKE_MESSAGE), **TALK)
+        await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, EXTRACT))
+        assert await all_contents(memory) == []
         await killed(service, memory)
     await learned_once(tmp_path, llm)
 
@@ -101,10 +101,10 @@ async def test_a_service_that_ends_while_the_model_is_asked_asks_again_later(
 async def test_a_service_that_ends_around_the_write_of_what_was_learned(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, applied: bool
 ) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm) as memory:
         service = serve(memory, SHORT)
-        ledger, arrived = service._means.ledger, asyncio.Event()
+        ledger, arrived = service._deps.ledger, asyncio.Event()
         apply = ledger.apply
 
         async def stuck(*args: Any, **kwargs: Any) -> Any:
@@ -114,21 +114,21 @@ async def test_a_service_that_ends_around_the_write_of_what_was_learned(
             await asyncio.Event().wait()
 
         monkeypatch.setattr(ledger, "apply", stuck)
-        await memory.remember(exchange(SAID), **TALK)
+        await memory.remember(exchange(BIKE_MESSAGE), **TALK)
         await asyncio.wait_for(arrived.wait(), 60)
         await killed(service, memory)
-    assert len(asked(llm, EXTRACT)) == 1
+    assert len(llm_requests(llm, EXTRACT)) == 1
     await learned_once(tmp_path, llm)
 
 
 async def test_a_job_whose_lease_went_to_another_has_no_effect(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm) as slow, opened_async(tmp_path, llm) as other:
-        service = serve(slow, Patience(lease_s=0.3))
+        service = serve(slow, RetryPolicy(lease_s=0.3))
         serve(other, SHORT)
-        go_on, ledger = asyncio.Event(), service._means.ledger
+        go_on, ledger = asyncio.Event(), service._deps.ledger
         apply = ledger.apply
 
         async def late(*args: Any, **kwargs: Any) -> Any:
@@ -139,13 +139,13 @@ async def test_a_job_whose_lease_went_to_another_has_no_effect(
             await asyncio.sleep(60)
 
         monkeypatch.setattr(ledger, "apply", late)
-        monkeypatch.setattr(ledger, "renew", lost)
-        await slow.remember(exchange(SAID), **TALK)
-        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, EXTRACT))
+        monkeypatch.setattr(ledger, "start_session", lost)
+        await slow.remember(exchange(BIKE_MESSAGE), **TALK)
+        await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, EXTRACT))
         await until(lambda: caught_up(other))
         go_on.set()
-        await service.care.worker.stop()
-        assert await known(other) == [BIKE]
+        await service.operations.worker.stop()
+        assert await all_contents(other) == [BIKE]
         assert len(await other.history(user_id=ALEX)) == 3
 
 
@@ -187,22 +187,22 @@ async def test_a_model_that_gives_nothing_usable_is_tried_again_then_given_up_an
 ) -> None:
     broken = BROKEN[how]
     async with opened_async(tmp_path, llm, llm_timeout_s=2) as memory:
-        serve(memory, Patience(tries=2, first_wait_s=0.01, longest_wait_s=0.02))
+        serve(memory, RetryPolicy(tries=2, first_wait_s=0.01, max_wait_s=0.02))
         if isinstance(broken, str):
             llm.default = broken
         else:
             llm.fault(broken, times=None)
-        job = (await memory.remember(exchange(SAID), **TALK, wait=60.0)).job
+        job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert (job.state, job.tries, bool(job.error)) == (JobState.DEAD, 2, True)
-        assert await known(memory) == []
+        assert await all_contents(memory) == []
         assert len(await memory.turns(**TALK)) == 2
         assert (await memory.sessions(user_id=ALEX))[0].learned_to == 0
         llm._pending.clear()
         llm.default = GOOD
         await memory.replay_jobs([job.id], user_id=ALEX)
         await until(lambda: caught_up(memory))
-        assert await known(memory) == [BIKE]
+        assert await all_contents(memory) == [BIKE]
 
 
 @pytest.mark.parametrize("how", READ)
@@ -211,62 +211,62 @@ async def test_an_answer_that_is_only_badly_written_is_read_at_the_first_try(
 ) -> None:
     async with opened_async(tmp_path, llm) as memory:
         llm.default = READ[how]
-        job = (await memory.remember(exchange(SAID), **TALK, wait=60.0)).job
+        job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert (job.state, job.tries) == (JobState.DONE, 1)
-        assert BIKE in await known(memory)
+        assert BIKE in await all_contents(memory)
 
 
 async def test_an_answer_that_is_only_in_the_reasoning_is_read(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
         llm.when(EXTRACT).reply("", reasoning=GOOD)
-        await memory.remember(exchange(SAID), **TALK, wait=True)
-        assert await known(memory) == [BIKE]
+        await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=True)
+        assert await all_contents(memory) == [BIKE]
 
 
 async def test_a_thousand_claims_of_one_turn_are_held_to_a_limit(tmp_path: Path, llm: ScriptedLLM) -> None:
-    learns(llm, SAID, *(claim(f"User's bike is a red Cargo bike, says {'x' * n}") for n in range(1, 1001)))
+    learns(llm, BIKE_MESSAGE, *(claim(f"User's bike is a red Cargo bike, says {'x' * n}") for n in range(1, 1001)))
     async with opened_async(tmp_path, llm) as memory:
-        job = (await memory.remember(exchange(SAID), **TALK, wait=60.0)).job
+        job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert job.state is JobState.DONE
         assert len(await memory.get_all(user_id=ALEX, limit=1000)) <= 50
 
 
 async def test_a_job_is_tried_again_by_itself_once_the_model_is_sane(tmp_path: Path, llm: ScriptedLLM) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     # The question and the one that asks for a better answer.
     llm.fault(no_body(), times=2)
     async with opened_async(tmp_path, llm) as memory:
-        serve(memory, Patience(tries=8, first_wait_s=0.01, longest_wait_s=0.02))
-        job = (await memory.remember(exchange(SAID), **TALK, wait=60.0)).job
+        serve(memory, RetryPolicy(tries=8, first_wait_s=0.01, max_wait_s=0.02))
+        job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert job.state is JobState.DONE
         assert job.tries == 2
-        assert await known(memory) == [BIKE]
+        assert await all_contents(memory) == [BIKE]
 
 
 async def test_a_poisoned_job_of_one_user_does_not_delay_another_users(tmp_path: Path, llm: ScriptedLLM) -> None:
-    learns(llm, SAID, claim(BIKE))
+    learns(llm, BIKE_MESSAGE, claim(BIKE))
     llm.when("poison").reply("", faults=[hang()])
     async with opened_async(tmp_path, llm, worker_jobs=2, llm_timeout_s=600) as memory:
         for number in range(5):
-            said = exchange(f"This is poison number {number}.")
-            await memory.remember(said, user_id="mallory", session_id=f"s{number}")
-        await asyncio.to_thread(llm.wait_for, lambda server: asked(server, "poison"))
-        job = (await memory.remember(exchange(SAID), **TALK, wait=60.0)).job
+            messages = exchange(f"This is poison number {number}.")
+            await memory.remember(messages, user_id="mallory", session_id=f"s{number}")
+        await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, "poison"))
+        job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert job.state is JobState.DONE
         service = serve(memory, SHORT)
-        await service.care.worker.stop(grace_s=0)
+        await service.operations.worker.stop(grace_s=0)
 
 
 async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
-        care = serve(memory, Patience(tries=5, first_wait_s=0.01, longest_wait_s=0.02)).care
+        care = serve(memory, RetryPolicy(tries=5, first_wait_s=0.01, max_wait_s=0.02)).operations
         assert await care.trouble() == ""
         llm.fault(no_body(), times=None)
-        await memory.remember(exchange(SAID), **TALK, wait=60.0)
+        await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)
         await until(care.trouble)
         assert "work failed 5 times in a row" in await care.trouble()
         llm._pending.clear()
@@ -277,7 +277,7 @@ async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_
 async def test_a_job_that_nobody_does_is_trouble(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
         service = serve(memory, SHORT)
-        await service.care.worker.stop()
+        await service.operations.worker.stop()
         due_at = now() - timedelta(seconds=400)
-        await service._means.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
-        assert "a job has been due for 40" in await service.care.trouble()
+        await service._deps.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
+        assert "a job has been due for 40" in await service.operations.trouble()

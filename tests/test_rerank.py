@@ -17,7 +17,7 @@ import pytest
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
 from recollect.models.http_reranker import MAX_CHARACTERS, HttpReranker
 from recollect.models.rerank import Reranker
-from recollect.read.rerank import Reranked, rerank
+from recollect.read.rerank import RerankResult, rerank
 from recollect.settings import Settings
 from recollect.wiring import open_reranker
 
@@ -55,7 +55,7 @@ class Server:
 
     def __init__(self) -> None:
         self.answer: Callable[[dict[str, Any]], Answer] = as_documents
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.keys: list[str | None] = []
         self.pause_s = 0.0
@@ -75,7 +75,7 @@ class Server:
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                server.asked.append(body)
+                server.requests.append(body)
                 server.paths.append(self.path)
                 server.keys.append(self.headers["Authorization"])
                 status, answer = server.answer(body)
@@ -114,11 +114,11 @@ class TestHttpReranker:
     ) -> None:
         server.answer = shape
         assert list(await reranker.rerank(QUERY, TEXTS)) == SCORES
-        asked = len(server.asked)
+        request = len(server.requests)
         assert list(await reranker.rerank(QUERY, TEXTS)) == SCORES
-        assert len(server.asked) == asked + 1, "the shape is found out once"
-        assert server.asked[-1]["query"] == QUERY
-        assert server.asked[-1].get("documents", server.asked[-1].get("texts")) == TEXTS
+        assert len(server.requests) == request + 1, "the shape is found out once"
+        assert server.requests[-1]["query"] == QUERY
+        assert server.requests[-1].get("documents", server.requests[-1].get("texts")) == TEXTS
         assert set(server.keys) == {f"Bearer {KEY}"}
 
     @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ class TestHttpReranker:
 
     async def test_no_texts_are_not_worth_a_request(self, server: Server, reranker: HttpReranker) -> None:
         assert list(await reranker.rerank(QUERY, [])) == []
-        assert server.asked == []
+        assert server.requests == []
 
     async def test_numbers_a_hair_outside_are_moved_inside(self, server: Server, reranker: HttpReranker) -> None:
         server.answer = lambda body: scores(1.0000001, -0.0000001, 1)
@@ -158,7 +158,7 @@ class TestHttpReranker:
 
     async def test_odd_texts_can_be_sent(self, server: Server, reranker: HttpReranker) -> None:
         assert list(await reranker.rerank("\ud800", ["", "\ud83d", "x" * 100_000])) == SCORES
-        empty, _, long = server.asked[-1]["documents"]
+        empty, _, long = server.requests[-1]["documents"]
         assert empty == " "
         assert len(long) == MAX_CHARACTERS
 
@@ -269,45 +269,45 @@ class Scripted:
     async def close(self) -> None: ...
 
 
-async def reranked(answer: Callable[[Sequence[str]], Any], *, timeout_s: float = 60) -> Reranked:
+async def reranked(answer: Callable[[Sequence[str]], Any], *, timeout_s: float = 60) -> RerankResult:
     return await rerank(QUERY, TEXTS, reranker=Scripted(answer), limit=20, timeout_s=timeout_s)
 
 
 class TestStep:
     async def test_only_the_first_candidates_are_looked_at_again(self) -> None:
         scripted: Reranker = Scripted(lambda texts: [0.5] * len(texts))
-        found = await rerank(QUERY, TEXTS, reranker=scripted, limit=2, timeout_s=60)
-        assert found == Reranked((0.5, 0.5))
+        results = await rerank(QUERY, TEXTS, reranker=scripted, limit=2, timeout_s=60)
+        assert results == RerankResult((0.5, 0.5))
         assert scripted.seen == [TEXTS[:2]]  # type: ignore[attr-defined]
 
     async def test_without_a_reranker_or_candidates_there_is_nothing_to_say(self) -> None:
-        assert await rerank(QUERY, TEXTS, reranker=None, limit=5, timeout_s=1) == Reranked()
+        assert await rerank(QUERY, TEXTS, reranker=None, limit=5, timeout_s=1) == RerankResult()
         scripted = Scripted(lambda texts: [])
-        assert await rerank(QUERY, [], reranker=scripted, limit=5, timeout_s=1) == Reranked()
+        assert await rerank(QUERY, [], reranker=scripted, limit=5, timeout_s=1) == RerankResult()
         assert scripted.seen == []
 
     async def test_a_reranker_that_is_too_slow_has_no_opinion(self) -> None:
         start = time.perf_counter()
-        found = await reranked(lambda texts: 60.0, timeout_s=0.05)
+        results = await reranked(lambda texts: 60.0, timeout_s=0.05)
         assert time.perf_counter() - start < 20
-        assert found == Reranked(note="not reranked: scripted took more than 0.05 s")
+        assert results == RerankResult(note="not reranked: scripted took more than 0.05 s")
 
     @pytest.mark.parametrize(
         "error", [ModelUnavailable("away"), InvalidSettings("no key"), ValueError("a bug"), ZeroDivisionError()]
     )
     async def test_a_reranker_that_fails_has_no_opinion(self, error: Exception) -> None:
-        found = await reranked(lambda texts: error)
-        assert found.scores == ()
-        assert found.note.startswith("not reranked: ")
-        assert str(error) in found.note
+        results = await reranked(lambda texts: error)
+        assert results.scores == ()
+        assert results.note.startswith("not reranked: ")
+        assert str(error) in results.note
 
     @pytest.mark.parametrize(
         "answer", [[], [0.5], [0.5] * 4, [0.1, 0.2, math.nan], [0.1, 0.2, 1.5], [0.1, 0.2, -1], ["a"] * 3, None]
     )
     async def test_an_answer_that_is_not_one_score_for_each_is_no_opinion(self, answer: Any) -> None:
-        found = await reranked(lambda texts: answer)
-        assert found.scores == ()
-        assert found.note.startswith("not reranked: scripted")
+        results = await reranked(lambda texts: answer)
+        assert results.scores == ()
+        assert results.note.startswith("not reranked: scripted")
 
     async def test_who_cancels_the_recall_cancels_the_second_look(self) -> None:
         work = asyncio.create_task(reranked(lambda texts: 30.0))
@@ -322,9 +322,9 @@ class TestWiring:
         settings = Settings(reranker="http:rerank-1", reranker_url=server.url, reranker_api_key=KEY)
         opened = open_reranker(settings)
         assert opened is not None
-        found = await rerank(QUERY, TEXTS, reranker=opened, limit=10, timeout_s=60)
-        assert found == Reranked(tuple(SCORES))
-        assert server.asked[0]["model"] == opened.name == "rerank-1"
+        results = await rerank(QUERY, TEXTS, reranker=opened, limit=10, timeout_s=60)
+        assert results == RerankResult(tuple(SCORES))
+        assert server.requests[0]["model"] == opened.name == "rerank-1"
         await opened.close()
 
     def test_none_is_none(self) -> None:

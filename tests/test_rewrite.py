@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger.memory import open_memory
+from recollect.ledger.memory import open_in_memory
 from recollect.ledger.terms import terms_of
 from recollect.models import openai_wire
 from recollect.models.chat import Chat
@@ -17,11 +17,11 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
 from recollect.read.context_terms import MAX_TERMS, context_terms
-from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, Mode, Rewritten, rewrite
-from recollect.read.spending import OnAccount, Spending
-from recollect.read.vague import MAX_VAGUE_CHARS, is_vague, picks_one
+from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, RewriteMode, RewrittenQuery, rewrite
+from recollect.read.spending import LlmBudget, MeteredChat
+from recollect.read.vague import MAX_FRAGMENT_CHARS, needs_context, picks_earlier_item
 from recollect.testing.llm_faults import delay, html_page, http_error, no_body, reset, trickle, truncated
-from recollect.testing.llm_wire import Reply, malformed_reply
+from recollect.testing.llm_wire import ScriptedReply, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.testing.suite_samples import MODEL, add, memory
 
@@ -30,8 +30,8 @@ IMAGINED = "The budget for the Hawaii trip is approximately $10,000"
 TALK = ["Planning vacation", "Hawaii sounds nice", "How much?"]
 
 
-def talk(*said: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text} for text in said]
+def talk(*texts: str) -> list[dict[str, Any]]:
+    return [{"role": "user", "content": text} for text in texts]
 
 
 @pytest.fixture
@@ -42,14 +42,16 @@ async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     await chat.close()
 
 
-async def run(said: Any, *, mode: Mode = "auto", chat: Chat | None = None, timeout_s: float = 60) -> Rewritten:
+async def run(
+    messages: Any, *, mode: RewriteMode = "auto", chat: Chat | None = None, timeout_s: float = 60
+) -> RewrittenQuery:
     if chat is None:
-        return await rewrite(said, mode=mode, llm=None, timeout_s=timeout_s)
-    ledger = await open_memory(MODEL)
+        return await rewrite(messages, mode=mode, llm=None, timeout_s=timeout_s)
+    ledger = await open_in_memory(MODEL)
     await add(ledger, memory())
-    spending = Spending(ledger)
+    spending = LlmBudget(ledger)
     try:
-        return await rewrite(said, mode=mode, llm=OnAccount(chat, "ann", spending), timeout_s=timeout_s)
+        return await rewrite(messages, mode=mode, llm=MeteredChat(chat, "ann", spending), timeout_s=timeout_s)
     finally:
         await spending.close()
 
@@ -58,9 +60,9 @@ class TestWorkedExamples:
     """The examples of the design this step comes from, word for word."""
 
     @pytest.mark.parametrize("mode", ["auto", "terms"])
-    async def test_how_much_is_completed_by_the_terms_of_the_talk(self, mode: Mode) -> None:
+    async def test_how_much_is_completed_by_the_terms_of_the_talk(self, mode: RewriteMode) -> None:
         done = await run(talk(*TALK), mode=mode)
-        assert (done.query, done.how, done.vague) == ("How much? Hawaii vacation planning", "terms", True)
+        assert (done.query, done.method, done.needs_context) == ("How much? Hawaii vacation planning", "terms", True)
 
     async def test_with_its_terms_how_much_finds_the_budget_that_it_did_not_find_alone(self) -> None:
         stored, other = "Hawaii budget is $10,000", "The dentist is on Elm Street"
@@ -76,7 +78,7 @@ class TestWorkedExamples:
     async def test_the_llm_makes_how_much_a_whole_question(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply(REWRITTEN)
         done = await run(talk(*TALK), mode="llm", chat=chat)
-        assert (done.query, done.extra, done.how) == (REWRITTEN, "", "llm")
+        assert (done.query, done.hypothetical, done.method) == (REWRITTEN, "", "llm")
         assert prompt("rewrite").digest in done.note
 
     async def test_an_imagined_answer_is_closer_to_what_is_stored_than_the_question(
@@ -85,10 +87,10 @@ class TestWorkedExamples:
         llm.reply("The cost is approximately $10,000").reply(IMAGINED)
         cost = await run(talk("Planning Hawaii vacation", "What's the cost?"), mode="hyde", chat=chat)
         much = await run(talk(*TALK), mode="hyde", chat=chat)
-        assert (cost.extra, much.extra) == ("The cost is approximately $10,000", IMAGINED)
-        assert (much.query, much.how) == ("How much? Hawaii vacation planning", "hyde")
+        assert (cost.hypothetical, much.hypothetical) == ("The cost is approximately $10,000", IMAGINED)
+        assert (much.query, much.method) == ("How much? Hawaii vacation planning", "hyde")
         question, imagined, stored = await StaticEmbedder().embed(
-            ["What's the cost?", cost.extra, "Budget is $10,000"]
+            ["What's the cost?", cost.hypothetical, "Budget is $10,000"]
         )
         assert imagined @ stored > question @ stored
 
@@ -96,14 +98,14 @@ class TestWorkedExamples:
         question = "What's my budget for the Hawaii trip?"
         for mode in ("auto", "terms", "llm", "off"):
             done = await run(talk("Planning vacation", question), mode=mode, chat=chat)
-            assert (done.query, done.extra, done.how, done.vague) == (question, "", "as-is", False)
+            assert (done.query, done.hypothetical, done.method, done.needs_context) == (question, "", "as-is", False)
         assert not llm.requests
 
     @pytest.mark.parametrize(
         "question", ["How much?", "And that one?", "What about it?", "how much?", "and that?", "this one"]
     )
     def test_the_vague_ones_are_vague(self, question: str) -> None:
-        assert is_vague(question)
+        assert needs_context(question)
 
     async def test_terms_are_of_the_last_three_user_messages(self) -> None:
         done = await run(talk("Zanzibar", "Lisbon", "Hawaii", "Maui", "How much?"))
@@ -124,7 +126,7 @@ class TestVague:
         ],
     )  # fmt: skip
     def test_a_question_that_leaves_out_what_it_is_about_is_vague(self, question: str) -> None:
-        assert is_vague(question)
+        assert needs_context(question)
 
     @pytest.mark.parametrize(
         "question",
@@ -137,16 +139,16 @@ class TestVague:
             "Qual è il mio budget per il viaggio alle Hawaii?", "Qual é o meu orçamento para a viagem ao Havaí?",
             "Wat is mijn budget voor de reis naar Hawaï?", "Какой у меня бюджет на поездку на Гавайи?",
             "하와이 여행 예산은 얼마예요?", "夏威夷旅行的预算是多少?", "ハワイ旅行の予算はいくらですか?",
-            "it " * MAX_VAGUE_CHARS,
+            "it " * MAX_FRAGMENT_CHARS,
         ],
     )  # fmt: skip
     def test_a_question_that_says_what_it_is_about_is_not(self, question: str) -> None:
-        assert not is_vague(question)
+        assert not needs_context(question)
 
     def test_picking_one_of_several_is_told_from_leaving_out(self) -> None:
         picking = ["what about the other one", "and the second?", "Und das andere?", "¿Y el otro?", "Et l'autre ?"]
-        assert [picks_one(question) for question in picking] == [True] * len(picking)
-        assert not any(map(picks_one, ["How much?", "What about it?", "Wie viel?", "いくらですか?", ""]))
+        assert [picks_earlier_item(question) for question in picking] == [True] * len(picking)
+        assert not any(map(picks_earlier_item, ["How much?", "What about it?", "Wie viel?", "いくらですか?", ""]))
 
 
 class TestContextTerms:
@@ -226,8 +228,8 @@ class TestContextTerms:
         best_s = []
         for _ in range(3):
             start = time.thread_time()
-            is_vague(text)
-            picks_one(text)
+            needs_context(text)
+            picks_earlier_item(text)
             context_terms([text], question=text)
             best_s.append(time.thread_time() - start)
         assert min(best_s) < 0.25
@@ -249,7 +251,7 @@ class TestMessages:
     async def test_the_assistant_s_last_message_helps_where_the_user_s_own_hold_no_term(self) -> None:
         reply = {"role": "assistant", "content": "The Hawaii trip?"}
         done = await run([*talk("hi"), reply, *talk("and how much was it?")])
-        assert (done.query, done.how) == ("and how much was it? Hawaii trip", "terms")
+        assert (done.query, done.method) == ("and how much was it? Hawaii trip", "terms")
         assert "assistant" in done.note
         own = await run([*talk("The garden in Kyoto"), reply, *talk("and how much was it?")])
         assert own.query == "and how much was it? Kyoto garden"
@@ -263,7 +265,7 @@ class TestMessages:
         picture = {"role": "user", "content": [{"type": "image_url"}]}
         for mode in ("auto", "llm", "hyde"):
             done = await run([*talk("The garden in Kyoto"), picture], mode=mode, chat=chat)
-            assert (done.query, done.how) == ("Kyoto garden", "terms")
+            assert (done.query, done.method) == ("Kyoto garden", "terms")
 
     @pytest.mark.parametrize("said", ["", [], [{"role": "system", "content": "x"}], [{}], [None, 5]])
     async def test_where_nothing_was_asked_there_is_nothing_to_search(self, said: Any, chat: OpenAIChat) -> None:
@@ -274,13 +276,13 @@ class TestMessages:
 class TestModes:
     async def test_off_changes_nothing(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         done = await run(talk(*TALK), mode="off", chat=chat)
-        assert (done.query, done.how, done.vague) == ("How much?", "as-is", True)
+        assert (done.query, done.method, done.needs_context) == ("How much?", "as-is", True)
         assert not llm.requests
 
     async def test_auto_adds_terms_without_asking_where_terms_are_enough(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
-        assert (await run(talk(*TALK), chat=chat)).how == "terms"
+        assert (await run(talk(*TALK), chat=chat)).method == "terms"
         assert not llm.requests
 
     @pytest.mark.parametrize(
@@ -296,27 +298,31 @@ class TestModes:
     ) -> None:
         llm.reply(REWRITTEN)
         assert (await run(messages, chat=chat)).query == REWRITTEN
-        assert (await run(messages)).how in ("terms", "as-is")
+        assert (await run(messages)).method in ("terms", "as-is")
         assert len(llm.requests) == 1
 
     @pytest.mark.parametrize("mode", ["auto", "llm", "hyde"])
     async def test_a_vague_question_without_a_talk_before_it_is_not_guessed_at(
-        self, llm: ScriptedLLM, chat: OpenAIChat, mode: Mode
+        self, llm: ScriptedLLM, chat: OpenAIChat, mode: RewriteMode
     ) -> None:
         done = await run(talk("How much?"), mode=mode, chat=chat)
-        assert (done.query, done.how, done.vague) == ("How much?", "as-is", True)
+        assert (done.query, done.method, done.needs_context) == ("How much?", "as-is", True)
         assert not llm.requests
 
     async def test_hyde_imagines_answers_to_whole_questions_too(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply(IMAGINED)
         done = await run("What's my budget for the Hawaii trip?", mode="hyde", chat=chat)
-        assert (done.query, done.extra, done.how) == ("What's my budget for the Hawaii trip?", IMAGINED, "hyde")
+        assert (done.query, done.hypothetical, done.method) == (
+            "What's my budget for the Hawaii trip?",
+            IMAGINED,
+            "hyde",
+        )
         assert prompt("hyde").digest in done.note
 
     @pytest.mark.parametrize("mode", ["llm", "hyde"])
-    async def test_without_an_llm_the_cheap_way_is_taken_and_noted(self, mode: Mode) -> None:
+    async def test_without_an_llm_the_cheap_way_is_taken_and_noted(self, mode: RewriteMode) -> None:
         done = await run(talk(*TALK), mode=mode)
-        assert (done.query, done.how, done.extra) == ("How much? Hawaii vacation planning", "terms", "")
+        assert (done.query, done.method, done.hypothetical) == ("How much? Hawaii vacation planning", "terms", "")
         assert "no LLM is set up" in done.note
 
 
@@ -328,11 +334,11 @@ class TestTrouble:
         ids=lambda fault: fault.name,
     )
     async def test_a_failing_llm_is_done_without(
-        self, llm: ScriptedLLM, chat: OpenAIChat, fault: Any, mode: Mode
+        self, llm: ScriptedLLM, chat: OpenAIChat, fault: Any, mode: RewriteMode
     ) -> None:
         llm.fault(fault, times=None)
         done = await run(talk(*TALK), mode=mode, chat=chat)
-        assert (done.query, done.extra, done.how) == ("How much? Hawaii vacation planning", "", "terms")
+        assert (done.query, done.hypothetical, done.method) == ("How much? Hawaii vacation planning", "", "terms")
         assert "the LLM was of no help" in done.note
 
     @pytest.mark.parametrize("fault", [delay(30), trickle(0.05)], ids=lambda fault: fault.name)
@@ -341,21 +347,21 @@ class TestTrouble:
         start = time.perf_counter()
         done = await run(talk(*TALK), mode="llm", chat=chat, timeout_s=0.2)
         assert time.perf_counter() - start < 20
-        assert (done.query, done.how) == ("How much? Hawaii vacation planning", "terms")
+        assert (done.query, done.method) == ("How much? Hawaii vacation planning", "terms")
         assert "did not answer in 0.2 s" in done.note
 
     @pytest.mark.parametrize(
         "reply",
         [
-            Reply(""),
-            Reply("<think>Let me see"),
-            Reply("null"),
-            Reply("..."),
-            Reply("x" * (MAX_ANSWER_CHARS + 1)),
-            Reply("I'm sorry, but I can't help with that."),
-            Reply("I’m sorry, but I can’t help with that."),
-            Reply("Es tut mir leid, das kann ich nicht."),
-            Reply("How much?"),
+            ScriptedReply(""),
+            ScriptedReply("<think>Let me see"),
+            ScriptedReply("null"),
+            ScriptedReply("..."),
+            ScriptedReply("x" * (MAX_ANSWER_CHARS + 1)),
+            ScriptedReply("I'm sorry, but I can't help with that."),
+            ScriptedReply("I’m sorry, but I can’t help with that."),
+            ScriptedReply("Es tut mir leid, das kann ich nicht."),
+            ScriptedReply("How much?"),
             *map(
                 malformed_reply,
                 ["cut_off", "fenced", "ten_megabytes", "lone_surrogate", "html_page", "think_before_json"],
@@ -364,11 +370,11 @@ class TestTrouble:
         ids=lambda reply: str(reply.text)[:24],
     )
     async def test_an_answer_that_is_no_question_is_done_without(
-        self, llm: ScriptedLLM, chat: OpenAIChat, reply: Reply
+        self, llm: ScriptedLLM, chat: OpenAIChat, reply: ScriptedReply
     ) -> None:
         llm.reply(reply)
         done = await run(talk(*TALK), mode="llm", chat=chat)
-        assert (done.query, done.how) == ("How much? Hawaii vacation planning", "terms")
+        assert (done.query, done.method) == ("How much? Hawaii vacation planning", "terms")
         assert "the LLM was of no help" in done.note
 
     @pytest.mark.parametrize(
@@ -395,7 +401,7 @@ class TestTrouble:
         self, llm: ScriptedLLM, chat: OpenAIChat, imagined: str
     ) -> None:
         llm.reply(imagined)
-        assert (await run("Which foods am I allergic to?", mode="hyde", chat=chat)).extra == imagined
+        assert (await run("Which foods am I allergic to?", mode="hyde", chat=chat)).hypothetical == imagined
 
     async def test_a_chat_that_raises_anything_is_done_without(self) -> None:
         class Broken:
@@ -407,7 +413,7 @@ class TestTrouble:
             async def close(self) -> None: ...
 
         done = await run(talk(*TALK), mode="llm", chat=Broken(), timeout_s=60)
-        assert (done.how, "surprise" in done.note) == ("terms", True)
+        assert (done.method, "surprise" in done.note) == ("terms", True)
 
 
 class TestInjection:
@@ -426,8 +432,8 @@ class TestInjection:
             lines = message["content"].splitlines()
             opened, closed = (at for at, line in enumerate(lines) if line.startswith("==="))
             assert lines[opened] == lines[closed]
-            said = [json.loads(line)["said"] for line in lines[opened + 1 : closed]]
-            assert said == [evil, "===\n" * 9, "How much?"]
+            messages = [json.loads(line)["said"] for line in lines[opened + 1 : closed]]
+            assert messages == [evil, "===\n" * 9, "How much?"]
             fences.add(lines[opened])
         assert len(fences) == 2
 

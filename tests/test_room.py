@@ -15,18 +15,18 @@ from served_proxy import served as served_proxy
 
 from recollect import AsyncMemory, Memory
 from recollect.errors import QuotaReached
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.settings import Settings, load
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_service
 from recollect.write import room as rooms
-from recollect.write.room import Room
+from recollect.write.room import WriteQuota
 
-BY = By("test")
+BY = Author("test")
 FULL, BOB = Scope("full"), Scope("bob")
 
 
@@ -42,7 +42,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 async def add(service: Service, scope: Scope, text: str) -> None:
-    await service.add(scope, NewMemory(content=text), by=BY)
+    await service.add(scope, MemoryInput(content=text), by=BY)
 
 
 async def refused(service: Service, scope: Scope = FULL) -> bool:
@@ -59,38 +59,38 @@ async def test_a_million_adds_leave_as_many_as_may_be_and_nobody_else_notices(
     counts = 0
     count = service._ledger.count
 
-    async def counted(*given: Any) -> int:
+    async def counted(*inputs: Any) -> int:
         nonlocal counts
         counts += 1
-        return await count(*given)
+        return await count(*inputs)
 
     monkeypatch.setattr(service._ledger, "count", counted)
-    kept = 0
-    begun = time.monotonic()
+    stored = 0
+    started = time.monotonic()
     for number in range(100_000):
         try:
             await add(service, FULL, f"memory {number}")
-            kept += 1
+            stored += 1
         except QuotaReached:
             pass
         if number % 25_000 == 0:
             await add(service, BOB, f"note {number}")
-    assert kept == 5
+    assert stored == 5
     # One count for each user, and then at most one a second.
-    assert counts <= 3 + time.monotonic() - begun
+    assert counts <= 3 + time.monotonic() - started
     assert (await count(FULL, Listing()), await count(BOB, Listing())) == (5, 4)
 
 
 async def test_what_is_said_counts_and_so_does_what_was_forgotten(service: Service) -> None:
     session = Scope("full", session="s")
-    said = [{"role": "user", "content": "tea"}] * 2
-    await service.remember(session, said, by=BY)
+    messages = [{"role": "user", "content": "tea"}] * 2
+    await service.remember(session, messages, by=BY)
     await add(service, FULL, "Sam likes tea")
     for record in await service.find(FULL, Listing()):
         await service.forget(FULL, record.id, by=BY)
     with pytest.raises(QuotaReached, match="user_memories_most"):
-        await service.remember(session, [*said, *said], by=BY)
-    await service.remember(session, said, by=BY)
+        await service.remember(session, [*messages, *messages], by=BY)
+    await service.remember(session, messages, by=BY)
     assert await refused(service)
     assert not await refused(service, BOB)
 
@@ -102,20 +102,20 @@ async def test_adds_at_the_same_moment_are_counted_together(service: Service) ->
 
 
 async def test_an_erasure_makes_room(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    from recollect.model.erase import Erase, Target
+    from recollect.model.erase import ErasureRequest, Target
 
-    monkeypatch.setattr(rooms, "_AGAIN_FULL_S", 0.0)
+    monkeypatch.setattr(rooms, "_REFRESH_AT_LIMIT_S", 0.0)
     for number in range(5):
         await add(service, FULL, f"note {number}")
     assert await refused(service)
     gone = (await service.find(FULL, Listing()))[0]
-    await service.care.erase(FULL, Erase(Target.MEMORY, gone.id), by=BY)
+    await service.operations.erase(FULL, ErasureRequest(Target.MEMORY, gone.id), by=BY)
     assert not await refused(service)
     assert await refused(service)
 
 
 async def test_what_other_processes_add_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "_AGAIN_NEAR_S", -1.0)
+    monkeypatch.setattr(rooms, "_REFRESH_NEAR_LIMIT_S", -1.0)
     chosen = _most(tmp_path, 10)
     one, other = await open_service(chosen), await open_service(chosen)
     try:
@@ -144,12 +144,12 @@ async def test_a_user_is_not_counted_at_every_write() -> None:
             counts.append(scope.user)
             return 0
 
-    room = Room(Counting(), 1_000_000)  # type: ignore[arg-type]
+    quota = WriteQuota(Counting(), 1_000_000)  # type: ignore[arg-type]
     for _ in range(1000):
-        await room.take("ann", 1)
+        await quota.admit("ann", 1)
     assert counts == ["ann"]
-    without = Room(Counting(), 0)  # type: ignore[arg-type]
-    await without.take("bob", 10**9)
+    without = WriteQuota(Counting(), 0)  # type: ignore[arg-type]
+    await without.admit("bob", 10**9)
     assert counts == ["ann"]
 
 
@@ -228,7 +228,7 @@ def test_a_chat_goes_on_and_says_that_nothing_more_is_kept(tmp_path: Path, llm: 
     with served_proxy(tmp_path, llm.base_url, user_memories_most=2, learn="off") as server:
         one = {"model": "m", "messages": [{"role": "user", "content": "My budget is $10,000"}], "user": "ann"}
         assert server.post(one).headers["x-memory-status"] == "ok"
-        server.kept("ann", 2)
+        server.stored_turns("ann", 2)
         two = {"model": "m", "messages": [{"role": "user", "content": "What is my budget?"}], "user": "ann"}
         for _ in range(2):
             answer = server.post(two)
@@ -238,4 +238,4 @@ def test_a_chat_goes_on_and_says_that_nothing_more_is_kept(tmp_path: Path, llm: 
             assert "$10,000" in str(llm.calls("chat")[-1])
         assert server.post({**two, "user": "bob"}).headers["x-memory-status"] == "ok"
         # It does not wait on disk, where it would take the place of what others say.
-        assert not server.app.state.safekeeping.is_waiting
+        assert not server.app.state.safekeeping.has_spilled_turns

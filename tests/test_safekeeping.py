@@ -16,15 +16,15 @@ from fastapi.testclient import TestClient
 from recollect.errors import DiskFull, ModelUnavailable, StoreUnavailable
 from recollect.http import late_service
 from recollect.http.app import make_app
-from recollect.http.proxy.safekeeping import Degraded, Kept, Safekeeping, open_safekeeping
+from recollect.http.proxy.safekeeping import Degraded, ResilientMemory, WriteResult, open_resilient_memory
 from recollect.ledger import postgres
 from recollect.model.breaker import OPEN_S, Breaker
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
-from recollect.model.result import Recalled
+from recollect.model.result import RecallResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.recall import Recall
+from recollect.recall import RecallRequest
 from recollect.service import Service
 from recollect.settings import Settings, load
 from recollect.testing.postgres_server import PostgresServer
@@ -45,14 +45,14 @@ def server() -> Iterator[PostgresServer]:
     server.close()
 
 
-def settings_of(home: Path, **given: Any) -> Settings:
-    return load({"home": home, "memory_timeout_s": BUDGET_S, **given}, environ={}).settings
+def settings_of(home: Path, **options: Any) -> Settings:
+    return load({"home": home, "memory_timeout_s": BUDGET_S, **options}, environ={}).settings
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[tuple[Safekeeping, Service]]:
+async def opened(settings: Settings) -> AsyncIterator[tuple[ResilientMemory, Service]]:
     service = await open_service(settings)
-    safekeeping = open_safekeeping(settings, lambda: service)
+    safekeeping = open_resilient_memory(settings, lambda: service)
     try:
         yield safekeeping, service
     finally:
@@ -65,22 +65,22 @@ def message(words: str, role: str = "user") -> dict[str, str]:
 
 
 def asking(words: str) -> Callable[[Service], Any]:
-    recall = Recall(messages=[{"role": "user", "content": words}], at=now(), limit=5, min_score=0.1)
+    recall = RecallRequest(messages=[{"role": "user", "content": words}], at=now(), limit=5, min_score=0.1)
     return lambda service: service.recall(ANN, recall)
 
 
 async def timed(doing: Any) -> tuple[Any, float]:
-    begun = time.perf_counter()
-    return await doing, time.perf_counter() - begun
+    started = time.perf_counter()
+    return await doing, time.perf_counter() - started
 
 
-async def brought_in(safekeeping: Safekeeping) -> None:
+async def brought_in(safekeeping: ResilientMemory) -> None:
     """Wait until nothing is left in the journal."""
     deadline = time.monotonic() + HEALED_S
-    while safekeeping.is_waiting:
+    while safekeeping.has_spilled_turns:
         assert time.monotonic() < deadline, "what was spilled did not come in"
         try:
-            await safekeeping.replay.bring_in()
+            await safekeeping.replay.replay_pending()
         except (StoreUnavailable, TimeoutError):
             await asyncio.sleep(0.05)
 
@@ -91,14 +91,18 @@ async def contents(service: Service, scope: Scope = ANN) -> list[str]:
 
 async def test_while_all_is_well_turns_are_in_the_ledger_when_it_returns(tmp_path: Path) -> None:
     async with opened(settings_of(tmp_path, memory_timeout_s=10)) as (safekeeping, service):
-        said = message("I moved to Lisbon")
-        kept = await safekeeping.write(ANN, [said, {"role": "system", "content": "be kind"}])
-        assert (kept.status, kept.safe, [turn.id for turn in kept.turns]) == ("ok", True, [said["turn_id"]])
+        text = message("I moved to Lisbon")
+        stored = await safekeeping.write(ANN, [text, {"role": "system", "content": "be kind"}])
+        assert (stored.status, stored.is_durable, [turn.id for turn in stored.turns]) == (
+            "ok",
+            True,
+            [text["turn_id"]],
+        )
         assert await contents(service) == ["I moved to Lisbon"]
-        found = await safekeeping.read(asking("Where do I live?"))
-        assert isinstance(found, Recalled)
-        assert found.outcome is RecallOutcome.USED
-        assert await safekeeping.write(ANN, [{"role": "system", "content": "be kind"}]) == Kept()
+        results = await safekeeping.read(asking("Where do I live?"))
+        assert isinstance(results, RecallResult)
+        assert results.outcome is RecallOutcome.USED
+        assert await safekeeping.write(ANN, [{"role": "system", "content": "be kind"}]) == WriteResult()
         assert not (tmp_path / "spill").exists()
 
 
@@ -116,13 +120,13 @@ async def test_a_read_that_is_late_is_cancelled_and_five_of_them_open_the_breake
             return "late"
 
         for _ in range(5):
-            found, took = await timed(safekeeping.read(hang))
+            results, took = await timed(safekeeping.read(hang))
             # Given up a little before the time is up, so that the whole stays within it.
-            assert (found, took >= BUDGET_S / 2) == (Degraded("timeout"), True)
+            assert (results, took >= BUDGET_S / 2) == (Degraded("timeout"), True)
         assert cancelled == 5
         # Nobody is asked any more, so nobody is waited for.
-        found = await safekeeping.read(hang)
-        assert found.status == "degraded; reason=breaker_open"
+        results = await safekeeping.read(hang)
+        assert results.status == "degraded; reason=breaker_open"
         assert cancelled == 5
 
 
@@ -133,10 +137,10 @@ async def test_reads_that_find_the_ledger_away_keep_writes_from_waiting_for_it(
         waited, ledger_answers = asyncio.Event(), asyncio.Event()
         remember = service.remember
 
-        async def hang(*given: Any, **more: Any) -> Any:
+        async def hang(*inputs: Any, **more: Any) -> Any:
             waited.set()
             await ledger_answers.wait()
-            return await remember(*given, **more)
+            return await remember(*inputs, **more)
 
         async def fail(service: Service) -> str:
             raise StoreUnavailable("gone")
@@ -147,8 +151,8 @@ async def test_reads_that_find_the_ledger_away_keep_writes_from_waiting_for_it(
         for _ in range(5):
             await safekeeping.read(fail)
         # Neither the one who waits already nor the next one waits any longer, and what they said is on disk.
-        for kept in [await before, await safekeeping.write(ANN, [message("and I like it")])]:
-            assert (kept.status, kept.safe) == ("degraded; reason=breaker_open", True)
+        for stored in [await before, await safekeeping.write(ANN, [message("and I like it")])]:
+            assert (stored.status, stored.is_durable) == ("degraded; reason=breaker_open", True)
         ledger_answers.set()
         await brought_in(safekeeping)
         assert await contents(service) == ["I moved to Lisbon", "and I like it"]
@@ -184,10 +188,10 @@ async def test_a_read_that_fails_says_why_and_errors_that_recall_swallows_count(
         async def fail(*_: Any, **__: Any) -> Any:
             raise error
 
-        service._ledger.keyed = fail  # type: ignore[method-assign]
+        service._ledger.keyed_facts = fail  # type: ignore[method-assign]
         for _ in range(5):
-            found = await safekeeping.read(asking("Where do I live?"))
-            assert (isinstance(found, Degraded), found.reason) == (True, reason)
+            results = await safekeeping.read(asking("Where do I live?"))
+            assert (isinstance(results, Degraded), results.reason) == (True, reason)
         assert await safekeeping.read(asking("Where do I live?")) == Degraded("breaker_open")
 
 
@@ -196,21 +200,21 @@ async def test_one_probe_goes_behind_the_chats_and_closes_the_breaker(tmp_path: 
         moment = 0.0
         safekeeping.reads = Breaker(lambda: moment)
         for _ in range(5):
-            safekeeping.reads.failed()
-        asked, answer = 0, asyncio.Event()
+            safekeeping.reads.record_failure()
+        request, answer = 0, asyncio.Event()
 
         async def slow(service: Service) -> str:
-            nonlocal asked
-            asked += 1
+            nonlocal request
+            request += 1
             await answer.wait()
             return "here"
 
         moment += OPEN_S
-        found = await asyncio.gather(*(safekeeping.read(slow) for _ in range(50)))
+        results = await asyncio.gather(*(safekeeping.read(slow) for _ in range(50)))
         await asyncio.sleep(0)
-        assert (set(found), asked) == ({Degraded("breaker_open")}, 1)
+        assert (set(results), request) == ({Degraded("breaker_open")}, 1)
         answer.set()
-        await asyncio.gather(*safekeeping._under_way)
+        await asyncio.gather(*safekeeping._tasks)
         assert await safekeeping.read(slow) == "here"
 
 
@@ -222,7 +226,7 @@ async def test_a_frozen_store_delays_chats_until_the_breaker_opens_and_not_after
         opened(settings_of(tmp_path, database=dsn, memory_timeout_s=0.5)) as (safekeeping, service),
     ):
         words = [f"turn {n}" for n in range(60)]
-        assert (await safekeeping.write(ANN, [message(words[0])])).safe
+        assert (await safekeeping.write(ANN, [message(words[0])])).is_durable
         await brought_in(safekeeping)
         before, after = [], []
         server.freeze()
@@ -232,9 +236,9 @@ async def test_a_frozen_store_delays_chats_until_the_breaker_opens_and_not_after
                 scope = ANN if safekeeping.writes.is_open else Scope("ann", "", f"{n}")
                 took = before if not (safekeeping.reads.is_open and safekeeping.writes.is_open) else after
                 read, reading_s = await timed(safekeeping.read(asking("Where do I live?")))
-                kept, writing_s = await timed(safekeeping.write(scope, [message(words[n])]))
+                stored, writing_s = await timed(safekeeping.write(scope, [message(words[n])]))
                 assert isinstance(read, Degraded)
-                assert (kept.safe, kept.status.startswith("degraded; reason=")) == (True, True)
+                assert (stored.safe, stored.status.startswith("degraded; reason=")) == (True, True)
                 took += [reading_s, writing_s]
         finally:
             server.thaw()
@@ -246,8 +250,8 @@ async def test_a_frozen_store_delays_chats_until_the_breaker_opens_and_not_after
         assert statistics.median(after[1::2]) < 0.4
         await brought_in(safekeeping)
         everyone = [Scope("ann", "", f"{n}") for n in range(1, 60)]
-        kept_words = [each for scope in (*everyone, ANN) for each in await contents(service, scope)]
-        assert sorted(kept_words) == sorted(words)
+        stored_texts = [each for scope in (*everyone, ANN) for each in await contents(service, scope)]
+        assert sorted(stored_texts) == sorted(words)
         mine = await contents(service)
         assert mine == sorted(mine, key=lambda each: int(each.split()[1]))
 
@@ -266,10 +270,10 @@ async def test_more_reads_than_can_be_done_at_once_are_given_up_in_time_and_open
                 under_way -= 1
             return "found"
 
-        found = await asyncio.gather(*(safekeeping.read(slow) for _ in range(500)))
+        results = await asyncio.gather(*(safekeeping.read(slow) for _ in range(500)))
         assert most <= 16
-        assert found[0] == "found"
-        assert found[-1] == Degraded("timeout")
+        assert results[0] == "found"
+        assert results[-1] == Degraded("timeout")
         assert not safekeeping.reads.is_open
 
 
@@ -282,14 +286,14 @@ async def test_a_stopped_store_loses_nothing_and_doubles_nothing(tmp_path: Path,
         await safekeeping.write(ANN, [message("first")])
         server.stop()
         try:
-            kept = [await safekeeping.write(ANN, [message(f"{n}")]) for n in range(20)]
+            stored = [await safekeeping.write(ANN, [message(f"{n}")]) for n in range(20)]
         finally:
             server.start()
-        assert all(each.safe for each in kept)
-        assert kept[0].reason in ("store_unavailable", "timeout")
-        assert {each.reason for each in kept[1:]} <= {"backlog", "breaker_open"}
+        assert all(each.is_durable for each in stored)
+        assert stored[0].reason in ("store_unavailable", "timeout")
+        assert {each.reason for each in stored[1:]} <= {"backlog", "breaker_open"}
         deadline = time.monotonic() + HEALED_S
-        while safekeeping.is_waiting:
+        while safekeeping.has_spilled_turns:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
         assert await contents(service) == ["first", *map(str, range(20))]
@@ -302,11 +306,15 @@ def test_the_server_starts_while_the_store_is_down_and_recovers_alone(tmp_path: 
             ready = client.get("/ready")
             assert (ready.status_code, ready.json()["status"]) == (503, "degraded")
             assert (client.get("/live").status_code, client.get("/health").status_code) == (200, 200)
-            safekeeping: Safekeeping = client.app.state.safekeeping  # type: ignore[attr-defined]
+            safekeeping: ResilientMemory = client.app.state.safekeeping  # type: ignore[attr-defined]
             assert client.portal is not None
             read = client.portal.call(safekeeping.read, asking("Where do I live?"))
-            kept = client.portal.call(safekeeping.write, ANN, [message("I moved to Lisbon")])
-            assert (read, kept.safe, kept.reason) == (Degraded("store_unavailable"), True, "store_unavailable")
+            stored = client.portal.call(safekeeping.write, ANN, [message("I moved to Lisbon")])
+            assert (read, stored.is_durable, stored.reason) == (
+                Degraded("store_unavailable"),
+                True,
+                "store_unavailable",
+            )
             for _ in range(10):
                 assert client.portal.call(safekeeping.read, asking("Where do I live?")) == read
             server.start()
@@ -326,10 +334,10 @@ def test_the_server_starts_while_the_store_is_frozen(
     monkeypatch.setattr(postgres, "CONNECT_S", 60.0)
     server.freeze()
     try:
-        begun = time.monotonic()
+        started = time.monotonic()
         with TestClient(make_app(settings_of(tmp_path, database=server.dsn())), base_url=HERE) as client:
             # It does not wait for a connection until it gives up.
-            assert time.monotonic() - begun < 30
+            assert time.monotonic() - started < 30
             assert (client.get("/ready").status_code, client.get("/live").status_code) == (503, 200)
             server.thaw()
             deadline = time.monotonic() + HEALED_S
@@ -343,7 +351,7 @@ def test_the_server_starts_while_the_store_is_frozen(
 def test_a_file_that_cannot_be_opened_keeps_the_server_from_starting_however_long_that_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late_service, "_START_S", 0.0)
+    monkeypatch.setattr(late_service, "_EMBEDDED_START_S", 0.0)
     (tmp_path / "recollect.db").mkdir()
     with pytest.raises(StoreUnavailable), TestClient(make_app(settings_of(tmp_path))):
         pass
@@ -355,13 +363,13 @@ async def test_a_full_disk_under_the_ledger_spills_and_heals(tmp_path: Path) -> 
         connection = service._ledger._engine._writer.connections[0]  # type: ignore[attr-defined]
         pages = connection.pragma("page_count")
         connection.pragma("max_page_count", pages)
-        kept = [await safekeeping.write(ANN, [message(f"{n} " + "word " * 2000)]) for n in range(3)]
-        assert [(each.safe, each.reason) for each in kept] == [
+        stored = [await safekeeping.write(ANN, [message(f"{n} " + "word " * 2000)]) for n in range(3)]
+        assert [(each.is_durable, each.reason) for each in stored] == [
             (True, "disk_full"), (True, "backlog"), (True, "backlog"),
         ]  # fmt: skip
-        assert isinstance(await safekeeping.read(asking("Where do I live?")), Recalled)
+        assert isinstance(await safekeeping.read(asking("Where do I live?")), RecallResult)
         with pytest.raises(DiskFull):
-            await safekeeping.replay.bring_in()
+            await safekeeping.replay.replay_pending()
         connection.pragma("max_page_count", 1 << 30)
         await brought_in(safekeeping)
         assert [words.split()[0] for words in await contents(service)] == ["first", "0", "1", "2"]
@@ -371,21 +379,21 @@ async def test_a_full_disk_under_the_ledger_spills_and_heals(tmp_path: Path) -> 
 async def test_without_room_for_the_journal_the_chat_goes_on_and_is_told(tmp_path: Path) -> None:
     async with opened(settings_of(tmp_path, spill_mb=0)) as (safekeeping, service):
         await service._ledger.close()
-        kept = await safekeeping.write(ANN, [message("hello")])
-        assert (kept.safe, kept.status) == (False, "degraded; reason=disk_full")
+        stored = await safekeeping.write(ANN, [message("hello")])
+        assert (stored.is_durable, stored.status) == (False, "degraded; reason=disk_full")
 
 
 async def test_a_user_with_a_backlog_spills_and_others_do_not(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, memory_timeout_s=10, most_waiting_jobs=1, learn_every=1)
     async with opened(settings) as (safekeeping, service):
         await safekeeping.write(ANN, [message("one")])
-        service.care._looked_at.clear()
-        kept = await safekeeping.write(ANN, [message("two")])
-        assert (kept.safe, kept.reason) == (True, "backlog")
+        service.operations._backlog_checked_at.clear()
+        stored = await safekeeping.write(ANN, [message("two")])
+        assert (stored.is_durable, stored.reason) == (True, "backlog")
         assert (await safekeeping.write(Scope("bob"), [message("hello")])).status == "ok"
-        await safekeeping.replay.bring_in()
-        assert (safekeeping.is_waiting, await contents(service)) == (True, ["one"])
-        await service.care.work_off()
+        await safekeeping.replay.replay_pending()
+        assert (safekeeping.has_spilled_turns, await contents(service)) == (True, ["one"])
+        await service.operations.run_pending()
         await brought_in(safekeeping)
         assert await contents(service) == ["one", "two"]
 
@@ -394,15 +402,15 @@ async def test_a_write_that_is_slow_is_not_broken_off_and_not_doubled(tmp_path: 
     async with opened(settings_of(tmp_path)) as (safekeeping, service):
         append, go_on, appended = service._ledger.append, asyncio.Event(), asyncio.Event()
 
-        async def slow(*given: Any, **named: Any) -> Any:
+        async def slow(*inputs: Any, **named: Any) -> Any:
             await go_on.wait()
-            done = await append(*given, **named)
+            done = await append(*inputs, **named)
             appended.set()
             return done
 
         service._ledger.append = slow  # type: ignore[method-assign]
-        kept = await safekeeping.write(ANN, [message("hello")])
-        assert (kept.safe, kept.reason) == (True, "timeout")
+        stored = await safekeeping.write(ANN, [message("hello")])
+        assert (stored.is_durable, stored.reason) == (True, "timeout")
         go_on.set()
         await appended.wait()
         assert await contents(service) == ["hello"]
@@ -424,7 +432,7 @@ async def test_what_was_said_is_kept_when_who_said_it_goes_away(tmp_path: Path) 
         chat.cancel()
         await asyncio.wait([chat])
         deadline = time.monotonic() + HEALED_S
-        while not safekeeping.is_waiting:
+        while not safekeeping.has_spilled_turns:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.01)
         del service._ledger.append

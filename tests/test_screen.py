@@ -54,46 +54,46 @@ TELLING = [
 @pytest.mark.parametrize("text", EMPTY)
 def test_empty_talk_is_not_worth_a_look(text: str) -> None:
     screened = screen([user(text), assistant("Sure! Here is a long and useful text about tea and its history.")])
-    assert not screened.worth
+    assert not screened.has_content
     assert screened.reason
 
 
 @pytest.mark.parametrize("text", TELLING)
 def test_whatever_tells_something_is_worth_a_look(text: str) -> None:
-    assert screen([user(text), assistant("I see.")]).worth
+    assert screen([user(text), assistant("I see.")]).has_content
 
 
 def test_one_turn_that_tells_something_makes_all_of_them_worth_a_look() -> None:
     assert screen(
         [user("hi"), assistant("Hello!"), user("I moved to Graz"), assistant("Nice!"), user("thanks")]
-    ).worth
+    ).has_content
 
 
 def test_nothing_is_worth_a_look_when_the_user_said_nothing() -> None:
-    assert not screen([]).worth
-    assert not screen([assistant("You live in Graz.")]).worth
+    assert not screen([]).has_content
+    assert not screen([assistant("You live in Graz.")]).has_content
 
 
 @pytest.mark.parametrize("reply", ["Yes.", "no", "exactly!", "👍", "Ja", "да", "是的", "はい", "Good"])
 def test_a_bare_answer_tells_something_after_a_question(reply: str) -> None:
     question = assistant("I see. Is your budget still $10,000?")
-    assert screen([question, user(reply)]).worth
-    assert screen([user(reply), assistant("Noted.")], before=[question]).worth
-    assert not screen([user(reply), assistant("Noted.")], before=[assistant("Tea comes from China.")]).worth
+    assert screen([question, user(reply)]).has_content
+    assert screen([user(reply), assistant("Noted.")], before=[question]).has_content
+    assert not screen([user(reply), assistant("Noted.")], before=[assistant("Tea comes from China.")]).has_content
 
 
 @pytest.mark.parametrize("offer", ["Is there anything else?", "Would you like me to go on?", "How are you?"])
 def test_agreeing_to_an_offer_tells_nothing(offer: str) -> None:
-    assert not screen([user("yes please"), assistant("Here you go.")], before=[assistant(offer)]).worth
+    assert not screen([user("yes please"), assistant("Here you go.")], before=[assistant(offer)]).has_content
 
 
 def test_thanks_after_a_question_tells_nothing() -> None:
-    assert not screen([user("Thanks, bye!")], before=[assistant("Is your budget still $10,000?")]).worth
+    assert not screen([user("Thanks, bye!")], before=[assistant("Is your budget still $10,000?")]).has_content
 
 
 @pytest.mark.parametrize("reply", ["Me too!", "Let's go with that", "Works for me"])
 def test_taking_up_what_was_said_tells_something(reply: str) -> None:
-    assert screen([user(reply)], before=[assistant("I would fly to Porto in May.")]).worth
+    assert screen([user(reply)], before=[assistant("I would fly to Porto in May.")]).has_content
 
 
 REFUSALS = [
@@ -106,10 +106,10 @@ REFUSALS = [
 @pytest.mark.parametrize("text", REFUSALS)
 def test_a_refusal_is_known_and_left_out(text: str) -> None:
     assert is_refusal(text)
-    asked = user("What is the wool import of Bahrain?")
-    screened = screen([asked, assistant(text)])
-    assert screened.turns == (asked,)
-    assert not screened.worth
+    messages = user("What is the wool import of Bahrain?")
+    screened = screen([messages, assistant(text)])
+    assert screened.turns == (messages,)
+    assert not screened.has_content
 
 
 @pytest.mark.parametrize(
@@ -125,19 +125,19 @@ def test_a_refusal_is_known_and_left_out(text: str) -> None:
     ],
 )
 def test_what_the_user_told_is_worth_a_look_even_if_it_was_refused(text: str) -> None:
-    assert screen([user(text), assistant(REFUSALS[0])]).worth
+    assert screen([user(text), assistant(REFUSALS[0])]).has_content
 
 
 @pytest.mark.parametrize(
     "text", ["Tell me how to build a bomb", "Please write malware.", "Sag mir, wie man Waffen baut"]
 )
 def test_a_request_that_was_refused_tells_nothing(text: str) -> None:
-    assert not screen([user(text), assistant(REFUSALS[0])]).worth
-    assert screen([user(text), assistant("Here you are: ...")]).worth
+    assert not screen([user(text), assistant(REFUSALS[0])]).has_content
+    assert screen([user(text), assistant("Here you are: ...")]).has_content
 
 
 def test_keys_hit_at_random_may_answer_a_question() -> None:
-    assert screen([user("qwerty")], before=[assistant("Which layout does your keyboard have?")]).worth
+    assert screen([user("qwerty")], before=[assistant("Which layout does your keyboard have?")]).has_content
 
 
 def test_an_answer_that_begins_like_a_refusal_but_goes_on_is_none() -> None:
@@ -150,7 +150,7 @@ def test_what_recall_injected_is_not_learned_again() -> None:
     screened = screen([user(f"{block}\n\nCurrent message: I moved to Graz")])
     assert [each.content for each in screened.turns] == ["I moved to Graz"]
     assert screen([user(block)]).turns == ()
-    assert not screen([user(block)]).worth
+    assert not screen([user(block)]).has_content
 
 
 def test_secrets_are_gone_and_told_by_their_kind() -> None:
@@ -164,8 +164,8 @@ def test_a_secret_cut_up_by_hidden_characters_is_redacted_too() -> None:
 
 
 def test_a_turn_that_is_clean_stays_the_same() -> None:
-    said = user("I moved to Graz 👩‍👩‍👧 می‌خواهم")
-    assert screen([said]).turns == (said,)
+    messages = user("I moved to Graz 👩‍👩‍👧 می‌خواهم")
+    assert screen([messages]).turns == (messages,)
 
 
 def test_hidden_words_are_not_learned() -> None:

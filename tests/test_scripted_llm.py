@@ -15,8 +15,8 @@ import pytest
 
 from recollect.testing import llm_faults as faults
 from recollect.testing.fake_embedder import embed_words
-from recollect.testing.llm_server import Recorded
-from recollect.testing.llm_wire import Reply, ToolCall
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.llm_wire import ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
@@ -45,7 +45,7 @@ def test_without_a_script_the_last_words_of_the_user_come_back(client: openai.Op
 
 def test_queued_replies_come_in_order_and_then_the_default(llm: ScriptedLLM, client: openai.OpenAI) -> None:
     llm.reply("one").reply_json({"two": 2}).reply(lambda request: f"{request.kind} three")
-    llm.default = Reply("done")
+    llm.default = ScriptedReply("done")
     assert [ask(client) for _ in range(5)] == ["one", '{"two": 2}', "chat three", "done", "done"]
 
 
@@ -70,7 +70,7 @@ def test_a_mistake_in_the_script_is_an_error_that_names_it(llm: ScriptedLLM, cli
     with pytest.raises(openai.InternalServerError, match="ask with stream=true"):
         ask(client)
     with pytest.raises(TypeError, match="leave the keywords out"):
-        llm.reply(Reply("a"), reasoning="b")
+        llm.reply(ScriptedReply("a"), reasoning="b")
 
 
 def test_a_stream_has_the_role_first_a_reason_last_and_one_done(llm: ScriptedLLM) -> None:
@@ -112,7 +112,7 @@ def test_parallel_tool_calls_are_the_same_whole_and_streamed(llm: ScriptedLLM, c
 
 
 def test_n_choices_and_reasoning_arrive_whole_and_streamed(llm: ScriptedLLM) -> None:
-    llm.default = Reply("Yes", reasoning="Let me think")
+    llm.default = ScriptedReply("Yes", reasoning="Let me think")
     whole = post(llm, n=3).json()["choices"]
     chunks = [chunk["choices"][0] for chunk in frames(post(llm, n=3, stream=True))[:-1]]
     for index in range(3):
@@ -202,7 +202,7 @@ def test_concurrent_clients_each_get_a_reply_of_their_own(llm: ScriptedLLM) -> N
 def test_a_function_that_waits_does_not_hold_up_other_answers(llm: ScriptedLLM) -> None:
     gate = threading.Event()
 
-    def late(_: Recorded) -> str:
+    def late(_: RecordedRequest) -> str:
         return "in time" if gate.wait(60) else "blocked"
 
     llm.reply(late)

@@ -24,29 +24,29 @@ def crowd(memory: Memory, **fields: object) -> None:
     memory.import_({"memory": f"tea tea tea {number}", "user_id": "a", **fields} for number in range(CROWD))
 
 
-def found(memory: Memory, **asked: object) -> list[str]:
+def lexical_hits(memory: Memory, **options: object) -> list[str]:
     # A vector that is like nothing: only words can find anything here.
-    result = memory.search("tea", user_id="a", limit=5, embedding=[0.0] * 15 + [1.0], **asked)  # type: ignore[arg-type]
+    result = memory.search("tea", user_id="a", limit=5, embedding=[0.0] * 15 + [1.0], **options)  # type: ignore[arg-type]
     return [hit.memory for hit in result if hit.scores["lexical"] > 0]
 
 
 def test_memories_of_other_projects_do_not_crowd_out_ones_own(memory: Memory) -> None:
     crowd(memory, project_id="other")
     memory.add("one cup of tea after a very long walk in the hills", user_id="a")
-    assert found(memory) == ["one cup of tea after a very long walk in the hills"]
+    assert lexical_hits(memory) == ["one cup of tea after a very long walk in the hills"]
 
 
 def test_forgotten_memories_do_not_crowd_out_the_others(memory: Memory) -> None:
     crowd(memory)
     memory.delete_all(user_id="a")
     memory.add("one cup of tea after a very long walk in the hills", user_id="a")
-    assert len(found(memory)) == 1
+    assert len(lexical_hits(memory)) == 1
 
 
 def test_what_a_filter_leaves_out_does_not_crowd_out_what_it_lets_pass(memory: Memory) -> None:
     crowd(memory)
     memory.add("one cup of tea after a very long walk in the hills", user_id="a", tags=["walk"])
-    assert len(found(memory, filters={"tags": "walk"})) == 1
+    assert len(lexical_hits(memory, filters={"tags": "walk"})) == 1
 
 
 def test_the_ledger_in_memory_ranks_like_the_one_on_disk(tmp_path: Path) -> None:

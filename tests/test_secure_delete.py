@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from recollect.ledger import sqlite_file
-from recollect.ledger.sql.tx import NOBODY, Tx
+from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.ledger.sqlite import SqliteEngine, open_sqlite
 from recollect.testing.suite_samples import MODEL
 
-CANARY = "7xcanaryword"
+DELETED_WORD = "7xcanaryword"
 # Enough around it that it shares its pages with words that stay.
 ROWS = {row: f"7xword{row} 7xtea 7xother{row}" for row in range(1, 200)}
 
@@ -34,19 +34,19 @@ async def engine(path: Path) -> AsyncIterator[SqliteEngine]:
 
 async def stays_in_full_text(engine: SqliteEngine) -> bool:
     """Whether a word is still in the file when it was indexed and then dropped."""
-    await engine.write(lambda tx: engine.terms.put(tx, ROWS), of=NOBODY)
-    await engine.write(lambda tx: engine.terms.put(tx, {1000: f"{CANARY} 7xtea"}), of=NOBODY)
+    await engine.write(lambda tx: engine.terms.put(tx, ROWS), tenant=NO_TENANT)
+    await engine.write(lambda tx: engine.terms.put(tx, {1000: f"{DELETED_WORD} 7xtea"}), tenant=NO_TENANT)
     assert is_on_disk(engine.path)
-    await engine.write(lambda tx: engine.terms.drop(tx, {1000: f"{CANARY} 7xtea"}), of=NOBODY)
+    await engine.write(lambda tx: engine.terms.drop(tx, {1000: f"{DELETED_WORD} 7xtea"}), tenant=NO_TENANT)
     return is_on_disk(engine.path)
 
 
 async def stays_in_table(engine: SqliteEngine) -> bool:
     """Whether a value is still in the file when its row was written and then deleted."""
-    kept = "INSERT INTO meta (name, value) VALUES ('c', :word)"
-    await engine.write(lambda tx: tx.run(kept, {"word": CANARY}), of=NOBODY)
+    stored = "INSERT INTO meta (name, value) VALUES ('c', :word)"
+    await engine.write(lambda tx: tx.run(stored, {"word": DELETED_WORD}), tenant=NO_TENANT)
     assert is_on_disk(engine.path)
-    await engine.write(lambda tx: tx.run("DELETE FROM meta WHERE name = 'c'", {}), of=NOBODY)
+    await engine.write(lambda tx: tx.run("DELETE FROM meta WHERE name = 'c'", {}), tenant=NO_TENANT)
     return is_on_disk(engine.path)
 
 
@@ -57,7 +57,7 @@ def is_on_disk(path: Path) -> bool:
     connection.close()
     assert not busy
     files = [path, Path(f"{path}-wal")]
-    return any(CANARY.encode()[3:] in file.read_bytes() for file in files if file.exists())
+    return any(DELETED_WORD.encode()[3:] in file.read_bytes() for file in files if file.exists())
 
 
 async def test_a_dropped_word_and_a_deleted_row_are_nowhere_in_the_file(engine: SqliteEngine) -> None:
@@ -67,7 +67,7 @@ async def test_a_dropped_word_and_a_deleted_row_are_nowhere_in_the_file(engine: 
 
 async def test_a_dropped_word_would_stay_if_the_full_text_did_not_overwrite(engine: SqliteEngine) -> None:
     off = "INSERT INTO terms (terms, rank) VALUES ('secure-delete', 0)"
-    await engine.write(lambda tx: tx.run(off, {}), of=NOBODY)
+    await engine.write(lambda tx: tx.run(off, {}), tenant=NO_TENANT)
     assert await stays_in_full_text(engine)
 
 
@@ -85,8 +85,8 @@ async def test_every_connection_overwrites_what_it_deletes(engine: SqliteEngine)
     async def setting(tx: Tx) -> Any:
         return (await tx.rows("PRAGMA secure_delete", {}))[0][0]
 
-    assert await engine.write(setting, of=NOBODY) == 1
-    assert [await engine.read(setting, of=NOBODY, quick=quick) for quick in (False, True)] == [1, 1]
+    assert await engine.write(setting, tenant=NO_TENANT) == 1
+    assert [await engine.read(setting, tenant=NO_TENANT, quick=quick) for quick in (False, True)] == [1, 1]
     overwrites = "SELECT v FROM terms_config WHERE k = 'secure-delete'"
-    found = await engine.read(lambda tx: tx.rows(overwrites, {}), of=NOBODY)
-    assert [row[0] for row in found] == [1]
+    results = await engine.read(lambda tx: tx.rows(overwrites, {}), tenant=NO_TENANT)
+    assert [row[0] for row in results] == [1]

@@ -20,8 +20,8 @@ from recollect.write.selection import select_facts
 MONDAY = datetime(2026, 11, 16, 9, tzinfo=UTC)
 
 
-def selected(said: str) -> list[ExtractedFact]:
-    return select_facts([turn(said, at=MONDAY)])
+def selected(text: str) -> list[ExtractedFact]:
+    return select_facts([turn(text, at=MONDAY)])
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,9 @@ def test_an_explicit_wish_is_kept_whatever_the_model_says() -> None:
     ],
 )
 def test_a_trait_with_one_value_gets_its_key(said: str, key: str, value: str) -> None:
-    found = find_key(said)
-    assert found is not None
-    assert (found.key, found.value) == (key, value)
+    results = find_key(said)
+    assert results is not None
+    assert (results.key, results.value) == (key, value)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_a_standing_instruction_is_one() -> None:
 
 def test_only_a_key_supersedes_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
-        for said in ("I live in Porto.", "My bike is red.", "I moved to Ghent last week.", "My bike is green."):
-            say(memory, said)
+        for text in ("I live in Porto.", "My bike is red.", "I moved to Ghent last week.", "My bike is green."):
+            say(memory, text)
         assert [each.value for each in facts(memory) if each.key == "city"] == ["Ghent"]
         assert len([each for each in facts(memory) if "bike" in each.content]) == 2
         [before] = memory.get_all(user_id=ALEX, statuses=["superseded"])

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from server_process import ServerProcess, environment
+from server_process import RecollectServer, environment
 
-from recollect.cli.chatting.talk import Talk
+from recollect.cli.chatting.talk import ChatClient
 from recollect.errors import InvalidSettings, Unavailable
-from recollect.http.listen import Listening, listen
-from recollect.http.serve import check
+from recollect.http.listen import BoundSockets, bind_sockets
+from recollect.http.serve import check_settings
 from recollect.settings import load
 
 SLOW = (sys.executable, str(Path(__file__).parent / "slow_server.py"))
@@ -32,14 +32,14 @@ SIGNALLED = pytest.mark.parametrize(
 
 def wait_until(true: Callable[[], bool], *, within_s: float = 60) -> float:
     """Wait for it; gives how long it took."""
-    begun = time.monotonic()
+    started = time.monotonic()
     while not true():
-        assert time.monotonic() - begun < within_s
+        assert time.monotonic() - started < within_s
         time.sleep(0.01)
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
-def stream(server: ServerProcess, until: Path) -> AbstractContextManager[httpx.Response]:
+def stream(server: RecollectServer, until: Path) -> AbstractContextManager[httpx.Response]:
     """An answer that begins at once and ends when that file is there."""
     return httpx.stream("GET", f"{server.url}/stream", params={"until": str(until)}, timeout=60)
 
@@ -57,7 +57,7 @@ def test_told_to_stop_it_accepts_nothing_new_and_ends_what_is_under_way(
     tmp_path: Path, stop: signal.Signals, workers: str
 ) -> None:
     end = tmp_path / "end"
-    with ServerProcess(tmp_path / "home", "--workers", workers, command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", "--workers", workers, command=SLOW) as server:
         with stream(server, end) as answer:
             parts = answer.iter_raw()
             assert next(parts) == b"begun\n"
@@ -75,7 +75,7 @@ def test_what_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text("stop_within_s = 1\n")
-    with ServerProcess(home, command=SLOW) as server, stream(server, Path("/never")) as answer:
+    with RecollectServer(home, command=SLOW) as server, stream(server, Path("/never")) as answer:
         assert next(answer.iter_raw()) == b"begun\n"
         server.process.terminate()
         assert server.process.wait(60) == 0
@@ -83,7 +83,7 @@ def test_what_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
 
 @SIGNALLED
 def test_told_twice_it_ends_at_once(tmp_path: Path, stop: signal.Signals, workers: str) -> None:
-    server = ServerProcess(tmp_path / "home", "--workers", workers, command=SLOW)
+    server = RecollectServer(tmp_path / "home", "--workers", workers, command=SLOW)
     with server, stream(server, Path("/never")) as answer:
         assert next(answer.iter_raw()) == b"begun\n"
         server.process.send_signal(stop)
@@ -92,23 +92,23 @@ def test_told_twice_it_ends_at_once(tmp_path: Path, stop: signal.Signals, worker
         assert server.process.wait(60) == 128 + stop
 
 
-def processes_of(server: ServerProcess) -> set[int]:
+def processes_of(server: RecollectServer) -> set[int]:
     """The processes that answer; each question is a new connection, which any of them may take."""
-    found: set[int] = set()
+    results: set[int] = set()
 
     def both() -> bool:
         try:
-            found.add(httpx.get(f"{server.url}/process", timeout=30).json())
+            results.add(httpx.get(f"{server.url}/process", timeout=30).json())
         except httpx.TransportError:
             pass
-        return len({each for each in found if not is_gone(each)}) == 2
+        return len({each for each in results if not is_gone(each)}) == 2
 
     wait_until(both, within_s=60)
-    return {each for each in found if not is_gone(each)}
+    return {each for each in results if not is_gone(each)}
 
 
 def test_several_processes_serve_one_that_dies_is_replaced_and_none_is_left_behind(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "home", "--workers", "2", command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", "--workers", "2", command=SLOW) as server:
         first = processes_of(server)
         os.kill(min(first), signal.SIGKILL)
         wait_until(lambda: is_gone(min(first)))
@@ -152,61 +152,61 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
     options = ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key))
     options += ("--ssl-keyfile-password", "open sesame")
-    with ServerProcess(tmp_path / "home", *options) as server:
+    with RecollectServer(tmp_path / "home", *options) as server:
         assert server.url.startswith("https://")
         trusting = ssl.create_default_context(cafile=certificate)
         assert httpx.get(f"{server.url}/health", verify=trusting, timeout=60).json()["status"] == "ok"
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{server.url}/health")
         with (
-            Talk(server.url, user="alex", certificate=str(certificate)) as talk,
-            Talk(server.url, user="alex") as wary,
+            ChatClient(server.url, user="alex", certificate=str(certificate)) as talk,
+            ChatClient(server.url, user="alex") as wary,
         ):
-            assert (talk.is_there(), wary.is_there()) == (True, False)
+            assert (talk.is_reachable(), wary.is_reachable()) == (True, False)
         server.process.terminate()
         assert server.process.wait(60) == 0
 
 
 def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
-    for given, told in (
+    for inputs, line in (
         ({"ssl_keyfile": str(key)}, "without ssl_certfile"),
         ({"ssl_certfile": str(tmp_path / "none.pem")}, "none.pem cannot be used"),
         ({"ssl_certfile": str(certificate)}, "cannot be used"),
         ({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}, "cannot be used"),
     ):
-        with pytest.raises(InvalidSettings, match=told):
-            check(load({"home": tmp_path, **given}, environ={}).settings)
+        with pytest.raises(InvalidSettings, match=line):
+            check_settings(load({"home": tmp_path, **inputs}, environ={}).settings)
 
 
 def test_a_ledger_in_memory_is_not_shared_by_processes(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="belongs to one process"):
-        check(load({"home": tmp_path, "database": "memory:", "server_processes": 2}, environ={}).settings)
+        check_settings(load({"home": tmp_path, "database": "memory:", "server_processes": 2}, environ={}).settings)
 
 
 def test_a_taken_port_is_told(tmp_path: Path) -> None:
     with (
-        listen("127.0.0.1", 0) as taken,
+        bind_sockets("127.0.0.1", 0) as taken,
         pytest.raises(Unavailable, match=f"port {taken.port}: Address already in use"),
     ):
-        listen("127.0.0.1", taken.port)
+        bind_sockets("127.0.0.1", taken.port)
     with pytest.raises(InvalidSettings, match="is no address of this machine"):
-        listen("no.such.host.invalid", 0)
+        bind_sockets("no.such.host.invalid", 0)
 
 
 def test_an_address_is_written_as_clients_write_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as bound:
         port = bound.getsockname()[1]
-        assert Listening([bound], "::1").address() == f"http://[::1]:{port}"
-        assert Listening([bound], "127.0.0.1").address(secured=True) == f"https://127.0.0.1:{port}"
-    with listen("localhost", 0) as listening:
+        assert BoundSockets([bound], "::1").url() == f"http://[::1]:{port}"
+        assert BoundSockets([bound], "127.0.0.1").url(tls=True) == f"https://127.0.0.1:{port}"
+    with bind_sockets("localhost", 0) as listening:
         assert {each.getsockname()[1] for each in listening.sockets} == {listening.port}
 
 
 def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path: Path) -> None:
     end = tmp_path / "end"
     end.touch()
-    with ServerProcess(tmp_path / "home", command=SLOW) as server:
+    with RecollectServer(tmp_path / "home", command=SLOW) as server:
         headers = {"Authorization": "Bearer sk-secret", "X-Memory-User": "alex@example.org"}
         httpx.get(f"{server.url}/stream?until={end}&q=private", headers=headers, timeout=60)
         httpx.get(f"{server.url}/a%0d%0aGET%20/forged%20200", timeout=60)
@@ -224,7 +224,7 @@ def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path
 
 
 def test_the_log_of_requests_can_be_switched_off(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "home", "--no-access-log") as server:
+    with RecollectServer(tmp_path / "home", "--no-access-log") as server:
         server.process.terminate()
         assert server.process.wait(60) == 0
         assert "GET" not in server.log
@@ -235,7 +235,7 @@ def test_a_body_without_a_length_is_refused_once_it_is_too_large(tmp_path: Path)
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text("max_body_mb = 1\n")
-    with ServerProcess(home, command=SLOW) as server:
+    with RecollectServer(home, command=SLOW) as server:
 
         def megabytes(count: int) -> list[bytes]:
             return [b"x" * 65_536] * (16 * count)
@@ -251,7 +251,10 @@ def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.toml").write_text("max_body_mb = 1\n")
-    with ServerProcess(home, command=SLOW) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+    with (
+        RecollectServer(home, command=SLOW) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as client,
+    ):
         client.settimeout(60)
         client.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         chunk, sent = b"10000\r\n" + b"x" * 65_536 + b"\r\n", 0
@@ -263,7 +266,7 @@ def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_client_that_asks_first_is_refused_before_it_sends(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "home") as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+    with RecollectServer(tmp_path / "home") as server, socket.create_connection(("127.0.0.1", server.port)) as client:
         client.settimeout(60)
         head = b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n"
         client.sendall(head)
@@ -273,5 +276,7 @@ def test_a_client_that_asks_first_is_refused_before_it_sends(tmp_path: Path) -> 
 def test_a_server_that_would_be_sent_its_own_chats_refuses_to_start(tmp_path: Path) -> None:
     for url in ("http://127.0.0.1:8100/v1", "http://localhost:8100/v1"):
         with pytest.raises(InvalidSettings, match="this server itself"):
-            check(load({"home": tmp_path, "upstream_url": url, "port": 8100}, environ={}).settings)
-    check(load({"home": tmp_path, "upstream_url": "http://127.0.0.1:8101/v1", "port": 8100}, environ={}).settings)
+            check_settings(load({"home": tmp_path, "upstream_url": url, "port": 8100}, environ={}).settings)
+    check_settings(
+        load({"home": tmp_path, "upstream_url": "http://127.0.0.1:8101/v1", "port": 8100}, environ={}).settings
+    )

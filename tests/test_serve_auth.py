@@ -17,7 +17,7 @@ import pytest
 from auth_samples import bearer
 from cli_runner import Cli
 
-from recollect.http.gate import admitted_by
+from recollect.http.gate import host_guard_config
 from recollect.settings import Settings
 
 
@@ -103,8 +103,8 @@ def test_a_request_to_another_name_is_refused_and_none_forges_a_line_of_the_log(
             assert httpx.get(f"{url}/health", headers={"Host": host}).status_code == 200
         httpx.get(f"{url}/nothing{forged}?user_id={forged}")
         httpx.get(f"{url}/v1/models/{forged}", headers={"X-Memory-User": "a"})
-        said = {"messages": [{"role": "user", "content": "hi"}], "user": "a\r\nERROR:    forged"}
-        assert httpx.post(f"{url}/v1/chat/completions", json=said).status_code == 400
+        messages = {"messages": [{"role": "user", "content": "hi"}], "user": "a\r\nERROR:    forged"}
+        assert httpx.post(f"{url}/v1/chat/completions", json=messages).status_code == 400
     log = (tmp_path / "log").read_text()
     assert "nothing" in log
     assert not [line for line in log.splitlines() if line.lstrip().startswith("ERROR:    forged")]
@@ -120,4 +120,4 @@ def test_a_request_to_another_name_is_refused_and_none_forges_a_line_of_the_log(
     ],
 )
 def test_names_are_checked_on_this_machine_and_wherever_some_are_set(settings: Any, names: Any) -> None:
-    assert admitted_by(Settings(**settings)).named == names
+    assert host_guard_config(Settings(**settings)).allowed == names

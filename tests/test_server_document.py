@@ -17,30 +17,30 @@ HOST = "http://127.0.0.1:8100"
 
 def requests() -> list[dict[str, Any]]:
     """Every curl command of the document as a request."""
-    found = []
+    results = []
     for block in SHELL.findall(DOCUMENT.read_text(encoding="utf-8")):
         for command in re.split(r"^(?=curl )", block, flags=re.MULTILINE):
             if command.startswith("curl "):
-                found.append(read(shlex.split(command)[1:]))
-    return found
+                results.append(read(shlex.split(command)[1:]))
+    return results
 
 
 def read(words: list[str]) -> dict[str, Any]:
     options = {"-X": "method", "-H": "header", "-d": "content"}
-    told: dict[str, Any] = {}
+    reports: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
-        told[options.get(word, "url")] = next(rest) if word in options else word
-    name, _, value = told.pop("header", "accept: */*").partition(": ")
-    method = told.pop("method", "POST" if "content" in told else "GET")
-    return {**told, "url": told["url"].removeprefix(HOST), "method": method, "headers": {name: value}}
+        reports[options.get(word, "url")] = next(rest) if word in options else word
+    name, _, value = reports.pop("header", "accept: */*").partition(": ")
+    method = reports.pop("method", "POST" if "content" in reports else "GET")
+    return {**reports, "url": reports["url"].removeprefix(HOST), "method": method, "headers": {name: value}}
 
 
 def test_every_request_of_the_document_is_answered(tmp_path: Path) -> None:
-    asked = requests()
-    assert len(asked) == 12
+    query = requests()
+    assert len(query) == 12
     with served(tmp_path) as client:
-        for request in asked:
+        for request in query:
             answer = client.request(**request)
             assert answer.is_success, (request, answer.text)
             if "search" in request["url"]:

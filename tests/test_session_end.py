@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from conversation_samples import DAY, HAWAII, NOW, a_ledger, after, apply, kept, state, talk
+from conversation_samples import DAY, HAWAII, NOW, a_ledger, after, apply, state, stored_memories, talk
 
-from recollect.conversation.close import close
+from recollect.conversation.close import close_session
 from recollect.model.change import Add
 from recollect.model.memory import Category
 from recollect.models.openai_chat import OpenAIChat
@@ -20,8 +20,8 @@ class TestTheEndOfASession:
         llm.reply("On Dec 29 2024, user planned Hawaii vacation with $10K budget")
         turns = talk(*HAWAII)
         ledger = await a_ledger(turns)
-        conversation = await apply(ledger, state(turns), await close(state(turns), turns, chat=chat, now=NOW))
-        [episode] = await kept(ledger)
+        conversation = await apply(ledger, state(turns), await close_session(state(turns), turns, chat=chat, now=NOW))
+        [episode] = await stored_memories(ledger)
         assert episode.content == "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
         assert (episode.category, episode.detail["kind"], episode.occurred_at) == (
             Category.EPISODE,
@@ -35,13 +35,13 @@ class TestTheEndOfASession:
     async def test_a_date_the_model_left_out_is_put_before_it(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply("The user planned a Hawaii vacation with a budget of $10,000.")
         turns = talk(*HAWAII)
-        [change] = (await close(state(turns), turns, chat=chat, now=NOW)).changes
+        [change] = (await close_session(state(turns), turns, chat=chat, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content == "On Dec 29 2024: The user planned a Hawaii vacation with a budget of $10,000."
 
     async def test_without_a_model_it_quotes_the_user(self) -> None:
         turns = talk(*HAWAII)
-        [change] = (await close(state(turns), turns, chat=None, now=NOW)).changes
+        [change] = (await close_session(state(turns), turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content.startswith("On Dec 29 2024, the user said: “")
         assert "$10,000" in change.record.content
@@ -51,36 +51,36 @@ class TestTheEndOfASession:
         llm.default = "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
         turns = talk(*HAWAII)
         ledger = await a_ledger(turns)
-        conversation = await apply(ledger, state(turns), await close(state(turns), turns, chat=chat, now=NOW))
-        await apply(ledger, conversation, await close(conversation, turns, chat=chat, now=NOW))
-        assert len(await kept(ledger)) == len(llm.calls("chat")) == 1
+        conversation = await apply(ledger, state(turns), await close_session(state(turns), turns, chat=chat, now=NOW))
+        await apply(ledger, conversation, await close_session(conversation, turns, chat=chat, now=NOW))
+        assert len(await stored_memories(ledger)) == len(llm.calls("chat")) == 1
 
     async def test_a_session_that_goes_on_gets_another_with_its_own_date(self) -> None:
         turns = talk(*HAWAII)
         later = talk("My flight to Hawaii moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))
-        closed = after(state(turns), await close(state(turns), turns, chat=None, now=NOW))
-        [change] = (await close(closed, [*turns, *later], chat=None, now=NOW)).changes
+        closed = after(state(turns), await close_session(state(turns), turns, chat=None, now=NOW))
+        [change] = (await close_session(closed, [*turns, *later], chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content.startswith("On Jan 2 2025, the user said: “My flight to Hawaii")
         assert change.record.detail["turn_start"] == 7
 
     async def test_over_several_days_it_says_from_when_to_when(self) -> None:
         turns = [*talk(*HAWAII), *talk("My flight moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))]
-        [change] = (await close(state(turns), turns, chat=None, now=NOW)).changes
+        [change] = (await close_session(state(turns), turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content.startswith("On Dec 29 2024 to Jan 2 2025, the user said")
 
     async def test_a_greeting_makes_no_episode_and_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         turns = talk("Hello!", "Hi! How can I help you?")
-        written = await close(state(turns), turns, chat=chat, now=NOW)
-        assert (written.changes, written.fields) == ((), {"closed_at": NOW})
+        output = await close_session(state(turns), turns, chat=chat, now=NOW)
+        assert (output.changes, output.fields) == ((), {"closed_at": NOW})
         assert not llm.calls("chat")
 
     async def test_a_bad_answer_is_replaced_by_what_was_said(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = "On Dec 29 2024, the user planned a Hawaii vacation with a budget of $99,000."
         turns = talk(*HAWAII)
-        written = await close(state(turns), turns, chat=chat, now=NOW)
-        [change] = written.changes
+        output = await close_session(state(turns), turns, chat=chat, now=NOW)
+        [change] = output.changes
         assert isinstance(change, Add)
         assert "99,000" not in change.record.content
-        assert written.reasons == ("the model's summary was not used: nobody said 99,000",)
+        assert output.reasons == ("the model's summary was not used: nobody said 99,000",)

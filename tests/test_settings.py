@@ -74,8 +74,8 @@ def test_a_mistake_in_the_file_names_itself_and_the_file(tmp_path: Path, text: s
 
 def test_a_secret_is_never_shown(tmp_path: Path) -> None:
     loaded = load({"home": tmp_path, "embedder_api_key": "hush"}, environ={})
-    shown = {row.name: row.value for row in rows(loaded)}
-    assert shown["embedder_api_key"] == "********"
+    visible = {row.name: row.value for row in rows(loaded)}
+    assert visible["embedder_api_key"] == "********"
     assert "hush" not in repr(loaded)
 
 
@@ -86,8 +86,8 @@ def test_a_wrong_value_of_a_secret_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_the_settings_page_is_what_the_settings_print() -> None:
-    from recollect.settings_page import settings_page
+    from recollect.settings_page import render_settings_page
 
     page = Path(__file__).parent.parent / "docs" / "settings.md"
-    assert page.read_text(encoding="utf-8") == settings_page()
-    assert all(f"`{name}`" in settings_page() for name in Settings.model_fields)
+    assert page.read_text(encoding="utf-8") == render_settings_page()
+    assert all(f"`{name}`" in render_settings_page() for name in Settings.model_fields)

@@ -24,7 +24,7 @@ CHAT = {"model": "m", "user": "ann", "messages": [{"role": "user", "content": "W
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
-    monkeypatch.setattr("recollect.http.standing._LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr("recollect.http.standing._CHECK_EVERY_S", 0.02)
     app = make_app(load({"home": tmp_path, "worker": False}, environ={}).settings)
     with TestClient(app, "http://127.0.0.1") as client:
         yield client
@@ -36,9 +36,9 @@ def status(client: TestClient, **headers: str) -> str:
     return str(answer.headers["x-memory-status"])
 
 
-def wait_for(client: TestClient, wanted: str) -> None:
+def wait_for(client: TestClient, expected: str) -> None:
     deadline = time.monotonic() + 30
-    while status(client) != wanted:
+    while status(client) != expected:
         assert time.monotonic() < deadline
 
 
@@ -53,13 +53,13 @@ def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: T
     wait_for(client, "degraded; reason=backlog")
     # Who wants no memory need not hear of it.
     assert status(client, **{"X-Memory": "off"}) == "off"
-    first, again = client.get("/ready").json(), client.get("/ready").json()
+    first, repeated = client.get("/ready").json(), client.get("/ready").json()
     assert first["status"] == "degraded"
     assert "a job has been due for 4" in first["checks"]["jobs"]
-    assert first["since"] == again["since"]
+    assert first["since"] == repeated["since"]
     assert now() - timedelta(seconds=60) < datetime.fromisoformat(first["since"]["jobs"]) <= now()
     assert 'recollect_degraded{part="jobs"} 1' in client.get("/metrics").text
-    client.portal.call(service(client).care.work_off)  # type: ignore[union-attr]
+    client.portal.call(service(client).care.run_pending)  # type: ignore[union-attr]
     wait_for(client, "ok")
     ready = client.get("/ready").json()
     assert (ready["status"], ready["since"]) == ("ready", {})
@@ -94,14 +94,14 @@ def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(
         return JobStats()
 
     async def look_twice() -> str:
-        first = asyncio.create_task(standing.look())
+        first = asyncio.create_task(score.look())
         await first_is_there.wait()
-        await standing.look()
+        await score.look()
         first_may_end.set()
         await first
-        return str(standing.reason)
+        return str(score.reason)
 
-    standing = client.app.state.standing  # type: ignore[attr-defined]
+    score = client.app.state.standing  # type: ignore[attr-defined]
     monkeypatch.setattr(service(client).care, "job_stats", job_stats)
     assert client.portal.call(look_twice) == "backlog"  # type: ignore[union-attr]
 

@@ -6,20 +6,25 @@ from typing import Any
 
 import pytest
 
-from recollect.http.proxy.steering import Defaults, InvalidField, steer
+from recollect.http.proxy.steering import InvalidField, MemoryDefaults, parse_memory_options
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 
 
 def steering(fields: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None, **defaults: Any) -> Any:
-    return steer(fields or {}, headers or {}, Defaults(**defaults))
+    return parse_memory_options(fields or {}, headers or {}, MemoryDefaults(**defaults))
 
 
 def test_a_request_that_says_nothing_is_the_default_users_and_reads_and_writes() -> None:
-    found = steering()
-    assert (found.scope, found.reads, found.writes, found.tells_hits) == (Scope("default"), True, True, False)
-    assert (found.limit, found.min_score, found.recency_weight, found.filter) == (None, None, None, EVERYTHING)
+    results = steering()
+    assert (results.scope, results.reads, results.writes, results.tells_hits) == (Scope("default"), True, True, False)
+    assert (results.limit, results.min_score, results.recency_weight, results.filter) == (
+        None,
+        None,
+        None,
+        EVERYTHING,
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,8 +43,8 @@ def test_the_user_is_named_by_the_nearest_to_memory(fields: Any, headers: Any, u
 
 
 def test_project_and_session_come_from_headers_or_the_context() -> None:
-    found = steering({"memory_context": {"user_id": "u", "project_id": "p"}}, headers={"x-memory-session": "s"})
-    assert found.scope == Scope("u", "p", "s")
+    results = steering({"memory_context": {"user_id": "u", "project_id": "p"}}, headers={"x-memory-session": "s"})
+    assert results.scope == Scope("u", "p", "s")
     assert steering(headers={"x-memory-project": "q"}).scope == Scope("default", "q")
 
 
@@ -56,14 +61,14 @@ def test_a_memory_id_is_a_conversation_with_memories_of_its_own() -> None:
     [("off", False, False), ("read", True, False), ("WRITE", False, True), ("", True, True)],
 )
 def test_a_header_switches_reading_and_writing(header: str, reads: bool, writes: bool) -> None:
-    found = steering(headers={"x-memory": header})
-    assert (found.reads, found.writes) == (reads, writes)
+    results = steering(headers={"x-memory": header})
+    assert (results.reads, results.writes) == (reads, writes)
 
 
 def test_none_wanted_turns_retrieval_off_and_keeps_on_remembering() -> None:
     for fields in ({"memory_top_k": 0}, {"memory_config": {"retrieval_limit": 0}}):
-        found = steering(fields)
-        assert (found.reads, found.writes) == (False, True)
+        results = steering(fields)
+        assert (results.reads, results.writes) == (False, True)
 
 
 def test_the_memory_config_of_a_request_is_honoured() -> None:
@@ -74,9 +79,9 @@ def test_the_memory_config_of_a_request_is_honoured() -> None:
         "similarity_threshold": 0.5,
         "auto_store": False,
     }
-    found = steering({"memory_config": config})
-    assert (found.limit, found.min_score, found.reads, found.writes) == (3, 0.5, True, False)
-    assert found.types == (MemoryType.SEMANTIC, MemoryType.PROCEDURAL)
+    results = steering({"memory_config": config})
+    assert (results.limit, results.min_score, results.reads, results.writes) == (3, 0.5, True, False)
+    assert results.types == (MemoryType.SEMANTIC, MemoryType.PROCEDURAL)
     off = steering({"memory_config": {"enabled": False}})
     assert (off.reads, off.writes) == (False, False)
 
@@ -88,8 +93,8 @@ def test_the_proxys_own_fields_come_before_the_config() -> None:
         "memory_recency_weight": 1,
         "memory_config": {"retrieval_limit": 3, "similarity_threshold": 0.5},
     }
-    found = steering(fields)
-    assert (found.limit, found.min_score, found.recency_weight) == (7, 0.0, 1.0)
+    results = steering(fields)
+    assert (results.limit, results.min_score, results.recency_weight) == (7, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import pytest
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
 from recollect.models import openai_wire, structured
 from recollect.models.chat import AnsweringChat, Form
-from recollect.models.loose_json import json_values
+from recollect.models.loose_json import parse_json_values
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.structured import InvalidAnswer, Partial, Structured, ask_json
 from recollect.testing.llm_faults import Fault, delay, html_page, http_error, no_body, reset, trickle, truncated
-from recollect.testing.llm_wire import MALFORMED_ANSWERS, Reply, ToolCall, malformed_reply
+from recollect.testing.llm_wire import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
 from recollect.testing.scripted_llm import ScriptedLLM
 
 SCHEMA = {
@@ -26,7 +26,7 @@ SCHEMA = {
     "required": ["facts"],
     "additionalProperties": False,
 }
-ASKED = [{"role": "user", "content": "What did they say?"}]
+MESSAGES = [{"role": "user", "content": "What did they say?"}]
 GOOD = {"facts": [{"id": 0, "content": "The budget for the Hawaii trip is $10,000"}]}
 HAWAII = ["The budget for the Hawaii trip is $10,000"]
 NO_SCHEMA = {"error": {"message": "Unknown parameter: 'response_format.json_schema'"}}
@@ -41,15 +41,15 @@ def contents(answer: object) -> Partial[list[str]]:
     missing = len(answer["facts"]) - len(facts)
     if missing and not facts:
         raise InvalidAnswer("no fact has a content that is a text")
-    return Partial(facts, ("a fact has no content",) * min(1, missing), worth=len(facts))
+    return Partial(facts, ("a fact has no content",) * min(1, missing), score=len(facts))
 
 
 async def ask(chat: Any, **options: Any) -> Structured[list[str]]:
-    given: dict[str, Any] = {"schema": SCHEMA, "max_tokens": 100, "timeout_s": None, "check": contents, **options}
-    return await ask_json(chat, ASKED, **given)
+    arguments: dict[str, Any] = {"schema": SCHEMA, "max_tokens": 100, "timeout_s": None, "check": contents, **options}
+    return await ask_json(chat, MESSAGES, **arguments)
 
 
-def told(llm: ScriptedLLM, at: int = -1) -> str:
+def last_message(llm: ScriptedLLM, at: int = -1) -> str:
     """The last message of a request."""
     return str(llm.calls("chat")[at].json["messages"][-1]["content"])
 
@@ -65,7 +65,7 @@ class TestOneGoodAnswer:
         assert answer.complaints == ()
         [request] = llm.calls("chat")
         assert request.json["response_format"]["json_schema"]["schema"] == SCHEMA
-        assert request.json["messages"] == ASKED
+        assert request.json["messages"] == MESSAGES
 
     async def test_it_tells_what_it_cost(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply("no JSON").reply_json(GOOD)
@@ -117,11 +117,11 @@ class TestBrokenAnswers:
         llm.reply(malformed_reply(name)).reply_json(GOOD)
         answer = await ask(chat)
         assert (answer.value, answer.calls, answer.salvaged) == (HAWAII, 2, False)
-        again = llm.calls("chat")[1].json["messages"]
-        assert again[: len(ASKED)] == ASKED
-        assert [message["role"] for message in again[len(ASKED) :]] == ["assistant", "user"]
-        assert len(again[-2]["content"]) <= 2_000
-        assert json.dumps(SCHEMA) in told(llm)
+        repeated = llm.calls("chat")[1].json["messages"]
+        assert repeated[: len(MESSAGES)] == MESSAGES
+        assert [message["role"] for message in repeated[len(MESSAGES) :]] == ["assistant", "user"]
+        assert len(repeated[-2]["content"]) <= 2_000
+        assert json.dumps(SCHEMA) in last_message(llm)
 
     @pytest.mark.parametrize(
         "fault", [html_page(), no_body(), truncated(), http_error(200, "null")], ids=lambda f: f.name
@@ -133,7 +133,7 @@ class TestBrokenAnswers:
         llm.fault(fault)
         answer = await ask(chat)
         assert (answer.value, answer.calls) == (HAWAII, 2)
-        assert llm.base_url not in told(llm)
+        assert llm.base_url not in last_message(llm)
 
     @pytest.mark.parametrize("name", ["empty", "null", "cut_off", "wrong_types", "html_page", "ten_megabytes"])
     async def test_what_stays_broken_is_an_error_that_a_job_can_try_again(
@@ -150,7 +150,7 @@ class TestBrokenAnswers:
     async def test_the_model_is_told_what_is_wrong(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply_json({"memories": []}).reply_json(GOOD)
         await ask(chat)
-        assert 'it has no list "facts"' in told(llm)
+        assert 'it has no list "facts"' in last_message(llm)
 
     async def test_a_check_that_trips_over_the_answer_is_a_broken_answer_too(
         self, llm: ScriptedLLM, chat: OpenAIChat
@@ -158,7 +158,7 @@ class TestBrokenAnswers:
         llm.reply_json({"facts": 7}).reply_json(GOOD)
         answer = await ask(chat, check=lambda value: [each["content"] for each in value["facts"]])
         assert answer.value == HAWAII
-        assert "JSON of another shape" in told(llm)
+        assert "JSON of another shape" in last_message(llm)
 
 
 class TestSalvage:
@@ -185,7 +185,7 @@ class TestSalvage:
         self, llm: ScriptedLLM, chat: OpenAIChat, fault: Fault
     ) -> None:
         llm.reply(self.PART)
-        llm.when("cannot be used").reply(Reply("", faults=[fault]))
+        llm.when("cannot be used").reply(ScriptedReply("", faults=[fault]))
         answer = await ask(chat, timeout_s=4)
         assert (answer.value, answer.salvaged) == (["One", "Two"], True)
         assert "asking once more failed" in answer.complaints[-1]
@@ -193,15 +193,15 @@ class TestSalvage:
     async def test_a_model_that_ran_out_of_tokens_while_it_thought_gets_more(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
-        llm.reply(Reply("", reasoning="Hm, let me see", finish_reason="length")).reply_json(GOOD)
+        llm.reply(ScriptedReply("", reasoning="Hm, let me see", finish_reason="length")).reply_json(GOOD)
         assert (await ask(chat)).value == HAWAII
-        asked = [request.json["max_tokens"] for request in llm.calls("chat")]
-        assert asked == [100, 100 * structured.MORE_TOKENS]
+        requests = [request.json["max_tokens"] for request in llm.calls("chat")]
+        assert requests == [100, 100 * structured.TOKEN_FACTOR]
 
     async def test_more_tokens_stay_within_reason(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply(Reply(self.PART, finish_reason="length")).reply_json(GOOD)
-        await ask(chat, max_tokens=structured.MOST_TOKENS - 1)
-        assert llm.calls("chat")[1].json["max_tokens"] == structured.MOST_TOKENS
+        llm.reply(ScriptedReply(self.PART, finish_reason="length")).reply_json(GOOD)
+        await ask(chat, max_tokens=structured.MAX_TOKENS - 1)
+        assert llm.calls("chat")[1].json["max_tokens"] == structured.MAX_TOKENS
 
 
 class TestForms:
@@ -215,10 +215,10 @@ class TestForms:
         assert [(each.value, each.how, each.calls) for each in answers] == [(HAWAII, "tool", 1)] * 2
         first, second, third = (request.json for request in llm.calls("chat"))
         assert "response_format" in first
-        for asked in (second, third):
-            assert asked["tools"][0]["function"]["parameters"] == SCHEMA
-            assert asked["tool_choice"]["function"]["name"] == "facts"
-            assert "response_format" not in asked
+        for query in (second, third):
+            assert query["tools"][0]["function"]["parameters"] == SCHEMA
+            assert query["tool_choice"]["function"]["name"] == "facts"
+            assert "response_format" not in query
 
     async def test_a_server_without_tools_is_asked_in_words_from_then_on(
         self, llm: ScriptedLLM, chat: OpenAIChat
@@ -228,10 +228,10 @@ class TestForms:
         llm.reply_json(GOOD).reply_json(GOOD)
         answers = [await ask(chat), await ask(chat)]
         assert [(each.value, each.how) for each in answers] == [(HAWAII, "prompt")] * 2
-        asked = llm.calls("chat")[-1].json
-        assert not {"tools", "response_format"} & asked.keys()
-        assert asked["messages"][-1]["content"].startswith(ASKED[0]["content"])
-        assert json.dumps(SCHEMA) in told(llm)
+        request = llm.calls("chat")[-1].json
+        assert not {"tools", "response_format"} & request.keys()
+        assert request["messages"][-1]["content"].startswith(MESSAGES[0]["content"])
+        assert json.dumps(SCHEMA) in last_message(llm)
         assert len(llm.requests) == 4
 
     @pytest.mark.parametrize("arguments", [GOOD, json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```"])
@@ -315,7 +315,9 @@ class TestFaults:
             await ask(chat, timeout_s=0.3)
 
     async def test_the_deadline_is_for_both_questions(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.reply(Reply("no JSON", faults=[delay(2)])).reply(Reply(json.dumps(GOOD), faults=[delay(3)]))
+        llm.reply(ScriptedReply("no JSON", faults=[delay(2)])).reply(
+            ScriptedReply(json.dumps(GOOD), faults=[delay(3)])
+        )
         start = time.perf_counter()
         with pytest.raises(BrokenAnswer):
             await ask(chat, timeout_s=4)
@@ -339,8 +341,8 @@ class TestLooseJson:
         ],
     )
     def test_what_models_misspell_is_understood(self, text: str, value: object) -> None:
-        [read] = json_values(text)
-        assert (read.value, read.lost) == (value, False)
+        [read] = parse_json_values(text)
+        assert (read.value, read.is_incomplete) == (value, False)
 
     @pytest.mark.parametrize(
         ("text", "value"),
@@ -352,12 +354,12 @@ class TestLooseJson:
         ],
     )
     def test_what_is_cut_off_or_unclear_is_lost_and_said_to_be(self, text: str, value: object) -> None:
-        [read] = json_values(text)
-        assert (read.value, read.lost) == (value, True)
+        [read] = parse_json_values(text)
+        assert (read.value, read.is_incomplete) == (value, True)
 
     @pytest.mark.parametrize("text", ["", "  ", "no JSON", '{"a": 10', "{a sentence}", "[" * 5000, '{"a":' * 5000])
     def test_what_holds_none_gives_none(self, text: str) -> None:
-        assert list(json_values(text)) == []
+        assert list(parse_json_values(text)) == []
 
     @pytest.mark.parametrize(
         "part",
@@ -371,8 +373,8 @@ class TestLooseJson:
         def cost(size: int) -> float:
             text = '{"facts": ["' + part * (size // len(part))
             start = time.process_time()
-            list(json_values(text))
-            list(json_values(part * (size // len(part))))
+            list(parse_json_values(text))
+            list(parse_json_values(part * (size // len(part))))
             return time.process_time() - start
 
         assert min(cost(160_000) for _ in range(2)) < 0.1 + 10 * max(cost(40_000) for _ in range(2))
@@ -380,6 +382,6 @@ class TestLooseJson:
 
     def test_of_ten_megabytes_one_is_read(self) -> None:
         start = time.process_time()
-        [read] = json_values(MALFORMED_ANSWERS["ten_megabytes"])
-        assert read.lost
+        [read] = parse_json_values(MALFORMED_ANSWERS["ten_megabytes"])
+        assert read.is_incomplete
         assert time.process_time() - start < 5

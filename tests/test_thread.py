@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from recollect import AsyncMemory
-from recollect.conversation.thread import Placed, Threads, spoken
-from recollect.model.change import By
+from recollect.conversation.thread import SessionMatch, SessionResolver, parse_session_messages
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.service import Service
 from recollect.settings import Settings
@@ -35,17 +35,17 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str = "", scope: Scope = ANN, threads: Any = None
-) -> Placed:
+) -> SessionMatch:
     """A request, its new words kept, and its answer if there is one."""
-    threads = threads or service.care.threads
-    placed: Placed = await threads.place(scope, messages)
+    threads = threads or service.operations.session_resolver
+    placed: SessionMatch = await threads.place(scope, messages)
     if placed.new:
-        kept = await service.remember(placed.scope, [each.message for each in placed.new], by=By("test"))
-        threads.note(placed, [each.mark for each in placed.new], kept.turns)
-    target = placed.answered(answer) if answer else None
+        stored = await service.remember(placed.scope, [each.message for each in placed.new], by=Author("test"))
+        threads.note(placed, [each.mark for each in placed.new], stored.turns)
+    target = placed.with_answer(answer) if answer else None
     if target is not None:
-        kept = await service.remember(target.scope, [assistant(answer)], by=By("test"))
-        threads.note(target, [target.last], kept.turns)
+        stored = await service.remember(target.scope, [assistant(answer)], by=Author("test"))
+        threads.note(target, [target.last], stored.turns)
     return placed
 
 
@@ -54,23 +54,25 @@ async def log(service: Service, scope: Scope) -> list[str]:
 
 
 async def everything(service: Service) -> list[str]:
-    sessions = await service.care.sessions("ann")
+    sessions = await service.operations.sessions("ann")
     return sorted([text for each in sessions for text in await log(service, each.scope)])
 
 
 @pytest.fixture(params=["remembered", "read again"])
 def fresh(request: pytest.FixtureRequest, service: Service) -> Any:
     """What finds the session: what saw it grow, or what has to read it from the ledger each time."""
-    return lambda: service.care.threads if request.param == "remembered" else Threads(service._ledger)
+    return lambda: (
+        service.operations.session_resolver if request.param == "remembered" else SessionResolver(service._ledger)
+    )
 
 
 async def test_a_client_that_sends_its_history_again_is_one_conversation(service: Service, fresh: Any) -> None:
-    said = [user("Hi, I am Ann")]
-    first = await chat(service, said, "Hello Ann", threads=fresh())
-    said += [assistant("Hello Ann"), user("I like tea")]
-    second = await chat(service, said, "Noted", threads=fresh())
-    said += [assistant("Noted"), user("What do I like?")]
-    third = await chat(service, said, "Tea", threads=fresh())
+    messages = [user("Hi, I am Ann")]
+    first = await chat(service, messages, "Hello Ann", threads=fresh())
+    messages += [assistant("Hello Ann"), user("I like tea")]
+    second = await chat(service, messages, "Noted", threads=fresh())
+    messages += [assistant("Noted"), user("What do I like?")]
+    third = await chat(service, messages, "Tea", threads=fresh())
     assert first.scope == second.scope == third.scope
     assert await log(service, first.scope) == [
         "Hi, I am Ann",
@@ -99,9 +101,9 @@ async def test_prompts_tools_and_recalled_blocks_are_no_part_of_it(service: Serv
 
 async def test_a_request_that_is_sent_again_keeps_nothing_twice(service: Service, fresh: Any) -> None:
     await chat(service, [user("Hi")], "Hello", threads=fresh())
-    again = await chat(service, [user("Hi")], "Hello", threads=fresh())
-    assert again.new == ()
-    assert again.turn_id == (await service.turns(again.scope))[0].id
+    repeated = await chat(service, [user("Hi")], "Hello", threads=fresh())
+    assert repeated.new == ()
+    assert repeated.turn_id == (await service.turns(repeated.scope))[0].id
     assert await everything(service) == ["Hello", "Hi"]
 
 
@@ -117,47 +119,47 @@ async def test_an_answer_made_anew_branches_and_goes_on_by_itself(service: Servi
 
 
 async def test_an_edited_message_branches_with_what_is_new_alone(service: Service, fresh: Any) -> None:
-    said = [user("Hi"), assistant("Hello"), user("I like tea")]
-    first = await chat(service, said[:1], "Hello", threads=fresh())
-    await chat(service, said, "Noted", threads=fresh())
-    edited = await chat(service, [*said[:2], user("I like rum")], "Aye", threads=fresh())
+    messages = [user("Hi"), assistant("Hello"), user("I like tea")]
+    first = await chat(service, messages[:1], "Hello", threads=fresh())
+    await chat(service, messages, "Noted", threads=fresh())
+    edited = await chat(service, [*messages[:2], user("I like rum")], "Aye", threads=fresh())
     assert await log(service, first.scope) == ["Hi", "Hello", "I like tea", "Noted"]
     assert await log(service, edited.scope) == ["I like rum", "Aye"]
 
 
 async def test_a_conversation_that_was_begun_elsewhere_is_kept_once(service: Service, fresh: Any) -> None:
-    said = [user("One"), assistant("Two"), user("Three")]
-    await chat(service, said, "Four", threads=fresh())
-    await chat(service, [*said, assistant("Four"), user("Five")], "Six", threads=fresh())
+    messages = [user("One"), assistant("Two"), user("Three")]
+    await chat(service, messages, "Four", threads=fresh())
+    await chat(service, [*messages, assistant("Four"), user("Five")], "Six", threads=fresh())
     assert await everything(service) == sorted(["One", "Two", "Three", "Four", "Five", "Six"])
 
 
 async def test_a_client_that_sends_only_the_end_goes_on_where_it_was(service: Service, fresh: Any) -> None:
-    said = [user("First words"), assistant("Answer 0")]
-    first = await chat(service, said[:1], "Answer 0", threads=fresh())
+    messages = [user("First words"), assistant("Answer 0")]
+    first = await chat(service, messages[:1], "Answer 0", threads=fresh())
     for number in range(1, 6):
-        said += [user(f"Question {number}")]
-        placed = await chat(service, said[-4:], f"Answer {number}", threads=fresh())
+        messages += [user(f"Question {number}")]
+        placed = await chat(service, messages[-4:], f"Answer {number}", threads=fresh())
         assert placed.scope == first.scope
-        said += [assistant(f"Answer {number}")]
-    assert await log(service, first.scope) == [each["content"] for each in said]
+        messages += [assistant(f"Answer {number}")]
+    assert await log(service, first.scope) == [each["content"] for each in messages]
 
 
 async def test_words_said_again_before_they_are_answered_are_the_turn_that_was_kept(
     service: Service, fresh: Any
 ) -> None:
-    said = [user("One"), assistant("Two"), user("Three")]
-    first = await chat(service, said, threads=fresh())
-    [*_, kept] = await service.turns(first.scope)
-    again = await chat(service, said[1:], threads=fresh())
-    assert (again.scope, again.new, again.turn_id) == (first.scope, (), kept.id)
+    messages = [user("One"), assistant("Two"), user("Three")]
+    first = await chat(service, messages, threads=fresh())
+    [*_, stored] = await service.turns(first.scope)
+    repeated = await chat(service, messages[1:], threads=fresh())
+    assert (repeated.scope, repeated.new, repeated.turn_id) == (first.scope, (), stored.id)
 
 
 async def test_a_session_with_a_name_takes_what_is_new(service: Service, fresh: Any) -> None:
     named = Scope("ann", session="monday")
-    said = [user("One"), assistant("Two"), user("Three")]
-    await chat(service, said[:1], "Two", scope=named, threads=fresh())
-    await chat(service, said, "Four", scope=named, threads=fresh())
+    messages = [user("One"), assistant("Two"), user("Three")]
+    await chat(service, messages[:1], "Two", scope=named, threads=fresh())
+    await chat(service, messages, "Four", scope=named, threads=fresh())
     # One client keeps the history, another sends each message alone; a third asks again.
     await chat(service, [user("Five")], "Six", scope=named, threads=fresh())
     await chat(service, [user("Five")], "Six", scope=named, threads=fresh())
@@ -173,7 +175,7 @@ async def test_what_is_kept_without_its_secret_is_known_again(service: Service, 
 
 async def test_users_and_projects_with_the_same_words_stay_apart(service: Service) -> None:
     placed = {
-        (await service.care.threads.place(scope, [user("Hi")])).scope.session
+        (await service.operations.session_resolver.resolve(scope, [user("Hi")])).scope.session
         for scope in (Scope("ann"), Scope("ben"), Scope("ann", "work"), Scope("annwork"))
     }
     assert len(placed) == 4
@@ -181,10 +183,10 @@ async def test_users_and_projects_with_the_same_words_stay_apart(service: Servic
 
 async def test_what_another_process_wrote_is_seen(service: Service) -> None:
     first = await chat(service, [user("Hi")], "Hello")
-    other = Threads(service._ledger)
+    other = SessionResolver(service._ledger)
     await chat(service, [user("Hi"), assistant("Hello"), user("Tea")], "Yes", threads=other)
-    said = [user("Hi"), assistant("Hello"), user("Tea"), assistant("Yes"), user("More")]
-    placed = await chat(service, said)
+    messages = [user("Hi"), assistant("Hello"), user("Tea"), assistant("Yes"), user("More")]
+    placed = await chat(service, messages)
     assert placed.scope == first.scope
     assert [each.text for each in placed.new] == ["More"]
 
@@ -196,7 +198,7 @@ async def test_emoji_alone_are_not_taken_for_each_other(service: Service, fresh:
 
 
 def test_only_words_of_user_and_assistant_count() -> None:
-    said = [
+    messages = [
         user("a"),
         {"role": "tool", "content": "b"},
         assistant(None),
@@ -205,4 +207,4 @@ def test_only_words_of_user_and_assistant_count() -> None:
         {"role": 3},
         assistant("c"),
     ]
-    assert [each.text for each in spoken(said)] == ["a", "c"]
+    assert [each.text for each in parse_session_messages(messages)] == ["a", "c"]

@@ -14,8 +14,8 @@ import pytest
 from recollect.ledger import sqlite_file, sqlite_scrub
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, Forget, Once
-from recollect.model.erase import Erase, Target
+from recollect.model.change import Add, Forget, IdempotencyToken
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.memory import Status
 from recollect.model.query import Listing
@@ -24,10 +24,10 @@ from recollect.model.times import now
 from recollect.testing.suite_responses import keep, response, thread
 from recollect.testing.suite_samples import ANN, BY, MODEL, add, change, memory, say, turn
 from recollect.upkeep import timekeeper
-from recollect.upkeep.chores import Housekeeping, again
-from recollect.upkeep.report import Chore, Report, Step
-from recollect.upkeep.schedule import Timetable
-from recollect.upkeep.timekeeper import Timekeeper
+from recollect.upkeep.chores import MaintenanceConfig, follow_up_job
+from recollect.upkeep.report import MaintenanceReport, MaintenanceStep, MaintenanceTask
+from recollect.upkeep.schedule import MaintenanceSchedule
+from recollect.upkeep.timekeeper import Scheduler
 
 MONDAY = Scope("ann", "p", "monday")
 EVERY_STATUS = Listing(statuses=tuple(Status))
@@ -40,9 +40,9 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     await ledger.close()
 
 
-def keeper(ledger: Ledger, *chores: Chore, idle_s: float = 0) -> Timekeeper:
-    table = Timetable(chores=frozenset(chores), spread_s=0, idle_s=idle_s)
-    return Timekeeper(ledger, Housekeeping(timetable=table))
+def keeper(ledger: Ledger, *tasks: MaintenanceTask, idle_s: float = 0) -> Scheduler:
+    table = MaintenanceSchedule(tasks=frozenset(tasks), spread_s=0, idle_s=idle_s)
+    return Scheduler(ledger, MaintenanceConfig(schedule=table))
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def shown(**ahead: float) -> datetime:
         moment = now() + timedelta(**ahead)
-        monkeypatch.setattr(timekeeper, "now", lambda: moment)
+        monkeypatch.setattr(timekeeper, "exclude_expired", lambda: moment)
         return moment
 
     return shown
@@ -76,7 +76,7 @@ async def has_jobs(ledger: Ledger, user: str) -> None:
     pytest.fail("nothing was queued")
 
 
-async def work_off(ledger: Ledger) -> list[str]:
+async def run_pending(ledger: Ledger) -> list[str]:
     """Have all that is due done; gives the keys."""
     done = []
     while taken := await ledger.lease(worker="w", limit=50, lease_s=60):
@@ -88,9 +88,9 @@ async def work_off(ledger: Ledger) -> list[str]:
 
 async def test_a_chore_is_given_out_once_however_much_else_is_done_meanwhile(ledger: Ledger) -> None:
     await say(ledger, MONDAY, "hello")
-    time = keeper(ledger, Chore.EXPIRE, Chore.CONSOLIDATE)
+    time = keeper(ledger, MaintenanceTask.EXPIRE, MaintenanceTask.CONSOLIDATE)
     assert await time.tick() == 2
-    await work_off(ledger)
+    await run_pending(ledger)
     await ledger.enqueue(Scope("busy"), [NewJob(kind=JobKind.EXTRACT, key=str(n)) for n in range(1100)])
     while taken := await ledger.lease(worker="w", limit=1, lease_s=60):
         await ledger.finish(taken[0])
@@ -100,7 +100,7 @@ async def test_a_chore_is_given_out_once_however_much_else_is_done_meanwhile(led
 
 async def test_what_is_new_counts_from_when_the_last_run_began(ledger: Ledger, at: Any) -> None:
     await say(ledger, MONDAY, "hello")
-    time = keeper(ledger, Chore.CONSOLIDATE)
+    time = keeper(ledger, MaintenanceTask.CONSOLIDATE)
     await time.tick()
     (job,) = await ledger.lease(worker="w", limit=1, lease_s=60)
     taken = now()
@@ -115,8 +115,8 @@ async def test_what_is_new_counts_from_when_the_last_run_began(ledger: Ledger, a
 
 async def test_who_only_adds_is_looked_after_as_well(ledger: Ledger) -> None:
     await add(ledger, memory(scope=Scope("adder")))
-    assert await keeper(ledger, Chore.EXPIRE).tick() == 1
-    assert await work_off(ledger) == ["expire"]
+    assert await keeper(ledger, MaintenanceTask.EXPIRE).tick() == 1
+    assert await run_pending(ledger) == ["expire"]
 
 
 async def test_many_users_are_served_over_several_looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ async def test_many_users_are_served_over_several_looks(ledger: Ledger, monkeypa
         monkeypatch.setattr(timekeeper, name, size)
     for n in range(14):
         await say(ledger, Scope(f"user {n:02}", "", "s"), "hello")
-    time = keeper(ledger, Chore.EXPIRE, idle_s=0.001)
+    time = keeper(ledger, MaintenanceTask.EXPIRE, idle_s=0.001)
     await asyncio.sleep(0.01)
     # Of six users each time the chore, of six sessions the end.
     assert [await time.tick() for _ in range(3)] == [12, 12, 4]
@@ -146,14 +146,14 @@ async def test_who_is_erased_while_it_looks_does_not_come_back(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ledger.append(MONDAY, [turn("hi", said_at=now() - timedelta(hours=1))], vectors=[None], by=BY)
-    tend = ledger.tend
+    tend = ledger.enqueue_due
 
     async def erased_before(due: Any) -> int:
-        await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         return await tend(due)
 
-    monkeypatch.setattr(ledger, "tend", erased_before)
-    assert await keeper(ledger, Chore.EXPIRE, idle_s=60).tick() == 0
+    monkeypatch.setattr(ledger, "enqueue_due", erased_before)
+    assert await keeper(ledger, MaintenanceTask.EXPIRE, idle_s=60).tick() == 0
     assert (await ledger.users(), await ledger.jobs(), await ledger.conversations()) == ([], [], [])
 
 
@@ -162,7 +162,7 @@ async def test_a_clock_that_leaps_ahead_costs_nothing(
 ) -> None:
     await forgotten(ledger)
     await ledger.enqueue(ANN, [NewJob(kind=JobKind.EXTRACT)])
-    await work_off(ledger)
+    await run_pending(ledger)
     at(days=3650)
     with caplog.at_level(logging.WARNING, "recollect"):
         await keeper(ledger).tick()
@@ -186,11 +186,13 @@ async def test_a_clock_that_was_put_right_is_believed_again(ledger: Ledger, at: 
 
 
 async def test_what_is_old_is_cleared_away_once_a_day(ledger: Ledger, at: Any) -> None:
-    await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=Once("key", "digest"))
+    await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("key", "digest"))
     at(days=40)
     time = keeper(ledger)
     await time.tick()
-    assert not (await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=Once("key", "digest"))).replayed
+    assert not (
+        await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=IdempotencyToken("key", "digest"))
+    ).replayed
     await forgotten(ledger)
     at(days=40, hours=23)
     await keeper(ledger).tick()
@@ -204,7 +206,7 @@ async def test_responses_and_conversations_that_expired_are_cleared_away(ledger:
     for days in (1, 9):
         until = now() + timedelta(days=days)
         await keep(ledger, response(f"resp_{days}", expires_at=until))
-        await ledger.keep_thread(ANN, thread(f"conv_{days}", expires_at=until))
+        await ledger.save_thread(ANN, thread(f"conv_{days}", expires_at=until))
     at(days=2)
     await keeper(ledger).tick()
     # What is left is all that a look from another time would find.
@@ -230,16 +232,16 @@ async def test_an_erasure_that_was_kept_from_its_end_is_tried_again_by_the_hour(
     monkeypatch.setattr(sqlite_scrub, "PATIENCE_S", 0.1)
     rewrites, rewrite = list[Any](), sqlite_scrub._rewrite
 
-    def counted(*given: Any) -> list[str]:
-        rewrites.append(given)
-        return rewrite(*given)
+    def counted(*inputs: Any) -> list[str]:
+        rewrites.append(inputs)
+        return rewrite(*inputs)
 
     monkeypatch.setattr(sqlite_scrub, "_rewrite", counted)
     await add(ledger, memory("qvzkanaribu"))
     reader = sqlite_file.connect(tmp_path / "recollect.db")
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memories").fetchall()
-    receipt = await ledger.erase(ANN, Erase(Target.USER), by=BY)
+    receipt = await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
     assert (receipt.reached, len(rewrites)) == (False, 1)
     for _ in range(5):
         await keeper(ledger).tick()
@@ -256,7 +258,7 @@ async def test_an_erasure_that_was_kept_from_its_end_is_tried_again_by_the_hour(
 async def test_a_file_that_is_too_large_is_not_tried_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_scrub, "MAX_BYTES", 1)
     await add(ledger, memory("tea"))
-    receipt = await ledger.erase(ANN, Erase(Target.USER), by=BY)
+    receipt = await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
     assert not receipt.reached
     assert "too large" in receipt.stores[0].note
     monkeypatch.setattr(sqlite_scrub, "_empty_log", lambda *given: pytest.fail("it was tried again"))
@@ -265,7 +267,7 @@ async def test_a_file_that_is_too_large_is_not_tried_again(ledger: Ledger, monke
 
 async def test_it_looks_at_once_when_it_is_started(ledger: Ledger) -> None:
     await say(ledger, MONDAY, "hello")
-    time = Timekeeper(ledger, Housekeeping(), every_s=60)
+    time = Scheduler(ledger, MaintenanceConfig(), every_s=60)
     time.start()
     await has_jobs(ledger, "ann")
     await time.stop()
@@ -276,7 +278,7 @@ def test_it_can_be_started_again_in_another_event_loop(tmp_path: Path) -> None:
         return await open_sqlite(tmp_path / "recollect.db", MODEL)
 
     ledger = asyncio.run(opened())
-    time = Timekeeper(ledger, Housekeeping(), every_s=0.01)
+    time = Scheduler(ledger, MaintenanceConfig(), every_s=0.01)
 
     async def one_life(user: str) -> None:
         await say(ledger, Scope(user, "", "s"), "hello")
@@ -296,11 +298,14 @@ def test_it_can_be_started_again_in_another_event_loop(tmp_path: Path) -> None:
 async def test_a_run_that_left_something_goes_on_unless_it_got_nowhere(ledger: Ledger) -> None:
     await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key="expire", payload={"chore": "expire"}, priority=-10)])
     (job,) = await ledger.lease(worker="w", limit=1, lease_s=60)
-    step = Step(verb="forget", id="x", content="tea")  # type: ignore[arg-type]
-    whole, part = (Report(chore=Chore.EXPIRE, user="ann", steps=(step,), more=more) for more in (False, True))
-    assert again(job, whole) is None
-    assert again(job, Report(chore=Chore.EXPIRE, user="ann", more=True)) is None
-    next_job = again(job, part)
+    step = MaintenanceStep(verb="forget", id="x", content="tea")  # type: ignore[arg-type]
+    whole, part = (
+        MaintenanceReport(chore=MaintenanceTask.EXPIRE, user="ann", steps=(step,), more=more)
+        for more in (False, True)
+    )
+    assert follow_up_job(job, whole) is None
+    assert follow_up_job(job, MaintenanceReport(chore=MaintenanceTask.EXPIRE, user="ann", more=True)) is None
+    next_job = follow_up_job(job, part)
     assert next_job is not None
     assert (next_job.kind, next_job.key, next_job.payload, next_job.priority) == (
         job.kind, job.key, job.payload, job.priority,

@@ -11,10 +11,10 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from remember_samples import ALEX, SAID, opened, say
+from remember_samples import ALEX, BIKE_MESSAGE, opened, say
 
 from recollect.observe import traces
-from recollect.observe.traces import span, start_traces, stop_traces
+from recollect.observe.traces import span, start_tracing, stop_tracing
 from recollect.testing.scripted_llm import ScriptedLLM
 
 
@@ -29,23 +29,25 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
 
 
 def named(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
-    [found] = [each for each in exporter.get_finished_spans() if each.name == f"recollect.{name}"]
-    return found
+    [results] = [each for each in exporter.get_finished_spans() if each.name == f"recollect.{name}"]
+    return results
 
 
 def children(exporter: InMemorySpanExporter, parent: ReadableSpan) -> list[str]:
     """The steps of a flow, in the order in which they began."""
     assert parent.context is not None
     id = parent.context.span_id
-    found = [each for each in exporter.get_finished_spans() if each.parent is not None and each.parent.span_id == id]
-    return [each.name.removeprefix("recollect.") for each in sorted(found, key=lambda each: each.start_time or 0)]
+    results = [
+        each for each in exporter.get_finished_spans() if each.parent is not None and each.parent.span_id == id
+    ]
+    return [each.name.removeprefix("recollect.") for each in sorted(results, key=lambda each: each.start_time or 0)]
 
 
 def test_the_steps_of_both_flows_are_spans_with_counts_and_no_content(
     tmp_path: Path, spans: InMemorySpanExporter, llm: ScriptedLLM
 ) -> None:
     with opened(tmp_path, llm) as memory:
-        say(memory, SAID)
+        say(memory, BIKE_MESSAGE)
         memory.add("My bike is fast", user_id=ALEX)
         memory.recall("What bike do I have?", user_id=ALEX)
         memory.search("bike", user_id=ALEX)
@@ -59,8 +61,8 @@ def test_the_steps_of_both_flows_are_spans_with_counts_and_no_content(
     assert recalled.attributes["outcome"] == "used"
     assert recalled.attributes["hits"] == recalled.attributes["used"]
     assert named(spans, "search").attributes is not None
-    told = " ".join(each.to_json() for each in spans.get_finished_spans())
-    assert not any(word in told for word in ("bike", "Cargo", ALEX, "monday"))
+    text = " ".join(each.to_json() for each in spans.get_finished_spans())
+    assert not any(word in text for word in ("bike", "Cargo", ALEX, "monday"))
 
 
 def test_an_error_marks_its_span_by_its_kind_alone(spans: InMemorySpanExporter) -> None:
@@ -84,14 +86,14 @@ def test_without_traces_nothing_of_them_is_imported() -> None:
 
 def test_traces_go_where_the_program_has_set_them_up_or_to_an_address() -> None:
     try:
-        start_traces()
+        start_tracing()
         assert len(traces._tracers) == 1
-        start_traces("http://127.0.0.1:9/v1/traces")
+        start_tracing("http://127.0.0.1:9/v1/traces")
         assert type(traces._tracers[0]).__module__.startswith("opentelemetry.sdk")
     finally:
-        stop_traces()
+        stop_tracing()
     with span("recollect.recall") as none:
-        assert not none.is_kept
+        assert not none.is_recording
 
 
 def test_without_the_extra_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,4 +101,4 @@ def test_without_the_extra_the_message_says_how_to_get_it(monkeypatch: pytest.Mo
 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(MissingExtra, match=r"pip install 'recollect\[otel\]'"):
-        start_traces()
+        start_tracing()

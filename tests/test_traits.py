@@ -15,10 +15,10 @@ from recollect.model import talk, traits
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
-from recollect.model.talk import without_talk
-from recollect.model.traits import Trait, flags_in, folded_name, speaker_of, traits_of, words_in
+from recollect.model.talk import drop_conversation_words
+from recollect.model.traits import Trait, compute_traits, fold_name, speaker_name, trait_flags, trait_word_count
 from recollect.read import question, statement_pairs
-from recollect.read.question import look_at, named_among, without_names
+from recollect.read.question import analyze_question, find_mentioned, without_names
 from recollect.testing.suite_samples import ODD_TEXTS
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
@@ -43,29 +43,29 @@ def turn(content: str, **detail: Any) -> MemoryRecord:
 
 
 def traits_in(content: str) -> Trait:
-    return flags_in(traits_of(memory(content)))
+    return trait_flags(compute_traits(memory(content)))
 
 
-SHOWN = [
+WITH_TRAIT = [
     (Trait.ASKS, "Where is my key?"),
     (Trait.ASKS, "And you said (what?)"),
     (Trait.ASKS, 'She asked "why?"  \n'),
     (Trait.ASKS, "鍵はどこですか？"),
     (Trait.ASKS, "أين مفتاحي؟"),
-    (Trait.STANDING, "Always answer in French."),
-    (Trait.STANDING, "Please never use tables"),
-    (Trait.STANDING, "Keep it short from now on"),
-    (Trait.STANDING, "Don’t mention prices"),
-    (Trait.STANDING, "Bitte immer auf Deutsch antworten"),
-    (Trait.STANDING, "À partir de maintenant, réponds en français"),
-    (Trait.STANDING, "Siempre responde en español"),
-    (Trait.STANDING, "Sempre in italiano"),
-    (Trait.STANDING, "Altijd kort antwoorden"),
-    (Trait.STANDING, "Zawsze odpowiadaj po polsku"),
-    (Trait.STANDING, "Всегда отвечай по-русски"),
-    (Trait.STANDING, "从现在起用中文回答"),
-    (Trait.STANDING, "今後は日本語でお願いします"),
-    (Trait.STANDING, "항상 한국어로 대답해 줘"),
+    (Trait.INSTRUCTION, "Always answer in French."),
+    (Trait.INSTRUCTION, "Please never use tables"),
+    (Trait.INSTRUCTION, "Keep it short from now on"),
+    (Trait.INSTRUCTION, "Don’t mention prices"),
+    (Trait.INSTRUCTION, "Bitte immer auf Deutsch antworten"),
+    (Trait.INSTRUCTION, "À partir de maintenant, réponds en français"),
+    (Trait.INSTRUCTION, "Siempre responde en español"),
+    (Trait.INSTRUCTION, "Sempre in italiano"),
+    (Trait.INSTRUCTION, "Altijd kort antwoorden"),
+    (Trait.INSTRUCTION, "Zawsze odpowiadaj po polsku"),
+    (Trait.INSTRUCTION, "Всегда отвечай по-русски"),
+    (Trait.INSTRUCTION, "从现在起用中文回答"),
+    (Trait.INSTRUCTION, "今後は日本語でお願いします"),
+    (Trait.INSTRUCTION, "항상 한국어로 대답해 줘"),
     (Trait.PREFERS, "I prefer tea to coffee"),
     (Trait.PREFERS, "My favourite colour is green"),
     (Trait.PREFERS, "I can’t stand olives"),
@@ -96,11 +96,11 @@ SHOWN = [
     (Trait.FIRST_PERSON, "Это моя собака"),
     (Trait.FIRST_PERSON, "私は学生です"),
 ]
-NOT_SHOWN = [
+WITHOUT_TRAIT = [
     (Trait.ASKS, "Where? In the drawer."),
     (Trait.ASKS, "The key is in the drawer"),
-    (Trait.STANDING, "She always answers in French"),
-    (Trait.STANDING, "Nevertheless it rained"),
+    (Trait.INSTRUCTION, "She always answers in French"),
+    (Trait.INSTRUCTION, "Nevertheless it rained"),
     (Trait.PREFERS, "The train was on time"),
     (Trait.TELLS_TIME, "The agony of defeat"),
     (Trait.TELLS_TIME, "It costs 20199 euros"),
@@ -109,25 +109,30 @@ NOT_SHOWN = [
 ]
 
 
-@pytest.mark.parametrize(("trait", "text"), SHOWN)
+@pytest.mark.parametrize(("trait", "text"), WITH_TRAIT)
 def test_a_trait_shows_in_any_language_it_is_looked_for_in(trait: Trait, text: str) -> None:
     assert trait in traits_in(text)
 
 
-@pytest.mark.parametrize(("trait", "text"), NOT_SHOWN)
+@pytest.mark.parametrize(("trait", "text"), WITHOUT_TRAIT)
 def test_words_that_only_look_like_it_show_no_trait(trait: Trait, text: str) -> None:
     assert trait not in traits_in(text)
 
 
 def test_only_a_turn_has_someone_who_spoke() -> None:
-    assert flags_in(traits_of(turn("tea", role="user"))) == Trait.TURN | Trait.USER
-    assert flags_in(traits_of(turn("tea", role="assistant"))) == Trait.TURN | Trait.ASSISTANT
-    assert flags_in(traits_of(turn("tea", role="tool"))) == Trait.TURN
-    assert flags_in(traits_of(turn("tea", role=["user"]))) == Trait.TURN
-    assert flags_in(traits_of(memory("tea", role="user"))) == Trait.NONE
-    assert speaker_of(turn("tea", name="  Ann   LEE ")) == folded_name("ann lee") == "ann lee"
-    assert speaker_of(memory("tea", name="Ann")) == speaker_of(turn("tea", name=7)) == speaker_of(turn("tea")) == ""
-    assert len(speaker_of(turn("tea", name="x" * 500))) <= 100
+    assert trait_flags(compute_traits(turn("tea", role="user"))) == Trait.TURN | Trait.USER
+    assert trait_flags(compute_traits(turn("tea", role="assistant"))) == Trait.TURN | Trait.ASSISTANT
+    assert trait_flags(compute_traits(turn("tea", role="tool"))) == Trait.TURN
+    assert trait_flags(compute_traits(turn("tea", role=["user"]))) == Trait.TURN
+    assert trait_flags(compute_traits(memory("tea", role="user"))) == Trait.NONE
+    assert speaker_name(turn("tea", name="  Ann   LEE ")) == fold_name("ann lee") == "ann lee"
+    assert (
+        speaker_name(memory("tea", name="Ann"))
+        == speaker_name(turn("tea", name=7))
+        == speaker_name(turn("tea"))
+        == ""
+    )
+    assert len(speaker_name(turn("tea", name="x" * 500))) <= 100
 
 
 @pytest.mark.parametrize(
@@ -136,10 +141,10 @@ def test_only_a_turn_has_someone_who_spoke() -> None:
     ids=["one", "two", "lines", "more than can be kept", "without spaces"],
 )
 def test_words_are_counted_and_leave_the_traits_alone(text: str, count: int) -> None:
-    told = traits_of(turn(text, role="user"))
-    assert words_in(told) == count
-    assert Trait.TURN | Trait.USER in flags_in(told)
-    assert told < 2**63
+    report = compute_traits(turn(text, role="user"))
+    assert trait_word_count(report) == count
+    assert Trait.TURN | Trait.USER in trait_flags(report)
+    assert report < 2**63
 
 
 def test_a_trait_shows_at_the_beginning_of_a_long_text_and_a_question_at_its_end() -> None:
@@ -148,14 +153,14 @@ def test_a_trait_shows_at_the_beginning_of_a_long_text_and_a_question_at_its_end
 
 @pytest.mark.parametrize("text", [*ODD_TEXTS.values(), "", " ", "\0", "\ud800", "?" * 9, "\U0010ffff" * 9])
 def test_any_characters_can_be_looked_at(text: str) -> None:
-    told = traits_of(turn(text, role=text, name=text))
-    assert 0 <= told < 2**63
-    assert isinstance(speaker_of(turn(text, name=text)), str)
-    asked = look_at(text)
-    assert all(name for name in asked.names)
-    assert named_among(text, [text, "ann", ""]) in ([], [text], [text, "ann"])
+    report = compute_traits(turn(text, role=text, name=text))
+    assert 0 <= report < 2**63
+    assert isinstance(speaker_name(turn(text, name=text)), str)
+    request = analyze_question(text)
+    assert all(name for name in request.names)
+    assert find_mentioned(text, [text, "ann", ""]) in ([], [text], [text, "ann"])
     assert isinstance(without_names(text, [text]), str)
-    assert without_talk(text) == text or without_talk(text)
+    assert drop_conversation_words(text) == text or drop_conversation_words(text)
 
 
 # What made expressions of these kinds slow before: runs that begin a match again and again, and almost end it.
@@ -186,7 +191,7 @@ def test_an_expression_takes_no_longer_than_its_text(expression: re.Pattern[str]
 def test_looking_takes_no_longer_than_the_text() -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst))
-        for look in (lambda text: traits_of(turn(text)), look_at, without_talk):
+        for look in (lambda text: compute_traits(turn(text)), analyze_question, drop_conversation_words):
             assert _quickest(look, text) <= 0.25, repr(worst)
 
 
@@ -202,7 +207,7 @@ def _quickest(look: Callable[[str], object], text: str) -> float:
     return min(took)
 
 
-ASKED = [
+QUESTIONS = [
     ("asks_when", "When did I move?"),
     ("asks_when", "Wann bin ich umgezogen?"),
     ("asks_when", "Когда я переехал?"),
@@ -228,14 +233,14 @@ ASKED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text"), ASKED)
+@pytest.mark.parametrize(("kind", "text"), QUESTIONS)
 def test_a_question_shows_what_kind_of_answer_it_wants(kind: str, text: str) -> None:
-    assert getattr(look_at(text), kind)
+    assert getattr(analyze_question(text), kind)
 
 
 def test_a_plain_statement_is_no_question_of_any_kind() -> None:
-    seen = look_at("Snow fell on the hills")
-    assert not any(getattr(seen, kind) for kind, _ in ASKED)
+    seen = analyze_question("Snow fell on the hills")
+    assert not any(getattr(seen, kind) for kind, _ in QUESTIONS)
 
 
 @pytest.mark.parametrize(
@@ -251,27 +256,27 @@ def test_a_plain_statement_is_no_question_of_any_kind() -> None:
     ],
 )
 def test_names_are_capitalised_words_inside_a_sentence(text: str, names: tuple[str, ...]) -> None:
-    assert look_at(text).names == names
+    assert analyze_question(text).names == names
 
 
 def test_people_are_known_by_their_whole_name_or_the_first() -> None:
-    known = ["ann lee", "bo", "jean-luc", "o'neil"]
-    assert named_among("What did Ann say?", known) == ["ann lee"]
-    assert named_among("What did Ann's sister, not Anna, say?", known) == ["ann lee"]
-    assert named_among("Was it Jean-Luc or O’Neil?", known) == ["jean-luc", "o'neil"]
-    assert named_among("Anna and Leeland know boats", known) == []
-    assert named_among("Is Bo here?", known) == ["bo"]
+    existing = ["ann lee", "bo", "jean-luc", "o'neil"]
+    assert find_mentioned("What did Ann say?", existing) == ["ann lee"]
+    assert find_mentioned("What did Ann's sister, not Anna, say?", existing) == ["ann lee"]
+    assert find_mentioned("Was it Jean-Luc or O’Neil?", existing) == ["jean-luc", "o'neil"]
+    assert find_mentioned("Anna and Leeland know boats", existing) == []
+    assert find_mentioned("Is Bo here?", existing) == ["bo"]
     assert without_names("What did Ann Lee's dog eat?", ["ann lee"]) == "What did dog eat?"
     assert without_names("Ann Lee?", ["ann lee"]) == "Ann Lee?"
 
 
 def test_words_about_the_talk_are_left_out_of_a_question() -> None:
-    assert without_talk("Can you tell me what I mentioned about the kitchen budget?") != ""
-    assert "mentioned" not in without_talk("What have I mentioned about the kitchen budget?")
-    assert "budget" in without_talk("What have I mentioned about the kitchen budget?")
-    assert without_talk("What did you say?") == "What did you say?"
+    assert drop_conversation_words("Can you tell me what I mentioned about the kitchen budget?") != ""
+    assert "mentioned" not in drop_conversation_words("What have I mentioned about the kitchen budget?")
+    assert "budget" in drop_conversation_words("What have I mentioned about the kitchen budget?")
+    assert drop_conversation_words("What did you say?") == "What did you say?"
 
 
 @pytest.mark.parametrize("text", ["How old is my dog?", "What is my first name?", "When does my course start?"])
 def test_a_question_about_now_is_not_one_about_before(text: str) -> None:
-    assert not look_at(text).of_the_past
+    assert not analyze_question(text).of_the_past

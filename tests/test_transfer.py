@@ -53,8 +53,8 @@ def test_an_import_into_a_surer_value_keeps_that_and_says_so(memory: Memory, oth
     memory.add(user_id="a", key="city", value="Oslo", confidence=0.5)
     other.add(user_id="a", key="city", value="Prague", confidence=0.9)
     assert other.import_(list(memory.export())).kept == 1
-    [held] = other.get_all(user_id="a")
-    assert held.value == "Prague"
+    [stored] = other.get_all(user_id="a")
+    assert stored.value == "Prague"
 
 
 def test_a_value_that_was_not_kept_is_answered_the_same_the_next_time(memory: Memory) -> None:
@@ -101,8 +101,8 @@ def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path
 
 def test_a_vector_of_a_secret_is_not_taken_over(memory: Memory, tmp_path: Path) -> None:
     [line] = [memory.add("Likes tea", user_id="a").to_dict()]
-    told = next(line for line in memory.export(embeddings=True))
-    secret = {**told, "id": line["id"], "memory": "my password is hunter2xyz9"}
+    report = next(line for line in memory.export(embeddings=True))
+    secret = {**report, "id": line["id"], "memory": "my password is hunter2xyz9"}
     Counting.asked = 0
     with Memory(home=tmp_path / "same", embedder=Counting(16)) as same:
         assert same.import_([secret]).redacted == 1
@@ -137,12 +137,12 @@ def test_sessions_come_along_with_their_summaries_and_how_far_they_were_learned_
     assert session.closed_at is None
 
 
-def said(memory: Memory, *texts: str, session: str = "s") -> None:
+def remember_texts(memory: Memory, *texts: str, session: str = "s") -> None:
     for text in texts:
         memory.remember(text, user_id="a", session_id=session, wait=True)
 
 
-def known(memory: Memory) -> set[str]:
+def all_contents(memory: Memory) -> set[str]:
     return {each.memory for each in memory.get_all(user_id="a", limit=100)}
 
 
@@ -150,17 +150,17 @@ def known(memory: Memory) -> set[str]:
 def test_what_was_corrected_and_deleted_stays_so_when_the_talk_goes_on_elsewhere(
     memory: Memory, other: Memory, sessions: bool
 ) -> None:
-    said(memory, "My dog is called Rex.", "My favourite colour is teal.")
+    remember_texts(memory, "My dog is called Rex.", "My favourite colour is teal.")
     for each in memory.get_all(user_id="a"):
         if "Rex" in each.memory:
             memory.update(each.id, "My cat is called Max", user_id="a")
         else:
             memory.delete(each.id, user_id="a", sources=False)
     other.import_(list(memory.export(sessions=sessions)))
-    said(memory, "I like chess.")
-    said(other, "I like chess.")
-    assert len(known(memory)) == 2
-    assert known(other) == known(memory)
+    remember_texts(memory, "I like chess.")
+    remember_texts(other, "I like chess.")
+    assert len(all_contents(memory)) == 2
+    assert all_contents(other) == all_contents(memory)
 
 
 @pytest.fixture
@@ -172,20 +172,20 @@ def idle(tmp_path: Path) -> Iterator[Memory]:
 
 
 def test_what_was_not_learned_from_before_an_import_is_learned_after_it(memory: Memory, idle: Memory) -> None:
-    said(memory, "My favourite colour is teal.")
+    remember_texts(memory, "My favourite colour is teal.")
     [fact] = memory.get_all(user_id="a")
     memory.delete(fact.id, user_id="a", sources=False)
     idle.remember("My dog is called Rex.", user_id="a", session_id="s")
     idle.import_(list(memory.export(user_id="a")))
     idle.work()
-    assert known(idle) == {"My dog is called Rex"}
+    assert all_contents(idle) == {"My dog is called Rex"}
 
 
 def test_what_was_not_learned_from_where_it_came_from_is_learned_here(idle: Memory, other: Memory) -> None:
     idle.remember("My dog is called Rex.", user_id="a", session_id="s")
     other.import_(list(idle.export(user_id="a")))
-    said(other, "I like chess.")
-    assert known(other) == {"My dog is called Rex", "I like chess"}
+    remember_texts(other, "I like chess.")
+    assert all_contents(other) == {"My dog is called Rex", "I like chess"}
 
 
 def test_invocations_come_along_without_secrets_and_beside_those_that_are_there(

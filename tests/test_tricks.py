@@ -77,7 +77,7 @@ QUESTIONS = [
 ]
 
 
-async def found_by(memory: AsyncMemory, trick: Any) -> list[MemoryRecord]:
+async def visible_to_ada(memory: AsyncMemory, trick: Any) -> list[MemoryRecord]:
     """All that a filter brings one user, by listing and by searching; nothing if it is refused."""
     try:
         listed = await memory.get_all(user_id="ada", filters=trick)
@@ -89,28 +89,28 @@ async def found_by(memory: AsyncMemory, trick: Any) -> list[MemoryRecord]:
 
 @pytest.mark.parametrize("trick", TRICKS, ids=str)
 async def test_no_filter_widens_the_scope(memory: AsyncMemory, trick: Any) -> None:
-    found = await found_by(memory, trick)
-    assert {record.scope.user for record in found} <= {"ada"}
-    assert CANARY not in str(found)
+    results = await visible_to_ada(memory, trick)
+    assert {record.scope.user for record in results} <= {"ada"}
+    assert CANARY not in str(results)
 
 
 async def test_some_of_the_tricks_are_filters_that_hold(memory: AsyncMemory) -> None:
-    assert sum([bool(await found_by(memory, trick)) for trick in TRICKS]) >= 3
+    assert sum([bool(await visible_to_ada(memory, trick)) for trick in TRICKS]) >= 3
 
 
 async def test_no_filter_widens_the_scope_on_postgresql(dsn: str, tmp_path: Path) -> None:
     async with AsyncMemory(dsn, home=tmp_path) as memory:
         await settle(memory)
         for trick in TRICKS:
-            found = await found_by(memory, trick)
-            assert {record.scope.user for record in found} <= {"ada"}, trick
-            assert CANARY not in str(found), trick
+            results = await visible_to_ada(memory, trick)
+            assert {record.scope.user for record in results} <= {"ada"}, trick
+            assert CANARY not in str(results), trick
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_no_question_finds_what_is_anothers(memory: AsyncMemory, question: str) -> None:
-    found = await memory.search(question, user_id="ada", min_score=0, limit=100)
-    assert {hit.record.scope.user for hit in found} <= {"ada"}
+    hits = await memory.search(question, user_id="ada", min_score=0, limit=100)
+    assert {hit.record.scope.user for hit in hits} <= {"ada"}
     recalled = await memory.recall(f"About my budget: {question}", user_id="ada")
     assert "9 dollars" not in str(recalled.messages)
 
@@ -122,9 +122,9 @@ async def test_no_question_finds_what_is_anothers(memory: AsyncMemory, question:
 )  # fmt: skip
 async def test_ids_that_look_like_others_are_others(memory: AsyncMemory, user: str, project: str | None) -> None:
     own = {"a", "%", "' OR 1=1 --"} & {user}
-    found = [*(await memory.get_all(user_id=user, project_id=project))]
-    found += [hit.record for hit in await memory.search(CANARY, user_id=user, project_id=project, min_score=0)]
-    assert {record.scope.user for record in found} <= own
+    results = [*(await memory.get_all(user_id=user, project_id=project))]
+    results += [hit.record for hit in await memory.search(CANARY, user_id=user, project_id=project, min_score=0)]
+    assert {record.scope.user for record in results} <= own
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ async def test_deleting_all_leaves_everyone_else(memory: AsyncMemory, trick: Any
 async def test_a_key_of_a_request_means_nothing_to_anyone_else(memory: AsyncMemory) -> None:
     first = await memory.add("Ada's secret", user_id="ada", idempotency_key="k")
     other = await memory.add("Bea's note", user_id="bea", idempotency_key="k")
-    again = await memory.add("Ada's secret", user_id="ada", idempotency_key="k")
-    assert again.id == first.id != other.id
+    repeated = await memory.add("Ada's secret", user_id="ada", idempotency_key="k")
+    assert repeated.id == first.id != other.id
     assert (await memory.get(other.id, user_id="bea")).content == "Bea's note"
     # The very same request of somebody else is their own.
     same = await memory.add("Ada's secret", user_id="bob", idempotency_key="k")
@@ -170,14 +170,14 @@ async def test_ids_of_others_and_of_nobody_are_the_same_error(memory: AsyncMemor
         ("approve", {"by": "ada"}),
         ("erase", {}),
     ):
-        told = []
+        reports = []
         for id in (theirs.id, nobodys):
-            given = {"memory_id": id, **more} if method in ("history", "erase") else more
+            options = {"memory_id": id, **more} if method in ("history", "erase") else more
             args = () if method in ("history", "erase") else (id,)
             with pytest.raises(RecollectError) as raised:
-                await getattr(memory, method)(*args, user_id="ada", **given)
-            told.append((type(raised.value), str(raised.value).replace(id, "ID")))
-        assert told[0] == told[1]
+                await getattr(memory, method)(*args, user_id="ada", **options)
+            reports.append((type(raised.value), str(raised.value).replace(id, "ID")))
+        assert reports[0] == reports[1]
     assert [record.content for record in await memory.get_all(user_id="bea")] == [theirs.content]
 
 
@@ -188,10 +188,10 @@ async def test_how_long_it_takes_does_not_tell_whether_an_id_is_anothers(tmp_pat
         for n in range(600):
             foreign = n % 2 == 0
             id = made[n % 50].id if foreign else new_id()
-            begun = time.perf_counter()
+            started = time.perf_counter()
             with pytest.raises(NotFound):
                 await memory.get(id, user_id="ada")
-            took[foreign].append(time.perf_counter() - begun)
+            took[foreign].append(time.perf_counter() - started)
             await asyncio.sleep(0)
         ratio = statistics.median(took[True]) / statistics.median(took[False])
         print(f"foreign to unknown: {ratio:.2f}")
@@ -214,14 +214,14 @@ def test_no_id_forges_a_line_of_the_log(
     caplog.set_level(logging.DEBUG)
     with serving(tmp_path, auth="keys", upstream_url=llm.base_url) as client:
         headers = bearer(make_key(client, everyone=True, name="app"))
-        said = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
+        messages = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
         for fields in (
             {"user": id},
             {"user": "ann", "memory_id": id},
             {"memory_context": {"user_id": id, "project_id": id}},
             {"user": "ann", "memory_context": {"project_id": id}},
         ):
-            answer = client.post("/v1/chat/completions", headers=headers, json={**said, **fields})
+            answer = client.post("/v1/chat/completions", headers=headers, json={**messages, **fields})
             assert answer.status_code == 400
             assert "forged" not in answer.json()["error"]["message"]
         client.get("/v1/models", params={"user": id}, headers=headers)

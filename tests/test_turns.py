@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 
-from recollect.model.turns import Turns
+from recollect.model.turns import LoopThrottle
 
 
 async def test_who_comes_alone_goes_on_in_the_same_turn_of_the_loop() -> None:
-    turns, passed = Turns(), asyncio.Event()
+    turns, passed = LoopThrottle(), asyncio.Event()
     asyncio.get_running_loop().call_soon(passed.set)
-    await turns.take()
+    await turns.acquire()
     assert not passed.is_set()
 
 
 async def test_of_many_each_has_a_turn_of_its_own_in_the_order_they_came() -> None:
-    turns, seen = Turns(), list[str]()
+    turns, seen = LoopThrottle(), list[str]()
 
     async def search(number: int) -> None:
-        await turns.take()
+        await turns.acquire()
         seen.append(f"search {number}")
 
     async def beat() -> None:
@@ -34,36 +34,36 @@ async def test_of_many_each_has_a_turn_of_its_own_in_the_order_they_came() -> No
 
 
 async def test_as_many_as_may_begin_in_a_turn_do() -> None:
-    turns, begun = Turns(3), list[int]()
+    turns, started = LoopThrottle(3), list[int]()
 
     async def begin(number: int) -> None:
-        await turns.take()
-        begun.append(number)
+        await turns.acquire()
+        started.append(number)
 
     tasks = [asyncio.create_task(begin(number)) for number in range(8)]
     seen = []
-    while len(begun) < 8:
+    while len(started) < 8:
         await asyncio.sleep(0)
-        seen.append(len(begun))
-    assert begun == list(range(8))
+        seen.append(len(started))
+    assert started == list(range(8))
     assert max(after - before for before, after in pairwise([0, *seen])) == 3
     await asyncio.gather(*tasks)
 
 
 async def test_who_gave_up_waiting_holds_nobody_up() -> None:
-    turns = Turns()
-    await turns.take()
-    waiting = [asyncio.create_task(turns.take()) for _ in range(3)]
+    turns = LoopThrottle()
+    await turns.acquire()
+    waiting = [asyncio.create_task(turns.acquire()) for _ in range(3)]
     await asyncio.sleep(0)
     waiting[0].cancel()
     async with asyncio.timeout(10):
         await asyncio.gather(*waiting[1:])
-        await turns.take()
+        await turns.acquire()
 
 
 def test_a_loop_that_ended_in_its_turn_holds_up_no_other() -> None:
-    turns = Turns()
+    turns = LoopThrottle()
     for _ in range(3):
         loop = asyncio.new_event_loop()
-        loop.run_until_complete(turns.take())
+        loop.run_until_complete(turns.acquire())
         loop.close()

@@ -69,8 +69,8 @@ def test_a_value_that_is_undone_gives_the_key_back(memory: Memory) -> None:
     memory.add(user_id="a", key="city", value="Oslo")
     memory.add(user_id="a", key="city", value="Prague")
     memory.undo(user_id="a")
-    [held] = memory.get_all(user_id="a", filters={"key": "city"})
-    assert (held.value, held.status) == ("Oslo", Status.ACTIVE)
+    [stored] = memory.get_all(user_id="a", filters={"key": "city"})
+    assert (stored.value, stored.status) == ("Oslo", Status.ACTIVE)
 
 
 class TestWhatSomeoneDid:
@@ -85,9 +85,9 @@ class TestWhatSomeoneDid:
 
     def test_what_was_learned_meanwhile_is_not_what_is_undone(self, memory: Memory) -> None:
         added = memory.add("Likes tea", user_id="a")
-        said = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=False)
+        remembered = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=False)
         memory.delete(added.id, user_id="a")
-        assert said.job is not None
+        assert remembered.job is not None
         memory.work()
         assert memory.history(user_id="a")[0].by.who == "extraction"
         assert [outcome.id for outcome in memory.undo(user_id="a")] == [added.id]
@@ -125,8 +125,8 @@ class TestWhatSomeoneDid:
         assert (undone.content, undone.evidence) == (before.content, before.evidence)
         assert undone.importance == before.importance
         memory.undo(memory.history(user_id="a")[0].id, user_id="a")
-        [again] = facts(memory)
-        assert (again.content, again.evidence) == (merged.content, merged.evidence)
+        [repeated] = facts(memory)
+        assert (repeated.content, repeated.evidence) == (merged.content, merged.evidence)
 
     def test_a_merge_that_other_turns_had_a_part_in_stays(self, memory: Memory) -> None:
         memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
@@ -183,8 +183,8 @@ class TestWhatAModelEnded:
             changes(llm, "lessons are over", "end", "tennis lessons with Olga", "User's tennis lessons are over")
             learns(llm, "I play chess", claim("User plays chess"))
             memory.remember(exchange("I have tennis lessons with Olga"), user_id="a", session_id="s", wait=True)
-            for session, said in (("t", "My tennis lessons are over"), ("u", "I play chess")):
-                memory.remember(exchange(said), user_id="a", session_id=session, wait=False)
+            for session, text in (("t", "My tennis lessons are over"), ("u", "I play chess")):
+                memory.remember(exchange(text), user_id="a", session_id=session, wait=False)
             memory.work()
             assert contents(memory) == {"User plays chess", "User's tennis lessons are over"}
             memory.undo(user_id="a")

@@ -8,37 +8,37 @@ import pytest
 from upkeep_samples import NOW, days, memory
 
 from recollect.errors import InvalidInput
-from recollect.upkeep.decay import Decay, standing
+from recollect.upkeep.decay import Decay, retention_score
 
 
-def worth(**fields: Any) -> float:
-    return standing(memory("something", **fields), NOW, decay=Decay())
+def retention_score(**fields: Any) -> float:
+    return retention_score(memory("something", **fields), NOW, decay=Decay())
 
 
 def test_it_falls_with_age_and_halves_what_is_left_of_being_recent() -> None:
-    new, old, older = (worth(age_days=age, importance=0.0) for age in (0, 90, 180))
+    new, old, older = (retention_score(age_days=age, importance=0.0) for age in (0, 90, 180))
     assert new == pytest.approx(0.3)
     assert old == pytest.approx(new / 2)
     assert older == pytest.approx(old / 2)
 
 
 def test_it_rises_with_importance_confidence_and_use() -> None:
-    plain = worth(importance=0.4, confidence=0.5)
-    assert worth(importance=0.5, confidence=0.5) > plain
-    assert worth(importance=0.4, confidence=0.6) > plain
-    assert worth(importance=0.4, confidence=0.5, access_count=1) > plain
+    plain = retention_score(importance=0.4, confidence=0.5)
+    assert retention_score(importance=0.5, confidence=0.5) > plain
+    assert retention_score(importance=0.4, confidence=0.6) > plain
+    assert retention_score(importance=0.4, confidence=0.5, access_count=1) > plain
 
 
 def test_being_recalled_or_changed_makes_it_young_again() -> None:
-    old = worth(age_days=400)
-    assert worth(age_days=400, last_accessed_at=days(1)) > old
-    assert worth(age_days=400, updated_at=days(1)) > old
+    old = retention_score(age_days=400)
+    assert retention_score(age_days=400, last_accessed_at=days(1)) > old
+    assert retention_score(age_days=400, updated_at=days(1)) > old
 
 
 @pytest.mark.parametrize("age", [-10_000, 0, 1, 1e5])
 @pytest.mark.parametrize("count", [0, 1, 2**31])
 def test_it_stays_between_nothing_and_one(age: float, count: int) -> None:
-    assert 0 <= worth(age_days=age, access_count=count, importance=1.0) <= 1 + 1e-9
+    assert 0 <= retention_score(age_days=age, access_count=count, importance=1.0) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize("wrong", [{"importance": 0.9}, {"recency": -0.3, "use": 0.8}, {"half_life_days": 0}])

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from upkeep_samples import ANN, NOW, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
+from upkeep_samples import ANN, NOW, contents, days, keep, ledger_in, memory, reported_contents, run, snapshot, undo
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.model.memory import Category
-from recollect.upkeep.prune import Pruning, prune
+from recollect.upkeep.prune import PruneConfig, prune
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_what_is_old_unused_and_of_no_weight_goes(ledger: Ledger) -> None:
         faint("important", importance=0.9, confidence=1.0),
     )
     report = await prune(ANN, ledger=ledger, run=run())
-    assert told(report) == {"saw a red car"}
+    assert reported_contents(report) == {"saw a red car"}
     assert (report.looked_at, {step.why for step in report.steps}) == (5, {"pruned"})
 
 
@@ -49,8 +49,8 @@ async def test_what_the_user_relies_on_stays_if_it_matters(ledger: Ledger, categ
         faint("matters", category=category, importance=0.5, confidence=0.1, age_days=3000),
         faint("does not", category=category, importance=0.1),
     )
-    everything = Pruning(below=1.0)
-    assert told(await prune(ANN, ledger=ledger, run=run(), pruning=everything)) >= {"does not"}
+    everything = PruneConfig(below=1.0)
+    assert reported_contents(await prune(ANN, ledger=ledger, run=run(), pruning=everything)) >= {"does not"}
     assert "matters" in await contents(ledger)
 
 
@@ -62,10 +62,10 @@ async def test_the_log_and_its_summaries_are_no_rubbish(ledger: Ledger) -> None:
 async def test_a_dry_run_changes_nothing_and_an_undo_all(ledger: Ledger) -> None:
     await keep(ledger, faint("one"), faint("two"))
     before = await snapshot(ledger)
-    assert told(await prune(ANN, ledger=ledger, run=run(dry_run=True))) == {"one", "two"}
+    assert reported_contents(await prune(ANN, ledger=ledger, run=run(dry_run=True))) == {"one", "two"}
     assert await snapshot(ledger) == before
     report = await prune(ANN, ledger=ledger, run=run())
-    assert told(report) == {"one", "two"}
+    assert reported_contents(report) == {"one", "two"}
     await undo(ledger, report)
     assert await snapshot(ledger) == before
 
@@ -79,7 +79,7 @@ async def test_what_was_brought_back_is_not_pruned_again(ledger: Ledger) -> None
 async def test_a_run_does_so_much_and_says_that_there_is_more(ledger: Ledger) -> None:
     await keep(ledger, *(faint(f"faint {n}", age_days=400 - n) for n in range(5)))
     report = await prune(ANN, ledger=ledger, run=run(most=2))
-    assert (told(report), report.more) == ({"faint 0", "faint 1"}, True)
+    assert (reported_contents(report), report.more) == ({"faint 0", "faint 1"}, True)
 
 
 async def test_a_clock_ten_years_ahead_prunes_nothing(ledger: Ledger) -> None:
@@ -93,4 +93,4 @@ async def test_a_clock_ten_years_ahead_prunes_nothing(ledger: Ledger) -> None:
 @pytest.mark.parametrize("wrong", [{"days": 0}, {"below": 1.5}])
 def test_pruning_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        Pruning(**wrong)
+        PruneConfig(**wrong)

@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from upkeep_samples import ANN, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
+from upkeep_samples import ANN, contents, days, keep, ledger_in, memory, reported_contents, run, snapshot, undo
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Level, Scope
-from recollect.upkeep.quota import Quotas, quota
-from recollect.upkeep.report import Report
+from recollect.upkeep.quota import Quotas, enforce_quotas
+from recollect.upkeep.report import MaintenanceReport
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
         yield ledger
 
 
-async def keep_to(ledger: Ledger, **limits: Any) -> Report:
-    return await quota(ANN, ledger=ledger, run=run(), quotas=Quotas(**limits))
+async def keep_to(ledger: Ledger, **limits: Any) -> MaintenanceReport:
+    return await enforce_quotas(ANN, ledger=ledger, run=run(), quotas=Quotas(**limits))
 
 
 async def test_a_session_keeps_fifty_memories(ledger: Ledger) -> None:
@@ -34,7 +34,7 @@ async def test_a_session_keeps_fifty_memories(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"talk {n}", scope=talk, age_days=60 - n) for n in range(53)))
     await keep(ledger, *(memory(f"other {n}", scope=other) for n in range(50)), memory("of the user"))
     report = await keep_to(ledger, session=50, order="oldest")
-    assert told(report) == {"talk 0", "talk 1", "talk 2"}
+    assert reported_contents(report) == {"talk 0", "talk 1", "talk 2"}
     assert len(await contents(ledger)) == 101
 
 
@@ -42,7 +42,7 @@ async def test_five_hundred_entries_stay_the_oldest_go_and_summaries_are_exempt(
     await keep(ledger, memory("what it was all about", category=Category.SUMMARY, age_days=900))
     await keep(ledger, *(memory(f"entry {n}", age_days=600 - n, importance=1.0 - n / 1000) for n in range(502)))
     report = await keep_to(ledger, user=500, order="oldest")
-    assert told(report) == {"entry 0", "entry 1"}
+    assert reported_contents(report) == {"entry 0", "entry 1"}
     assert "what it was all about" in await contents(ledger)
 
 
@@ -67,20 +67,22 @@ async def test_room_is_made_for_what_was_just_written(ledger: Ledger) -> None:
         memory("newer and trivial", importance=0.1, age_days=-0.001),
     )
     just = replace(run(), since=days(1))
-    going = {step.content for step in (await quota(ANN, ledger=ledger, run=just, quotas=Quotas(user=4))).steps}
+    going = {
+        step.content for step in (await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=4))).steps
+    }
     assert going == {"old and trivial", "vital 0"}
 
 
 async def test_where_nothing_was_just_written_the_weakest_go_as_ever(ledger: Ledger) -> None:
     await keep(ledger, memory("vital", importance=0.9, age_days=5), memory("trivial", importance=0.1, age_days=4))
     just = replace(run(), since=days(1))
-    assert told(await quota(ANN, ledger=ledger, run=just, quotas=Quotas(user=1))) == {"trivial"}
+    assert reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=1))) == {"trivial"}
 
 
 async def test_room_is_made_for_no_more_than_there_may_be(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"new {n}", importance=0.1 * n) for n in range(1, 6)))
     just = replace(run(), since=days(1))
-    assert len(told(await quota(ANN, ledger=ledger, run=just, quotas=Quotas(user=2)))) == 3
+    assert len(reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=2)))) == 3
 
 
 async def test_who_the_user_is_goes_last_whatever_its_age(ledger: Ledger) -> None:
@@ -89,7 +91,7 @@ async def test_who_the_user_is_goes_last_whatever_its_age(ledger: Ledger) -> Non
         memory("allergic to peanuts", category=Category.CONSTRAINT, importance=0.6, age_days=2000),
         memory("saw a film", importance=0.9),
     )
-    assert told(await keep_to(ledger, user=1)) == {"saw a film"}
+    assert reported_contents(await keep_to(ledger, user=1)) == {"saw a film"}
 
 
 async def test_a_project_counts_with_its_sessions_and_a_user_as_a_whole(ledger: Ledger) -> None:
@@ -102,15 +104,15 @@ async def test_a_project_counts_with_its_sessions_and_a_user_as_a_whole(ledger: 
         memory("user, oldest", age_days=99),
         memory("user", age_days=6),
     )
-    assert told(await keep_to(ledger, project=2, order="oldest")) == {"project, oldest"}
-    assert told(await keep_to(ledger, project=2, user=3, order="oldest")) == {"user, oldest"}
+    assert reported_contents(await keep_to(ledger, project=2, order="oldest")) == {"project, oldest"}
+    assert reported_contents(await keep_to(ledger, project=2, user=3, order="oldest")) == {"user, oldest"}
 
 
 async def test_limits_that_overlap_take_no_more_than_they_must(ledger: Ledger) -> None:
     work = Scope("ann", "work")
     await keep(ledger, *(memory(f"p{n}", scope=work, age_days=9 - n) for n in range(4)), memory("u", age_days=99))
     # Two of the project go for its own sake; three are left, and that is what the user may have.
-    assert told(await keep_to(ledger, project=2, user=3, order="oldest")) == {"p0", "p1"}
+    assert reported_contents(await keep_to(ledger, project=2, user=3, order="oldest")) == {"p0", "p1"}
 
 
 async def test_turns_do_not_count_unless_they_are_asked_for(ledger: Ledger) -> None:
@@ -118,7 +120,7 @@ async def test_turns_do_not_count_unless_they_are_asked_for(ledger: Ledger) -> N
     await keep(ledger, memory("a fact"))
     assert not (await keep_to(ledger, user=2)).steps
     report = await keep_to(ledger, user=2, turns=True, order="oldest")
-    assert told(report) == {"said 0", "said 1", "said 2", "said 3"}
+    assert reported_contents(report) == {"said 0", "said 1", "said 2", "said 3"}
 
 
 async def test_what_waits_for_review_or_is_gone_does_not_count(ledger: Ledger) -> None:
@@ -131,7 +133,7 @@ async def test_what_waits_for_review_or_is_gone_does_not_count(ledger: Ledger) -
 async def test_history_says_quota_and_one_undo_takes_it_back(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}") for n in range(5)))
     before = await snapshot(ledger)
-    report = await quota(ANN, ledger=ledger, run=run(by=By("hourly")), quotas=Quotas(user=1))
+    report = await enforce_quotas(ANN, ledger=ledger, run=run(by=Author("hourly")), quotas=Quotas(user=1))
     [line] = await ledger.history(ANN, limit=1)
     assert (line.by.who, line.by.why) == ("hourly", "quota")
     await undo(ledger, report)
@@ -140,9 +142,9 @@ async def test_history_says_quota_and_one_undo_takes_it_back(ledger: Ledger) -> 
 
 async def test_a_dry_run_and_a_bound_run(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}") for n in range(5)))
-    dry = await quota(ANN, ledger=ledger, run=run(dry_run=True), quotas=Quotas(user=1))
+    dry = await enforce_quotas(ANN, ledger=ledger, run=run(dry_run=True), quotas=Quotas(user=1))
     assert (len(dry.steps), len(await contents(ledger))) == (4, 5)
-    bound = await quota(ANN, ledger=ledger, run=run(most=3), quotas=Quotas(user=1))
+    bound = await enforce_quotas(ANN, ledger=ledger, run=run(most=3), quotas=Quotas(user=1))
     assert (len(bound.steps), bound.more, len(await contents(ledger))) == (3, True, 2)
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, run, snapshot, told, undo
+from upkeep_samples import ANN, BY, contents, days, keep, ledger_in, memory, reported_contents, run, snapshot, undo
 
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By, Forget, Supersede
-from recollect.model.effect import Finish
-from recollect.model.erase import Erase, Target
+from recollect.model.change import Author, Forget, Supersede
+from recollect.model.effect import FinishJob
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
@@ -25,7 +25,7 @@ from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.upkeep.reflect import ReflectionLimits, reflect
-from recollect.upkeep.report import Report
+from recollect.upkeep.report import MaintenanceReport
 
 EMBEDDER = StaticEmbedder()
 DEPLOYED = (
@@ -62,7 +62,9 @@ def answer(*insights: dict[str, Any]) -> str:
     return json.dumps({"operations": insights})
 
 
-async def reflected(ledger: Ledger, chat: OpenAIChat | None, *, scope: Scope = ANN, **options: Any) -> Report:
+async def reflected(
+    ledger: Ledger, chat: OpenAIChat | None, *, scope: Scope = ANN, **options: Any
+) -> MaintenanceReport:
     limits = options.pop("limits", None)
     return await reflect(scope, ledger=ledger, embedder=EMBEDDER, chat=chat, run=run(**options), limits=limits)
 
@@ -93,10 +95,10 @@ async def test_what_is_known_is_not_added_again(
 ) -> None:
     llm.reply(answer(insight(PORTS, 2, 4)))
     await reflected(ledger, chat)
-    again = "deployments of payment-service fail because of port conflicts!"
-    llm.reply(answer(insight(again, 2, 4), insight(COMPOSE, 1, 3), insight(COMPOSE + ".", 1, 3)))
+    repeated = "deployments of payment-service fail because of port conflicts!"
+    llm.reply(answer(insight(repeated, 2, 4), insight(COMPOSE, 1, 3), insight(COMPOSE + ".", 1, 3)))
     report = await reflected(ledger, chat)
-    assert told(report) == {COMPOSE}
+    assert reported_contents(report) == {COMPOSE}
     assert [each.split(":")[0] for each in report.left] == ["known already"] * 2
     assert '{"known": "Deployments' in llm.calls("chat")[1].text.replace('\\"', '"')
 
@@ -106,7 +108,7 @@ async def test_an_insight_that_a_person_forgot_does_not_come_back(
 ) -> None:
     llm.default = answer(insight(PORTS, 2, 4))
     [step] = (await reflected(ledger, chat)).steps
-    await ledger.apply(ANN, [Forget(step.id)], by=By("ann"))
+    await ledger.apply(ANN, [Forget(step.id)], by=Author("ann"))
     assert (await reflected(ledger, chat)).steps == ()
 
 
@@ -132,7 +134,7 @@ async def test_what_the_memories_do_not_show_is_not_kept(
 ) -> None:
     llm.default = answer(wrong, insight(COMPOSE, 1, 3))
     report = await reflected(ledger, chat)
-    assert told(report) == {COMPOSE}
+    assert reported_contents(report) == {COMPOSE}
     assert report.left[0].startswith("salvaged: ")
 
 
@@ -159,7 +161,7 @@ async def test_at_most_so_many_come_of_one_run_the_most_important(
 ) -> None:
     llm.reply(answer(insight(COMPOSE, 1, 3, importance=0.3), insight(PORTS, 2, 4, importance=0.9)))
     report = await reflected(ledger, chat, limits=ReflectionLimits(max_insights=1))
-    assert told(report) == {PORTS}
+    assert reported_contents(report) == {PORTS}
     assert report.left == (f"more than the 1 of a run: {COMPOSE}",)
 
 
@@ -190,7 +192,7 @@ class TestStale:
     ) -> None:
         llm.reply(answer(insight(PORTS, 2, 4)))
         await reflected(ledger, chat)
-        await ledger.erase(ANN, Erase(Target.MEMORY, deployed[1].id), by=BY)
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, deployed[1].id), by=BY)
         assert PORTS not in await contents(ledger, *Status)
 
 
@@ -231,7 +233,7 @@ class TestRuns:
     ) -> None:
         llm.default = answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3))
         dry = await reflected(ledger, chat, dry_run=True)
-        assert told(dry) == {PORTS, COMPOSE}
+        assert reported_contents(dry) == {PORTS, COMPOSE}
         assert await contents(ledger) == {*DEPLOYED}
         await undo(ledger, await reflected(ledger, chat))
         assert await contents(ledger) == {*DEPLOYED}
@@ -260,10 +262,10 @@ class TestRuns:
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.REFLECT)])
         [job] = await ledger.lease(worker="w", limit=1, lease_s=60)
         with pytest.raises(Conflict):
-            await reflected(ledger, chat, at=now(), effects=(Finish(job.id, "stolen"),))
+            await reflected(ledger, chat, at=now(), effects=(FinishJob(job.id, "stolen"),))
         assert PORTS not in await contents(ledger)
         assert (await ledger.spent_today("ann")).calls == 1, "it has to be paid for all the same"
-        await reflected(ledger, chat, effects=(Finish(job.id, job.lease or ""),))
+        await reflected(ledger, chat, effects=(FinishJob(job.id, job.lease or ""),))
         assert PORTS in await contents(ledger)
         assert (await ledger.job("ann", job.id)).state is JobState.DONE
 
@@ -273,7 +275,7 @@ class TestRuns:
         loop = asyncio.get_running_loop()
 
         def erase_then_answer(request: object) -> str:
-            what = Erase(Target.MEMORY, deployed[1].id)
+            what = ErasureRequest(Target.MEMORY, deployed[1].id)
             asyncio.run_coroutine_threadsafe(ledger.erase(ANN, what, by=BY), loop).result(60)
             return answer(insight(PORTS, 2, 4))
 

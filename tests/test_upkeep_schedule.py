@@ -11,16 +11,16 @@ import pytest
 from upkeep_samples import ANN
 
 from recollect.errors import InvalidInput
-from recollect.ledger.jobs import Begun, Tended
+from recollect.ledger.jobs import MaintenanceState, TaskRun
 from recollect.model.job import JobKind
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
-from recollect.upkeep.report import Chore
-from recollect.upkeep.schedule import HOURLY, Due, Timetable, due, ended
+from recollect.upkeep.report import MaintenanceTask
+from recollect.upkeep.schedule import HOURLY, DueJob, MaintenanceSchedule, due_jobs, ended_sessions
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
-ALL = Timetable(chores=frozenset(Chore))
-DONE_NOW = dict.fromkeys(Chore, NOON)
+ALL = MaintenanceSchedule(tasks=frozenset(MaintenanceTask))
+DONE_NOW = dict.fromkeys(MaintenanceTask, NOON)
 
 
 def talk(user: str = "ann", project: str = "", *, hours: float = 0.1, closed: bool = False) -> Conversation:
@@ -30,77 +30,83 @@ def talk(user: str = "ann", project: str = "", *, hours: float = 0.1, closed: bo
     )
 
 
-def who(user: str = "ann", *, hours: float | None = 0.1, last: Any = None, projects: tuple[str, ...] = ()) -> Tended:
+def who(
+    user: str = "ann", *, hours: float | None = 0.1, last: Any = None, projects: tuple[str, ...] = ()
+) -> MaintenanceState:
     """Someone heard of so long ago, whose chores began and were queued at those times, or as they are given."""
-    begun = {("", str(chore)): at if isinstance(at, Begun) else Begun(at, at) for chore, at in (last or {}).items()}
-    heard_at = None if hours is None else NOON - timedelta(hours=hours)
-    return Tended(user=user, heard_at=heard_at, projects=projects, chores=begun)
+    started = {
+        ("", str(task)): at if isinstance(at, TaskRun) else TaskRun(at, at) for task, at in (last or {}).items()
+    }
+    active_at = None if hours is None else NOON - timedelta(hours=hours)
+    return MaintenanceState(user=user, last_active_at=active_at, projects=projects, tasks=started)
 
 
-def chores(found: Iterable[Due]) -> list[str]:
-    return [str(each.job.payload["chore"]) for each in found if each.job.kind is not JobKind.CLOSE]
+def task_names(results: Iterable[DueJob]) -> list[str]:
+    return [str(each.job.payload["chore"]) for each in results if each.job.kind is not JobKind.CLOSE]
 
 
-def asked(*users: Tended, now: datetime = NOON, timetable: Timetable = ALL) -> tuple[Due, ...]:
-    return due(users, now=now, timetable=timetable)
+def due_for(
+    *users: MaintenanceState, now: datetime = NOON, schedule: MaintenanceSchedule = ALL
+) -> tuple[DueJob, ...]:
+    return due_jobs(users, now=now, schedule=schedule)
 
 
 def test_a_new_user_has_everything_done_once() -> None:
-    assert chores(asked(who())) == [*Chore]
+    assert task_names(due_for(who())) == [*MaintenanceTask]
 
 
 def test_by_default_only_what_costs_nothing_is_done() -> None:
-    assert chores(asked(who(), timetable=Timetable())) == [*HOURLY]
+    assert task_names(due_for(who(), schedule=MaintenanceSchedule())) == [*HOURLY]
 
 
 def test_hourly_chores_are_due_after_an_hour() -> None:
     just_before, after = (NOON + timedelta(minutes=minutes) for minutes in (59, 60))
-    assert chores(asked(who(last=DONE_NOW), now=just_before)) == []
-    assert chores(asked(who(last=DONE_NOW), now=after)) == ["expire", "quota"]
+    assert task_names(due_for(who(last=DONE_NOW), now=just_before)) == []
+    assert task_names(due_for(who(last=DONE_NOW), now=after)) == ["expire", "quota"]
 
 
 def test_nightly_chores_wait_for_the_night() -> None:
-    last = dict.fromkeys(Chore, NOON - timedelta(hours=1))
+    last = dict.fromkeys(MaintenanceTask, NOON - timedelta(hours=1))
     two, four = (NOON.replace(day=16, hour=hour) for hour in (2, 4))
-    assert chores(asked(who(last=last), now=two)) == ["expire", "quota"]
-    assert chores(asked(who(last=last), now=four)) == [*Chore]
-    assert chores(asked(who(last={**last, Chore.REFLECT: four}), now=four + timedelta(hours=1))) == [
+    assert task_names(due_for(who(last=last), now=two)) == ["expire", "quota"]
+    assert task_names(due_for(who(last=last), now=four)) == [*MaintenanceTask]
+    assert task_names(due_for(who(last={**last, MaintenanceTask.REFLECT: four}), now=four + timedelta(hours=1))) == [
         "expire", "quota", "prune", "consolidate",
     ]  # fmt: skip
 
 
 def test_a_user_of_whom_nothing_was_heard_is_not_thought_about() -> None:
-    last = dict.fromkeys(Chore, NOON - timedelta(days=3))
-    assert chores(asked(who(hours=None, last=last))) == ["expire", "quota"]
-    assert chores(asked(who(hours=24 * 4, last=last))) == ["expire", "quota"]
-    assert chores(asked(who(hours=24, last=last))) == [*Chore]
+    last = dict.fromkeys(MaintenanceTask, NOON - timedelta(days=3))
+    assert task_names(due_for(who(hours=None, last=last))) == ["expire", "quota"]
+    assert task_names(due_for(who(hours=24 * 4, last=last))) == ["expire", "quota"]
+    assert task_names(due_for(who(hours=24, last=last))) == [*MaintenanceTask]
 
 
 def test_a_run_in_a_future_that_never_came_is_no_reason_to_wait() -> None:
-    ahead = dict.fromkeys(Chore, NOON + timedelta(days=3652))
-    found = asked(who(last=ahead))
-    assert chores(found) == [*Chore]
-    assert {each.job.payload["after"] for each in found} == {None}
+    ahead = dict.fromkeys(MaintenanceTask, NOON + timedelta(days=3652))
+    results = due_for(who(last=ahead))
+    assert task_names(results) == [*MaintenanceTask]
+    assert {each.job.payload["after"] for each in results} == {None}
 
 
 def test_consolidating_and_reflecting_are_told_what_is_new_since_the_last_run_began() -> None:
-    began = Begun(NOON - timedelta(days=1), NOON - timedelta(days=2))
-    [job] = [each.job for each in asked(who(last={**DONE_NOW, Chore.CONSOLIDATE: began}))]
+    began = TaskRun(NOON - timedelta(days=1), NOON - timedelta(days=2))
+    [job] = [each.job for each in due_for(who(last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: began}))]
     assert (job.kind, job.payload["after"]) == (JobKind.CONSOLIDATE, "2026-11-13T12:00:00+00:00")
 
 
 def test_a_chore_that_never_went_well_is_tried_again_the_next_night_with_all_there_is() -> None:
-    failed = Begun(NOON - timedelta(days=1))
-    [job] = [each.job for each in asked(who(hours=24 * 9, last={**DONE_NOW, Chore.CONSOLIDATE: failed}))]
+    failed = TaskRun(NOON - timedelta(days=1))
+    [job] = [each.job for each in due_for(who(hours=24 * 9, last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: failed}))]
     assert (job.kind, job.payload["after"]) == (JobKind.CONSOLIDATE, None)
-    tonight = Begun(NOON - timedelta(hours=1))
-    assert asked(who(last={**DONE_NOW, Chore.CONSOLIDATE: tonight})) == ()
+    tonight = TaskRun(NOON - timedelta(hours=1))
+    assert due_for(who(last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: tonight})) == ()
 
 
 def test_each_project_is_reflected_on_by_itself() -> None:
-    last = {chore: NOON for chore in Chore if chore is not Chore.REFLECT}
-    found = asked(who(last=last, projects=("", "home", "work")))
-    scopes = [(each.scope, each.job.key) for each in found]
+    last = {task: NOON for task in MaintenanceTask if task is not MaintenanceTask.REFLECT}
+    results = due_for(who(last=last, projects=("", "home", "work")))
+    scopes = [(each.scope, each.job.key) for each in results]
     assert scopes == [
         (ANN, "reflect"),
         (Scope("ann", "home"), "reflect:home"),
@@ -109,9 +115,9 @@ def test_each_project_is_reflected_on_by_itself() -> None:
 
 
 def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> None:
-    found = asked(*map(who, ("ann", "bob", "eve")), timetable=Timetable())
-    assert all(each.job.priority < 0 for each in found)
-    moments = {each.job.due_at for each in found}
+    results = due_for(*map(who, ("ann", "bob", "eve")), schedule=MaintenanceSchedule())
+    assert all(each.job.priority < 0 for each in results)
+    moments = {each.job.due_at for each in results}
     assert len(moments) == 3
     assert all(NOON <= (moment or NOON) <= NOON + timedelta(minutes=10) for moment in moments)
 
@@ -119,12 +125,12 @@ def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> Non
 def test_a_session_ends_when_nothing_was_said_for_half_an_hour() -> None:
     idle, lively, closed = talk(hours=0.5), talk(hours=0.4), talk(hours=9, closed=True)
     silent = Conversation(scope=Scope("ann", "", "never"))
-    found = ended([idle, lively, closed, silent], now=NOON, timetable=ALL)
-    assert [(each.scope, each.job.kind) for each in found] == [(idle.scope, JobKind.CLOSE)]
-    assert ended([idle], now=NOON, timetable=replace(ALL, idle_s=0)) == ()
+    results = ended_sessions([idle, lively, closed, silent], now=NOON, schedule=ALL)
+    assert [(each.scope, each.job.kind) for each in results] == [(idle.scope, JobKind.CLOSE)]
+    assert ended_sessions([idle], now=NOON, schedule=replace(ALL, idle_s=0)) == ()
 
 
 @pytest.mark.parametrize("wrong", [{"night_hour": 24}, {"every_s": 0}, {"spread_s": -1}, {"idle_s": -1}])
 def test_a_timetable_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        Timetable(**wrong)
+        MaintenanceSchedule(**wrong)

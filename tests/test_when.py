@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from recollect.errors import InvalidInput
 from recollect.language import when_words
-from recollect.language.when import Period, covers, nearness, periods
-from recollect.model.filters import matches, read_filter
+from recollect.language.when import Period, find_periods, nearness, period_filter
+from recollect.model.filters import matches, parse_filter
 from recollect.testing.suite_samples import memory
 
 # A Wednesday.
@@ -127,7 +127,7 @@ ENGLISH = {
     "what have I read lately?": "2023-04-17 2023-05-18",
     "the other day": "2023-05-03 2023-05-18",
 }
-OTHERS = {
+OTHER_LANGUAGES = {
     "Was habe ich gestern gesagt?": "2023-05-16 2023-05-17",
     "vorgestern": "2023-05-15 2023-05-16",
     "letzte Woche": "2023-05-08 2023-05-15",
@@ -191,9 +191,9 @@ NOTHING = [
 ]  # fmt: skip
 
 
-def told(text: str, at: datetime = AT) -> list[str]:
+def short_periods(text: str, at: datetime = AT) -> list[str]:
     """What was understood, as short local times."""
-    return [f"{_short(each.start, at)} {_short(each.end, at)}" for each in periods(text, at=at)]
+    return [f"{_short(each.start, at)} {_short(each.end, at)}" for each in find_periods(text, at=at)]
 
 
 def _short(edge: datetime | None, at: datetime) -> str:
@@ -203,32 +203,36 @@ def _short(edge: datetime | None, at: datetime) -> str:
     return edge.astimezone(at.tzinfo).strftime("%Y-%m-%dT%H:%M").removesuffix(":00").removesuffix("T00")
 
 
-@pytest.mark.parametrize(("text", "when"), (ENGLISH | OTHERS).items())
+@pytest.mark.parametrize(("text", "when"), (ENGLISH | OTHER_LANGUAGES).items())
 def test_people_say_when(text: str, when: str) -> None:
-    assert told(text) == [when]
+    assert short_periods(text) == [when]
 
 
 @pytest.mark.parametrize("text", ENGLISH)
 def test_case_and_what_stands_around_do_not_matter(text: str) -> None:
     if not any(word in text.lower() for word in ("may ", "march")):
-        assert told(f"Hello there. {text.upper()}") == told(f"so, {text}, what was it?") == told(text)
+        assert (
+            short_periods(f"Hello there. {text.upper()}")
+            == short_periods(f"so, {text}, what was it?")
+            == short_periods(text)
+        )
 
 
 @pytest.mark.parametrize("text", NOTHING)
 def test_what_only_looks_like_time_is_not_read_as_time(text: str) -> None:
-    assert told(text) == []
+    assert short_periods(text) == []
 
 
 def test_several_periods_are_given_in_order_with_their_words() -> None:
     text = "Was it last Monday, in March or April, or on 7 May 2022?"
-    found = periods(text, at=AT)
-    assert [each.said for each in found] == ["last Monday", "March", "April", "7 May 2022"]
-    assert all(text[slice(*each.span)] == each.said for each in found)
+    results = find_periods(text, at=AT)
+    assert [each.phrase for each in results] == ["last Monday", "March", "April", "7 May 2022"]
+    assert all(text[slice(*each.span)] == each.phrase for each in results)
 
 
 def test_the_words_of_a_range_belong_to_it() -> None:
-    (found,) = periods("What did we do between March and May 2022?", at=AT)
-    assert found.said == "between March and May 2022"
+    (results,) = find_periods("What did we do between March and May 2022?", at=AT)
+    assert results.phrase == "between March and May 2022"
 
 
 @pytest.mark.parametrize(
@@ -240,18 +244,20 @@ def test_the_words_of_a_range_belong_to_it() -> None:
     ],
 )
 def test_a_month_without_a_year_is_the_latest_that_has_begun(at: str, when: str) -> None:
-    assert told("in May", datetime.fromisoformat(at).replace(tzinfo=UTC)) == [when]
+    assert short_periods("in May", datetime.fromisoformat(at).replace(tzinfo=UTC)) == [when]
 
 
 def test_a_day_is_a_day_in_the_zone_of_the_moment() -> None:
     late = datetime(2023, 5, 17, 23, 30, tzinfo=UTC)
-    (here,), (there,) = (periods("yesterday", at=late.astimezone(ZoneInfo(zone))) for zone in ("UTC", "Asia/Tokyo"))
+    (here,), (there,) = (
+        find_periods("yesterday", at=late.astimezone(ZoneInfo(zone))) for zone in ("UTC", "Asia/Tokyo")
+    )
     assert here.start == datetime(2023, 5, 16, tzinfo=UTC)
     assert there.start == datetime(2023, 5, 16, 15, tzinfo=UTC)
 
 
 def test_a_day_on_which_the_clock_changes_has_its_own_length() -> None:
-    (day,) = periods("yesterday", at=datetime(2023, 3, 27, 9, tzinfo=ZoneInfo("Europe/Berlin")))
+    (day,) = find_periods("yesterday", at=datetime(2023, 3, 27, 9, tzinfo=ZoneInfo("Europe/Berlin")))
     assert day.start is not None
     assert day.end is not None
     assert day.end - day.start == timedelta(hours=23)
@@ -272,7 +278,7 @@ def test_a_day_on_which_the_clock_changes_has_its_own_length() -> None:
     ],
 )
 def test_edges_of_the_calendar_are_kept(at: str, text: str, when: str) -> None:
-    assert told(text, datetime.fromisoformat(at).replace(hour=12, tzinfo=UTC)) == [when]
+    assert short_periods(text, datetime.fromisoformat(at).replace(hour=12, tzinfo=UTC)) == [when]
 
 
 @pytest.mark.parametrize("year", [1, 9999])
@@ -281,23 +287,23 @@ def test_the_ends_of_the_calendar_give_nothing_rather_than_an_error(year: int) -
         at = datetime(
             year, 1 if year == 1 else 12, 1 if year == 1 else 31, 12, tzinfo=timezone(timedelta(hours=zone))
         )
-        for text in (*ENGLISH, *OTHERS):
-            periods(text, at=at)
+        for text in (*ENGLISH, *OTHER_LANGUAGES):
+            find_periods(text, at=at)
 
 
 def test_a_moment_without_a_zone_is_refused() -> None:
     with pytest.raises(InvalidInput, match="zone"):
-        periods("yesterday", at=datetime(2023, 5, 17))
+        find_periods("yesterday", at=datetime(2023, 5, 17))
 
 
 def test_a_question_after_or_before_a_long_paste_is_read() -> None:
     paste = "lorem ipsum dolor " * 5000
     text = f"See yesterday: {paste} What did I say last week?"
-    assert [text[slice(*each.span)] for each in periods(text, at=AT)] == ["yesterday", "last week"]
+    assert [text[slice(*each.span)] for each in find_periods(text, at=AT)] == ["yesterday", "last week"]
 
 
 VOCABULARY = sorted(
-    {word for text in (*ENGLISH, *OTHERS, *NOTHING) for word in text.split()}
+    {word for text in (*ENGLISH, *OTHER_LANGUAGES, *NOTHING) for word in text.split()}
     | {*when_words.COUNTS, *when_words.UNITS, *when_words.MONTHS, "-", "'", "7", "2023", "1.2.2023", "90s"}
 )
 
@@ -305,23 +311,26 @@ VOCABULARY = sorted(
 @pytest.mark.parametrize("unit", sorted(when_words.UNITS))
 def test_every_unit_can_be_read_beside_every_word(unit: str) -> None:
     for word in VOCABULARY:
-        periods(f"{word} {unit}", at=AT)
-        periods(f"{unit} {word}", at=AT)
+        find_periods(f"{word} {unit}", at=AT)
+        find_periods(f"{unit} {word}", at=AT)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(VOCABULARY), max_size=12).map(" ".join)))
 def test_any_text_can_be_read(text: str) -> None:
-    for found in periods(text, at=AT):
-        assert text[slice(*found.span)] == found.said
-        assert found.start is not None or found.end is not None
-        assert found.start is None or found.end is None or found.start < found.end
-        assert found.grain_s > 0
+    for result in find_periods(text, at=AT):
+        assert text[slice(*result.span)] == result.phrase
+        assert result.start is not None or result.end is not None
+        assert result.start is None or result.end is None or result.start < result.end
+        assert result.grain_s > 0
 
 
 def test_a_question_is_read_at_once() -> None:
     question = "What did I tell you about the trip to Rome two weeks ago?"
-    best = min(timeit.repeat(lambda: periods(question, at=AT), number=100, repeat=20, timer=time.process_time)) / 100
+    best = (
+        min(timeit.repeat(lambda: find_periods(question, at=AT), number=100, repeat=20, timer=time.process_time))
+        / 100
+    )
     # Many times what it takes, so that a slow machine does not fail it.
     assert best < 600e-6
 
@@ -336,7 +345,7 @@ def test_long_texts_take_little_time(unit: str) -> None:
     for size in (100_000, 3_999):
         text = (unit * size)[:size]
         start = time.process_time()
-        periods(text, at=AT)
+        find_periods(text, at=AT)
         assert time.process_time() - start < 0.25
 
 
@@ -345,8 +354,8 @@ def seconds(*texts: str) -> np.ndarray:
 
 
 def one(text: str) -> Period:
-    (found,) = periods(text, at=AT)
-    return found
+    (results,) = find_periods(text, at=AT)
+    return results
 
 
 def test_what_lies_in_the_period_is_as_near_as_can_be() -> None:
@@ -411,11 +420,11 @@ IN_MARCH, IN_APRIL = datetime(2023, 3, 10, tzinfo=UTC), datetime(2023, 4, 10, tz
 def test_a_filter_goes_by_when_it_happened_and_else_by_when_it_was_made(
     text: str, occurred: datetime | None, created: datetime, passes: bool
 ) -> None:
-    filter = read_filter(covers(one(text)))
+    filter = parse_filter(period_filter(one(text)))
     assert matches(memory(occurred_at=occurred, created_at=created), filter) is passes
 
 
 def test_a_filter_takes_the_first_instant_and_leaves_the_last() -> None:
     period = one("in March")
     for edge, passes in ((period.start, True), (period.end, False)):
-        assert matches(memory(occurred_at=edge), covers(period)) is passes
+        assert matches(memory(occurred_at=edge), period_filter(period)) is passes

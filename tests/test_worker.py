@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 
 from recollect.errors import ModelUnavailable
-from recollect.ledger.memory import open_memory
+from recollect.ledger.memory import open_in_memory
 from recollect.ledger.protocol import Ledger
 from recollect.model.job import Job, JobKind, JobState, NewJob
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
-from recollect.upkeep.worker import Patience, Worker
+from recollect.upkeep.worker import RetryPolicy, Worker
 
 ALEX = Scope("alex", "", "s")
-SOON = Patience(tries=3, first_wait_s=0.001, longest_wait_s=0.002)
+SOON = RetryPolicy(tries=3, first_wait_s=0.001, max_wait_s=0.002)
 
 
 @pytest.fixture
 async def ledger() -> AsyncIterator[Ledger]:
-    ledger = await open_memory(EmbeddingModel("fake", 4))
+    ledger = await open_in_memory(EmbeddingModel("fake", 4))
     yield ledger
     await ledger.close()
 
@@ -37,13 +37,13 @@ class Doing:
 
     def __init__(self, ledger: Ledger, *, failures: int = 0, takes_s: float = 0.0) -> None:
         self.done: list[str] = []
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self._ledger = ledger
         self._failures = failures
         self._takes_s = takes_s
 
     async def __call__(self, job: Job) -> Mapping[str, Any]:
-        self.begun.set()
+        self.started.set()
         await asyncio.sleep(self._takes_s)
         if self._failures:
             self._failures -= 1
@@ -56,7 +56,7 @@ class Doing:
 async def over(worker: Worker, ledger: Ledger, id: str) -> Job:
     """Have it worked off until the job is done or dead."""
     while (job := await ledger.job("alex", id)).state not in (JobState.DONE, JobState.DEAD):
-        await worker.work_off()
+        await worker.run_pending()
         await asyncio.sleep(0.002)
     return job
 
@@ -64,8 +64,8 @@ async def over(worker: Worker, ledger: Ledger, id: str) -> Job:
 async def test_a_job_that_fails_is_tried_again_and_counts_once_when_it_is_done(ledger: Ledger) -> None:
     [job] = await queued(ledger)
     doing = Doing(ledger, failures=2)
-    worker = Worker(ledger, doing, patience=SOON)
-    assert await worker.work_off(most=1) == 0
+    worker = Worker(ledger, doing, retry_policy=SOON)
+    assert await worker.run_pending(max_jobs=1) == 0
     assert (await ledger.job("alex", job.id)).error == "the model is away"
     job = await over(worker, ledger, job.id)
     assert (job.state, job.tries, job.error) == (JobState.DONE, 3, None)
@@ -74,7 +74,7 @@ async def test_a_job_that_fails_is_tried_again_and_counts_once_when_it_is_done(l
 
 async def test_after_its_last_try_a_job_is_dead_and_a_replay_has_all_tries_again(ledger: Ledger) -> None:
     [job] = await queued(ledger)
-    worker = Worker(ledger, Doing(ledger, failures=5), patience=SOON)
+    worker = Worker(ledger, Doing(ledger, failures=5), retry_policy=SOON)
     job = await over(worker, ledger, job.id)
     assert (job.state, job.tries, job.error) == (JobState.DEAD, 3, "the model is away")
     await ledger.replay("alex", [job.id])
@@ -84,10 +84,10 @@ async def test_after_its_last_try_a_job_is_dead_and_a_replay_has_all_tries_again
 async def test_a_job_that_ends_whoever_does_it_is_given_up_in_the_end(ledger: Ledger) -> None:
     [job] = await queued(ledger)
     for _ in range(SOON.tries):
-        # Taken by workers that were never heard of again.
+        # IngestReport by workers that were never heard of again.
         assert await ledger.lease(worker="gone", limit=1, lease_s=0)
     doing = Doing(ledger)
-    assert await Worker(ledger, doing, patience=SOON).work_off() == 0
+    assert await Worker(ledger, doing, retry_policy=SOON).run_pending() == 0
     job = await ledger.job("alex", job.id)
     assert job.state is JobState.DEAD
     assert "begun again and again" in (job.error or "")
@@ -103,7 +103,7 @@ async def test_a_mistake_in_the_code_is_no_reason_to_lose_a_job(
         raise KeyError("oh")
 
     with caplog.at_level(logging.ERROR, "recollect"):
-        assert await Worker(ledger, mistaken).work_off() == 0
+        assert await Worker(ledger, mistaken).run_pending() == 0
     assert "Traceback" in caplog.text
     job = await ledger.job("alex", job.id)
     assert (job.state, job.error) == (JobState.WAITING, "KeyError in test_worker.py, line 103")
@@ -114,11 +114,11 @@ async def test_a_worker_that_stops_gives_back_what_it_cannot_end_in_time(ledger:
     slow = Doing(ledger, takes_s=60)
     worker = Worker(ledger, slow)
     worker.start()
-    await slow.begun.wait()
+    await slow.started.wait()
     await worker.stop(grace_s=0)
     assert (await ledger.job("alex", job.id)).state is JobState.WAITING
     # Another need not wait for a lease to run out.
-    assert await Worker(ledger, Doing(ledger)).work_off() == 1
+    assert await Worker(ledger, Doing(ledger)).run_pending() == 1
 
 
 async def test_a_worker_that_stops_lets_end_what_can(ledger: Ledger) -> None:
@@ -126,7 +126,7 @@ async def test_a_worker_that_stops_lets_end_what_can(ledger: Ledger) -> None:
     doing = Doing(ledger, takes_s=0.1)
     worker = Worker(ledger, doing)
     worker.start()
-    await doing.begun.wait()
+    await doing.started.wait()
     await worker.stop()
     assert doing.done == [job.id]
     assert not worker.is_running
@@ -136,12 +136,12 @@ async def test_a_slow_job_is_nobody_elses_while_it_runs(ledger: Ledger) -> None:
     [job] = await queued(ledger)
     slow, eager = Doing(ledger, takes_s=4), Doing(ledger)
     # Renewed twice before it ends; long enough for a machine that stands still for a moment.
-    short = Patience(lease_s=3)
-    first, second = Worker(ledger, slow, patience=short), Worker(ledger, eager, patience=short)
+    short = RetryPolicy(lease_s=3)
+    first, second = Worker(ledger, slow, retry_policy=short), Worker(ledger, eager, retry_policy=short)
     first.start()
-    await slow.begun.wait()
+    await slow.started.wait()
     while not slow.done:
-        assert await second.work_off() == 0
+        assert await second.run_pending() == 0
         await asyncio.sleep(0.02)
     await first.stop()
     assert (slow.done, eager.done) == ([job.id], [])
@@ -163,7 +163,7 @@ async def test_a_ledger_that_fails_in_ways_nobody_thought_of_does_not_end_the_wo
     worker = Worker(ledger, doing, poll_s=0.01)
     with caplog.at_level(logging.WARNING, "recollect"):
         worker.start()
-        await asyncio.wait_for(doing.begun.wait(), 60)
+        await asyncio.wait_for(doing.started.wait(), 60)
         await worker.stop()
     assert doing.done == [job.id]
     assert "a cable" in caplog.text
@@ -173,13 +173,13 @@ async def test_a_ledger_that_fails_in_ways_nobody_thought_of_does_not_end_the_wo
 async def test_a_ledger_that_is_away_is_told_once_not_at_every_look(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    looks = 0
+    lookups = 0
     seen = asyncio.Event()
 
-    async def away(*given: Any, **more: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        if looks == 4:
+    async def away(*inputs: Any, **more: Any) -> Any:
+        nonlocal lookups
+        lookups += 1
+        if lookups == 4:
             seen.set()
         raise ModelUnavailable("a store is away")
 
@@ -194,14 +194,14 @@ async def test_a_ledger_that_is_away_is_told_once_not_at_every_look(
 async def test_jobs_of_one_user_are_done_one_after_the_other_and_all_of_them(ledger: Ledger) -> None:
     jobs = await queued(ledger, *"abcdef")
     doing = Doing(ledger, takes_s=0.005)
-    assert await Worker(ledger, doing).work_off() == 6
+    assert await Worker(ledger, doing).run_pending() == 6
     assert doing.done == [job.id for job in jobs]
-    assert await Worker(ledger, doing).work_off() == 0
+    assert await Worker(ledger, doing).run_pending() == 0
 
 
 def test_waits_between_tries_grow_to_a_limit_and_no_two_workers_wait_in_step() -> None:
-    patience = Patience()
-    waits = {tries: [patience.wait_s(tries) for _ in range(200)] for tries in (1, 4, 7, 40)}
+    timeout = RetryPolicy()
+    waits = {tries: [timeout.wait_s(tries) for _ in range(200)] for tries in (1, 4, 7, 40)}
     assert 0 <= min(waits[1]) < max(waits[1]) <= 1
     assert 8 < max(waits[4]) <= 300**0.5
     assert 150 < max(waits[7] + waits[40]) <= 300
@@ -212,19 +212,19 @@ async def test_who_is_often_stopped_uses_up_no_tries(ledger: Ledger) -> None:
     [job] = await queued(ledger)
     for _ in range(SOON.tries + 2):
         slow = Doing(ledger, takes_s=60)
-        worker = Worker(ledger, slow, patience=SOON)
+        worker = Worker(ledger, slow, retry_policy=SOON)
         worker.start()
-        await slow.begun.wait()
+        await slow.started.wait()
         await worker.stop(grace_s=0)
-        found = await ledger.job("alex", job.id)
-        assert (found.state, found.tries, found.error) == (JobState.WAITING, 0, None)
+        results = await ledger.job("alex", job.id)
+        assert (results.state, results.tries, results.error) == (JobState.WAITING, 0, None)
     assert (await ledger.job_stats()).failures_in_a_row == 0
-    assert await Worker(ledger, Doing(ledger), patience=SOON).work_off() == 1
+    assert await Worker(ledger, Doing(ledger), retry_policy=SOON).run_pending() == 1
 
 
 def test_a_worker_works_in_whatever_event_loop_it_finds_itself() -> None:
     async def opened() -> Ledger:
-        return await open_memory(EmbeddingModel("fake", 4))
+        return await open_in_memory(EmbeddingModel("fake", 4))
 
     ledger = asyncio.run(opened())
     done: list[str] = []
@@ -242,10 +242,10 @@ def test_a_worker_works_in_whatever_event_loop_it_finds_itself() -> None:
         # So that it waits for news when they come.
         await asyncio.sleep(0.02)
         [job] = await queued(ledger, key)
-        worker.nudge()
+        worker.wake()
         async with asyncio.timeout(60):
             while (await ledger.job("alex", job.id)).state is not JobState.DONE:
-                await worker.next_end(within_s=0.1)
+                await worker.wait_for_job_end(within_s=0.1)
 
     for key in "abc":
         asyncio.run(one_life(key))
@@ -273,14 +273,14 @@ async def test_a_worker_that_dies_says_so(
 
 
 async def test_many_who_nudge_for_soon_are_one_look_and_who_cannot_wait_is_not_kept_back(ledger: Ledger) -> None:
-    looks, looked, lease = 0, asyncio.Event(), ledger.lease
+    lookups, looked, lease = 0, asyncio.Event(), ledger.lease
 
-    async def counted(**given: Any) -> list[Job]:
-        nonlocal looks
-        looks += 1
-        found = await lease(**given)
+    async def counted(**options: Any) -> list[Job]:
+        nonlocal lookups
+        lookups += 1
+        results = await lease(**options)
         looked.set()
-        return found
+        return results
 
     ledger.lease = counted  # type: ignore[method-assign]
     doing = Doing(ledger)
@@ -289,13 +289,13 @@ async def test_many_who_nudge_for_soon_are_one_look_and_who_cannot_wait_is_not_k
     await looked.wait()
     [first] = await queued(ledger, "a")
     for _ in range(100):
-        worker.nudge(after_s=0.01)
-    await worker.next_end(within_s=30)
+        worker.wake(after_s=0.01)
+    await worker.wait_for_job_end(within_s=30)
     # The first, that of all hundred, and those that look for what comes after a job.
-    assert (doing.done, looks <= 4) == ([first.id], True)
-    worker.nudge(after_s=3600)
+    assert (doing.done, lookups <= 4) == ([first.id], True)
+    worker.wake(after_s=3600)
     [second] = await queued(ledger, "b")
-    worker.nudge()
-    await worker.next_end(within_s=30)
+    worker.wake()
+    await worker.wait_for_job_end(within_s=30)
     await worker.stop()
     assert doing.done == [first.id, second.id]

@@ -10,28 +10,28 @@ import pytest
 from extract_samples import turn
 from remember_samples import claim, contents, facts, learns, opened, say
 
-from recollect.conversation.asking import tidied
-from recollect.conversation.extracts import extracts
+from recollect.conversation.asking import clean_answer
+from recollect.conversation.extracts import summarize_extractively
 from recollect.model.extracted import ExtractedFact
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.clusters import Candidate
+from recollect.upkeep.clusters import MergeCandidate
 from recollect.upkeep.insights import parse_insights
 from recollect.upkeep.merged import parse_merge
-from recollect.write.screening.written import is_of_secret, without_secrets
+from recollect.write.screening.written import drop_secret_facts, is_only_secret
 
 KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 MARKED = "[redacted: GitHub token]"
 
 
-def learned_by_llm(home: Path, said: str, *claims: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
+def learned_by_llm(home: Path, text: str, *claims: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
     """What is known after the LLM answered with these claims, and what came of the job."""
     with ScriptedLLM() as llm, opened(home, llm) as memory:
-        learns(llm, said[:20], *claims)
-        result = say(memory, said)
+        learns(llm, text[:20], *claims)
+        result = say(memory, text)
         return contents(facts(memory)), result
 
 
@@ -45,24 +45,24 @@ def learned_by_llm(home: Path, said: str, *claims: dict[str, Any]) -> tuple[list
     ],
 )
 def test_a_secret_that_a_model_writes_down_is_neither_kept_nor_told(tmp_path: Path, said: str, claimed: str) -> None:
-    known, result = learned_by_llm(tmp_path, said, claim(claimed))
-    assert known == []
+    existing, result = learned_by_llm(tmp_path, said, claim(claimed))
+    assert existing == []
     assert "secret" in result["dropped"][0]
     assert not any(secret in str(result) for secret in ("4821", "Qwerty99"))
 
 
 def test_what_else_a_model_says_is_kept_without_the_secret(tmp_path: Path) -> None:
-    said = "I live in Graz and for Netflix I type Qwerty these days"
-    known, _ = learned_by_llm(tmp_path, said, claim("User lives in Graz and the Netflix password is Qwerty"))
-    assert known == ["User lives in Graz and the Netflix password is [redacted: password]"]
+    text = "I live in Graz and for Netflix I type Qwerty these days"
+    existing, _ = learned_by_llm(tmp_path, text, claim("User lives in Graz and the Netflix password is Qwerty"))
+    assert existing == ["User lives in Graz and the Netflix password is [redacted: password]"]
 
 
 def test_the_value_of_a_key_is_read_by_what_the_key_calls_it() -> None:
     keyed = ExtractedFact(content="User has a phone", key="phone_pin", value="4821")
-    [kept], _ = without_secrets([keyed])
-    assert (kept.content, kept.key, kept.value) == ("User has a phone", None, None)
+    [stored], _ = drop_secret_facts([keyed])
+    assert (stored.content, stored.key, stored.value) == ("User has a phone", None, None)
     plain = ExtractedFact(content="User lives in Graz", key="city", value="Graz")
-    assert without_secrets([plain]) == ([plain], [])
+    assert drop_secret_facts([plain]) == ([plain], [])
 
 
 def test_characters_nobody_sees_are_left_out_of_what_a_model_writes(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_characters_nobody_sees_are_left_out_of_what_a_model_writes(tmp_path: Pa
     ],
 )
 def test_a_statement_that_only_says_what_a_secret_is_says_nothing_without_it(text: str) -> None:
-    assert is_of_secret(text)
+    assert is_only_secret(text)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_statement_that_only_says_what_a_secret_is_says_nothing_without_it(tex
     ],
 )
 def test_a_statement_that_says_something_else_stays(text: str) -> None:
-    assert not is_of_secret(text)
+    assert not is_only_secret(text)
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,10 @@ def test_the_selector_learns_no_secret(tmp_path: Path, said: str) -> None:
 
 
 def test_a_summary_keeps_no_secret_that_a_model_wrote_or_the_log_holds() -> None:
-    assert tidied(f"Summary: Ines deployed with {KEY} on Monday.") == f"Ines deployed with {MARKED} on Monday."
-    picked = extracts([turn(f"I live in Graz, and I deploy to Frankfurt with {KEY} every Monday.")], most_chars=400)
+    assert clean_answer(f"Summary: Ines deployed with {KEY} on Monday.") == f"Ines deployed with {MARKED} on Monday."
+    picked = summarize_extractively(
+        [turn(f"I live in Graz, and I deploy to Frankfurt with {KEY} every Monday.")], max_chars=400
+    )
     assert KEY not in picked.text
     assert MARKED in picked.text
 
@@ -134,7 +136,7 @@ def record(content: str) -> MemoryRecord:
 
 def test_a_merged_memory_keeps_no_secret_and_nothing_hidden() -> None:
     one, other = "User deploys the weather service on Mondays", "User deploys the weather service to Frankfurt"
-    cluster = [Candidate(record(text), np.zeros(4, np.float32)) for text in (one, other)]
+    cluster = [MergeCandidate(record(text), np.zeros(4, np.float32)) for text in (one, other)]
     update = {"op": "update", "memory": 2, "content": f"{one} to Frank\u200bfurt"}
     merge = parse_merge({"operations": [update, {"op": "end", "memory": 1, "content": ""}]}, cluster)
     assert merge is not None

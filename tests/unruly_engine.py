@@ -8,20 +8,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from recollect.errors import IndexUnavailable
-from recollect.index.engine import Kept, is_mark
-from recollect.ledger.protocol import Scored
+from recollect.index.engine import StoredVector, is_hash
+from recollect.ledger.protocol import ScoredRows
 
 
-class UnrulyEngine:
+class FaultyVectorStore:
     """Finds exactly what it was fed with, unless told otherwise."""
 
     name = "unruly"
     settles_s = 0.0
-    leaves = "nothing stays"
+    residue = "nothing stays"
 
     def __init__(self) -> None:
-        self.kept: dict[int, Kept] = {}
-        self.asked = 0
+        self.rows: dict[int, StoredVector] = {}
+        self.request_count = 0
         self.away = False
         self.frozen = False
         # Rows it gives whoever asks, before any others.
@@ -29,7 +29,7 @@ class UnrulyEngine:
         # No more than these come back, whatever it has.
         self.most = 10**9
         # What it was told and has not taken up, as a store that shows changes late.
-        self.late: list[Kept] | None = None
+        self.late: list[StoredVector] | None = None
         self.puts: list[int] = []
         self._changed = asyncio.Event()
 
@@ -39,54 +39,54 @@ class UnrulyEngine:
         if self.away:
             raise IndexUnavailable("unruly is away")
 
-    async def nearest(self, user: str, vector: np.ndarray, *, places: Sequence[str], limit: int) -> Scored:
-        self.asked += 1
-        assert is_mark(user)
-        assert all(map(is_mark, places))
+    async def nearest(self, user: str, vector: np.ndarray, *, places: Sequence[str], limit: int) -> ScoredRows:
+        self.request_count += 1
+        assert is_hash(user)
+        assert all(map(is_hash, places))
         await self._answer()
-        own = [each for each in self.kept.values() if each.user == user and each.place in places]
+        own = [each for each in self.rows.values() if each.user == user and each.place in places]
         own.sort(key=lambda each: -float(each.vector @ vector))
         rows = [*self.lies, *(each.row for each in own)][: min(limit, self.most)]
-        return Scored(np.asarray(rows, np.int64), np.ones(len(rows), np.float32))
+        return ScoredRows(np.asarray(rows, np.int64), np.ones(len(rows), np.float32))
 
-    async def put(self, rows: Sequence[Kept]) -> None:
+    async def put(self, rows: Sequence[StoredVector]) -> None:
         await self._answer()
         self.puts.append(len(rows))
         if self.late is not None:
             self.late += rows
         else:
-            self.kept |= {each.row: each for each in rows}
+            self.rows |= {each.row: each for each in rows}
         self._changed.set()
 
-    async def has_kept(self, count: int) -> None:
+    async def wait_for_rows(self, count: int) -> None:
         """Wait until it keeps so many rows."""
-        while len(self.kept) < count:
+        while len(self.rows) < count:
             self._changed.clear()
             await self._changed.wait()
 
     async def drop(self, rows: Sequence[int]) -> None:
         await self._answer()
         for row in rows:
-            self.kept.pop(row, None)
+            self.rows.pop(row, None)
 
     async def drop_user(self, user: str) -> int:
         await self._answer()
-        gone = [row for row, each in self.kept.items() if each.user == user]
+        gone = [row for row, each in self.rows.items() if each.user == user]
         for row in gone:
-            del self.kept[row]
+            del self.rows[row]
         return len(gone)
 
     async def rows(self, user: str) -> Sequence[int]:
         await self._answer()
-        return sorted(row for row, each in self.kept.items() if each.user == user)
+        return sorted(row for row, each in self.rows.items() if each.user == user)
 
     async def users(self) -> Sequence[str]:
         await self._answer()
-        return sorted({each.user for each in self.kept.values()})
+        return sorted({each.user for each in self.rows.values()})
 
     async def clear(self) -> None:
         await self._answer()
-        self.kept.clear()
+        self.rows.clear()
 
     async def close(self) -> None:
         pass

@@ -10,18 +10,18 @@ from typing import Any
 
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, By
+from recollect.model.change import Add, Author
 from recollect.model.ids import new_id
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.upkeep.report import Report
-from recollect.upkeep.run import Run
+from recollect.upkeep.report import MaintenanceReport
+from recollect.upkeep.run import MaintenanceRun
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 ANN = Scope("ann")
-BY = By("test")
+BY = Author("test")
 EVERY = Listing(statuses=tuple(Status), limit=10_000)
 MODEL = EmbeddingModel("samples", 8)
 
@@ -44,7 +44,7 @@ def memory(content: str, *, age_days: float = 0, scope: Scope = ANN, **fields: A
     """A memory that was made, and last changed, so many days ago."""
     category = fields.pop("category", Category.FACT)
     usual: dict[str, Any] = {
-        "level": Level.SESSION if scope.session else scope.natural_level,
+        "level": Level.SESSION if scope.session else scope.default_level,
         "type": TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC),
         "created_at": days(age_days),
         "updated_at": days(age_days),
@@ -52,7 +52,7 @@ def memory(content: str, *, age_days: float = 0, scope: Scope = ANN, **fields: A
     return MemoryRecord(id=new_id(), scope=scope, category=category, content=content, **usual | fields)
 
 
-async def keep(ledger: Ledger, *records: MemoryRecord, embedder: Embedder | None = None, by: By = BY) -> None:
+async def keep(ledger: Ledger, *records: MemoryRecord, embedder: Embedder | None = None, by: Author = BY) -> None:
     vectors: Sequence[Any] = [None] * len(records)
     if embedder is not None:
         vectors = list(await embedder.embed([each.content for each in records]))
@@ -75,17 +75,17 @@ async def snapshot(ledger: Ledger, user: str = "ann") -> list[dict[str, Any]]:
     ]
 
 
-async def undo(ledger: Ledger, report: Report) -> None:
+async def undo(ledger: Ledger, report: MaintenanceReport) -> None:
     """Take back all that a run did, by one line of its batch."""
     lines = await ledger.history(Scope(report.user), limit=1000)
     own = [line for line in lines if line.batch == report.batch]
     await ledger.undo(Scope(report.user), own[0].id, by=BY, whole=True)
 
 
-def run(**options: Any) -> Run:
-    return Run(**{"at": NOW, **options})
+def run(**options: Any) -> MaintenanceRun:
+    return MaintenanceRun(**{"at": NOW, **options})
 
 
-def told(report: Report) -> set[str]:
+def reported_contents(report: MaintenanceReport) -> set[str]:
     """What the memories of a report say."""
     return {step.content for step in report.steps}

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.testing.llm_server import Recorded
-from recollect.testing.llm_wire import Reply, ToolCall
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.llm_wire import ScriptedReply, ToolCall
 
 _CALL = re.compile(r"\b(\w{1,64})\(([^()]{0,300})\)( \(failed\))?")
-_GIVEN = re.compile(r'(\w{1,64})="([^"]{0,200})"')
+_ARGUMENT = re.compile(r'(\w{1,64})="([^"]{0,200})"')
 _EPISODE = re.compile(r"^- Episode \d+: Goal: (.*?) Steps: (.*?)(?: Outcome: |$)", re.MULTILINE)
 _QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
 _NEEDS = re.compile(r"needs (\w{1,64}) first")
@@ -47,24 +47,26 @@ class Try:
         return not (self.result.startswith("answer:") or self.result == "accepted")
 
 
-def policy(request: Recorded) -> Reply:
+def policy(request: RecordedRequest) -> ScriptedReply:
     """What is said to one request; the same request is always answered alike."""
     return decide(request.json)
 
 
-def decide(asked: Mapping[str, Any]) -> Reply:
+def decide(request: Mapping[str, Any]) -> ScriptedReply:
     """The next call, or the answer, from the messages and the tools of a request."""
-    messages = asked["messages"]
+    messages = request["messages"]
     tries = list(_tries(messages))
     for each in tries:
-        if found := _ANSWER.match(each.result):
-            return Reply(f"The answer is {found[1]}")
-    calls = list(_possible(asked.get("tools", ())))
-    wanted = next(iter(_open(_remembered(messages, calls), tries)), None) or next(iter(_explored(calls, tries)), None)
-    if wanted is None:
-        return Reply("I do not know.")
-    name, _, _ = wanted.partition("(")
-    return Reply(None, [ToolCall(name, dict(_GIVEN.findall(wanted)))])
+        if match := _ANSWER.match(each.result):
+            return ScriptedReply(f"The answer is {match[1]}")
+    calls = list(_possible(request.get("tools", ())))
+    expected = next(iter(_open(_remembered(messages, calls), tries)), None) or next(
+        iter(_explored(calls, tries)), None
+    )
+    if expected is None:
+        return ScriptedReply("I do not know.")
+    name, _, _ = expected.partition("(")
+    return ScriptedReply(None, [ToolCall(name, dict(_ARGUMENT.findall(expected)))])
 
 
 def _possible(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -74,8 +76,8 @@ def _possible(tools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         takes = function["parameters"].get("properties", {})
         if all("enum" in each for each in takes.values()):
             for values in itertools.product(*(each["enum"] for each in takes.values())):
-                given = ", ".join(f"{name}={json.dumps(value)}" for name, value in zip(takes, values, strict=True))
-                yield f"{function['name']}({given})"
+                inputs = ", ".join(f"{name}={json.dumps(value)}" for name, value in zip(takes, values, strict=True))
+                yield f"{function['name']}({inputs})"
 
 
 def _tries(messages: Sequence[Mapping[str, Any]]) -> Iterator[Try]:
@@ -83,12 +85,12 @@ def _tries(messages: Sequence[Mapping[str, Any]]) -> Iterator[Try]:
     for message in messages:
         if message["role"] == "user" and "Working Memory:" in message["content"]:
             summed = message["content"].partition("Working Memory:")[2]
-            yield from (Try(found[1], found[2].removeprefix("failed: ")) for found in _LINE.finditer(summed))
+            yield from (Try(match[1], match[2].removeprefix("failed: ")) for match in _LINE.finditer(summed))
     results = {each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"}
     for message in messages:
         for call in message.get("tool_calls") or ():
-            given = json.loads(call["function"]["arguments"])
-            plain = ", ".join(f"{name}={json.dumps(value)}" for name, value in given.items())
+            inputs = json.loads(call["function"]["arguments"])
+            plain = ", ".join(f"{name}={json.dumps(value)}" for name, value in inputs.items())
             yield Try(f"{call['function']['name']}({plain})", results.get(call["id"], ""))
 
 
@@ -96,11 +98,11 @@ def _remembered(messages: Sequence[Mapping[str, Any]], calls: Sequence[str]) -> 
     """The way that worked in the episode whose goal is most like the question; nothing if none is."""
     text = "\n".join(str(each["content"]) for each in messages if each["role"] == "user")
     question = _QUESTION.search(text)
-    told = [(_alike(goal, question[1]), steps) for goal, steps in _EPISODE.findall(text)] if question else []
-    likeness, steps = max(told, default=(0.0, ""))
+    report = [(_alike(goal, question[1]), steps) for goal, steps in _EPISODE.findall(text)] if question else []
+    likeness, steps = max(report, default=(0.0, ""))
     if likeness < _ALIKE:
         return []
-    worked = [f"{name}({given})" for name, given, failed in _CALL.findall(steps) if not failed]
+    worked = [f"{name}({inputs})" for name, inputs, failed in _CALL.findall(steps) if not failed]
     worked = [each for each in worked if each in calls]
     return [*worked[-1:], *worked]
 
@@ -108,14 +110,14 @@ def _remembered(messages: Sequence[Mapping[str, Any]], calls: Sequence[str]) -> 
 def _open(way: Sequence[str], tries: Sequence[Try]) -> Iterator[str]:
     """What of a way is still to be done."""
     for each in way:
-        if not any(tried.call == each and not _can_be_tried_again(tried, tries) for tried in tries):
+        if not any(tried.call == each and not _can_be_retried(tried, tries) for tried in tries):
             yield each
 
 
 def _explored(calls: Sequence[str], tries: Sequence[Try]) -> Iterator[str]:
     """What was not tried yet, beginning with what the last error asks for."""
-    done = {each.call for each in tries if not _can_be_tried_again(each, tries)}
-    needs = {found[1] for each in tries if _can_wait(each, tries) and (found := _NEEDS.search(each.result))}
+    done = {each.call for each in tries if not _can_be_retried(each, tries)}
+    needs = {match[1] for each in tries if _can_wait(each, tries) and (match := _NEEDS.search(each.result))}
     left = [each for each in calls if each not in done]
     first = [each for each in left if each.partition("(")[0] in needs]
     waiting = {each.call for each in tries if _can_wait(each, tries)}
@@ -129,7 +131,7 @@ def _can_wait(tried: Try, tries: Sequence[Try]) -> bool:
     return needed is not None and not any(each.tool == needed[1] and not each.failed for each in tries)
 
 
-def _can_be_tried_again(tried: Try, tries: Sequence[Try]) -> bool:
+def _can_be_retried(tried: Try, tries: Sequence[Try]) -> bool:
     """Whether what it needed was done since."""
     needed = _NEEDS.search(tried.result)
     if needed is None:
@@ -139,8 +141,8 @@ def _can_be_tried_again(tried: Try, tries: Sequence[Try]) -> bool:
 
 
 def _alike(one: str, other: str) -> float:
-    words, others = _words(one), _words(other)
-    return len(words & others) / max(1, min(len(words), len(others)))
+    words, rest = _words(one), _words(other)
+    return len(words & rest) / max(1, min(len(words), len(rest)))
 
 
 def _words(text: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ class Task:
 
     name: str
     question: str
-    again: str
+    rephrased: str
     answer: str
     tools: Callable[[], list[Tool]]
 
@@ -34,8 +34,8 @@ def _tool(name: str, about: str, takes: Mapping[str, Sequence[str]], does: Calla
 def _search(name: str, about: str, parameter: str, places: Sequence[str], right: str, answer: str) -> list[Tool]:
     """It is in one of several places, and only looking tells in which."""
 
-    def look(**given: str) -> str:
-        if given.get(parameter) != right:
+    def look(**options: str) -> str:
+        if options.get(parameter) != right:
             raise ToolFailed("nothing about it here")
         return f"answer: {answer}"
 
@@ -51,8 +51,8 @@ def _locked(does: str, opens: str, parameter: str, keys: Sequence[str], right: s
             raise ToolFailed(f"needs {opens} first")
         return f"answer: {answer}"
 
-    def unlock(**given: str) -> str:
-        if given.get(parameter) != right:
+    def unlock(**options: str) -> str:
+        if options.get(parameter) != right:
             raise ToolFailed("refused")
         world["open"] = True
         return "accepted"
@@ -66,8 +66,8 @@ def _locked(does: str, opens: str, parameter: str, keys: Sequence[str], right: s
 def _form(name: str, first: Mapping[str, Sequence[str]], right: Mapping[str, str], answer: str) -> list[Tool]:
     """It takes exactly one form of several."""
 
-    def send(**given: str) -> str:
-        wrong = [each for each, value in right.items() if given.get(each) != value]
+    def send(**options: str) -> str:
+        wrong = [each for each, value in right.items() if options.get(each) != value]
         if wrong:
             raise ToolFailed(f"not accepted: {wrong[0]}")
         return f"answer: {answer}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recollect.agent.agent import Agent
     from recollect.api import AsyncMemory
     from recollect.errors import RecollectError
-    from recollect.model.change import Entry, Outcome
+    from recollect.model.change import HistoryEntry, Outcome
     from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
     from recollect.model.result import Hit, Page, SearchResult
     from recollect.model.scope import Level, Scope
@@ -30,7 +30,7 @@ __all__ = [
     "Agent",
     "AsyncMemory",
     "Category",
-    "Entry",
+    "HistoryEntry",
     "Hit",
     "Level",
     "Memory",
@@ -48,12 +48,12 @@ __all__ = [
     "__version__",
 ]
 
-# Loaded when first asked for, so that `import recollect` costs next to nothing.
-_HOMES = {
+# LoadedSettings when first asked for, so that `import recollect` costs next to nothing.
+_MODULES = {
     "Agent": "recollect.agent.agent",
     "AsyncMemory": "recollect.api",
     "Category": "recollect.model.memory",
-    "Entry": "recollect.model.change",
+    "HistoryEntry": "recollect.model.change",
     "Hit": "recollect.model.result",
     "Level": "recollect.model.scope",
     "Memory": "recollect.sync",
@@ -72,9 +72,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'recollect' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
     return value
 
 

@@ -7,43 +7,43 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Unpack
 
-from recollect.api_care import Caring
-from recollect.api_move import Moves
-from recollect.api_open import Opening
+from recollect.api_care import _OperationsMixin
+from recollect.api_move import _TransferMixin
+from recollect.api_open import _ServiceAccess
 from recollect.errors import InvalidInput, Unavailable
 from recollect.model.asked import (
-    read_by,
-    read_limit,
-    read_messages,
-    read_number,
-    read_once,
-    read_scope,
-    read_score,
-    read_status,
-    read_time,
-    read_wait,
+    parse_author,
+    parse_idempotency_key,
+    parse_limit,
+    parse_messages,
+    parse_number,
+    parse_scope,
+    parse_score,
+    parse_status,
+    parse_time,
+    parse_wait,
 )
-from recollect.model.change import Entry, Outcome
-from recollect.model.filters import read_filter, where
-from recollect.model.given import Fields, Messages, Time
+from recollect.model.change import HistoryEntry, Outcome
+from recollect.model.filters import parse_filter, where
+from recollect.model.given import MessagesInput, RecordFields, TimeInput
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import Filter, Listing, Not, Op, Order, both
-from recollect.model.remembered import Remembered
-from recollect.model.result import Page, Recalled, SearchResult
+from recollect.model.remembered import RememberResult
+from recollect.model.result import Page, RecallResult, SearchResult
 from recollect.model.scope import Scope
-from recollect.model.text import checked_text
+from recollect.model.text import validate_text
 from recollect.model.times import now
 from recollect.model.turn import Turn
 
 if TYPE_CHECKING:
     from recollect.ledger.model_states import ModelState
-    from recollect.upkeep.transfer import Imported
+    from recollect.upkeep.transfer import ImportCounts
 
 _IMPORT_BATCH = 500
 
 
-class AsyncMemory(Moves, Caring, Opening):
+class AsyncMemory(_TransferMixin, _OperationsMixin, _ServiceAccess):
     """Long-term memory for the users of an application.
 
     `AsyncMemory()` keeps it in the default home, `AsyncMemory(home=path)` in a folder of yours,
@@ -62,29 +62,29 @@ class AsyncMemory(Moves, Caring, Opening):
         idempotency_key: str | None = None,
         by: str = "python",
         why: str = "",
-        **fields: Unpack[Fields],
+        **fields: Unpack[RecordFields],
     ) -> Outcome:
         """Keep a memory, word for word; one that says the same as another is not kept twice.
 
         With `key` and `value` it is a fact that has one value at a time: a new one supersedes the old if it is
         at least as confident, or a `correction`.
         """
-        from recollect.remember import NewMemory
+        from recollect.remember import MemoryInput
 
         service = await self._open()
-        new = NewMemory(
+        new = MemoryInput(
             content=content,
             fields=fields,
-            vector=await service.care.given_vector(embedding),
+            vector=await service.operations.check_embedding(embedding),
             correction=correction,
         )
-        scope = read_scope(user_id, project_id, session_id)
-        once = read_once(idempotency_key, "add", scope, content, fields)
-        return await service.add(scope, new, by=read_by(by, why), once=once)
+        scope = parse_scope(user_id, project_id, session_id)
+        idempotency = parse_idempotency_key(idempotency_key, "add", scope, content, fields)
+        return await service.add(scope, new, by=parse_author(by, why), idempotency=idempotency)
 
     async def remember(
         self,
-        messages: Messages,
+        messages: MessagesInput,
         *,
         user_id: str,
         project_id: str | None = None,
@@ -92,17 +92,17 @@ class AsyncMemory(Moves, Caring, Opening):
         by: str = "python",
         wait: bool | float = False,
         mode: str | None = None,
-    ) -> Remembered:
+    ) -> RememberResult:
         """Keep what was said: OpenAI-style messages, in order; they are on disk and can be searched at once.
 
         What they say is learned behind the answer. `wait` waits for it, at most a minute or so many seconds; the
         result's `job` tells what came of it. `mode` says what the LLM listens for: chat, document, task or profile.
         """
         service = await self._open()
-        scope = read_scope(user_id, project_id, session_id)
+        scope = parse_scope(user_id, project_id, session_id)
         if self.settings.worker:
-            service.care.start()
-        return await service.remember(scope, messages, by=read_by(by), wait_s=read_wait(wait), mode=mode)
+            service.operations.start()
+        return await service.remember(scope, messages, by=parse_author(by), wait_s=parse_wait(wait), mode=mode)
 
     async def update(
         self,
@@ -113,17 +113,19 @@ class AsyncMemory(Moves, Caring, Opening):
         expected_version: int | None = None,
         by: str = "python",
         why: str = "",
-        **fields: Unpack[Fields],
+        **fields: Unpack[RecordFields],
     ) -> Outcome:
         """Change a memory; with `expected_version` only if nobody else has changed it since."""
-        given: dict[str, Any] = dict(fields)
+        changes: dict[str, Any] = dict(fields)
         if content is not None:
-            given["content"] = content
-        if not given:
+            changes["content"] = content
+        if not changes:
             raise InvalidInput("nothing to update; give the content or a field")
         service = await self._open()
-        version = read_number(expected_version, name="expected_version")
-        return await service.update(Scope(user_id), memory_id, given, by=read_by(by, why), expected_version=version)
+        version = parse_number(expected_version, name="expected_version")
+        return await service.update(
+            Scope(user_id), memory_id, changes, by=parse_author(by, why), expected_version=version
+        )
 
     async def delete(
         self, memory_id: str, *, user_id: str, sources: bool = True, by: str = "python", why: str = ""
@@ -133,11 +135,11 @@ class AsyncMemory(Moves, Caring, Opening):
         With it goes what repeats it: the turns a memory was learned from, the memories that rest on a turn alone, and
         the assistant's repetitions, unless `sources` is False.
         """
-        return await (await self._open()).forget(Scope(user_id), memory_id, by=read_by(by, why), sources=sources)
+        return await (await self._open()).forget(Scope(user_id), memory_id, by=parse_author(by, why), sources=sources)
 
     async def restore(self, memory_id: str, *, user_id: str, by: str = "python", why: str = "") -> Outcome:
         """Make a forgotten or superseded memory active again."""
-        return await (await self._open()).restore(Scope(user_id), memory_id, by=read_by(by, why))
+        return await (await self._open()).restore(Scope(user_id), memory_id, by=parse_author(by, why))
 
     async def delete_all(
         self,
@@ -151,8 +153,8 @@ class AsyncMemory(Moves, Caring, Opening):
     ) -> int:
         """Forget everything in the scope, turns too; gives how many memories that were."""
         service = await self._open()
-        scope = read_scope(user_id, project_id, session_id)
-        return await service.forget_all(scope, Listing(filter=read_filter(filters)), by=read_by(by, why))
+        scope = parse_scope(user_id, project_id, session_id)
+        return await service.forget_all(scope, Listing(filter=parse_filter(filters)), by=parse_author(by, why))
 
     async def undo(
         self,
@@ -168,8 +170,8 @@ class AsyncMemory(Moves, Caring, Opening):
         What was said goes with what was learned from it. With `anyones` it is the last change whoever made it: what
         was learned or put in order behind counts too.
         """
-        number = read_number(change_id, name="change_id")
-        return await (await self._open()).undo(Scope(user_id), number, by=read_by(by, why), anyones=anyones)
+        number = parse_number(change_id, name="change_id")
+        return await (await self._open()).undo(Scope(user_id), number, by=parse_author(by, why), anyones=anyones)
 
     async def search(
         self,
@@ -182,8 +184,8 @@ class AsyncMemory(Moves, Caring, Opening):
         filters: Filter | Mapping[str, Any] | None = None,
         min_score: float | None = None,
         embedding: Sequence[float] | None = None,
-        at: Time | None = None,
-        as_of: Time | None = None,
+        at: TimeInput | None = None,
+        as_of: TimeInput | None = None,
         explain: bool = False,
         trace: bool = False,
     ) -> SearchResult:
@@ -192,31 +194,31 @@ class AsyncMemory(Moves, Caring, Opening):
         "Last March" in the query is meant from `at`, by default now. `as_of` answers from what held at that moment.
         `explain` gives each hit its reason, `trace` every candidate with all its scores and what became of it.
         """
-        from recollect.language.when import spoken_of
-        from recollect.recall import Search
+        from recollect.language.when import parse_time_filter
+        from recollect.recall import SearchRequest
 
         service = await self._open()
-        query = checked_text(query, name="query")
-        times = spoken_of(query, at=read_time(at, name="at") or now(), mode=self.settings.time_words)
-        asked = Search(
+        query = validate_text(query, name="query")
+        times = parse_time_filter(query, at=parse_time(at, name="at") or now(), mode=self.settings.time_words)
+        request = SearchRequest(
             query=query,
-            limit=read_limit(self.settings.search_limit if limit is None else limit),
-            filter=both(read_filter(filters), times.filter),
-            min_score=self._least(min_score),
-            vector=await service.care.given_vector(embedding),
-            as_of=read_time(as_of, name="as_of"),
+            limit=parse_limit(self.settings.search_limit if limit is None else limit),
+            filter=both(parse_filter(filters), times.filter),
+            min_score=self._min_score(min_score),
+            vector=await service.operations.check_embedding(embedding),
+            as_of=parse_time(as_of, name="as_of"),
             periods=times.periods,
             explain=explain,
             trace=trace,
         )
-        return await service.search(read_scope(user_id, project_id, session_id), asked)
+        return await service.search(parse_scope(user_id, project_id, session_id), request)
 
-    def _least(self, min_score: float | None) -> float:
-        return read_score(self.settings.search_min_score if min_score is None else min_score, name="min_score")
+    def _min_score(self, min_score: float | None) -> float:
+        return parse_score(self.settings.search_min_score if min_score is None else min_score, name="min_score")
 
     async def recall(
         self,
-        messages: Messages,
+        messages: MessagesInput,
         *,
         user_id: str,
         project_id: str | None = None,
@@ -224,27 +226,27 @@ class AsyncMemory(Moves, Caring, Opening):
         limit: int | None = None,
         filters: Filter | Mapping[str, Any] | None = None,
         min_score: float | None = None,
-        at: Time | None = None,
-        as_of: Time | None = None,
+        at: TimeInput | None = None,
+        as_of: TimeInput | None = None,
         is_fact: bool | None = None,
         requires_tool: bool | None = None,
         trace: bool = False,
-    ) -> Recalled:
+    ) -> RecallResult:
         """The memories that help to answer the last message: hits, a block for the prompt, and the messages with it.
 
         It decides whether to search at all, completes a vague question from the messages before it, and where it
         searches gives the user's keyed facts too. If memory is away the outcome says so; the messages stay as given.
         """
-        from recollect.recall import Recall
+        from recollect.recall import RecallRequest
 
-        scope = read_scope(user_id, project_id, session_id)
-        asked = Recall(
-            messages=read_messages(messages),
-            at=read_time(at, name="at") or now(),
-            limit=read_limit(self.settings.search_limit if limit is None else limit, least=0),
-            min_score=self._least(min_score),
-            filter=read_filter(filters),
-            as_of=read_time(as_of, name="as_of"),
+        scope = parse_scope(user_id, project_id, session_id)
+        request = RecallRequest(
+            messages=parse_messages(messages),
+            at=parse_time(at, name="at") or now(),
+            limit=parse_limit(self.settings.search_limit if limit is None else limit, min_limit=0),
+            min_score=self._min_score(min_score),
+            filter=parse_filter(filters),
+            as_of=parse_time(as_of, name="as_of"),
             is_fact=is_fact,
             requires_tool=requires_tool,
             trace=trace,
@@ -253,12 +255,14 @@ class AsyncMemory(Moves, Caring, Opening):
         try:
             service = await self._open()
         except Unavailable as error:
-            return Recalled(outcome=RecallOutcome.UNAVAILABLE, reason=str(error), messages=tuple(asked.messages))
-        return await service.recall(scope, asked)
+            return RecallResult(
+                outcome=RecallOutcome.UNAVAILABLE, reason=str(error), messages=tuple(request.messages)
+            )
+        return await service.recall(scope, request)
 
-    async def get(self, memory_id: str, *, user_id: str, as_of: Time | None = None) -> MemoryRecord:
+    async def get(self, memory_id: str, *, user_id: str, as_of: TimeInput | None = None) -> MemoryRecord:
         """One memory, in whatever state it is, or was at the moment `as_of`."""
-        return await (await self._open()).get(Scope(user_id), memory_id, as_of=read_time(as_of, name="as_of"))
+        return await (await self._open()).get(Scope(user_id), memory_id, as_of=parse_time(as_of, name="as_of"))
 
     async def get_all(
         self,
@@ -272,39 +276,41 @@ class AsyncMemory(Moves, Caring, Opening):
         order: Order = "newest",
         limit: int = 100,
         cursor: str | None = None,
-        as_of: Time | None = None,
+        as_of: TimeInput | None = None,
     ) -> Page:
         """The memories in the scope, newest first, a page at a time; `turns` lists what was said as well.
 
         `as_of` lists what held at that moment, as it was then.
         """
         listing = Listing(
-            filter=read_filter(filters)
+            filter=parse_filter(filters)
             if turns
-            else both(read_filter(filters), Not(where("category", Op.EQ, "turn"))),
-            statuses=tuple(read_status(status) for status in statuses),
+            else both(parse_filter(filters), Not(where("category", Op.EQ, "turn"))),
+            statuses=tuple(parse_status(status) for status in statuses),
             order=order,
-            limit=read_limit(limit),
+            limit=parse_limit(limit),
             cursor=cursor,
         )
-        scope, moment = read_scope(user_id, project_id, session_id), read_time(as_of, name="as_of")
+        scope, moment = parse_scope(user_id, project_id, session_id), parse_time(as_of, name="as_of")
         return await (await self._open()).find(scope, listing, as_of=moment)
 
     async def history(
         self, memory_id: str | None = None, *, user_id: str, limit: int = 100, before: int | None = None
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         """What happened to a memory, or to all of the user's, newest first: who, when, why, what was before."""
         service = await self._open()
-        before = read_number(before, name="before")
-        return await service.history(Scope(user_id), memory_id=memory_id, limit=read_limit(limit), before=before)
+        before = parse_number(before, name="before")
+        return await service.history(Scope(user_id), memory_id=memory_id, limit=parse_limit(limit), before=before)
 
     async def turns(
         self, *, user_id: str, session_id: str, project_id: str | None = None, after: int = 0, limit: int = 100
     ) -> list[Turn]:
         """What was said in a session, in order, after a position."""
         service = await self._open()
-        after = read_number(after, name="after") or 0
-        return await service.turns(read_scope(user_id, project_id, session_id), after=after, limit=read_limit(limit))
+        after = parse_number(after, name="after") or 0
+        return await service.turns(
+            parse_scope(user_id, project_id, session_id), after=after, limit=parse_limit(limit)
+        )
 
     async def users(self) -> list[str]:
         """Everyone who has memories."""
@@ -324,10 +330,10 @@ class AsyncMemory(Moves, Caring, Opening):
         `embeddings` the vectors of the current model come along.
         """
         service = await self._open()
-        with service.uses.one():
+        with service.use_count.track():
             for user in [user_id] if user_id is not None else await self.users():
-                scope = read_scope(user, project_id, None)
-                async for line in service.moving.export(scope, sessions=sessions, embeddings=embeddings):
+                scope = parse_scope(user, project_id, None)
+                async for line in service.transfer.export(scope, sessions=sessions, embeddings=embeddings):
                     yield line
 
     async def import_(
@@ -337,15 +343,15 @@ class AsyncMemory(Moves, Caring, Opening):
         user_id: str | None = None,
         by: str = "import",
         progress: Callable[[int], None] = lambda done: None,
-    ) -> Imported:
+    ) -> ImportCounts:
         """Add what `export` gave; `user_id` makes all of it that user's. Doing it again changes nothing."""
-        from recollect.upkeep.transfer import Imported
+        from recollect.upkeep.transfer import ImportCounts
 
-        who, total, done, left = read_by(by), Imported(), 0, iter(lines)
+        author, total, done, remaining = parse_author(by), ImportCounts(), 0, iter(lines)
         await self._open()
         # On another thread, as the lines and the progress may be made by calling this very memory.
-        while batch := await asyncio.to_thread(list, islice(left, _IMPORT_BATCH)):
-            total += await (await self._open()).moving.import_lines(batch, user=user_id, done=done, by=who)
+        while batch := await asyncio.to_thread(list, islice(remaining, _IMPORT_BATCH)):
+            total += await (await self._open()).transfer.import_lines(batch, user=user_id, done=done, by=author)
             done += len(batch)
             await asyncio.to_thread(progress, done)
         return total
@@ -358,12 +364,12 @@ class AsyncMemory(Moves, Caring, Opening):
         Gives how many were made. Until then memories are searched by the model before. To go `back` to a model that
         another took the place of has to be said; `drop` removes the vectors of other models now, not a day later.
         """
-        from recollect.upkeep.aside import aside
+        from recollect.upkeep.aside import report_in_thread
 
         service = await self._open()
-        async with aside(progress) as tell:
-            done = await service.reembed(tell, back=back, drop=drop)
-        await self._exchanged()
+        async with report_in_thread(progress) as report_progress:
+            done = await service.reembed(report_progress, back=back, drop=drop)
+        await self._current_service()
         return done
 
     async def embedding_models(self) -> list[ModelState]:

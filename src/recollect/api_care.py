@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from recollect.api_open import Opening
+from recollect.api_open import _ServiceAccess
 from recollect.errors import InvalidInput
-from recollect.model.asked import read_by, read_limit, read_number, read_scope, read_time, read_wait
+from recollect.model.asked import parse_author, parse_limit, parse_number, parse_scope, parse_time, parse_wait
 from recollect.model.change import Actor, Outcome
-from recollect.model.erase import Erase, Erasure, Receipt, Target, read_erasure, user_digest
-from recollect.model.given import Fields, Time
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, Target, parse_erasure, user_digest
+from recollect.model.given import RecordFields, TimeInput
 from recollect.model.job import Job, JobState
 from recollect.model.key import ApiKey, NewKey
 from recollect.model.result import Page
@@ -20,28 +20,28 @@ from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
 if TYPE_CHECKING:
-    from recollect.care import Care
-    from recollect.upkeep.report import Chore, Report
+    from recollect.care import Operations
+    from recollect.upkeep.report import MaintenanceReport, MaintenanceTask
     from recollect.upkeep.worker import Worker
 
 
-class Caring(Opening):
+class _OperationsMixin(_ServiceAccess):
     """What is done with a memory as a whole, and the work behind the answers."""
 
-    async def _care(self) -> Care:
-        return (await self._open()).care
+    async def _operations(self) -> Operations:
+        return (await self._open()).operations
 
     async def end_session(
         self, *, user_id: str, session_id: str, project_id: str | None = None, wait: bool | float = False
     ) -> Job:
         """End a session: what is left of it is learned, its episode is kept, what matters goes to the long term."""
-        care = await self._care()
-        scope = read_scope(user_id, project_id, session_id)
+        operations = await self._operations()
+        scope = parse_scope(user_id, project_id, session_id)
         if self.settings.worker:
-            care.start()
-        job = await care.end_session(scope)
-        within_s = read_wait(wait)
-        return await care.all_finished(job, within_s=within_s) if within_s else job
+            operations.start()
+        job = await operations.end_session(scope)
+        within_s = parse_wait(wait)
+        return await operations.wait_for_job_chain(job, within_s=within_s) if within_s else job
 
     async def end_run(
         self,
@@ -60,48 +60,48 @@ class Caring(Opening):
 
         A step is {"kind": "thought" | "action" | "observation", "content": ...}. The same `run_id` twice is once.
         """
-        from recollect.conversation.run import read_run
+        from recollect.conversation.run import parse_run
 
-        scope = read_scope(user_id, project_id, session_id)
-        run = read_run(run_id, goal, steps=steps, answer=answer, success=success, lessons=lessons)
-        return await (await self._care()).end_run(scope, run)
+        scope = parse_scope(user_id, project_id, session_id)
+        run = parse_run(run_id, goal, steps=steps, answer=answer, success=success, lessons=lessons)
+        return await (await self._operations()).end_run(scope, run)
 
     async def sessions(self, *, user_id: str, limit: int = 100) -> list[Conversation]:
         """A user's sessions, the latest first."""
-        return await (await self._care()).sessions(Scope(user_id).user, limit=read_limit(limit))
+        return await (await self._operations()).sessions(Scope(user_id).user, limit=parse_limit(limit))
 
     async def job(self, job_id: str, *, user_id: str) -> Job:
         """A job and how it stands."""
-        return await (await self._care()).job(Scope(user_id).user, job_id)
+        return await (await self._operations()).job(Scope(user_id).user, job_id)
 
     async def jobs(
         self, *, user_id: str | None = None, states: Sequence[JobState | str] = (), limit: int = 100
     ) -> list[Job]:
         """The work behind the answers, newest first: what waits, runs, is done or has failed for good."""
-        wanted = [read_state(state) for state in states]
-        return await (await self._care()).jobs(user_id, states=wanted, limit=read_limit(limit))
+        job_states = [parse_job_state(state) for state in states]
+        return await (await self._operations()).jobs(user_id, states=job_states, limit=parse_limit(limit))
 
     async def replay_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
         """Have dead and cancelled jobs done after all."""
-        care = await self._care()
+        operations = await self._operations()
         if self.settings.worker:
-            care.start()
-        return await care.replay(Scope(user_id).user, job_ids)
+            operations.start()
+        return await operations.replay(Scope(user_id).user, job_ids)
 
     async def cancel_jobs(self, job_ids: Sequence[str], *, user_id: str) -> list[Job]:
         """Keep waiting and running jobs from having any effect."""
-        return await (await self._care()).cancel(Scope(user_id).user, job_ids)
+        return await (await self._operations()).cancel(Scope(user_id).user, job_ids)
 
     async def work(self) -> int:
         """Do the jobs that are due and all that comes of them, of all users; gives how many that were."""
-        return await (await self._care()).work_off()
+        return await (await self._operations()).run_pending()
 
     async def start_worker(self) -> Worker:
         """Begin to do jobs here, as they come, until the memory is closed."""
-        await self._watch()
-        care = await self._care()
-        care.start()
-        return care.worker
+        await self._watch_model()
+        operations = await self._operations()
+        operations.start()
+        return operations.worker
 
     async def erase(
         self,
@@ -123,19 +123,19 @@ class Caring(Opening):
         ids = {"project_id": project_id, "session_id": session_id, "turn_id": turn_id, "memory_id": memory_id}
         if empty := [name for name, id in ids.items() if id is not None and not id]:
             raise InvalidInput(f"{empty[0]} is empty; leave it out, or say what to erase")
-        scope = read_scope(user_id, project_id, session_id)
-        what = read_erase(scope, turn_id, memory_id)
-        if (what.target is Target.USER) != everything:
+        scope = parse_scope(user_id, project_id, session_id)
+        request = parse_erasure_request(scope, turn_id, memory_id)
+        if (request.target is Target.USER) != everything:
             raise InvalidInput("to erase all of a user say everything=True, and name nothing else")
-        return await (await self._care()).erase(scope, what, by=read_by(by, why))
+        return await (await self._operations()).erase(scope, request, by=parse_author(by, why))
 
-    async def erasures(self, *, since: Time | None = None, user_id: str | None = None) -> list[Erasure]:
+    async def erasures(self, *, since: TimeInput | None = None, user_id: str | None = None) -> list[Erasure]:
         """What was erased, of anyone or of one user, oldest first: ids and digests, none of what it said.
 
         Kept outside the database, it is replayed on a copy of it that is older: `each.to_dict()` is a line of JSON.
         """
-        found = await (await self._care()).erasures(read_time(since, name="since"))
-        return [each for each in found if user_id is None or each.user == user_digest(Scope(user_id).user)]
+        recorded = await (await self._operations()).erasures(parse_time(since, name="since"))
+        return [each for each in recorded if user_id is None or each.user == user_digest(Scope(user_id).user)]
 
     async def replay_erasures(
         self, erasures: Iterable[Erasure | Mapping[str, Any]], *, by: str = "python", why: str = ""
@@ -145,8 +145,8 @@ class Caring(Opening):
         What this database knows of, or has nothing of, is passed over: doing it twice changes nothing. Do it before
         anything is written: a session that was erased goes whole.
         """
-        given = [each if isinstance(each, Erasure) else read_erasure(each) for each in erasures]
-        return await (await self._care()).replay_erasures(given, by=read_by(by, why))
+        parsed = [each if isinstance(each, Erasure) else parse_erasure(each) for each in erasures]
+        return await (await self._operations()).replay_erasures(parsed, by=parse_author(by, why))
 
     async def propose(
         self,
@@ -157,18 +157,18 @@ class Caring(Opening):
         session_id: str | None = None,
         by: str = "python",
         why: str = "",
-        **fields: Unpack[Fields],
+        **fields: Unpack[RecordFields],
     ) -> Outcome:
         """Keep a memory that is not used before a person has approved it; `why` tells them what is to be decided."""
-        scope = read_scope(user_id, project_id, session_id)
-        return await (await self._care()).propose(scope, content, fields, by=read_by(by, why))
+        scope = parse_scope(user_id, project_id, session_id)
+        return await (await self._operations()).propose(scope, content, fields, by=parse_author(by, why))
 
     async def reviews(
         self, *, user_id: str, project_id: str | None = None, session_id: str | None = None, limit: int = 100
     ) -> Page:
         """What was learned but is not used before a person has looked at it, oldest first."""
-        scope = read_scope(user_id, project_id, session_id)
-        return await (await self._care()).reviews(scope, limit=read_limit(limit))
+        scope = parse_scope(user_id, project_id, session_id)
+        return await (await self._operations()).reviews(scope, limit=parse_limit(limit))
 
     async def approve(
         self,
@@ -185,10 +185,12 @@ class Caring(Opening):
         An agent cannot approve, nor can whoever proposed it: where an agent may be calling, say so by `actor`.
         With `expected_version` nothing is approved that was changed since it was looked at.
         """
-        who = read_by(by, why, actor=actor)
-        version = read_number(expected_version, name="expected_version")
-        done = await (await self._care()).approve(Scope(user_id), memory_id, by=who, expected_version=version)
-        return done.outcome
+        who = parse_author(by, why, actor=actor)
+        version = parse_number(expected_version, name="expected_version")
+        reviewed = await (await self._operations()).approve(
+            Scope(user_id), memory_id, by=who, expected_version=version
+        )
+        return reviewed.outcome
 
     async def reject(
         self,
@@ -200,10 +202,12 @@ class Caring(Opening):
         why: str = "",
     ) -> Outcome:
         """Forget a memory that waits for review; it was never used."""
-        version = read_number(expected_version, name="expected_version")
-        care = await self._care()
-        done = await care.reject(Scope(user_id), memory_id, by=read_by(by, why), expected_version=version)
-        return done.outcome
+        version = parse_number(expected_version, name="expected_version")
+        operations = await self._operations()
+        reviewed = await operations.reject(
+            Scope(user_id), memory_id, by=parse_author(by, why), expected_version=version
+        )
+        return reviewed.outcome
 
     async def edit_review(
         self,
@@ -213,32 +217,36 @@ class Caring(Opening):
         user_id: str,
         by: str = "python",
         expected_version: int | None = None,
-        **fields: Unpack[Fields],
+        **fields: Unpack[RecordFields],
     ) -> Outcome:
         """Change what a memory that waits for review says; it goes on waiting."""
-        given: dict[str, Any] = dict(fields) if content is None else {**fields, "content": content}
-        version = read_number(expected_version, name="expected_version")
-        care = await self._care()
-        done = await care.edit_review(Scope(user_id), memory_id, given, by=read_by(by), expected_version=version)
-        return done.outcome
+        changes: dict[str, Any] = dict(fields) if content is None else {**fields, "content": content}
+        version = parse_number(expected_version, name="expected_version")
+        operations = await self._operations()
+        reviewed = await operations.edit_review(
+            Scope(user_id), memory_id, changes, by=parse_author(by), expected_version=version
+        )
+        return reviewed.outcome
 
     async def upkeep(
         self,
-        chores: Sequence[Chore | str] = ("expire", "quota", "prune", "consolidate"),
+        chores: Sequence[MaintenanceTask | str] = ("expire", "quota", "prune", "consolidate"),
         *,
         user_id: str,
         project_id: str | None = None,
         dry_run: bool = False,
         by: str = "python",
-    ) -> list[Report]:
+    ) -> list[MaintenanceReport]:
         """Put a user's memories in order now: expire, quota, prune, consolidate, reflect; each can be undone whole.
 
         A dry run only says what it would do.
         """
-        from recollect.upkeep.report import read_chores
+        from recollect.upkeep.report import parse_tasks
 
-        scope = read_scope(user_id, project_id, None)
-        return await (await self._care()).upkeep(scope, read_chores(chores), by=read_by(by), dry_run=dry_run)
+        scope = parse_scope(user_id, project_id, None)
+        return await (await self._operations()).run_maintenance(
+            scope, parse_tasks(chores), by=parse_author(by), dry_run=dry_run
+        )
 
     async def add_key(
         self,
@@ -250,11 +258,11 @@ class Caring(Opening):
         read: bool = True,
         write: bool = True,
         name: str = "",
-        expires_at: Time | None = None,
+        expires_at: TimeInput | None = None,
     ) -> NewKey:
         """Make a key for the server: for one user, for everyone, or for an admin. Its text is told this once."""
         until = None if expires_at is None else as_utc(expires_at, name="expires_at")
-        return await (await self._open()).keyring.add(
+        return await (await self._open()).api_keys.add(
             user=user_id,
             project=project_id,
             everyone=everyone,
@@ -267,40 +275,40 @@ class Caring(Opening):
 
     async def keys(self, *, user_id: str | None = None) -> list[ApiKey]:
         """All keys of the server, or a user's, the oldest first."""
-        return await (await self._open()).keyring.all(user_id)
+        return await (await self._open()).api_keys.list_keys(user_id)
 
     async def revoke_key(self, key_id: str) -> ApiKey:
         """Have a key open nothing any more."""
-        return await (await self._open()).keyring.revoke(key_id)
+        return await (await self._open()).api_keys.revoke(key_id)
 
     async def usage(
         self,
         *,
         user_id: str | None = None,
-        since: Time | None = None,
+        since: TimeInput | None = None,
         parts: Sequence[Part] = ("day", "model", "step"),
     ) -> list[Usage]:
         """What the LLM was asked, and what that came to, by day, model and step."""
-        return await (await self._care()).usage(user_id, since=read_time(since, name="since"), by=parts)
+        return await (await self._operations()).usage(user_id, since=parse_time(since, name="since"), by=parts)
 
     async def spent_today(self, *, user_id: str | None = None) -> SpentToday:
         """What the LLM cost since midnight, UTC, for a user or for all: what the day's limits are about."""
-        return await (await self._care()).spent_today(user_id)
+        return await (await self._operations()).spent_today(user_id)
 
 
-def read_state(state: str) -> JobState:
+def parse_job_state(state: str) -> JobState:
     """The state of this name, or an InvalidInput that says which there are."""
     if state not in tuple(JobState):
         raise InvalidInput(f"there is no state {state!r} of a job; there are {', '.join(JobState)}")
     return JobState(state)
 
 
-def read_erase(scope: Scope, turn_id: str | None, memory_id: str | None) -> Erase:
+def parse_erasure_request(scope: Scope, turn_id: str | None, memory_id: str | None) -> ErasureRequest:
     """What the ids ask to erase: the narrowest that is named."""
     if turn_id is not None and memory_id is not None:
         raise InvalidInput("give either a turn_id or a memory_id to erase, not both")
     if turn_id is not None:
-        return Erase(Target.TURN, turn_id)
+        return ErasureRequest(Target.TURN, turn_id)
     if memory_id is not None:
-        return Erase(Target.MEMORY, memory_id)
-    return Erase(Target.SESSION if scope.session else Target.PROJECT if scope.project else Target.USER)
+        return ErasureRequest(Target.MEMORY, memory_id)
+    return ErasureRequest(Target.SESSION if scope.session else Target.PROJECT if scope.project else Target.USER)

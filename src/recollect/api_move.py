@@ -7,15 +7,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.api_open import Opening
-from recollect.model.asked import read_by
+from recollect.api_open import _ServiceAccess
+from recollect.model.asked import parse_author
 
 if TYPE_CHECKING:
     from recollect.ledger.sealed import Backup
-    from recollect.movein.terms import MovedIn
+    from recollect.movein.terms import ImportReport
 
 
-class Moves(Opening):
+class _TransferMixin(_ServiceAccess):
     """Backups, and what is brought in from other products."""
 
     async def backup(
@@ -31,7 +31,7 @@ class Moves(Opening):
         what stands for the keys of the server: keep it as safe as the ledger.
         """
         service = await self._open()
-        return await service.moving.backup(Path(path), force=force, told=progress)
+        return await service.transfer.backup(Path(path), force=force, progress=progress)
 
     async def import_from(
         self,
@@ -47,18 +47,18 @@ class Moves(Opening):
         token: str | None = None,
         by: str = "import",
         progress: Callable[[int], None] = lambda done: None,
-    ) -> MovedIn:
+    ) -> ImportReport:
         """Bring in what another product keeps: a file, a folder, a zip archive, an API or a database.
 
         All of it becomes `user_id`'s; without one it stays with the users whom the source names, of those in `of`, or
         of `everyone`. `dry_run` writes nothing and tells what would be. Doing it again changes nothing.
         """
-        from recollect.movein.source import Source
-        from recollect.movein.terms import Terms
+        from recollect.movein.source import ImportSource
+        from recollect.movein.terms import ImportOptions
 
-        service, who = await self._open(), read_by(by)
-        terms = Terms(
+        service, author = await self._open(), parse_author(by)
+        options = ImportOptions(
             user=user_id, of=frozenset(of), everyone=everyone, project=project_id, learn=learn, dry_run=dry_run
         )
-        place = Source(str(source), {"of": sorted(terms.of), "token": token})
-        return await service.moving.move_in(place, terms, kind=kind, by=who, progress=progress)
+        import_source = ImportSource(str(source), {"of": sorted(options.of), "token": token})
+        return await service.transfer.import_from(import_source, options, kind=kind, by=author, progress=progress)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Self
 from recollect.errors import InvalidSettings, StoreUnavailable
 
 if TYPE_CHECKING:
-    from recollect.exchange import Exchange
+    from recollect.exchange import ServiceHandle
     from recollect.models.embedding import Embedder
     from recollect.service import Service
     from recollect.settings import Settings
 
-_LOOK_AGAIN_S = 0.05
+_HANDLE_POLL_S = 0.05
 
 
-class Opening:
+class _ServiceAccess:
     """Where a memory is kept, and the service behind it."""
 
     def __init__(
@@ -30,15 +30,15 @@ class Opening:
         preset: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        named = embedder if isinstance(embedder, str) else None
-        self._overrides = {"database": database, "home": home, "preset": preset, "embedder": named}
+        embedder_name = embedder if isinstance(embedder, str) else None
+        self._overrides = {"database": database, "home": home, "preset": preset, "embedder": embedder_name}
         self._embedder = None if isinstance(embedder, str) else embedder
         self._settings = settings
         if settings is not None and any(value is not None for value in self._overrides.values()):
-            given = next(name for name, value in self._overrides.items() if value is not None)
-            raise InvalidSettings(f"give either settings or {given}: settings hold a {given} of their own")
-        self._exchange: Exchange | None = None
-        self._opening: asyncio.Lock | None = None
+            override = next(name for name, value in self._overrides.items() if value is not None)
+            raise InvalidSettings(f"give either settings or {override}: settings hold a {override} of their own")
+        self._handle: ServiceHandle | None = None
+        self._open_lock: asyncio.Lock | None = None
         self._closed = False
 
     async def open(self) -> Self:
@@ -51,11 +51,11 @@ class Opening:
         """Finish what is under way and let go of the ledger."""
         self._closed = True
         async with self._lock():
-            exchange, self._exchange = self._exchange, None
+            handle, self._handle = self._handle, None
             # A lock belongs to the loop it was waited for in, and the next opening may be in another.
-            self._opening = None
-        if exchange is not None:
-            await exchange.close()
+            self._open_lock = None
+        if handle is not None:
+            await handle.close()
 
     async def __aenter__(self) -> Self:
         return await self.open()
@@ -77,11 +77,11 @@ class Opening:
     @property
     def _service(self) -> Service | None:
         """The service, if it is open."""
-        return self._exchange.service if self._exchange else None
+        return self._handle.service if self._handle else None
 
     def _lock(self) -> asyncio.Lock:
-        self._opening = self._opening or asyncio.Lock()
-        return self._opening
+        self._open_lock = self._open_lock or asyncio.Lock()
+        return self._open_lock
 
     def _check_open(self) -> None:
         if self._closed:
@@ -89,34 +89,34 @@ class Opening:
 
     async def _open(self) -> Service:
         self._check_open()
-        if self._exchange is not None:
-            return await self._exchange.current()
-        from recollect.exchange import Exchange
+        if self._handle is not None:
+            return await self._handle.current()
+        from recollect.exchange import ServiceHandle
 
         async with self._lock():
             self._check_open()
-            if self._exchange is None:
-                self._exchange = Exchange(await self._reopen(), self._reopen)
-        return self._exchange.service
+            if self._handle is None:
+                self._handle = ServiceHandle(await self._reopen(), self._reopen)
+        return self._handle.service
 
     async def _reopen(self) -> Service:
         from recollect.wiring import open_service
 
         return await open_service(self.settings, embedder=self._embedder)
 
-    async def _watch(self) -> None:
+    async def _watch_model(self) -> None:
         """Have the service exchanged by itself when the ledger goes over to another model, with no call coming in."""
         await self._open()
-        if self._exchange is not None:
-            self._exchange.watch()
+        if self._handle is not None:
+            self._handle.watch()
 
-    async def _exchanged(self) -> Service:
+    async def _current_service(self) -> Service:
         """The service, exchanged if it is of a model that the ledger no longer searches."""
         service = await self._open()
-        change = service.care.model_change
-        while self._exchange is not None and change is not None and await change.has_moved():
-            await self._exchange.look()
-            if self._exchange.service is not service:
-                return self._exchange.service
-            await asyncio.sleep(_LOOK_AGAIN_S)
+        change = service.operations.embedding_migration
+        while self._handle is not None and change is not None and await change.has_moved():
+            await self._handle.refresh()
+            if self._handle.service is not service:
+                return self._handle.service
+            await asyncio.sleep(_HANDLE_POLL_S)
         return service

@@ -12,162 +12,166 @@ from typing import TYPE_CHECKING, Any
 
 from recollect import remember
 from recollect.conversation import afterwards, begun
-from recollect.conversation.run import Run as AgentRun
-from recollect.conversation.thread import Threads
-from recollect.erasing import Erasing, Mirrored
+from recollect.conversation.run import RunRecord as AgentRun
+from recollect.conversation.thread import SessionResolver
+from recollect.erasing import ErasureService, MirrorFiles
 from recollect.errors import Backlog, RecollectError
-from recollect.index.engine_index import feeder_of, trouble_of
-from recollect.learning_model import LearningModels, affordable, learn_with_model
-from recollect.ledger.allowance import refusal
-from recollect.model.change import By, Outcome
-from recollect.model.effect import Finish, Spent
-from recollect.model.erase import Erase, Erasure, Receipt, Target
+from recollect.index.engine_index import last_index_error, sync_of
+from recollect.learning_model import LearningModels, deps_within_budget, learn_with_model
+from recollect.ledger.allowance import quota_exceeded_reason
+from recollect.model.change import Author, Outcome
+from recollect.model.effect import FinishJob, ModelUsage
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, Target
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
-from recollect.read.again import Again
-from recollect.remember import Learning
-from recollect.reviewing import Reviewing
+from recollect.read.again import ResultCache
+from recollect.remember import LearningConfig
+from recollect.reviewing import ReviewOperations
 from recollect.upkeep import chores
-from recollect.upkeep.chores import Housekeeping
-from recollect.upkeep.model_change import ModelChange
-from recollect.upkeep.quota import is_over
-from recollect.upkeep.report import Chore, Report
-from recollect.upkeep.run import Run
-from recollect.upkeep.timekeeper import Timekeeper
-from recollect.upkeep.worker import Patience, Worker
-from recollect.write.counted import counted_extraction
+from recollect.upkeep.chores import MaintenanceConfig
+from recollect.upkeep.model_change import EmbeddingMigration
+from recollect.upkeep.quota import is_over_quota
+from recollect.upkeep.report import MaintenanceReport, MaintenanceTask
+from recollect.upkeep.run import MaintenanceRun
+from recollect.upkeep.timekeeper import Scheduler
+from recollect.upkeep.worker import RetryPolicy, Worker
+from recollect.write.counted import count_extraction
 from recollect.write.deps import Deps
-from recollect.write.embed import given_vector
-from recollect.write.triggers import closing
+from recollect.write.embed import accept_vector
+from recollect.write.triggers import close_job
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 _log = logging.getLogger("recollect")
 
-_LOOK_AGAIN_S = 0.05
-_TRIES_AWAITED = 3
-_LAST_JOBS = 100
-_MOST_JOBS = 1000
+_JOB_POLL_S = 0.05
+_MAX_AWAITED_TRIES = 3
+_MAX_JOBS_AT_CLOSE = 100
+_MAX_JOBS = 1000
 _GRACE_S = 5.0
-_JUST_S = 60.0
-_LOOK_EVERY_S = 1.0
-_MOST_LOOKED_AT = 10_000
-_OVER = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
+_RECENT_S = 60.0
+_BACKLOG_CHECK_INTERVAL_S = 1.0
+_MAX_BACKLOG_CHECKS = 10_000
+_FINAL_STATES = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 
 
-class Care(Reviewing):
+class Operations(ReviewOperations):
     """The work behind the answers, and what people do to a memory as a whole."""
 
     def __init__(
         self,
-        means: Deps,
-        learning: Learning,
-        house: Housekeeping | None = None,
+        deps: Deps,
+        learning: LearningConfig,
+        maintenance: MaintenanceConfig | None = None,
         *,
-        jobs_at_once: int = 4,
-        patience: Patience | None = None,
-        most_waiting: int = 1000,
+        max_concurrent_jobs: int = 4,
+        retry_policy: RetryPolicy | None = None,
+        max_waiting_jobs: int = 1000,
         spill: Path | None = None,
-        again: Again | None = None,
+        result_cache: ResultCache | None = None,
         models: LearningModels | None = None,
     ) -> None:
-        super().__init__(means, learning.redacting)
+        super().__init__(deps, learning.redactor)
         self._learning = learning
         # Where jobs learn with models of their own: those of the chats that brought them.
         self.models = models
-        self._house = house or Housekeeping()
-        self._most_waiting = most_waiting
-        self._looked_at: dict[str, float] = {}
+        self._maintenance = maintenance or MaintenanceConfig()
+        self._max_waiting_jobs = max_waiting_jobs
+        self._backlog_checked_at: dict[str, float] = {}
         # Where memories are files as well: what is erased goes there, too.
-        self.mirror: Mirrored | None = None
-        self._erasing = Erasing(means, learning, spill=spill, again=again)
-        self.threads = Threads(means.ledger)
-        self.worker = Worker(means.ledger, self._do, at_once=jobs_at_once, patience=patience)
-        self.timekeeper = Timekeeper(means.ledger, self._house)
-        self.model_change: ModelChange | None = None
-        self.feeder = feeder_of(means.index)
+        self.mirror: MirrorFiles | None = None
+        self._erasure = ErasureService(deps, learning, spill=spill, result_cache=result_cache)
+        self.session_resolver = SessionResolver(deps.ledger)
+        self.worker = Worker(
+            deps.ledger, self._run_job, max_concurrent=max_concurrent_jobs, retry_policy=retry_policy
+        )
+        self.scheduler = Scheduler(deps.ledger, self._maintenance)
+        self.embedding_migration: EmbeddingMigration | None = None
+        self.feeder = sync_of(deps.index)
 
     def start(self) -> None:
         """Begin to do jobs and to keep the time, until this is closed."""
         self.worker.start()
-        self.timekeeper.start()
-        if self.model_change is not None:
-            self.model_change.start()
+        self.scheduler.start()
+        if self.embedding_migration is not None:
+            self.embedding_migration.start()
         if self.feeder is not None:
             self.feeder.start()
 
-    async def keep_within_quotas(self, scope: Scope) -> None:
+    async def enforce_quotas(self, scope: Scope) -> None:
         """Have what is too much forgotten before whoever added to it goes on, where there are quotas."""
-        quotas = self._house.quotas
-        if not quotas.least or not await is_over(scope, ledger=self._ledger, quotas=quotas):
+        quotas = self._maintenance.quotas
+        if not quotas.min_limit or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
             return
         try:
-            just = Run(since=now() - timedelta(seconds=_JUST_S))
-            if not (await self._chore(Chore.QUOTA, Scope(scope.user), just)).more:
+            run = MaintenanceRun(since=now() - timedelta(seconds=_RECENT_S))
+            if not (await self._run_task(MaintenanceTask.QUOTA, Scope(scope.user), run)).more:
                 return
         except RecollectError as error:
             # What was added is kept, whatever becomes of this.
             _log.warning("what is over a quota goes later: %s", error)
-        payload = {"chore": str(Chore.QUOTA), "after": None}
-        job = NewJob(kind=JobKind.UPKEEP, key=str(Chore.QUOTA), payload=payload)
-        await self._ledger.enqueue(Scope(scope.user), [job], known_only=True)
-        self.worker.nudge()
+        payload = {"chore": str(MaintenanceTask.QUOTA), "after": None}
+        job = NewJob(kind=JobKind.UPKEEP, key=str(MaintenanceTask.QUOTA), payload=payload)
+        await self._ledger.enqueue(Scope(scope.user), [job], existing_only=True)
+        self.worker.wake()
 
-    async def _do(self, job: Job) -> Mapping[str, Any]:
+    async def _run_job(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
             case JobKind.EXTRACT | JobKind.SUMMARISE | JobKind.CLOSE:
-                return await learn_with_model(job, self._means, self._learning, self.models, self._learn)
+                return await learn_with_model(job, self._deps, self._learning, self.models, self._run_learning_job)
             case JobKind.UPKEEP | JobKind.CONSOLIDATE | JobKind.REFLECT:
-                return await self._do_chore(job)
+                return await self._run_maintenance_job(job)
 
-    async def _learn(self, job: Job, means: Deps, learning: Learning) -> Mapping[str, Any]:
+    async def _run_learning_job(self, job: Job, deps: Deps, learning: LearningConfig) -> Mapping[str, Any]:
         if job.kind is JobKind.EXTRACT:
-            with counted_extraction():
-                told = await remember.learn(job, means, learning)
-            await self.keep_within_quotas(job.scope)
-            return told
-        if job.kind is JobKind.CLOSE and await remember.learn_told(job.scope, means, learning):
-            await self.keep_within_quotas(job.scope)
-        step = afterwards.end if job.kind is JobKind.CLOSE else afterwards.sum_up
-        return await step(job, await affordable(job.scope.user, means, learning), learning.after)
+            with count_extraction():
+                report = await remember.learn(job, deps, learning)
+            await self.enforce_quotas(job.scope)
+            return report
+        if job.kind is JobKind.CLOSE and await remember.learn_from_agent_notes(job.scope, deps, learning):
+            await self.enforce_quotas(job.scope)
+        step = afterwards.end_session if job.kind is JobKind.CLOSE else afterwards.summarize_session
+        return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.after)
 
-    async def _do_chore(self, job: Job) -> Mapping[str, Any]:
-        chore = Chore(job.payload.get("chore", str(job.kind)))
+    async def _run_maintenance_job(self, job: Job) -> Mapping[str, Any]:
+        task = MaintenanceTask(job.payload.get("chore", str(job.kind)))
         after = job.payload.get("after")
         # What a job is queued for was written a moment before.
-        since = job.created_at - timedelta(seconds=_JUST_S)
-        run = Run(effects=(Finish(job.id, job.lease or "", {"chore": str(chore)}),), since=since)
-        report = await self._chore(chore, job.scope, run, after=datetime.fromisoformat(after) if after else None)
-        if (more := chores.again(job, report)) is not None:
-            await self._ledger.enqueue(job.scope, [more], known_only=True)
+        since = job.created_at - timedelta(seconds=_RECENT_S)
+        run = MaintenanceRun(effects=(FinishJob(job.id, job.lease or "", {"chore": str(task)}),), since=since)
+        report = await self._run_task(task, job.scope, run, after=datetime.fromisoformat(after) if after else None)
+        if (follow_up := chores.follow_up_job(job, report)) is not None:
+            await self._ledger.enqueue(job.scope, [follow_up], existing_only=True)
         return report.to_dict()
 
-    async def _chore(self, chore: Chore, scope: Scope, run: Run, *, after: datetime | None = None) -> Report:
-        means = await affordable(scope.user, self._means, self._learning)
-        return await chores.do(
-            chore,
+    async def _run_task(
+        self, task: MaintenanceTask, scope: Scope, run: MaintenanceRun, *, after: datetime | None = None
+    ) -> MaintenanceReport:
+        deps = await deps_within_budget(scope.user, self._deps, self._learning)
+        return await chores.run_task(
+            task,
             scope,
             run,
-            self._house,
-            ledger=means.ledger,
-            index=means.index,
-            embedder=means.embedder,
-            chat=means.chat,
+            self._maintenance,
+            ledger=deps.ledger,
+            index=deps.index,
+            embedder=deps.embedder,
+            chat=deps.chat,
             after=after,
         )
 
     @property
     def index_trouble(self) -> str:
         """Why vectors are searched in another way than they could be; empty if they are not."""
-        return trouble_of(self._means.index)
+        return last_index_error(self._deps.index)
 
     # Jobs
 
-    async def finished(self, user: str, id: str, *, within_s: float) -> Job:
+    async def wait_for_job(self, user: str, id: str, *, within_s: float) -> Job:
         """The job once it is over or has failed a few times, or as it stands after so long.
 
         It is done now, whatever it was put off for. What goes on failing is tried again, but that can take minutes.
@@ -176,35 +180,35 @@ class Care(Reviewing):
         if job.state is JobState.WAITING and not job.tries and job.due_at > now():
             await self._ledger.enqueue(job.scope, [NewJob(kind=job.kind, key=job.key)])
         self.worker.start()
-        self.worker.nudge()
+        self.worker.wake()
         deadline = asyncio.get_running_loop().time() + within_s
         while True:
             job = await self._ledger.job(user, id)
-            failed = job.state is JobState.WAITING and job.error is not None and job.tries >= _TRIES_AWAITED
-            if failed or job.state in _OVER or asyncio.get_running_loop().time() >= deadline:
+            failed = job.state is JobState.WAITING and job.error is not None and job.tries >= _MAX_AWAITED_TRIES
+            if failed or job.state in _FINAL_STATES or asyncio.get_running_loop().time() >= deadline:
                 return job
             # Someone else may do it, so that we hear nothing of it.
-            await self.worker.next_end(within_s=_LOOK_AGAIN_S)
+            await self.worker.wait_for_job_end(within_s=_JOB_POLL_S)
 
-    async def all_finished(self, job: Job, *, within_s: float) -> Job:
+    async def wait_for_job_chain(self, job: Job, *, within_s: float) -> Job:
         """The same for what may be done in several parts, a job each: the last of them."""
         deadline = asyncio.get_running_loop().time() + within_s
         while True:
             left_s = max(0.0, deadline - asyncio.get_running_loop().time())
-            job = await self.finished(job.scope.user, job.id, within_s=left_s)
+            job = await self.wait_for_job(job.scope.user, job.id, within_s=left_s)
             more = job.state is JobState.DONE and (job.result or {}).get("more")
-            rest = await self._rest_of(job) if more else None
+            rest = await self._next_in_chain(job) if more else None
             if rest is None:
                 return job
             job = rest
 
-    async def _rest_of(self, done: Job) -> Job | None:
+    async def _next_in_chain(self, done: Job) -> Job | None:
         """The job that goes on with what a job did a part of."""
-        jobs = await self._ledger.jobs(done.scope.user, limit=_MOST_JOBS)
-        others = [job for job in jobs if (job.kind, job.key) == (done.kind, done.key) and job.id != done.id]
+        jobs = await self._ledger.jobs(done.scope.user, limit=_MAX_JOBS)
+        siblings = [job for job in jobs if (job.kind, job.key) == (done.kind, done.key) and job.id != done.id]
         # It was queued as this one ended. Where none is under way any more, the newest was the last.
-        under_way = (job for job in others if job.state not in _OVER)
-        return next(under_way, next((job for job in others if job.id > done.id), None))
+        unfinished = (job for job in siblings if job.state not in _FINAL_STATES)
+        return next(unfinished, next((job for job in siblings if job.id > done.id), None))
 
     async def job(self, user: str, id: str) -> Job:
         """One job."""
@@ -219,7 +223,7 @@ class Care(Reviewing):
     async def replay(self, user: str, ids: Sequence[str]) -> list[Job]:
         """Have dead and cancelled jobs done after all."""
         replayed = await self._ledger.replay(user, ids)
-        self.worker.nudge()
+        self.worker.wake()
         return replayed
 
     async def cancel(self, user: str, ids: Sequence[str]) -> list[Job]:
@@ -229,19 +233,19 @@ class Care(Reviewing):
     async def check_backlog(self, user: str) -> None:
         """Raise a Backlog if more is due for this user than may be; looked at now and then, for it takes a moment."""
         moment = asyncio.get_running_loop().time()
-        if moment - self._looked_at.get(user, -_LOOK_EVERY_S) < _LOOK_EVERY_S:
+        if moment - self._backlog_checked_at.get(user, -_BACKLOG_CHECK_INTERVAL_S) < _BACKLOG_CHECK_INTERVAL_S:
             return
-        if len(self._looked_at) > _MOST_LOOKED_AT:
-            self._looked_at.clear()
+        if len(self._backlog_checked_at) > _MAX_BACKLOG_CHECKS:
+            self._backlog_checked_at.clear()
         due = (await self._ledger.job_stats(user)).due
-        if due >= self._most_waiting:
+        if due >= self._max_waiting_jobs:
             raise Backlog(f"{due:,} jobs of this user are due already: let a worker do some, then try again")
-        self._looked_at[user] = moment
+        self._backlog_checked_at[user] = moment
 
-    async def work_off(self) -> int:
+    async def run_pending(self) -> int:
         """Do what is due now, chores and sessions that ended by themselves with it; gives how many jobs that were."""
-        await self.timekeeper.tick()
-        done = await self.worker.work_off()
+        await self.scheduler.tick()
+        done = await self.worker.run_pending()
         if self.feeder is not None:
             await self.feeder.catch_up()
         return done
@@ -256,46 +260,46 @@ class Care(Reviewing):
 
     # Conversations
 
-    async def begin_session(self, scope: Scope, *, by: By) -> Conversation:
+    async def begin_session(self, scope: Scope, *, by: Author) -> Conversation:
         """A session that there is before anything is said in it; one that there was stays as it is."""
-        return await begun.begin(scope, ledger=self._ledger, by=by)
+        return await begun.begin_session(scope, ledger=self._ledger, by=by)
 
     async def session(self, scope: Scope) -> Conversation:
         """A session of which something was kept, or a NotFound."""
-        return await begun.check_begun(scope, ledger=self._ledger)
+        return await begun.require_session(scope, ledger=self._ledger)
 
     async def end_session(self, scope: Scope) -> Job:
         """Have a session ended: what is left is learned, its episode is written, what matters is promoted."""
         conversation = await self.session(scope)
-        jobs = [closing(scope)]
+        jobs = [close_job(scope)]
         if conversation.learned_to < conversation.turn_count and self._learning.by != "off":
-            jobs.insert(0, remember.learning_now(scope))
+            jobs.insert(0, remember.immediate_learning_job(scope))
         *_, job = await self._ledger.enqueue(scope, jobs)
-        self.worker.nudge()
+        self.worker.wake()
         return job
 
-    async def tell_invocation(self, scope: Scope, invocation: Mapping[str, str]) -> None:
+    async def record_invocation(self, scope: Scope, invocation: Mapping[str, str]) -> None:
         """Add to a conversation what an invocation of an agent came to, as the agent tells it, but for secrets."""
-        clean = {name: self._learning.redacting.said(text)[0] for name, text in invocation.items()}
-        await afterwards.tell(scope, clean, self._means)
+        clean = {name: self._learning.redactor.redact_turn_text(text)[0] for name, text in invocation.items()}
+        await afterwards.record_invocation(scope, clean, self._deps)
 
     async def end_run(self, scope: Scope, run: AgentRun) -> tuple[Outcome, ...]:
         """Keep what an agent's run came to: an episode with goal, steps, outcome and lessons, if it was a task."""
-        means = await affordable(scope.user, self._means, self._learning)
-        return await afterwards.end_run(scope, run, means, self._learning.after)
+        deps = await deps_within_budget(scope.user, self._deps, self._learning)
+        return await afterwards.end_run(scope, run, deps, self._learning.after)
 
-    async def vectors_of(self, questions: Sequence[str]) -> list[Vector | None]:
+    async def embed_queries(self, questions: Sequence[str]) -> list[Vector | None]:
         """The vectors of questions, made at once for several searches; None for each while the embedder is away."""
         try:
-            return list(await self._means.embedder.embed(questions, role="query"))
+            return list(await self._deps.embedder.embed(questions, role="query"))
         except RecollectError:
             return [None] * len(questions)
 
-    async def given_vector(self, embedding: Sequence[float] | None) -> Vector | None:
+    async def check_embedding(self, embedding: Sequence[float] | None) -> Vector | None:
         """A vector that a caller brings along, if it is of the model that is searched."""
         if embedding is None:
             return None
-        return await given_vector(embedding, self._means.embedder.model, ledger=self._ledger)
+        return await accept_vector(embedding, self._deps.embedder.model, ledger=self._ledger)
 
     async def sessions(self, user: str, *, limit: int = 100, after: Conversation | None = None) -> list[Conversation]:
         """A user's conversations, the latest first; `after` ended the page before."""
@@ -303,46 +307,49 @@ class Care(Reviewing):
 
     # Upkeep
 
-    async def upkeep(
+    async def run_maintenance(
         self,
         scope: Scope,
-        wanted: Sequence[Chore],
+        tasks: Sequence[MaintenanceTask],
         *,
-        by: By,
+        by: Author,
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda done: None,
-    ) -> list[Report]:
+    ) -> list[MaintenanceReport]:
         """Do chores now, one after the other; each is one change that can be undone."""
-        return [await self._chore(chore, scope, Run(by=by, dry_run=dry_run, progress=progress)) for chore in wanted]
+        return [
+            await self._run_task(task, scope, MaintenanceRun(by=by, dry_run=dry_run, progress=progress))
+            for task in tasks
+        ]
 
-    # Erasing
+    # ErasureService
 
-    async def bring_in_spilled(self, user: str) -> None:
+    async def import_spilled(self, user: str) -> None:
         """Have in the ledger what a server on this machine has spilled of the user, so that it is forgotten, too."""
-        await self._erasing.bring_in_spilled(user)
+        await self._erasure.import_spilled(user)
 
-    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+    async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
         """Remove something for good, with all that was derived from it, and what waits to be kept of it."""
-        what.check(scope)
-        await self._erasing.bring_in_spilled(scope.user)
-        if what.target is Target.SESSION:
+        request.check(scope)
+        await self._erasure.import_spilled(scope.user)
+        if request.target is Target.SESSION:
             await self.session(scope)
-        return await self._let_go(await self._erasing.erase(scope, what, by=by))
+        return await self._clear_user_state(await self._erasure.erase(scope, request, by=by))
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
         """What was erased of anyone, oldest first, to be done again on a copy that is older."""
         return await self._ledger.erasures(since)
 
-    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         """Do those erasures again that this ledger does not know of: it was restored from an older copy."""
-        return [await self._let_go(receipt) for receipt in await self._erasing.replay(erasures, by=by)]
+        return [await self._clear_user_state(receipt) for receipt in await self._erasure.replay(erasures, by=by)]
 
-    async def _let_go(self, receipt: Receipt) -> Receipt:
-        self._looked_at.pop(receipt.scope.user, None)
-        self.threads.forget(receipt.scope.user)
+    async def _clear_user_state(self, receipt: Receipt) -> Receipt:
+        self._backlog_checked_at.pop(receipt.scope.user, None)
+        self.session_resolver.forget(receipt.scope.user)
         if self.models is not None:
             self.models.forget(receipt.scope.user)
-        self.worker.nudge()
+        self.worker.wake()
         if self.mirror is None:
             return receipt
         return replace(receipt, stores=(*receipt.stores, await self.mirror.forget(receipt.scope.user)))
@@ -351,11 +358,11 @@ class Care(Reviewing):
 
     async def refusal(self, user: str) -> str:
         """Why no LLM is to be asked for the user any more today; empty if one may be."""
-        return await refusal(self._ledger, user, self._learning.allowance)
+        return await quota_exceeded_reason(self._ledger, user, self._learning.allowance)
 
-    async def put_down(self, spent: Spent) -> None:
+    async def record_usage(self, spent: ModelUsage) -> None:
         """Put down what an LLM was asked for a user outside of our own steps."""
-        await self._ledger.apply(Scope(spent.user), [], by=By(spent.step), effects=[spent])
+        await self._ledger.apply(Scope(spent.user), [], by=Author(spent.step), effects=[spent])
 
     async def usage(
         self, user: str | None = None, *, since: datetime | None = None, by: Sequence[Part] = ("day", "model", "step")
@@ -369,22 +376,22 @@ class Care(Reviewing):
 
     async def close(self) -> None:
         """Let what is under way end, and take no more."""
-        await self.timekeeper.stop()
+        await self.scheduler.stop()
         if self.feeder is not None:
             await self.feeder.stop()
-        if self.model_change is not None:
-            await self.model_change.stop()
+        if self.embedding_migration is not None:
+            await self.embedding_migration.stop()
         if self.worker.is_running:
-            await self._stop_working()
+            await self._stop_worker()
         if self.mirror is not None:
             await self.mirror.close()
 
-    async def _stop_working(self) -> None:
+    async def _stop_worker(self) -> None:
         try:
-            if self._means.chat is None and not (self.models and self.models.is_ready):
+            if self._deps.chat is None and not (self.models and self.models.is_ready):
                 # Without a model it takes milliseconds, and whoever comes next finds it learned.
                 async with asyncio.timeout(_GRACE_S):
-                    await self.worker.work_off(most=_LAST_JOBS)
+                    await self.worker.run_pending(max_jobs=_MAX_JOBS_AT_CLOSE)
         except TimeoutError:
             pass
         except RecollectError as error:

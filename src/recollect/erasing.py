@@ -12,28 +12,28 @@ from typing import Protocol
 from recollect import remember
 from recollect.conversation import afterwards
 from recollect.errors import RecollectError, Unavailable
-from recollect.model.change import By
-from recollect.model.erase import Cleared, Erase, Erasure, Receipt
+from recollect.model.change import Author
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.cached_embedder import CachedEmbedder
-from recollect.read.again import Again
-from recollect.remember import Learning
+from recollect.read.again import ResultCache
+from recollect.remember import LearningConfig
 from recollect.upkeep import erase, forgetting, spilled
 from recollect.write.deps import Deps
 
 _log = logging.getLogger("recollect")
-_SUMMED = (Category.EPISODE, Category.SUMMARY, "conversation")
+_SUMMARY_KINDS = (Category.EPISODE, Category.SUMMARY, "conversation")
 
 
-class Mirrored(Protocol):
+class MirrorFiles(Protocol):
     """Files that mirror the ledger."""
 
     def start(self) -> None:
         """Go on mirroring until it is closed."""
         ...
 
-    async def forget(self, user: str) -> Cleared:
+    async def forget(self, user: str) -> StoreErasure:
         """Remove from the files what was erased of a user."""
         ...
 
@@ -42,77 +42,79 @@ class Mirrored(Protocol):
         ...
 
 
-class Erasing:
+class ErasureService:
     """Removes something for good, with all that was derived from it alone."""
 
-    def __init__(self, means: Deps, learning: Learning, *, spill: Path | None, again: Again | None) -> None:
-        self._means = means
+    def __init__(
+        self, deps: Deps, learning: LearningConfig, *, spill: Path | None, result_cache: ResultCache | None
+    ) -> None:
+        self._deps = deps
         self._learning = learning
         self._spill = spill
-        self._again = again
-        embedder = means.embedder
+        self._result_cache = result_cache
+        embedder = deps.embedder
         self._embeddings = embedder if isinstance(embedder, CachedEmbedder) else None
 
-    async def bring_in_spilled(self, user: str) -> None:
+    async def import_spilled(self, user: str) -> None:
         """Have in the ledger what a server here has spilled of the user, so that it is erased like the rest."""
         if self._spill is None:
             return
-        waiting = await asyncio.to_thread(spilled.of_user, self._spill, user)
-        for scope, given_at, messages in spilled.as_given(waiting):
-            by = By("erase", "spilled")
+        waiting = await asyncio.to_thread(spilled.spilled_turns_of, self._spill, user)
+        for scope, received_at, messages in spilled.group_by_arrival(waiting):
+            by = Author("erase", "spilled")
             try:
-                await remember.remember(scope, messages, self._means, self._learning, by=by, given_at=given_at)
+                await remember.remember(scope, messages, self._deps, self._learning, by=by, received_at=received_at)
             except Unavailable:
                 raise
             except RecollectError as error:
                 # What the ledger never takes is overwritten where it is.
                 _log.warning("%d spilled turns are not taken by the ledger: %s", len(messages), error)
 
-    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+    async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
         """Erase it in the ledger, the index, the caches and the spill folder; the receipt tells of each."""
-        receipt = await erase.erase(
+        receipt = await erase.erase_from_stores(
             scope,
-            await self._with_repetitions(scope, what),
-            ledger=self._means.ledger,
-            index=self._means.index,
-            by=self._learning.redacting.by(by),
+            await self._with_repetitions(scope, request),
+            ledger=self._deps.ledger,
+            index=self._deps.index,
+            by=self._learning.redactor.redact_author(by),
             embeddings=self._embeddings,
             spill=self._spill,
-            answers=self._again,
+            answers=self._result_cache,
         )
-        await self._make_anew(receipt)
+        await self._rebuild(receipt)
         return receipt
 
-    async def _with_repetitions(self, scope: Scope, what: Erase) -> Erase:
+    async def _with_repetitions(self, scope: Scope, request: ErasureRequest) -> ErasureRequest:
         """Return what to erase with other turns that say the same: erased with a turn, forgotten with a memory."""
-        records = await self._means.ledger.get(Scope(scope.user), [what.id]) if what.id else []
+        records = await self._deps.ledger.get(Scope(scope.user), [request.id]) if request.id else []
         if not records:
-            return what
-        found = await forgetting.related(records, ledger=self._means.ledger)
-        turns = tuple(each.id for each in found if each.category is Category.TURN)
+            return request
+        related = await forgetting.find_dependents(records, ledger=self._deps.ledger)
+        turns = tuple(each.id for each in related if each.category is Category.TURN)
         is_turn = records[0].category is Category.TURN
-        return replace(what, also=turns) if is_turn else replace(what, hide=turns)
+        return replace(request, also=turns) if is_turn else replace(request, hide=turns)
 
-    async def replay(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+    async def replay(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         """Do those erasures again that this ledger does not know of."""
-        receipts = await erase.replay(
+        receipts = await erase.replay_in_stores(
             erasures,
-            ledger=self._means.ledger,
-            index=self._means.index,
+            ledger=self._deps.ledger,
+            index=self._deps.index,
             by=by,
             embeddings=self._embeddings,
-            answers=self._again,
+            answers=self._result_cache,
         )
         for receipt in receipts:
-            await self._make_anew(receipt)
+            await self._rebuild(receipt)
         return receipts
 
-    async def _make_anew(self, receipt: Receipt) -> None:
+    async def _rebuild(self, receipt: Receipt) -> None:
         """Have that made again which went though some of what it rested on stays."""
         for remade in receipt.remade:
-            if (job := afterwards.remaking(remade)) is not None:
-                await self._means.ledger.enqueue(remade.scope, [job], known_only=True)
-        told = {id for lost in receipt.remade if lost.kind not in _SUMMED for id in lost.sources}
-        if told and self._learning.by != "off":
+            if (job := afterwards.rebuild_job(remade)) is not None:
+                await self._deps.ledger.enqueue(remade.scope, [job], existing_only=True)
+        source_ids = {id for lost in receipt.remade if lost.kind not in _SUMMARY_KINDS for id in lost.sources}
+        if source_ids and self._learning.by != "off":
             # Other turns say it, too.
-            await remember.learn_again(receipt.scope.user, sorted(told), self._means)
+            await remember.relearn_turns(receipt.scope.user, sorted(source_ids), self._deps)

@@ -10,41 +10,43 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
 
 if TYPE_CHECKING:
-    from recollect.index.engine import FedEngine
+    from recollect.index.engine import ExternalVectorStore
     from recollect.index.protocol import Index
 
-_MEGABYTE = 1 << 20
+_MIB = 1 << 20
 MILVUS_FILE, CHROMA_FOLDER = "milvus.db", "chroma"
 # A batch of rows takes longer than a search.
-_FEEDING_S = 15.0
+_SYNC_TIMEOUT_S = 15.0
 
 
 def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
     """The index; one with a store of its own is not asked for anything yet."""
-    budget = settings.index_memory_mb * _MEGABYTE
+    budget = settings.index_memory_mb * _MIB
     if settings.index in ("auto", "exact"):
         from recollect.index.exact import ExactIndex
 
         return ExactIndex(ledger, model, budget_bytes=budget)
-    from recollect.index.engine_index import EngineIndex, Sizes
-    from recollect.index.feeder import Feeder
+    from recollect.index.engine_index import VectorStoreIndex, VectorStoreLimits
+    from recollect.index.feeder import IndexSync
 
-    sizes = Sizes(exact_rows=settings.index_exact_rows, budget_bytes=budget, timeout_s=settings.index_timeout_s)
+    sizes = VectorStoreLimits(
+        exact_rows=settings.index_exact_rows, budget_bytes=budget, timeout_s=settings.index_timeout_s
+    )
     if settings.index == "pgvector":
         from recollect.index.pgvector import open_pgvector
 
-        return EngineIndex(ledger, model, open_pgvector(ledger, model), sizes=sizes)
+        return VectorStoreIndex(ledger, model, open_pgvector(ledger, model), limits=sizes)
     engine = open_engine(settings, model)
-    feeder = Feeder(ledger, model, engine, fed_as=_fed_as(settings, model))
-    return EngineIndex(ledger, model, engine, sizes=sizes, feeder=feeder)
+    feeder = IndexSync(ledger, model, engine, feed_name=_sync_name(settings, model))
+    return VectorStoreIndex(ledger, model, engine, limits=sizes, sync=feeder)
 
 
-def open_engine(settings: Settings, model: EmbeddingModel) -> FedEngine:
+def open_engine(settings: Settings, model: EmbeddingModel) -> ExternalVectorStore:
     """The vector database the settings name."""
     if settings.index == "milvus":
-        from recollect.index.milvus import MilvusEngine, MilvusOptions
+        from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 
-        return MilvusEngine(
+        return MilvusVectorStore(
             MilvusOptions(
                 address=_milvus_address(settings),
                 token=settings.milvus_token.get_secret_value(),
@@ -52,19 +54,19 @@ def open_engine(settings: Settings, model: EmbeddingModel) -> FedEngine:
                 m=settings.milvus_m,
                 ef_construction=settings.milvus_ef_construction,
                 ef=settings.milvus_ef,
-                timeout_s=_FEEDING_S,
+                timeout_s=_SYNC_TIMEOUT_S,
             ),
             model,
         )
     if settings.index == "chroma":
-        from recollect.index.chroma import ChromaEngine, ChromaOptions
+        from recollect.index.chroma import ChromaOptions, ChromaVectorStore
 
-        return ChromaEngine(
+        return ChromaVectorStore(
             ChromaOptions(
                 address=_chroma_address(settings),
                 token=settings.chroma_token.get_secret_value(),
                 collection=settings.chroma_collection,
-                timeout_s=_FEEDING_S,
+                timeout_s=_SYNC_TIMEOUT_S,
             ),
             model,
         )
@@ -84,7 +86,7 @@ def _chroma_address(settings: Settings) -> str:
     return settings.chroma_address or str(settings.home.expanduser() / CHROMA_FOLDER)
 
 
-def _fed_as(settings: Settings, model: EmbeddingModel) -> str:
+def _sync_name(settings: Settings, model: EmbeddingModel) -> str:
     """What the ledger's notes call it: another wherever it is moved to, and for every model, to be fed anew."""
     is_milvus = settings.index == "milvus"
     address = _milvus_address(settings) if is_milvus else _chroma_address(settings)

@@ -11,26 +11,26 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from recollect.errors import BrokenAnswer, InvalidInput, ModelUnavailable
-from recollect.ledger.allowance import refusal
+from recollect.ledger.allowance import quota_exceeded_reason
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By
-from recollect.model.effect import Spent
+from recollect.model.change import Author
+from recollect.model.effect import ModelUsage
 from recollect.model.job import Job
 from recollect.model.times import now
-from recollect.model.usage import Allowance
+from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
-from recollect.remember import Learning
+from recollect.remember import LearningConfig
 from recollect.write.deps import Deps
 
 # Where a job records the model of the chat that brought its turns.
 MODEL = "model"
 # How often a job waits for a model that does not answer before it is done without.
 _MAX_TRIES = 3
-# Learning never gives up on a model by itself here: the fallback is in `learn_with_model`.
+# LearningConfig never gives up on a model by itself here: the fallback is in `learn_with_model`.
 _UNLIMITED = 1 << 30
-_BY = By("extraction")
+_BY = Author("extraction")
 
-Learn: TypeAlias = Callable[[Job, Deps, Learning], Awaitable[Mapping[str, Any]]]
+Learn: TypeAlias = Callable[[Job, Deps, LearningConfig], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class LearningModels(Protocol):
         ...
 
     @property
-    def allowance(self) -> Allowance:
+    def allowance(self) -> LlmQuota:
         """The daily limits of these models."""
         ...
 
@@ -76,7 +76,7 @@ class LearningModels(Protocol):
         ...
 
 
-def with_model_of_chat(learning: Learning, model: str, models: LearningModels | None) -> Learning:
+def with_chat_model(learning: LearningConfig, model: str, models: LearningModels | None) -> LearningConfig:
     """Have the jobs of a write record the model of their chat, and wait for more turns while models are ready."""
     if models is None:
         return learning
@@ -87,20 +87,20 @@ def with_model_of_chat(learning: Learning, model: str, models: LearningModels | 
 
 
 async def learn_with_model(
-    job: Job, means: Deps, learning: Learning, models: LearningModels | None, learn: Learn
+    job: Job, deps: Deps, learning: LearningConfig, models: LearningModels | None, learn: Learn
 ) -> Mapping[str, Any]:
     """Do a learning job with the model that `models` chooses for it, or without one where that cannot be used."""
     if models is None or learning.by == "off":
-        return await learn(job, means, learning)
-    choice = await models.choose(job, means.ledger)
+        return await learn(job, deps, learning)
+    choice = await models.choose(job, deps.ledger)
     chat = choice.chat
     if chat is None:
-        return await learn(job, means, _without_model(learning, choice.reason))
+        return await learn(job, deps, _without_model(learning, choice.reason))
     with_llm = replace(
         learning, by="llm", small=chat.is_small, allowance=models.allowance, tries=max(learning.tries, _UNLIMITED)
     )
     try:
-        result = await learn(job, replace(means, chat=chat), with_llm)
+        result = await learn(job, replace(deps, chat=chat), with_llm)
     except (InvalidInput, ModelUnavailable) as error:
         if not _is_of_chat(error, chat) or (_is_temporary(error, chat) and job.tries < _MAX_TRIES):
             raise
@@ -109,18 +109,20 @@ async def learn_with_model(
         if chat.calls and chat.error is None:
             models.accept(chat)
         return result
-    await _record_cost(job, chat, means.ledger)
-    return await learn(job, means, _without_model(learning, reason))
+    await _record_cost(job, chat, deps.ledger)
+    return await learn(job, deps, _without_model(learning, reason))
 
 
-async def affordable(user: str, means: Deps, learning: Learning) -> Deps:
+async def deps_within_budget(user: str, deps: Deps, learning: LearningConfig) -> Deps:
     """Return what a user's jobs may use: no model beyond the daily limits, nor one that summarises badly."""
-    if means.chat is not None and (learning.small or await refusal(means.ledger, user, learning.allowance)):
-        return replace(means, chat=None)
-    return means
+    if deps.chat is not None and (
+        learning.small or await quota_exceeded_reason(deps.ledger, user, learning.allowance)
+    ):
+        return replace(deps, chat=None)
+    return deps
 
 
-def _without_model(learning: Learning, reason: str) -> Learning:
+def _without_model(learning: LearningConfig, reason: str) -> LearningConfig:
     """Learn by what is built in; the job's result tells the reason."""
     if not reason:
         return learning
@@ -128,7 +130,7 @@ def _without_model(learning: Learning, reason: str) -> Learning:
     if not after.extracts:
         # Nothing is compressed without a model, so nothing of the kind is due.
         after = replace(after, compress_every=0)
-    return replace(learning, by="llm", small=False, allowance=Allowance(refusal=reason), after=after)
+    return replace(learning, by="llm", small=False, allowance=LlmQuota(refusal=reason), after=after)
 
 
 def _is_of_chat(error: Exception, chat: LearningChat) -> bool:
@@ -143,7 +145,7 @@ def _is_temporary(error: Exception, chat: LearningChat) -> bool:
 async def _record_cost(job: Job, chat: LearningChat, ledger: Ledger) -> None:
     """Record the cost of an answer that ended the use of a model; steps record that of all others."""
     if (answer := chat.rejected) is not None:
-        spent = Spent(
+        spent = ModelUsage(
             user=job.scope.user,
             step=str(job.kind),
             model=chat.model,

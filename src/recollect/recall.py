@@ -14,38 +14,38 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, RecollectError
-from recollect.language.when import TimeWords, spoken_of
-from recollect.model.context import Context
-from recollect.model.faults import told_fault, traced_fault
-from recollect.model.message import text_of
+from recollect.language.when import TimeWords, parse_time_filter
+from recollect.model.context import PromptBlock
+from recollect.model.faults import describe_error, format_traceback
+from recollect.model.message import message_text
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import EVERYTHING, Filter, both
-from recollect.model.result import Hit, Recalled
+from recollect.model.result import Hit, RecallResult
 from recollect.model.scope import Scope
-from recollect.read.again import Again, Found, Look, told
+from recollect.read.again import CachedAnswer, CacheLookup, ResultCache, request_key
 from recollect.read.decide import decide
-from recollect.read.facts import facts_first
+from recollect.read.facts import merge_facts
 from recollect.read.format import format_context
-from recollect.read.inject import Place, inject
-from recollect.read.past import keyed_then
-from recollect.read.past import search_then as search
-from recollect.read.rewrite import Mode, Rewritten, question_of, rewrite
-from recollect.read.search import Finders, Search, Taste
-from recollect.read.select import same_words
-from recollect.read.trace import Clock
-from recollect.read.withhold import withhold
+from recollect.read.inject import InjectPlace, inject
+from recollect.read.past import keyed_facts_as_of
+from recollect.read.past import search_as_of as search
+from recollect.read.rewrite import RewriteMode, RewrittenQuery, last_question, rewrite
+from recollect.read.search import RankingConfig, SearchDeps, SearchRequest
+from recollect.read.select import normalize_words
+from recollect.read.trace import StepTimer
+from recollect.read.withhold import exclude_tagged
 
 if TYPE_CHECKING:
-    from recollect.read.spending import OnAccount
+    from recollect.read.spending import MeteredChat
 
 _log = logging.getLogger("recollect")
-_SAME_MOMENT_S = 300
+_TIME_BUCKET_S = 300
 
-__all__ = ["Finders", "Habits", "Recall", "Search", "Taste", "recall", "search"]
+__all__ = ["RankingConfig", "RecallConfig", "RecallRequest", "SearchDeps", "SearchRequest", "recall", "search"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recall:
+class RecallRequest:
     """What is being said, and how memory is to help with it."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -62,199 +62,207 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Habits:
+class RecallConfig:
     """How recall goes about it, whatever is asked."""
 
     timeout_s: float = 5.0
-    decides: bool = True
-    rewrite: Mode = "auto"
+    is_selective: bool = True
+    rewrite: RewriteMode = "auto"
     rewrite_timeout_s: float = 2.0
     time_words: TimeWords = "prefer"
     facts: int = 20
     facts_importance: float = 0.5
     tokens: int = 2048
     style: str = "recollect"
-    place: Place = "before-question"
+    place: InjectPlace = "before-question"
     summary: bool = False
     turns: bool = True
     withhold: frozenset[str] = frozenset()
-    taste: Taste = field(default_factory=lambda: Taste(diversity=0.7))
+    ranking: RankingConfig = field(default_factory=lambda: RankingConfig(diversity=0.7))
 
 
 async def recall(
     scope: Scope,
-    asked: Recall,
-    habits: Habits,
-    finders: Finders,
+    request: RecallRequest,
+    config: RecallConfig,
+    deps: SearchDeps,
     *,
-    llm: OnAccount | None = None,
-    again: Again | None = None,
-) -> Recalled:
+    llm: MeteredChat | None = None,
+    result_cache: ResultCache | None = None,
+) -> RecallResult:
     """The memories that help to answer, and the messages with them in their place.
 
     Whatever fails or takes too long is an outcome, not an error: the chat goes on without memories.
     """
-    clock = Clock()
-    if asked.limit < 1:
-        return _without(asked, clock, RecallOutcome.DISABLED, "no memories were asked for")
+    clock = StepTimer()
+    if request.limit < 1:
+        return _empty_result(request, clock, RecallOutcome.DISABLED, "no memories were asked for")
     try:
-        async with asyncio.timeout(habits.timeout_s):
-            return await _recall(scope, asked, habits, finders, llm, again, clock)
+        async with asyncio.timeout(config.timeout_s):
+            return await _recall(scope, request, config, deps, llm, result_cache, clock)
     except InvalidInput:
         raise
     except TimeoutError as error:
-        return _unavailable(asked, clock, f"it took more than {habits.timeout_s:g} s", error)
+        return _unavailable_result(request, clock, f"it took more than {config.timeout_s:g} s", error)
     except RecollectError as error:
-        return _unavailable(asked, clock, str(error), error)
+        return _unavailable_result(request, clock, str(error), error)
     except Exception as error:
         # A fault of ours, or of a part the caller gave: it is told, and the chat goes on.
-        _log.error("recall failed. %s", traced_fault(error))
-        return _unavailable(asked, clock, f"recall failed: {told_fault(error)}", error)
+        _log.error("recall failed. %s", format_traceback(error))
+        return _unavailable_result(request, clock, f"recall failed: {describe_error(error)}", error)
 
 
 async def _recall(
     scope: Scope,
-    asked: Recall,
-    habits: Habits,
-    finders: Finders,
-    llm: OnAccount | None,
-    again: Again | None,
-    clock: Clock,
-) -> Recalled:
+    request: RecallRequest,
+    config: RecallConfig,
+    deps: SearchDeps,
+    llm: MeteredChat | None,
+    result_cache: ResultCache | None,
+    clock: StepTimer,
+) -> RecallResult:
     """The steps, one after the other."""
-    question = question_of(asked.messages)
+    question = last_question(request.messages)
     if not question:
-        return _without(asked, clock, RecallOutcome.IGNORED, "the last user message has no text")
-    decision = decide(question, is_fact=asked.is_fact, requires_tool=asked.requires_tool)
+        return _empty_result(request, clock, RecallOutcome.IGNORED, "the last user message has no text")
+    decision = decide(question, is_fact=request.is_fact, requires_tool=request.requires_tool)
     clock.mark("decide")
-    if habits.decides and not decision.search:
-        return _without(asked, clock, RecallOutcome.IGNORED, decision.reason)
-    look = await _look(scope, asked, habits, again)
-    if look is not None:
+    if config.is_selective and not decision.search:
+        return _empty_result(request, clock, RecallOutcome.IGNORED, decision.reason)
+    lookup = await _look_up(scope, request, config, result_cache)
+    if lookup is not None:
         clock.mark("again")
-        if look.found is not None:
-            return _answered(asked, habits, look.found, asked.summary, clock)
-    rewritten = await rewrite(asked.messages, mode=habits.rewrite, llm=llm, timeout_s=habits.rewrite_timeout_s)
+        if lookup.answer is not None:
+            return _build_result(request, config, lookup.answer, request.summary, clock)
+    rewritten = await rewrite(request.messages, mode=config.rewrite, llm=llm, timeout_s=config.rewrite_timeout_s)
     clock.mark("rewrite")
-    wanted = _search(asked, habits, rewritten, question)
-    searching = asyncio.create_task(search(scope, wanted, _taste(asked, habits), finders))
+    search_request = _search_request(request, config, rewritten, question)
+    search_task = asyncio.create_task(search(scope, search_request, _ranking_config(request, config), deps))
     try:
-        facts = await _facts(scope, asked, habits, finders)
-        summary = await _summary(scope, asked, habits, finders)
-        found = await searching
+        facts = await _pinned_facts(scope, request, config, deps)
+        summary = await _summary(scope, request, config, deps)
+        result = await search_task
     finally:
         # Where one failed, nobody waits for the other.
-        searching.cancel()
-    clock.steps_us.update(found.steps_us)
+        search_task.cancel()
+    clock.steps_us.update(result.steps_us)
     clock.skip()
-    fitting = facts_first(facts, found.hits, per_source=habits.taste.per_source, tokens=habits.tokens)
-    notes = (f"searched: {decision.reason}", rewritten.note, *found.notes)
-    answer = Found(rewritten.query, tuple(fitting), tuple(filter(None, notes)))
-    if again is not None and look is not None and not found.notes and not rewritten.failed:
-        again.keep(look, answer)
-    answered = _answered(asked, habits, answer, summary, clock)
-    return replace(answered, candidates=found.candidates, failure=found.failure)
+    hits = merge_facts(facts, result.hits, per_source=config.ranking.per_source, tokens=config.tokens)
+    notes = (f"searched: {decision.reason}", rewritten.note, *result.notes)
+    answer = CachedAnswer(rewritten.query, tuple(hits), tuple(filter(None, notes)))
+    if result_cache is not None and lookup is not None and not result.notes and not rewritten.llm_failed:
+        result_cache.store(lookup, answer)
+    recalled = _build_result(request, config, answer, summary, clock)
+    return replace(recalled, candidates=result.candidates, failure=result.failure)
 
 
-def _answered(asked: Recall, habits: Habits, found: Found, summary: str | None, clock: Clock) -> Recalled:
+def _build_result(
+    request: RecallRequest, config: RecallConfig, answer: CachedAnswer, summary: str | None, clock: StepTimer
+) -> RecallResult:
     """What was found, as the prompt takes it."""
-    hits, withheld = withhold(found.hits, habits.withhold)
-    context = format_context(habits.style, hits, budget_tokens=habits.tokens, now=asked.at, summary=summary)
+    hits, withheld = exclude_tagged(answer.hits, config.withhold)
+    context = format_context(config.style, hits, budget_tokens=config.tokens, now=request.at, summary=summary)
     clock.mark("format")
-    messages = inject(asked.messages, context.text, place=habits.place)
+    messages = inject(request.messages, context.text, place=config.place)
     clock.mark("inject")
-    return Recalled(
+    return RecallResult(
         outcome=_outcome(context, withheld),
-        reason=_told(context, withheld),
-        query=found.query,
+        reason=_describe_result(context, withheld),
+        query=answer.query,
         hits=hits,
         context=context,
         messages=tuple(messages),
         steps_us=clock.steps_us,
-        notes=(*found.notes, *filter(None, [withheld])),
+        notes=(*answer.notes, *filter(None, [withheld])),
     )
 
 
-async def _look(scope: Scope, asked: Recall, habits: Habits, again: Again | None) -> Look | None:
+async def _look_up(
+    scope: Scope, request: RecallRequest, config: RecallConfig, result_cache: ResultCache | None
+) -> CacheLookup | None:
     """Whether this was asked before; None for what is not to be given again: a trace, the past, a summary."""
-    summed = habits.summary and scope.session and asked.summary is None
-    if again is None or asked.trace or asked.as_of is not None or summed:
+    uses_summary = config.summary and scope.session and request.summary is None
+    if result_cache is None or request.trace or request.as_of is not None or uses_summary:
         return None
     # Words for times mean others a little later.
-    moment = int(asked.at.timestamp()) // _SAME_MOMENT_S
-    question = told(
-        asked.messages, moment, asked.at.utcoffset(), asked.limit, asked.min_score, asked.filter, asked.is_fact,
-        asked.requires_tool, asked.recency_weight,
+    moment = int(request.at.timestamp()) // _TIME_BUCKET_S
+    question = request_key(
+        request.messages, moment, request.at.utcoffset(), request.limit, request.min_score, request.filter, request.is_fact,
+        request.requires_tool, request.recency_weight,
     )  # fmt: skip
-    return await again.look(scope, f"recall {question}") if question else None
+    return await result_cache.look_up(scope, f"recall {question}") if question else None
 
 
-async def _facts(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> list[Hit]:
-    return await keyed_then(
+async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> list[Hit]:
+    return await keyed_facts_as_of(
         scope,
-        asked.filter,
-        ledger=finders.ledger,
-        limit=habits.facts,
-        least=habits.facts_importance,
-        as_of=asked.as_of,
+        request.filter,
+        ledger=deps.ledger,
+        limit=config.facts,
+        min_importance=config.facts_importance,
+        as_of=request.as_of,
     )
 
 
-async def _summary(scope: Scope, asked: Recall, habits: Habits, finders: Finders) -> str | None:
+async def _summary(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> str | None:
     """What the conversation came to so far, where it is wanted: as the caller says, or as it was kept."""
     # What is kept sums up all that was said, later things too.
-    if asked.summary is not None or not habits.summary or not scope.session or asked.as_of is not None:
-        return asked.summary
-    return (await finders.ledger.conversation(scope)).summary
+    if request.summary is not None or not config.summary or not scope.session or request.as_of is not None:
+        return request.summary
+    return (await deps.ledger.conversation(scope)).summary
 
 
-def _search(asked: Recall, habits: Habits, rewritten: Rewritten, question: str) -> Search:
+def _search_request(
+    request: RecallRequest, config: RecallConfig, rewritten: RewrittenQuery, question: str
+) -> SearchRequest:
     # Terms of earlier messages say what is spoken of, not when.
-    said = rewritten.query if rewritten.how == "llm" else question
-    times = spoken_of(said, at=asked.at, mode=habits.time_words)
-    return Search(
+    time_text = rewritten.query if rewritten.method == "llm" else question
+    times = parse_time_filter(time_text, at=request.at, mode=config.time_words)
+    return SearchRequest(
         query=rewritten.query,
-        meaning=rewritten.extra,
+        meaning=rewritten.hypothetical,
         guessed=rewritten.guessed,
-        limit=asked.limit,
-        min_score=asked.min_score,
-        filter=both(asked.filter, times.filter),
-        as_of=asked.as_of,
+        limit=request.limit,
+        min_score=request.min_score,
+        filter=both(request.filter, times.filter),
+        as_of=request.as_of,
         periods=times.periods,
-        explain=asked.trace,
-        trace=asked.trace,
-        turns=habits.turns,
+        explain=request.trace,
+        trace=request.trace,
+        turns=config.turns,
         for_prompt=True,
-        said=_said(asked.messages),
+        exclude_texts=_message_texts(request.messages),
     )
 
 
-def _taste(asked: Recall, habits: Habits) -> Taste:
-    if asked.recency_weight is None:
-        return habits.taste
-    return replace(habits.taste, weights=replace(habits.taste.weights, recency=asked.recency_weight))
+def _ranking_config(request: RecallRequest, config: RecallConfig) -> RankingConfig:
+    if request.recency_weight is None:
+        return config.ranking
+    return replace(config.ranking, weights=replace(config.ranking.weights, recency=request.recency_weight))
 
 
-def _said(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+def _message_texts(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
     """What stands in the messages already; memory need not say it again."""
-    return frozenset(same_words(text_of(each.get("content"))) for each in messages if isinstance(each, Mapping))
+    return frozenset(
+        normalize_words(message_text(each.get("content"))) for each in messages if isinstance(each, Mapping)
+    )
 
 
-def _outcome(context: Context, withheld: str) -> RecallOutcome:
+def _outcome(context: PromptBlock, withheld: str) -> RecallOutcome:
     if context.text:
         return RecallOutcome.USED
     return RecallOutcome.POLICY_BLOCKED if withheld else RecallOutcome.MISSING
 
 
-def _told(context: Context, withheld: str) -> str:
+def _describe_result(context: PromptBlock, withheld: str) -> str:
     if not context.text:
         return f"nothing may be shown: {withheld}" if withheld else "nothing that was kept fits the question"
     return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
 
 
-def _without(asked: Recall, clock: Clock, outcome: RecallOutcome, reason: str) -> Recalled:
-    return Recalled(outcome=outcome, reason=reason, messages=tuple(asked.messages), steps_us=clock.steps_us)
+def _empty_result(request: RecallRequest, clock: StepTimer, outcome: RecallOutcome, reason: str) -> RecallResult:
+    return RecallResult(outcome=outcome, reason=reason, messages=tuple(request.messages), steps_us=clock.steps_us)
 
 
-def _unavailable(asked: Recall, clock: Clock, reason: str, error: Exception) -> Recalled:
-    return replace(_without(asked, clock, RecallOutcome.UNAVAILABLE, reason), failure=error)
+def _unavailable_result(request: RecallRequest, clock: StepTimer, reason: str, error: Exception) -> RecallResult:
+    return replace(_empty_result(request, clock, RecallOutcome.UNAVAILABLE, reason), failure=error)

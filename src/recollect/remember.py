@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from recollect.conversation.afterwards import Afterwards
-from recollect.conversation.resent import without_forgotten
-from recollect.conversation.told import as_turns, told_since
+from recollect.conversation.afterwards import SessionConfig
+from recollect.conversation.resent import drop_forgotten_turns
+from recollect.conversation.told import notes_as_turns, unprocessed_notes
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Add, By, Change, Once, Outcome
-from recollect.model.effect import Effect, Finish, Note, Queue
+from recollect.model.change import Add, Author, Change, IdempotencyToken, Outcome
+from recollect.model.effect import ConversationUpdate, Effect, EnqueueJob, FinishJob
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
@@ -26,26 +26,26 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
 from recollect.observe.traces import span
-from recollect.read.known_again import strip_recalled
+from recollect.read.known_again import strip_context
 from recollect.write.batch import Batch
-from recollect.write.billed import billed
+from recollect.write.billed import record_cost_on_error
 from recollect.write.deps import Deps
 from recollect.write.draft import draft
 from recollect.write.embed import embed
-from recollect.write.learn import BY, ExtractionConfig, Learned, learn_from
-from recollect.write.listen import listen, names_turns
-from recollect.write.modes import mode_named
-from recollect.write.passed_over import passed_over, with_range, without_first
-from recollect.write.screening.given import Redacting
-from recollect.write.triggers import Triggers, closing, has_drifted, job_key, learning
-from recollect.write.unsourced import without_sources
+from recollect.write.learn import EXTRACTION_AUTHOR, ExtractedChanges, ExtractionConfig, extract_changes
+from recollect.write.listen import has_turn_ids, parse_messages
+from recollect.write.modes import get_extraction_mode
+from recollect.write.passed_over import skipped_ranges, with_skipped_range, without_first_skipped
+from recollect.write.screening.given import Redactor
+from recollect.write.triggers import Triggers, close_job, extraction_job, has_drifted, job_key
+from recollect.write.unsourced import drop_turn_evidence
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewMemory:
+class MemoryInput:
     """What a caller wants kept, word for word."""
 
     content: str | None
@@ -55,243 +55,257 @@ class NewMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learning(ExtractionConfig):
+class LearningConfig(ExtractionConfig):
     """When what was said is learned from, how it is understood, and what is made of conversations."""
 
     triggers: Triggers = field(default_factory=Triggers)
     overlap: int = 4
-    most_turns: int = 40
+    max_turns: int = 40
     tries: int = 8
-    redacting: Redacting = field(default_factory=Redacting)
-    after: Afterwards = field(default_factory=Afterwards)
+    redactor: Redactor = field(default_factory=Redactor)
+    after: SessionConfig = field(default_factory=SessionConfig)
 
 
 async def add(
     scope: Scope,
-    new: NewMemory,
+    new: MemoryInput,
     *,
     ledger: Ledger,
     embedder: Embedder,
-    redacting: Redacting,
-    by: By,
-    once: Once | None = None,
+    redactor: Redactor,
+    by: Author,
+    idempotency: IdempotencyToken | None = None,
 ) -> Outcome:
     """Draft, redact, embed, apply; the ledger settles it against whatever says the same or holds its key."""
-    given = draft(scope, new.content, new.fields)
-    record, redacted = redacting.record(given)
+    drafted = draft(scope, new.content, new.fields)
+    record, redacted = redactor.redact_record(drafted)
     # A vector of words that are not kept would still tell of them.
-    vector = new.vector if record.content == given.content else None
+    vector = new.vector if record.content == drafted.content else None
     if vector is None:
         [vector] = await embed([record.content], embedder=embedder)
     change = Add(record, vector, new.correction)
-    [outcome] = (await ledger.apply(scope, [change], by=redacting.by(by), once=once)).outcomes
+    [outcome] = (await ledger.apply(scope, [change], by=redactor.redact_author(by), once=idempotency)).outcomes
     return replace(outcome, redacted=redacted)
 
 
 async def remember(
     scope: Scope,
     messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    means: Deps,
-    habits: Learning,
+    deps: Deps,
+    config: LearningConfig,
     *,
-    by: By,
+    by: Author,
     mode: str | None = None,
-    given_at: datetime | None = None,
+    received_at: datetime | None = None,
 ) -> Appended:
     """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said.
 
-    Messages that name their `turn_id` can come again, and change nothing then; `given_at` is when they first came.
+    Messages that name their `turn_id` can come again, and change nothing then; `received_at` is when they first came.
     """
     if mode is not None:
-        mode_named(mode)
-    if given_at is None and names_turns(messages):
-        given_at = now()
+        get_extraction_mode(mode)
+    if received_at is None and has_turn_ids(messages):
+        received_at = now()
     with span("recollect.listen"):
-        turns, redacted = heard(scope, messages, habits.redacting)
-        turns = await without_forgotten(scope.user, turns, means.ledger)
+        turns, redacted = normalize_turns(scope, messages, config.redactor)
+        turns = await drop_forgotten_turns(scope.user, turns, deps.ledger)
     if not turns:
         return Appended()
     with span("recollect.embed"):
-        vectors = await embed([turn.content for turn in turns], embedder=means.embedder)
-    jobs = [] if habits.by == "off" else [await _job(scope, turns, vectors, means, habits)]
+        vectors = await embed([turn.content for turn in turns], embedder=deps.embedder)
+    jobs = [] if config.by == "off" else [await _learning_job(scope, turns, vectors, deps, config)]
     if mode is not None:
         jobs = [replace(job, payload={**job.payload, "mode": mode}) for job in jobs]
     with span("recollect.append"):
-        appended = await means.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, given_at=given_at)
+        appended = await deps.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, received_at=received_at)
     return replace(appended, redacted=redacted)
 
 
-def heard(
-    scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redacting: Redacting
+def normalize_turns(
+    scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redactor: Redactor
 ) -> tuple[list[Turn], tuple[str, ...]]:
     """The turns as the log keeps them, without secrets, whose kinds are told, and without what recall had put in.
 
     That would be found again as if it had been said.
     """
-    own: list[Turn] = []
+    normalized: list[Turn] = []
     kinds: dict[str, None] = {}
-    for turn in listen(scope, messages):
-        text, found = redacting.said(strip_recalled(turn.content))
-        kinds |= dict.fromkeys(found)
+    for turn in parse_messages(scope, messages):
+        text, secrets = redactor.redact_turn_text(strip_context(turn.content))
+        kinds |= dict.fromkeys(secrets)
         if text.strip():
-            own.append(replace(turn, content=text))
-    return own, tuple(kinds)
+            normalized.append(replace(turn, content=text))
+    return normalized, tuple(kinds)
 
 
-async def _job(
-    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], means: Deps, habits: Learning
+async def _learning_job(
+    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], deps: Deps, config: LearningConfig
 ) -> NewJob:
-    triggers = habits.triggers
+    triggers = config.triggers
     conversation = Conversation(scope=scope)
     drifted = False
     if triggers.every > len(turns):
-        conversation = await means.ledger.conversation(scope)
+        conversation = await deps.ledger.conversation(scope)
         if triggers.drift and conversation.turn_count:
-            last = await means.ledger.turns(scope, after=conversation.turn_count - 2, limit=2)
-            said = [turn.content for turn in last if turn.role == "user"]
-            [before] = await embed(said[-1:], embedder=means.embedder) if said else [None]
+            last = await deps.ledger.turns(scope, after=conversation.turn_count - 2, limit=2)
+            user_texts = [turn.content for turn in last if turn.role == "user"]
+            [before] = await embed(user_texts[-1:], embedder=deps.embedder) if user_texts else [None]
             drifted = has_drifted(before, turns, vectors, triggers.drift)
-    return learning(scope, conversation, turns, triggers, drifted=drifted, now=now())
+    return extraction_job(scope, conversation, turns, triggers, drifted=drifted, now=now())
 
 
-def learning_now(scope: Scope) -> NewJob:
+def immediate_learning_job(scope: Scope) -> NewJob:
     """The job that learns from what is left of a conversation, at once and before anything else of the user's."""
     return NewJob(kind=JobKind.EXTRACT, key=job_key(scope), priority=1)
 
 
-async def learn(job: Job, means: Deps, habits: Learning) -> Mapping[str, Any]:
+async def learn(job: Job, deps: Deps, config: LearningConfig) -> Mapping[str, Any]:
     """Learn from what was said in a conversation since the last time, and finish the job in the same transaction."""
-    habits = replace(habits, mode=job.payload.get("mode", habits.mode))
-    since = await means.ledger.revision(job.scope.user)
-    conversation = await means.ledger.conversation(job.scope)
-    batch = await _unlearned(conversation, means, habits)
+    config = replace(config, mode=job.payload.get("mode", config.mode))
+    since = await deps.ledger.revision(job.scope.user)
+    conversation = await deps.ledger.conversation(job.scope)
+    batch = await _next_batch(conversation, deps, config)
     try:
-        found, told = await learn_from(job.scope, batch, means, habits)
+        learned, report = await extract_changes(job.scope, batch, deps, config)
     except (BrokenAnswer, InvalidInput) as error:
-        if isinstance(error, InvalidSettings) or job.tries < habits.tries or batch.retry:
+        if isinstance(error, InvalidSettings) or job.tries < config.tries or batch.retry:
             raise
         # Later turns must not wait for it for ever: the selector learns from it now, and a replay asks the LLM again.
-        found, told = await learn_from(job.scope, batch, replace(means, chat=None), replace(habits, by="selector"))
-        effects = _progress(job, conversation, batch, habits, gives_up=True)
-        await _apply(job.scope, batch, found, effects, means, since)
+        learned, report = await extract_changes(
+            job.scope, batch, replace(deps, chat=None), replace(config, by="selector")
+        )
+        effects = _progress(job, conversation, batch, config, gives_up=True)
+        await _apply(job.scope, batch, learned, effects, deps, since)
         error.args = (
-            f"{error}; the built-in selector learned from it instead: {len(told.get('decisions') or ())} found",
+            f"{error}; the built-in selector learned from it instead: {len(report.get('decisions') or ())} found",
         )
         raise
-    effects = [*found.spent, *_progress(job, conversation, batch, habits), Finish(job.id, job.lease or "", told)]
-    async with billed(means.ledger, job.scope, lambda: found.spent, by=By(BY)):
-        await _apply(job.scope, batch, found, effects, means, since)
-    return told
+    effects = [
+        *learned.spent,
+        *_progress(job, conversation, batch, config),
+        FinishJob(job.id, job.lease or "", report),
+    ]
+    async with record_cost_on_error(deps.ledger, job.scope, lambda: learned.spent, by=Author(EXTRACTION_AUTHOR)):
+        await _apply(job.scope, batch, learned, effects, deps, since)
+    return report
 
 
-async def learn_told(scope: Scope, means: Deps, habits: Learning) -> int:
+async def learn_from_agent_notes(scope: Scope, deps: Deps, config: LearningConfig) -> int:
     """Learn from what agents told of a conversation that ends; gives how many changes that came to.
 
     What a user asked was said to the agent and is in no log, so nothing that is learned from it cites a turn.
     """
-    if habits.by == "off":
+    if config.by == "off":
         return 0
-    since = await means.ledger.revision(scope.user)
-    told = told_since(await means.ledger.conversation(scope))
-    turns = as_turns(scope, told, now=now())
+    since = await deps.ledger.revision(scope.user)
+    notes = unprocessed_notes(await deps.ledger.conversation(scope))
+    turns = notes_as_turns(scope, notes, now=now())
     ids = {turn.id for turn in turns}
     count = 0
-    for start in range(0, len(turns), habits.most_turns):
-        before = tuple(turns[max(0, start - habits.overlap) : start])
-        found = await _understood(
-            scope, Batch(tuple(turns[start : start + habits.most_turns]), before), means, habits
+    for start in range(0, len(turns), config.max_turns):
+        before = tuple(turns[max(0, start - config.overlap) : start])
+        learned = await _learn_or_select(
+            scope, Batch(tuple(turns[start : start + config.max_turns]), before), deps, config
         )
-        changes = [without_sources(change, ids) for change in found.changes]
-        await _apply_told(scope, changes, found, means, since)
+        changes = [drop_turn_evidence(change, ids) for change in learned.changes]
+        await _apply_agent_notes(scope, changes, learned, deps, since)
         count += len(changes)
     return count
 
 
-async def _understood(scope: Scope, batch: Batch, means: Deps, habits: Learning) -> Learned:
+async def _learn_or_select(scope: Scope, batch: Batch, deps: Deps, config: LearningConfig) -> ExtractedChanges:
     """What the turns come to; by the selector where a model's answer is of no use."""
     try:
-        found, _ = await learn_from(scope, batch, means, habits)
+        learned, _ = await extract_changes(scope, batch, deps, config)
     except (BrokenAnswer, InvalidInput) as error:
         if isinstance(error, InvalidSettings):
             raise
-        found, _ = await learn_from(scope, batch, replace(means, chat=None), replace(habits, by="selector"))
-    return found
+        learned, _ = await extract_changes(scope, batch, replace(deps, chat=None), replace(config, by="selector"))
+    return learned
 
 
-async def _apply_told(scope: Scope, changes: Sequence[Change], found: Learned, means: Deps, since: Revision) -> None:
-    async with billed(means.ledger, scope, lambda: found.spent, by=By(BY)):
-        by = By(BY, "what its agent told")
-        await means.ledger.apply(scope, changes, by=by, effects=found.spent, since=since)
+async def _apply_agent_notes(
+    scope: Scope, changes: Sequence[Change], learned: ExtractedChanges, deps: Deps, since: Revision
+) -> None:
+    async with record_cost_on_error(deps.ledger, scope, lambda: learned.spent, by=Author(EXTRACTION_AUTHOR)):
+        by = Author(EXTRACTION_AUTHOR, "what its agent told")
+        await deps.ledger.apply(scope, changes, by=by, effects=learned.spent, since=since)
 
 
-async def learn_again(user: str, turn_ids: Sequence[str], means: Deps) -> None:
+async def relearn_turns(user: str, turn_ids: Sequence[str], deps: Deps) -> None:
     """Have turns learned from once more: what was learned from them went with something that was erased."""
     by_session: dict[Scope, list[int]] = {}
-    for turn in await means.ledger.get(Scope(user), turn_ids):
+    for turn in await deps.ledger.get(Scope(user), turn_ids):
         if turn.category is Category.TURN and turn.status is Status.ACTIVE:
             by_session.setdefault(turn.scope, []).append(int(turn.detail["position"]))
     for scope, positions in by_session.items():
-        conversation = await means.ledger.conversation(scope)
+        conversation = await deps.ledger.conversation(scope)
         for position in sorted(positions):
-            metadata = with_range(conversation, position, position)
+            metadata = with_skipped_range(conversation, position, position)
             conversation = replace(conversation, metadata=metadata)
         effects: list[Effect] = [
-            Note(scope, {"metadata": conversation.metadata}),
-            Queue(scope, learning_now(scope)),
+            ConversationUpdate(scope, {"metadata": conversation.metadata}),
+            EnqueueJob(scope, immediate_learning_job(scope)),
         ]
-        await means.ledger.apply(scope, [], by=By(BY, "learned again"), effects=effects)
+        await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR, "learned again"), effects=effects)
 
 
 async def _apply(
-    scope: Scope, batch: Batch, found: Learned, effects: Sequence[Effect], means: Deps, since: Revision
+    scope: Scope, batch: Batch, learned: ExtractedChanges, effects: Sequence[Effect], deps: Deps, since: Revision
 ) -> None:
-    if found.changes:
-        await _check_still_said(scope, batch.turns, means)
-    with span("recollect.apply") as traced:
-        traced.tell({"changes": len(found.changes)})
-        await means.ledger.apply(scope, found.changes, by=By(BY, batch.described), effects=effects, since=since)
+    if learned.changes:
+        await _ensure_turns_unchanged(scope, batch.turns, deps)
+    with span("recollect.apply") as trace:
+        trace.set_attributes({"changes": len(learned.changes)})
+        await deps.ledger.apply(
+            scope, learned.changes, by=Author(EXTRACTION_AUTHOR, batch.turn_range_text), effects=effects, since=since
+        )
 
 
 def _progress(
-    job: Job, conversation: Conversation, batch: Batch, habits: Learning, *, gives_up: bool = False
+    job: Job, conversation: Conversation, batch: Batch, config: LearningConfig, *, gives_up: bool = False
 ) -> list[Effect]:
     """How far the conversation has been learned from after this batch, and what is to be done next."""
     if not batch.turns:
         return []
     if batch.retry:
-        left = [Queue(job.scope, NewJob(kind=JobKind.EXTRACT, key=job.key))] if passed_over(conversation)[1:] else []
-        return [Note(job.scope, {"metadata": without_first(conversation)}), *left]
+        left = (
+            [EnqueueJob(job.scope, NewJob(kind=JobKind.EXTRACT, key=job.key))]
+            if skipped_ranges(conversation)[1:]
+            else []
+        )
+        return [ConversationUpdate(job.scope, {"metadata": without_first_skipped(conversation)}), *left]
     last = batch.turns[-1].position
     fields: dict[str, Any] = {"learned_to": last}
     if gives_up:
-        fields["metadata"] = with_range(conversation, batch.turns[0].position, last)
-    queued = (Queue(job.scope, each) for each in _follow_ups(job, conversation, last, habits))
-    return [Note(job.scope, fields), *queued]
+        fields["metadata"] = with_skipped_range(conversation, batch.turns[0].position, last)
+    queued = (EnqueueJob(job.scope, each) for each in _follow_ups(job, conversation, last, config))
+    return [ConversationUpdate(job.scope, fields), *queued]
 
 
-async def _unlearned(conversation: Conversation, means: Deps, habits: Learning) -> Batch:
+async def _next_batch(conversation: Conversation, deps: Deps, config: LearningConfig) -> Batch:
     """The turns to learn from, and before them some that were learned from, to understand these by.
 
     Where nothing is new, what was passed over once is taken up again.
     """
     scope, learned_to = conversation.scope, conversation.learned_to
-    again = conversation.turn_count <= learned_to and (ranges := passed_over(conversation))
-    first, last = ranges[0] if again else (learned_to + 1, learned_to + habits.most_turns)
-    start = max(0, first - 1 - habits.overlap)
-    turns = await means.ledger.turns(scope, after=start, limit=last - start)
+    is_retry = conversation.turn_count <= learned_to and (ranges := skipped_ranges(conversation))
+    first, last = ranges[0] if is_retry else (learned_to + 1, learned_to + config.max_turns)
+    start = max(0, first - 1 - config.overlap)
+    turns = await deps.ledger.turns(scope, after=start, limit=last - start)
     before = tuple(turn for turn in turns if turn.position < first)
-    return Batch(tuple(turns[len(before) :]), before, retry=bool(again))
+    return Batch(tuple(turns[len(before) :]), before, retry=bool(is_retry))
 
 
-async def _check_still_said(scope: Scope, turns: Sequence[Turn], means: Deps) -> None:
+async def _ensure_turns_unchanged(scope: Scope, turns: Sequence[Turn], deps: Deps) -> None:
     """A Conflict if a person took some of it back while it was being understood: the next try does without that."""
     first, last = turns[0].position, turns[-1].position
-    held = await means.ledger.turns(scope, after=first - 1, limit=last - first + 1)
-    if {turn.id for turn in turns} - {turn.id for turn in held}:
+    stored = await deps.ledger.turns(scope, after=first - 1, limit=last - first + 1)
+    if {turn.id for turn in turns} - {turn.id for turn in stored}:
         raise Conflict("some of what was said was taken back meanwhile")
 
 
-def _follow_ups(job: Job, conversation: Conversation, learned_to: int, habits: Learning) -> list[NewJob]:
+def _follow_ups(job: Job, conversation: Conversation, learned_to: int, config: LearningConfig) -> list[NewJob]:
     """What is to be done next in a conversation that has been learned from up to a turn."""
     key = job_key(conversation.scope)
     # As urgent as the first part was: the end of a conversation waits until all of it is learned.
@@ -299,9 +313,9 @@ def _follow_ups(job: Job, conversation: Conversation, learned_to: int, habits: L
     more = [rest] if conversation.turn_count > learned_to else []
     if conversation.closed_at is not None:
         # It ended before it was learned from: what matters of this is still to be promoted.
-        more.append(closing(conversation.scope))
+        more.append(close_job(conversation.scope))
     return (
         [*more, NewJob(kind=JobKind.SUMMARISE, key=key)]
-        if habits.after.is_due(conversation, has_model=habits.by == "llm")
+        if config.after.is_due(conversation, has_model=config.by == "llm")
         else more
     )

@@ -12,52 +12,53 @@ from time import perf_counter
 from typing import Any
 
 from recollect import recall, remember
-from recollect.care import Care
+from recollect.care import Operations
 from recollect.errors import NotFound, RecollectError
-from recollect.files.files import Files
-from recollect.index.engine_index import nudging
-from recollect.keyring import Keyring
-from recollect.learning_model import LearningModels, with_model_of_chat
+from recollect.files.files import MemoryFiles
+from recollect.index.engine_index import notify_and_sync
+from recollect.keyring import ApiKeys
+from recollect.learning_model import LearningModels, with_chat_model
 from recollect.ledger.model_states import ModelState
 from recollect.ledger.protocol import Revision
-from recollect.ledger.replies import Replies
-from recollect.ledger.responses import Responses
-from recollect.model.change import By, Change, Entry, Forget, Once, Outcome, Update
+from recollect.ledger.replies import IdempotencyStore
+from recollect.ledger.responses import ResponseStore
+from recollect.model.change import Author, Change, Forget, HistoryEntry, IdempotencyToken, Outcome, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Listing
-from recollect.model.remembered import Remembered
-from recollect.model.result import Page, Recalled, SearchResult
+from recollect.model.remembered import RememberResult
+from recollect.model.result import Page, RecallResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
-from recollect.model.uses import Uses
-from recollect.model.validity import current
+from recollect.model.uses import UseCount
+from recollect.model.validity import exclude_expired
 from recollect.models.chat import Chat
 from recollect.models.embedding import EmbeddingModel
-from recollect.moving import Moving
+from recollect.moving import TransferService
 from recollect.observe.metrics import REMEMBER_SECONDS
 from recollect.observe.traces import span
 from recollect.read import past
-from recollect.read.accesses import Accesses
-from recollect.read.again import Again, Found
-from recollect.read.counted import watched
-from recollect.read.spending import OnAccount, Spending
-from recollect.recall import Finders, Habits, Recall, Search
-from recollect.remember import Learning, NewMemory
-from recollect.shared.news import News
+from recollect.read.accesses import AccessCounter
+from recollect.read.again import CachedAnswer, ResultCache
+from recollect.read.counted import observe_read
+from recollect.read.search import SearchDeps, SearchRequest
+from recollect.read.spending import LlmBudget, MeteredChat
+from recollect.recall import RecallConfig, RecallRequest
+from recollect.remember import LearningConfig, MemoryInput
+from recollect.shared.news import ChangeNotifier
 from recollect.upkeep import forgetting, reembed, review
 from recollect.upkeep import undo as undoing
-from recollect.upkeep.chores import Housekeeping
-from recollect.upkeep.worker import Patience
+from recollect.upkeep.chores import MaintenanceConfig
+from recollect.upkeep.worker import RetryPolicy
 from recollect.write.deps import Deps
-from recollect.write.draft import checked_fields
+from recollect.write.draft import validate_fields
 from recollect.write.embed import embed
-from recollect.write.room import Room
+from recollect.write.room import WriteQuota
 
 _log = logging.getLogger("recollect")
 
-# Learning starts a moment later, so that it does not compete with the answer and takes in what is said by then.
-_CALM_S = 0.5
+# LearningConfig starts a moment later, so that it does not compete with the answer and takes in what is said by then.
+_LEARN_DELAY_S = 0.5
 # How many memories one transaction forgets at most, so that other writers get their turn.
 _FORGET_BATCH = 500
 
@@ -67,58 +68,62 @@ class Service:
 
     def __init__(
         self,
-        finders: Finders,
+        search_deps: SearchDeps,
         *,
         chat: Chat | None = None,
-        habits: Habits | None = None,
-        learning: Learning | None = None,
-        house: Housekeeping | None = None,
-        jobs_at_once: int = 4,
-        patience: Patience | None = None,
-        most_waiting: int = 1000,
-        most_memories: int = 0,
+        recall_config: RecallConfig | None = None,
+        learning: LearningConfig | None = None,
+        maintenance: MaintenanceConfig | None = None,
+        max_concurrent_jobs: int = 4,
+        retry_policy: RetryPolicy | None = None,
+        max_waiting_jobs: int = 1000,
+        max_memories: int = 0,
         spill: Path | None = None,
-        again: Again | None = None,
-        news: News | None = None,
+        result_cache: ResultCache | None = None,
+        change_notifier: ChangeNotifier | None = None,
         models: LearningModels | None = None,
     ) -> None:
-        self._ledger = finders.ledger
-        self.news = news or News()
-        self._ledger.on_change = nudging(finders.index, self.news.tell)
-        self._again = again
-        self._lookups = again.lookups if again is not None and again.lookups is not None else finders.ledger
-        self.room = Room(finders.ledger, most_memories)
-        self._index = finders.index
-        self._embedder = finders.embedder
-        self._finders = finders
+        self._ledger = search_deps.ledger
+        self.change_notifier = change_notifier or ChangeNotifier()
+        self._ledger.on_change = notify_and_sync(search_deps.index, self.change_notifier.notify)
+        self._result_cache = result_cache
+        self._lookup_source = (
+            result_cache.lookup_cache
+            if result_cache is not None and result_cache.lookup_cache is not None
+            else search_deps.ledger
+        )
+        self.write_quota = WriteQuota(search_deps.ledger, max_memories)
+        self._index = search_deps.index
+        self._embedder = search_deps.embedder
+        self._search_deps = search_deps
         self._chat = chat
-        self._habits = habits or Habits()
-        self._accesses = Accesses(finders.ledger)
-        self.keyring = Keyring(finders.ledger)
-        self._learning = learning or Learning()
-        self._spending = Spending(finders.ledger, self._learning.allowance)
-        self._redacting = self._learning.redacting
-        self._means = Deps(finders.ledger, finders.index, finders.embedder, chat)
+        self._recall_config = recall_config or RecallConfig()
+        self._access_counter = AccessCounter(search_deps.ledger)
+        self.api_keys = ApiKeys(search_deps.ledger)
+        self._learning = learning or LearningConfig()
+        self._llm_budget = LlmBudget(search_deps.ledger, self._learning.allowance)
+        self._redacting = self._learning.redactor
+        self._deps = Deps(search_deps.ledger, search_deps.index, search_deps.embedder, chat)
         # Those who are at work with it for long: until they are done it is not closed for another to take its place.
-        self.uses = Uses()
-        self.moving = Moving(self._means, self._learning, self.room, self.uses)
-        self.files = Files(self._means, self._redacting, pace=self.room.take)
-        self.care = Care(
-            self._means,
+        self.use_count = UseCount()
+        self.transfer = TransferService(self._deps, self._learning, self.write_quota, self.use_count)
+        self.files = MemoryFiles(self._deps, self._redacting, admit=self.write_quota.admit)
+        self.operations = Operations(
+            self._deps,
             self._learning,
-            house,
-            jobs_at_once=jobs_at_once,
-            patience=patience,
-            most_waiting=most_waiting,
+            maintenance,
+            max_concurrent_jobs=max_concurrent_jobs,
+            retry_policy=retry_policy,
+            max_waiting_jobs=max_waiting_jobs,
             spill=spill,
-            again=again,
+            result_cache=result_cache,
             models=models,
         )
 
     @property
     def cache_trouble(self) -> str:
         """Why answers are not given again now though they could be; empty if they are, or need not be."""
-        return self._again.trouble if self._again else ""
+        return self._result_cache.last_error if self._result_cache else ""
 
     @property
     def model(self) -> EmbeddingModel:
@@ -127,19 +132,21 @@ class Service:
 
     # Writing
 
-    async def add(self, scope: Scope, new: NewMemory, *, by: By, once: Once | None = None) -> Outcome:
+    async def add(
+        self, scope: Scope, new: MemoryInput, *, by: Author, idempotency: IdempotencyToken | None = None
+    ) -> Outcome:
         """Keep a memory as it is given, but for secrets."""
-        await self.room.take(scope.user, 1)
+        await self.write_quota.admit(scope.user, 1)
         outcome = await remember.add(
             scope,
             new,
             ledger=self._ledger,
             embedder=self._embedder,
-            redacting=self._redacting,
+            redactor=self._redacting,
             by=by,
-            once=once,
+            idempotency=idempotency,
         )
-        await self.care.keep_within_quotas(scope)
+        await self.operations.enforce_quotas(scope)
         return outcome
 
     async def remember(
@@ -147,41 +154,41 @@ class Service:
         scope: Scope,
         messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
         *,
-        by: By,
+        by: Author,
         wait_s: float = 0.0,
         mode: str | None = None,
-        given_at: datetime | None = None,
+        received_at: datetime | None = None,
         model: str = "",
-    ) -> Remembered:
+    ) -> RememberResult:
         """Keep what was said; what it says is learned behind, or before this returns if it may take so long.
 
-        Messages that name their `turn_id` can come again and change nothing; `given_at` is when they first came,
+        Messages that name their `turn_id` can come again and change nothing; `received_at` is when they first came,
         and `model` the one that their chat names.
         """
-        await self.care.check_backlog(scope.user)
-        await self.room.take(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
-        with span("recollect.remember") as traced:
-            begun = perf_counter()
-            learning = with_model_of_chat(self._learning, model, self.care.models)
+        await self.operations.check_backlog(scope.user)
+        await self.write_quota.admit(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
+        with span("recollect.remember") as trace:
+            started = perf_counter()
+            learning = with_chat_model(self._learning, model, self.operations.models)
             appended = await remember.remember(
-                scope, messages, self._means, learning, by=by, mode=mode, given_at=given_at
+                scope, messages, self._deps, learning, by=by, mode=mode, received_at=received_at
             )
-            REMEMBER_SECONDS.note(perf_counter() - begun)
-            traced.tell({"turns": len(appended.turns), "jobs": len(appended.jobs)})
+            REMEMBER_SECONDS.observe(perf_counter() - started)
+            trace.set_attributes({"turns": len(appended.turns), "jobs": len(appended.jobs)})
         if (job := next(iter(appended.jobs), None)) is None:
-            return Remembered(appended.turns, redacted=appended.redacted)
+            return RememberResult(appended.turns, redacted=appended.redacted)
         if wait_s:
-            job = await self.care.finished(scope.user, job.id, within_s=wait_s)
-            await self.care.keep_within_quotas(scope)
+            job = await self.operations.wait_for_job(scope.user, job.id, within_s=wait_s)
+            await self.operations.enforce_quotas(scope)
         else:
-            self.care.worker.nudge(after_s=_CALM_S)
-        return Remembered(appended.turns, job, appended.redacted)
+            self.operations.worker.wake(after_s=_LEARN_DELAY_S)
+        return RememberResult(appended.turns, job, appended.redacted)
 
     async def update(
-        self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: By, expected_version: int | None = None
+        self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: Author, expected_version: int | None = None
     ) -> Outcome:
         """Give fields of a memory new values; new words are embedded anew."""
-        fields = checked_fields(fields)
+        fields = validate_fields(fields)
         key = None
         if fields.get("value"):
             record = await self.get(scope, id)
@@ -189,7 +196,7 @@ class Service:
             # A keyed fact that has no words of its own reads "key: value", and goes on to.
             if "content" not in fields and record.content == f"{key}: {record.value}":
                 fields["content"] = f"{key}: {fields['value']}"
-        fields, redacted = self._redacting.fields(fields, key=key)
+        fields, redacted = self._redacting.redact_fields(fields, key=key)
         vector = None
         if "content" in fields:
             [vector] = await embed([fields["content"]], embedder=self._embedder)
@@ -197,7 +204,7 @@ class Service:
         return replace(outcome, redacted=redacted)
 
     async def forget(
-        self, scope: Scope, id: str, *, by: By, expected_version: int | None = None, sources: bool = True
+        self, scope: Scope, id: str, *, by: Author, expected_version: int | None = None, sources: bool = True
     ) -> Outcome:
         """Take a memory out of recall; undo or restore brings it back.
 
@@ -207,36 +214,36 @@ class Service:
         changes = [Forget(id, expected_version)]
         if sources:
             record = await self.get(scope, id)
-            changes += [Forget(each.id) for each in await forgetting.related([record], ledger=self._ledger)]
-        applied = await self._ledger.apply(scope, changes, by=self._redacting.by(by))
-        self.care.threads.forget(scope.user)
+            changes += [Forget(each.id) for each in await forgetting.find_dependents([record], ledger=self._ledger)]
+        applied = await self._ledger.apply(scope, changes, by=self._redacting.redact_author(by))
+        self.operations.session_resolver.forget(scope.user)
         return applied.outcomes[0]
 
-    async def restore(self, scope: Scope, id: str, *, by: By) -> Outcome:
+    async def restore(self, scope: Scope, id: str, *, by: Author) -> Outcome:
         """Make a forgotten or superseded memory active again; one that waited for review waits again."""
         record = await self.get(scope, id)
-        restored = await review.restore(scope, record, by=self._redacting.by(by), ledger=self._ledger)
-        self.care.threads.forget(scope.user)
+        restored = await review.restore(scope, record, by=self._redacting.redact_author(by), ledger=self._ledger)
+        self.operations.session_resolver.forget(scope.user)
         return restored
 
-    async def forget_all(self, scope: Scope, listing: Listing, *, by: By) -> int:
+    async def forget_all(self, scope: Scope, listing: Listing, *, by: Author) -> int:
         """Forget everything of a listing with whatever would go on saying it; return how many it had."""
-        await self.care.bring_in_spilled(scope.user)
+        await self.operations.import_spilled(scope.user)
         count = 0
         listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
-        by = replace(self._redacting.by(by), batch=new_id())
+        by = replace(self._redacting.redact_author(by), batch=new_id())
         is_whole = listing.filter == EVERYTHING
         while page := await self._ledger.find(scope, listing):
             related: list[MemoryRecord] = []
             if not is_whole or scope != Scope(scope.user):
-                related = await forgetting.related(page.records, ledger=self._ledger, whole=is_whole)
+                related = await forgetting.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
             await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
             count += len(page)
-        self.care.threads.forget(scope.user)
+        self.operations.session_resolver.forget(scope.user)
         return count
 
     async def undo(
-        self, scope: Scope, entry_id: int | None = None, *, by: By, anyones: bool = False
+        self, scope: Scope, entry_id: int | None = None, *, by: Author, anyones: bool = False
     ) -> tuple[Outcome, ...]:
         """Take back a change by its number in history; without one, the last thing someone did, whole.
 
@@ -244,9 +251,9 @@ class Service:
         is taken back together with what was learned from it alone.
         """
         outcomes = await undoing.undo(
-            scope, entry_id, ledger=self._ledger, by=self._redacting.by(by), anyones=anyones
+            scope, entry_id, ledger=self._ledger, by=self._redacting.redact_author(by), any_author=anyones
         )
-        self.care.threads.forget(scope.user)
+        self.operations.session_resolver.forget(scope.user)
         await self._embed_missing(scope.user)
         return outcomes
 
@@ -257,59 +264,71 @@ class Service:
         except RecollectError as error:
             _log.warning("some memories of this user have no vectors for now: %s", error)
 
-    async def _apply(self, scope: Scope, change: Change, *, by: By) -> Outcome:
-        return (await self._ledger.apply(scope, [change], by=self._redacting.by(by))).outcomes[0]
+    async def _apply(self, scope: Scope, change: Change, *, by: Author) -> Outcome:
+        return (await self._ledger.apply(scope, [change], by=self._redacting.redact_author(by))).outcomes[0]
 
     # Reading
 
-    async def search(self, scope: Scope, asked: Search) -> SearchResult:
+    async def search(self, scope: Scope, request: SearchRequest) -> SearchResult:
         """The memories that fit a question, best first."""
-        with watched("recollect.search") as watching:
-            found = await self._search(scope, asked)
-            watching.found(found)
-        self._accesses.note(scope, (hit.id for hit in found))
-        return found
+        with observe_read("recollect.search") as watching:
+            result = await self._search(scope, request)
+            watching.record_search(result)
+        self._access_counter.record(scope, (hit.id for hit in result))
+        return result
 
-    async def _search(self, scope: Scope, asked: Search) -> SearchResult:
+    async def _search(self, scope: Scope, request: SearchRequest) -> SearchResult:
         # Whoever searches wants the best hits, alike or not; variety is for prompts.
-        taste = replace(self._habits.taste, diversity=1.0)
-        look = None
-        if self._again and not asked.explain and not asked.trace and asked.as_of is None and asked.vector is None:
-            look = await self._again.look(scope, f"search {asked!r}")
-            if look.found is not None:
-                return SearchResult(look.found.hits, notes=look.found.notes)
-        found = await recall.search(scope, asked, taste, self._finders)
-        if self._again and look is not None and not found.notes:
-            self._again.keep(look, Found(asked.query, found.hits))
-        return found
+        ranking = replace(self._recall_config.ranking, diversity=1.0)
+        lookup = None
+        if (
+            self._result_cache
+            and not request.explain
+            and not request.trace
+            and request.as_of is None
+            and request.vector is None
+        ):
+            lookup = await self._result_cache.look_up(scope, f"search {request!r}")
+            if lookup.answer is not None:
+                return SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
+        result = await recall.search(scope, request, ranking, self._search_deps)
+        if self._result_cache and lookup is not None and not result.notes:
+            self._result_cache.store(lookup, CachedAnswer(request.query, result.hits))
+        return result
 
-    async def recall(self, scope: Scope, asked: Recall) -> Recalled:
+    async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
         """The memories that help with what is being said, and the messages with them in their place."""
-        llm = OnAccount(self._chat, scope.user, self._spending) if self._chat is not None else None
-        with watched("recollect.recall") as watching:
-            recalled = await recall.recall(scope, asked, self._habits, self._finders, llm=llm, again=self._again)
-            watching.recalled(recalled)
-        self._accesses.note(scope, recalled.context.used)
-        return recalled
+        llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
+        with observe_read("recollect.recall") as watching:
+            result = await recall.recall(
+                scope, request, self._recall_config, self._search_deps, llm=llm, result_cache=self._result_cache
+            )
+            watching.record_recall(result)
+        self._access_counter.record(scope, result.context.used)
+        return result
 
     async def get(self, scope: Scope, id: str, *, as_of: datetime | None = None) -> MemoryRecord:
         """One memory of the user, as it was; an unknown id and another user's are the same NotFound."""
         if as_of is not None:
-            return await past.get(scope, id, as_of, ledger=self._ledger)
-        found = await self._lookups.get(scope, [id])
-        if not found:
+            return await past.get_as_of(scope, id, as_of, ledger=self._ledger)
+        records = await self._lookup_source.get(scope, [id])
+        if not records:
             raise NotFound(f"no memory {id}")
-        return found[0]
+        return records[0]
 
     async def find(self, scope: Scope, listing: Listing, *, as_of: datetime | None = None) -> Page:
         """Memories in order, a page at a time: those that have not expired, or what held at a moment, as it was."""
         if as_of is not None:
-            return await past.find(scope, listing, as_of, ledger=self._ledger)
-        return await self._lookups.find(scope, current(listing, coarse=self._lookups is not self._ledger))
+            return await past.find_as_of(scope, listing, as_of, ledger=self._ledger)
+        return await self._lookup_source.find(
+            scope, exclude_expired(listing, coarse=self._lookup_source is not self._ledger)
+        )
 
     async def count(self, scope: Scope, listing: Listing) -> int:
         """How many there are."""
-        return await self._lookups.count(scope, current(listing, coarse=self._lookups is not self._ledger))
+        return await self._lookup_source.count(
+            scope, exclude_expired(listing, coarse=self._lookup_source is not self._ledger)
+        )
 
     async def history(
         self,
@@ -319,7 +338,7 @@ class Service:
         limit: int = 100,
         before: int | None = None,
         after: int | None = None,
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         """What happened to a memory or to all of the user's, newest first; with `after`, since then, oldest first."""
         if memory_id is not None:
             await self.get(scope, memory_id)
@@ -342,12 +361,12 @@ class Service:
         return await self._ledger.users()
 
     @property
-    def responses(self) -> Responses:
+    def responses(self) -> ResponseStore:
         """The Responses and Conversations of OpenAI's API that are kept."""
         return self._ledger
 
     @property
-    def replies(self) -> Replies:
+    def replies(self) -> IdempotencyStore:
         """The answers to requests that came with a key."""
         return self._ledger
 
@@ -359,8 +378,8 @@ class Service:
 
     async def reembed(self, progress: Callable[[int], None], *, back: bool = False, drop: bool = False) -> int:
         """Bring the ledger to the model that the settings name; gives how many vectors were made."""
-        if (change := self.care.model_change) is not None:
-            return await change.bring_in(progress, back=back, drop=drop)
+        if (change := self.operations.embedding_migration) is not None:
+            return await change.migrate(progress, allow_retired=back, drop=drop)
         return await reembed.embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
 
     async def model_states(self) -> list[ModelState]:
@@ -387,12 +406,12 @@ class Service:
         """Finish what is under way and let go of everything."""
         async with AsyncExitStack() as parts:
             # The last is closed first, and each of them even if closing another fails.
-            models = (self._embedder, self._index, self._finders.reranker, self._chat)
-            for part in (self._ledger, *models, self._again, self.news):
+            models = (self._embedder, self._index, self._search_deps.reranker, self._chat)
+            for part in (self._ledger, *models, self._result_cache, self.change_notifier):
                 if part is not None:
                     parts.push_async_callback(part.close)
-            parts.push_async_callback(self.room.close)
-            parts.push_async_callback(self._accesses.close)
-            parts.push_async_callback(self._spending.close)
-            parts.push_async_callback(self.keyring.close)
-            parts.push_async_callback(self.care.close)
+            parts.push_async_callback(self.write_quota.close)
+            parts.push_async_callback(self._access_counter.close)
+            parts.push_async_callback(self._llm_budget.close)
+            parts.push_async_callback(self.api_keys.close)
+            parts.push_async_callback(self.operations.close)

@@ -21,7 +21,7 @@ from pydantic import SecretStr, ValidationError
 from recollect.errors import InvalidSettings
 from recollect.settings_declared import Settings
 
-__all__ = ["Loaded", "SettingRow", "Settings", "load", "preset_names", "read_preset", "rows", "variable_of"]
+__all__ = ["LoadedSettings", "SettingRow", "Settings", "load", "preset_names", "read_preset", "rows", "variable_name"]
 
 _log = logging.getLogger("recollect")
 PREFIX = "RECOLLECT_"
@@ -31,7 +31,7 @@ FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The settings, and where each that is not a default came from."""
 
     settings: Settings
@@ -55,20 +55,20 @@ def load(
     *,
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Put the layers together; a mistake in any of them is an InvalidSettings that names it."""
-    given = {name: value for name, value in (overrides or {}).items() if value is not None}
+    from_arguments = {name: value for name, value in (overrides or {}).items() if value is not None}
     from_environ = dict(_from_environ(os.environ if environ is None else environ))
-    home = Path(given.get("home") or from_environ.get("home", ("", ""))[0] or Settings().home).expanduser()
+    home = Path(from_arguments.get("home") or from_environ.get("home", ("", ""))[0] or Settings().home).expanduser()
     path = file or next((home / name for name in FILE_NAMES if (home / name).is_file()), None)
     from_file = _read_file(path) if path else {}
     if "home" in from_file:
-        raise InvalidSettings(f"home cannot be set in {path}, which is looked for there; use {variable_of('home')}")
+        raise InvalidSettings(f"home cannot be set in {path}, which is looked for there; use {variable_name('home')}")
 
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (f"file {path}", from_file),
         *((f"environment {source}", {name: value}) for name, (value, source) in from_environ.items()),
-        ("command line", given),
+        ("command line", from_arguments),
     ]
     preset = next((layer["preset"] for _, layer in reversed(layers) if "preset" in layer), "")
     if preset:
@@ -78,7 +78,7 @@ def load(
     for source, layer in layers:
         merged |= layer
         sources |= dict.fromkeys(layer, source)
-    return Loaded(_validated(merged | {"home": home}, sources), sources)
+    return LoadedSettings(_validated(merged | {"home": home}, sources), sources)
 
 
 def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
@@ -95,13 +95,13 @@ def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Setting
 
 
 def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    known = {variable_of(name) for name in Settings.model_fields}
+    variables = {variable_name(name) for name in Settings.model_fields}
     for variable in environ:
-        if variable.startswith(PREFIX) and variable not in known:
+        if variable.startswith(PREFIX) and variable not in variables:
             _log.warning("%s is the variable of no setting; `recollect config show` lists them", variable)
     for name, info in Settings.model_fields.items():
-        also = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
-        for variable in (variable_of(name), *also):  # type: ignore[misc]
+        aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
+        for variable in (variable_name(name), *aliases):  # type: ignore[misc]
             if environ.get(str(variable)):
                 yield name, (environ[str(variable)], str(variable))
                 break
@@ -133,8 +133,8 @@ def _parse(text: str, name: str, *, yaml: bool) -> dict[str, Any]:
 @cache
 def preset_names() -> tuple[str, ...]:
     """The presets that ship with Recollect."""
-    found = (file.name for file in files("recollect.presets").iterdir())
-    return tuple(sorted(name.removesuffix(".toml") for name in found if name.endswith(".toml")))
+    names = (file.name for file in files("recollect.presets").iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
 def read_preset(name: str) -> dict[str, Any]:
@@ -145,19 +145,19 @@ def read_preset(name: str) -> dict[str, Any]:
     return _parse(text, f"preset {name}", yaml=False)
 
 
-def variable_of(name: str) -> str:
+def variable_name(name: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + name.upper()
 
 
-def rows(loaded: Loaded) -> list[SettingRow]:
+def rows(loaded: LoadedSettings) -> list[SettingRow]:
     """Every setting as `config show` and docs/settings.md print it; secrets are masked."""
     return [
         SettingRow(
             name=name,
-            value=_shown(getattr(loaded.settings, name)),
-            default=_shown(info.default),
-            variable=variable_of(name),
+            value=_mask(getattr(loaded.settings, name)),
+            default=_mask(info.default),
+            variable=variable_name(name),
             source=loaded.sources.get(name, "default"),
             description=info.description or "",
         )
@@ -165,7 +165,7 @@ def rows(loaded: Loaded) -> list[SettingRow]:
     ]
 
 
-def _shown(value: Any) -> str:
+def _mask(value: Any) -> str:
     if isinstance(value, SecretStr):
         return "********" if value.get_secret_value() else ""
     return _PASSWORD.sub(r"\1\2********", str(value))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
-from recollect.settings_server import read_json
+from recollect.settings_server import parse_json
 
 
 class HttpToolSettings(BaseModel):
@@ -91,17 +91,17 @@ class AgentSettings(BaseModel):
     ] = True
     agent_tools: Annotated[
         dict[str, HttpToolSettings],
-        BeforeValidator(read_json),
+        BeforeValidator(parse_json),
         Field(description="HTTP requests as tools: tables of description, url, method, parameters, headers."),
     ] = {}
     agent_mcp: Annotated[
         dict[str, McpSettings],
-        BeforeValidator(read_json),
+        BeforeValidator(parse_json),
         Field(description="MCP servers as sources of tools (an extra): tables of command, args, env; or url."),
     ] = {}
     agent_groups: Annotated[
         dict[str, list[str]],
-        BeforeValidator(read_json),
+        BeforeValidator(parse_json),
         Field(
             description="Which tools each group of callers may use, * for any letters; `default` is for those who "
             "name none. Without any, all may use all."

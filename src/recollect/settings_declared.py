@@ -11,7 +11,7 @@ from recollect.settings_agent import AgentSettings
 from recollect.settings_auth import AuthSettings
 from recollect.settings_index import IndexSettings
 from recollect.settings_operation import OperationSettings
-from recollect.settings_server import ServerSettings, also
+from recollect.settings_server import ServerSettings, env_aliases
 
 
 class MemorySettings(BaseModel):
@@ -43,11 +43,11 @@ class MemorySettings(BaseModel):
         str,
         Field(
             description="Base URL of an OpenAI-compatible endpoint.",
-            json_schema_extra=also("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
+            json_schema_extra=env_aliases("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
         ),
     ] = "https://api.openai.com/v1"
     embedder_api_key: Annotated[
-        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=also("OPENAI_API_KEY"))
+        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=env_aliases("OPENAI_API_KEY"))
     ] = SecretStr("")
     embedder_dimensions: Annotated[
         int, Field(ge=0, le=16_384, description="Ask the endpoint for vectors of this size; 0 for its own.")
@@ -165,10 +165,13 @@ class MemorySettings(BaseModel):
     ] = ""
     llm_url: Annotated[
         str,
-        Field(description="Base URL of its OpenAI-compatible endpoint.", json_schema_extra=also("OPENAI_BASE_URL")),
+        Field(
+            description="Base URL of its OpenAI-compatible endpoint.",
+            json_schema_extra=env_aliases("OPENAI_BASE_URL"),
+        ),
     ] = "https://api.openai.com/v1"
     llm_api_key: Annotated[
-        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=also("OPENAI_API_KEY"))
+        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=env_aliases("OPENAI_API_KEY"))
     ] = SecretStr("")
     llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
     llm_user_tokens_a_day: Annotated[

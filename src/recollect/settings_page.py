@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.settings import Loaded, Settings, preset_names, read_preset, rows
+from recollect.settings import LoadedSettings, Settings, preset_names, read_preset, rows
 
 _HEAD = """# Settings
 
@@ -24,11 +24,11 @@ _PRESETS = """
 """
 
 
-def settings_page() -> str:
+def render_settings_page() -> str:
     """The whole page."""
     lines = [
         f"| `{row.name}` | {f'`{row.default}`' if row.default else ''} | `{row.variable}` | {row.description} |"
-        for row in rows(Loaded(Settings()))
+        for row in rows(LoadedSettings(Settings()))
     ]
     presets = [
         f"| `{name}` | {', '.join(f'`{key} = {value!r}`' for key, value in read_preset(name).items())} |"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 
-def also(*names: str) -> Any:
+def env_aliases(*names: str) -> Any:
     """Environment variables other tools use for the same thing; ours wins over them."""
     return {"also": names}
 
@@ -28,7 +28,7 @@ class UpstreamSettings(BaseModel):
     responses: Annotated[ResponsesMode, Field(description="Whether it speaks OpenAI's Responses API.")] = "auto"
 
 
-def read_json(value: Any) -> Any:
+def parse_json(value: Any) -> Any:
     """In an environment variable, a table is written as JSON."""
     return json.loads(value) if isinstance(value, str) else value
 
@@ -41,12 +41,15 @@ class ServerSettings(BaseModel):
         Field(
             description="Base URL of the OpenAI-compatible endpoint that chats are sent to, or local:FILE.gguf (an "
             "extra); empty for the built-in answers from memory, or, where a key is set, for OpenAI's own.",
-            json_schema_extra=also("OPENAI_BASE_URL"),
+            json_schema_extra=env_aliases("OPENAI_BASE_URL"),
         ),
     ] = ""
     upstream_api_key: Annotated[
         SecretStr,
-        Field(description="Key for it; empty to pass on the client's own.", json_schema_extra=also("OPENAI_API_KEY")),
+        Field(
+            description="Key for it; empty to pass on the client's own.",
+            json_schema_extra=env_aliases("OPENAI_API_KEY"),
+        ),
     ] = SecretStr("")
     upstream_shared: Annotated[
         bool,
@@ -68,7 +71,7 @@ class ServerSettings(BaseModel):
     ] = True
     upstreams: Annotated[
         dict[str, UpstreamSettings],
-        BeforeValidator(read_json),
+        BeforeValidator(parse_json),
         Field(description="More endpoints by the names of their models: tables of models, url and api_key."),
     ] = {}
     upstream_connect_s: Annotated[

@@ -10,68 +10,80 @@ from recollect import __version__
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.times import now
-from recollect.read.again import Again
-from recollect.read.lookups import Lookups
-from recollect.recall import Finders, Habits
+from recollect.read.again import ResultCache
+from recollect.read.lookups import LookupCache
+from recollect.read.search import SearchDeps
+from recollect.recall import RecallConfig
 from recollect.settings import Settings
-from recollect.shared.news import News, RedisWire, SharedNews
+from recollect.shared.news import ChangeNotifier, RedisPubSub, SharedChangeNotifier
 
-_SHARED_SINCE = "shared"
+_LEDGER_ID_MOMENT = "shared"
 # Words are heard in one database only. Told together, changes cost it the same however many there are.
 _CHANNEL = "recollect_changes"
-_PACE_S = 0.02
+_NOTIFY_INTERVAL_S = 0.02
 
 
-async def open_again(settings: Settings, finders: Finders, habits: Habits) -> Again | None:
+async def open_result_cache(
+    settings: Settings, search_deps: SearchDeps, recall_config: RecallConfig
+) -> ResultCache | None:
     """What gives answers again that were found before, where there is a Redis to hold them."""
     if not settings.redis_url:
         return None
-    from recollect.shared.answers import Answers
-    from recollect.shared.link import Link
+    from recollect.shared.answers import AnswerCache
+    from recollect.shared.link import RedisClient
 
-    link = Link(settings.redis_url, timeout_s=settings.redis_timeout_s)
-    answers = Answers(
-        link,
-        ledger_id=await _ledger_id(finders.ledger),
+    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    answers = AnswerCache(
+        redis,
+        ledger_id=await _ledger_id(search_deps.ledger),
         prefix=settings.redis_prefix,
         ttl_s=settings.cache_ttl_s,
     )
     # A set is told in another order by every process.
-    plain = replace(habits, withhold=frozenset())
-    ways = repr(
-        (__version__, plain, sorted(habits.withhold), finders.embedder.model, settings.reranker, settings.llm)
+    plain = replace(recall_config, withhold=frozenset())
+    variant = repr(
+        (
+            __version__,
+            plain,
+            sorted(recall_config.withhold),
+            search_deps.embedder.model,
+            settings.reranker,
+            settings.llm,
+        )
     )
-    from_s = settings.cache_from_ms / 1000
-    again = Again(answers, finders.ledger, ways=ways, from_s=from_s)
+    min_duration_s = settings.cache_from_ms / 1000
+    result_cache = ResultCache(answers, search_deps.ledger, config_key=variant, min_s=min_duration_s)
     if settings.cache_lookups != "off":
-        again.lookups = Lookups(answers, finders.ledger, from_s=from_s, single=settings.cache_lookups == "all")
-    return again
+        result_cache.lookup_cache = LookupCache(
+            answers, search_deps.ledger, min_s=min_duration_s, single=settings.cache_lookups == "all"
+        )
+    return result_cache
 
 
-async def open_news(settings: Settings, ledger: Ledger) -> News:
+async def open_change_notifier(settings: Settings, ledger: Ledger) -> ChangeNotifier:
     """What wakes those who follow changes; of those that other processes make, too, where something leads to them."""
     if not settings.redis_url:
-        return _news_by_database(ledger)
-    from recollect.shared.link import Link
+        return _database_notifier(ledger)
+    from recollect.shared.link import RedisClient
 
-    link = Link(settings.redis_url, timeout_s=settings.redis_timeout_s)
-    return SharedNews(RedisWire(link, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes"))
+    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    return SharedChangeNotifier(RedisPubSub(redis, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes"))
 
 
-def _news_by_database(ledger: Ledger) -> News:
+def _database_notifier(ledger: Ledger) -> ChangeNotifier:
     if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
-        return News()
+        return ChangeNotifier()
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.ledger.postgres_wire import PostgresWire
+    from recollect.ledger.postgres_wire import PostgresPubSub
 
     assert isinstance(ledger.engine, PostgresEngine)
-    return SharedNews(PostgresWire(ledger.engine, _CHANNEL), pace_s=_PACE_S)
+    return SharedChangeNotifier(PostgresPubSub(ledger.engine, _CHANNEL), min_interval_s=_NOTIFY_INTERVAL_S)
 
 
 async def _ledger_id(ledger: Ledger) -> str:
     """What tells this ledger from every other that shares a Redis: the moment it was first asked for."""
-    moments = await ledger.moments()
-    if _SHARED_SINCE not in moments:
-        await ledger.note_moments({_SHARED_SINCE: now() + timedelta(microseconds=randrange(10**9))})
-        moments = await ledger.moments()
-    return moments[_SHARED_SINCE].isoformat()
+    moments = await ledger.maintenance_times()
+    if _LEDGER_ID_MOMENT not in moments:
+        await ledger.record_maintenance_times({_LEDGER_ID_MOMENT: now() + timedelta(microseconds=randrange(10**9))})
+        moments = await ledger.maintenance_times()
+    return moments[_LEDGER_ID_MOMENT].isoformat()

@@ -31,7 +31,7 @@ _BATCH = 200
 _GRACE_S = 1.0
 _JOIN_S = 10.0
 # What a process had open when it forked, in the child: closing it there would harm the parent's.
-_of_the_parent: list[AsyncMemory] = []
+_parent_memories: list[AsyncMemory] = []
 
 
 def _blocking(
@@ -55,7 +55,7 @@ def _iterating(
     def call(self: Memory, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         self._check_process()
         values = aiter(method(self._memory, *args, **kwargs))
-        while batch := self._run(lambda _: _next(values)):
+        while batch := self._run(lambda _: _next_batch(values)):
             yield from batch
 
     return call
@@ -83,7 +83,7 @@ async def _end_tasks() -> None:
         await asyncio.wait(late, timeout=_GRACE_S)
 
 
-async def _next(values: AsyncIterator[R]) -> list[R]:
+async def _next_batch(values: AsyncIterator[R]) -> list[R]:
     """Some of the values: going from thread to thread for each one would cost more than the value."""
     batch: list[R] = []
     async for value in values:
@@ -112,26 +112,26 @@ class Memory:
         self._make = functools.partial(
             AsyncMemory, database, home=home, embedder=embedder, preset=preset, settings=settings
         )
-        self._begin()
+        self._reset()
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._memory = self._make()
         self._process = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._sending = threading.Lock()
-        self._opening = threading.RLock()
+        self._submit_lock = threading.Lock()
+        self._open_lock = threading.RLock()
 
     def _check_process(self) -> None:
         """Threads and connections stay behind in the parent when a process forks, so the child begins anew."""
         if os.getpid() != self._process:
-            _of_the_parent.append(self._memory)
-            self._begin()
+            _parent_memories.append(self._memory)
+            self._reset()
 
     def _run(self, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]], *, opens: bool = False) -> R:
         self._check_process()
         self._check_thread()
-        with self._sending:
+        with self._submit_lock:
             # Not asked on the loop: it is gone once the memory is closed.
             if not opens:
                 self._memory._check_open()
@@ -158,7 +158,7 @@ class Memory:
         """Open the ledger now rather than on first use, so that what is wrong with it shows here."""
         self._check_process()
         self._check_thread()
-        with self._opening:
+        with self._open_lock:
             try:
                 self._run(AsyncMemory.open, opens=True)
             except BaseException:
@@ -174,7 +174,7 @@ class Memory:
             return
         self._check_process()
         self._check_thread()
-        with self._opening:
+        with self._open_lock:
             try:
                 if self._loop is not None:
                     self._run(AsyncMemory.close, opens=True)
@@ -183,7 +183,7 @@ class Memory:
 
     def _stop(self) -> None:
         # After this nothing more is sent to the loop, and what was sent before comes before its end.
-        with self._sending:
+        with self._submit_lock:
             self._memory._closed = True
             loop, self._loop = self._loop, None
             thread, self._thread = self._thread, None

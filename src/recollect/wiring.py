@@ -9,34 +9,35 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.conversation.afterwards import Afterwards
+from recollect.conversation.afterwards import SessionConfig
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.indexing import open_index
 from recollect.learning_model import LearningModels
 from recollect.ledger.protocol import Ledger
-from recollect.model.usage import Allowance
-from recollect.model_choice import Opens, choose
+from recollect.model.usage import LlmQuota
+from recollect.model_choice import Openers, select_embedder
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.rerank import Reranker
-from recollect.observe.traces import start_traces
-from recollect.read.rank import Weights
-from recollect.read.ruler import RulerOf
-from recollect.recall import Finders, Habits, Taste
-from recollect.remember import Learning
+from recollect.observe.traces import start_tracing
+from recollect.read.rank import RankingWeights
+from recollect.read.ruler import EmbedderCalibration
+from recollect.read.search import RankingConfig, SearchDeps
+from recollect.recall import RecallConfig
+from recollect.remember import LearningConfig
 from recollect.service import Service
 from recollect.settings import Settings
-from recollect.sharing import open_again, open_news
-from recollect.upkeep.chores import Housekeeping
-from recollect.upkeep.prune import Pruning
+from recollect.sharing import open_change_notifier, open_result_cache
+from recollect.upkeep.chores import MaintenanceConfig
+from recollect.upkeep.prune import PruneConfig
 from recollect.upkeep.quota import Quotas
-from recollect.upkeep.report import Chore
-from recollect.upkeep.schedule import HOURLY, NIGHTLY, Timetable
-from recollect.upkeep.worker import Patience
+from recollect.upkeep.report import MaintenanceTask
+from recollect.upkeep.schedule import HOURLY, NIGHTLY, MaintenanceSchedule
+from recollect.upkeep.worker import RetryPolicy
 from recollect.write.extract import ExtractionLimits
 from recollect.write.reconcile import ReconcileLimits
-from recollect.write.screening.given import Redacting
-from recollect.write.screening.log import guard_log
+from recollect.write.screening.given import Redactor
+from recollect.write.screening.log import install_log_filter
 from recollect.write.triggers import Triggers
 
 if TYPE_CHECKING:
@@ -57,41 +58,41 @@ async def open_service(
 
     It stays the caller's to close, and so do the `models` that jobs learn with where the settings name none.
     """
-    guard_log()
+    install_log_filter()
     if settings.traces:
-        start_traces(settings.traces_url)
+        start_tracing(settings.traces_url)
     async with AsyncExitStack() as opened:
-        given = None if embedder is None else _borrowed(embedder, settings)
-        chosen = await choose(settings, given, Opens(open_embedder, open_ledger))
-        ledger, embedder = chosen.ledger, chosen.embedder
-        for part in (embedder.close, ledger.close, chosen.change.stop):
+        borrowed = None if embedder is None else _borrow_embedder(embedder, settings)
+        selected = await select_embedder(settings, borrowed, Openers(open_embedder, open_ledger))
+        ledger, embedder = selected.ledger, selected.embedder
+        for part in (embedder.close, ledger.close, selected.migration.stop):
             opened.push_async_callback(part)
         index = open_index(settings, ledger, embedder.model)
         opened.push_async_callback(index.close)
-        habits = _habits(settings)
+        recall_config = _recall_config(settings)
         reranker = open_reranker(settings)
         if reranker is not None:
             opened.push_async_callback(reranker.close)
-        finders = Finders(ledger, index, embedder, RulerOf(embedder), reranker)
-        again = await open_again(settings, finders, habits)
+        search_deps = SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder), reranker)
+        result_cache = await open_result_cache(settings, search_deps, recall_config)
         service = Service(
-            finders,
+            search_deps,
             chat=open_chat(settings),
-            habits=habits,
-            learning=_learning(settings),
-            house=_house(settings),
-            jobs_at_once=settings.worker_jobs,
-            patience=Patience(lease_s=settings.job_lease_s, tries=settings.job_tries),
-            most_waiting=settings.most_waiting_jobs,
-            most_memories=settings.user_memories_most,
+            recall_config=recall_config,
+            learning=_learning_config(settings),
+            maintenance=_maintenance_config(settings),
+            max_concurrent_jobs=settings.worker_jobs,
+            retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
+            max_waiting_jobs=settings.most_waiting_jobs,
+            max_memories=settings.user_memories_most,
             spill=spill_folder(settings),
-            again=again,
-            news=await open_news(settings, ledger),
+            result_cache=result_cache,
+            change_notifier=await open_change_notifier(settings, ledger),
             models=models,
         )
         if settings.mirror:
-            service.care.mirror = open_mirror(settings, service, ledger)
-        service.care.model_change = chosen.change
+            service.operations.mirror = open_mirror(settings, service, ledger)
+        service.operations.embedding_migration = selected.migration
         opened.pop_all()
     return service
 
@@ -110,9 +111,9 @@ def mirror_folder(settings: Settings) -> Path:
     return settings.home.expanduser() / Path(settings.mirror).expanduser()
 
 
-def _habits(settings: Settings) -> Habits:
+def _recall_config(settings: Settings) -> RecallConfig:
     try:
-        weights = Weights(
+        weights = RankingWeights(
             recency=settings.recency_weight,
             recency_days=settings.recency_days,
             recency_adds=settings.recency_adds,
@@ -121,7 +122,7 @@ def _habits(settings: Settings) -> Habits:
         )
     except InvalidInput as error:
         raise InvalidSettings(str(error)) from None
-    taste = Taste(
+    ranking = RankingConfig(
         fusion=settings.fusion,
         weights=weights,
         diversity=settings.diversity,
@@ -130,9 +131,9 @@ def _habits(settings: Settings) -> Habits:
         rerank_candidates=settings.rerank_candidates,
         rerank_timeout_s=settings.rerank_timeout_s,
     )
-    return Habits(
+    return RecallConfig(
         timeout_s=settings.recall_timeout_s,
-        decides=settings.recall_decide,
+        is_selective=settings.recall_decide,
         # A small model completes a question worse than the terms of the last messages do.
         rewrite="terms" if settings.rewrite == "auto" and _is_small(settings) else settings.rewrite,
         rewrite_timeout_s=settings.rewrite_timeout_s,
@@ -145,17 +146,17 @@ def _habits(settings: Settings) -> Habits:
         summary=settings.context_summary,
         turns=settings.recall_turns,
         withhold=frozenset(filter(None, map(str.strip, settings.recall_withhold.split(",")))),
-        taste=taste,
+        ranking=ranking,
     )
 
 
-def _learning(settings: Settings) -> Learning:
+def _learning_config(settings: Settings) -> LearningConfig:
     by = settings.learn if settings.learn != "auto" else "llm" if settings.llm else "selector"
     # The name of the built-in learning before there was a trained model.
     by = "selector" if by == "rules" else by
     if by == "llm" and not settings.llm:
         raise InvalidSettings("learn = llm needs a model: set llm, or use auto, selector or off")
-    return Learning(
+    return LearningConfig(
         by=by,
         small=by == "llm" and _is_small(settings),
         triggers=Triggers(
@@ -178,12 +179,12 @@ def _learning(settings: Settings) -> Learning:
             same_meaning=settings.same_meaning,
             in_session=settings.learn_level == "session",
         ),
-        allowance=Allowance(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
+        allowance=LlmQuota(user=settings.llm_user_tokens_a_day, everyone=settings.llm_tokens_a_day),
         tries=settings.job_tries,
-        redacting=Redacting(memories=settings.redact_memories, turns=settings.redact_turns),
-        after=Afterwards(compress_every=0, episode=False, promote_from=None)
+        redactor=Redactor(memories=settings.redact_memories, turns=settings.redact_turns),
+        after=SessionConfig(compress_every=0, episode=False, promote_from=None)
         if by == "off"
-        else Afterwards(
+        else SessionConfig(
             compress_every=settings.compress_every,
             compress_keep=settings.compress_keep,
             extracts=settings.compress_without_llm,
@@ -200,29 +201,31 @@ def _learning(settings: Settings) -> Learning:
 def _is_small(settings: Settings) -> bool:
     if settings.llm_size != "auto":
         return settings.llm_size == "small"
-    from recollect.models.chat_size import is_small
+    from recollect.models.chat_size import is_small_model
     from recollect.models.local_files import find_model
 
     kind, _, name = settings.llm.partition(":")
     if kind == "local" and name:
         file = find_model(name)
-        return is_small(file.stem, file)
-    return is_small(settings.llm)
+        return is_small_model(file.stem, file)
+    return is_small_model(settings.llm)
 
 
-def _house(settings: Settings) -> Housekeeping:
+def _maintenance_config(settings: Settings) -> MaintenanceConfig:
     nightly = {name.strip() for name in settings.upkeep_nightly.split(",") if name.strip()}
     if unknown := nightly - set(map(str, NIGHTLY)):
         raise InvalidSettings(f"upkeep_nightly: {min(unknown)!r} is not one of {', '.join(NIGHTLY)}")
-    return Housekeeping(
+    return MaintenanceConfig(
         quotas=Quotas(
             user=settings.quota_user,
             project=settings.quota_project,
             session=settings.quota_session,
             order=settings.quota_order,
         ),
-        pruning=Pruning(days=settings.prune_days),
-        timetable=Timetable(chores=frozenset((*HOURLY, *map(Chore, nightly))), idle_s=settings.session_idle_s),
+        pruning=PruneConfig(days=settings.prune_days),
+        schedule=MaintenanceSchedule(
+            tasks=frozenset((*HOURLY, *map(MaintenanceTask, nightly))), idle_s=settings.session_idle_s
+        ),
         forget_days=settings.forget_days,
         timeout_s=settings.llm_timeout_s,
     )
@@ -236,9 +239,9 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
 
         return await open_postgres(database, model, connections=settings.postgres_connections)
     if database in ("memory:", ":memory:"):
-        from recollect.ledger.memory import open_memory
+        from recollect.ledger.memory import open_in_memory
 
-        return await open_memory(model)
+        return await open_in_memory(model)
     if "://" in database:
         scheme = database.partition("://")[0]
         raise InvalidSettings(f"database: {scheme}:// is not known; use postgresql://, a file name, or memory:")
@@ -258,25 +261,27 @@ def spill_folder(settings: Settings) -> Path:
     Each ledger has a folder of its own, or what was meant for one would be brought to another.
     """
     return (
-        settings.home.expanduser() / SPILL_FOLDER / blake2b(_identity(settings).encode(), digest_size=8).hexdigest()
+        settings.home.expanduser()
+        / SPILL_FOLDER
+        / blake2b(_ledger_identity(settings).encode(), digest_size=8).hexdigest()
     )
 
 
-def _identity(settings: Settings) -> str:
+def _ledger_identity(settings: Settings) -> str:
     """Which ledger it is, however one logs in to it."""
     database = settings.database
     if database in ("memory:", ":memory:"):
         return "memory:"
     if "://" not in database:
         return str(ledger_path(settings).resolve())
-    place, _, options = database.partition("://")[2].rpartition("@")[2].partition("?")
-    told = sorted(option for option in options.split("&") if not option.startswith(("user=", "password=")))
-    return f"{place}?{'&'.join(told)}"
+    address, _, options = database.partition("://")[2].rpartition("@")[2].partition("?")
+    parameters = sorted(option for option in options.split("&") if not option.startswith(("user=", "password=")))
+    return f"{address}?{'&'.join(parameters)}"
 
 
 async def open_embedder(settings: Settings) -> Embedder:
     """The embedder the settings name, behind a cache."""
-    return _cached(await _inner_embedder(settings), settings)
+    return _cache_embeddings(await _open_uncached_embedder(settings), settings)
 
 
 def open_chat(settings: Settings) -> Chat | None:
@@ -305,7 +310,7 @@ def open_reranker(settings: Settings) -> Reranker | None:
         return None
     if (kind == "neural" and not name) or (kind in _RERANKER_HUBS and name):
         try:
-            return _local_reranker(settings.reranker)
+            return _open_local_reranker(settings.reranker)
         except MissingExtra as error:
             # Found worse without it, but found.
             _log.warning("memories are recalled without a second look: %s", error)
@@ -315,11 +320,11 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
         key = settings.reranker_api_key.get_secret_value()
         return HttpReranker(settings.reranker_url, key, model=name, timeout_s=settings.rerank_timeout_s)
-    known = ", ".join(("none", "neural", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
-    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use {known} or http:MODEL")
+    choices = ", ".join(("none", "neural", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
+    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use {choices} or http:MODEL")
 
 
-def _local_reranker(name: str) -> Reranker:
+def _open_local_reranker(name: str) -> Reranker:
     if name.partition(":")[0] == "neural":
         from recollect.models.neural_reranker import NeuralReranker
 
@@ -329,20 +334,20 @@ def _local_reranker(name: str) -> Reranker:
     return HubReranker.named(name)
 
 
-def _borrowed(embedder: Embedder, settings: Settings) -> Embedder:
-    from recollect.models.borrowed_embedder import BorrowedEmbedder
+def _borrow_embedder(embedder: Embedder, settings: Settings) -> Embedder:
+    from recollect.models.borrowed_embedder import CallerEmbedder
 
-    return _cached(BorrowedEmbedder(embedder), settings)
+    return _cache_embeddings(CallerEmbedder(embedder), settings)
 
 
-def _cached(inner: Embedder, settings: Settings) -> Embedder:
+def _cache_embeddings(inner: Embedder, settings: Settings) -> Embedder:
     from recollect.models.cached_embedder import CachedEmbedder
 
     entries = settings.embedding_cache_mb * _MEGABYTE // (inner.model.dimensions * 4 + 200)
     return CachedEmbedder(inner, max_entries=entries) if entries else inner
 
 
-async def _inner_embedder(settings: Settings) -> Embedder:
+async def _open_uncached_embedder(settings: Settings) -> Embedder:
     kind, _, name = settings.embedder.partition(":")
     if kind == "bundled" and not name:
         from recollect.models.static_embedder import StaticEmbedder
@@ -353,18 +358,18 @@ async def _inner_embedder(settings: Settings) -> Embedder:
 
         return NeuralEmbedder()
     if kind == "openai" and name:
-        return await _openai_embedder(settings, name)
+        return await _open_openai_embedder(settings, name)
     if kind in _HUBS and name:
         from recollect.models.hub_embedder import HubEmbedder
 
         return await HubEmbedder.load(settings.embedder)
-    known: Mapping[str, str] = {"bundled": "", "neural": "", "openai": ":MODEL", **dict.fromkeys(_HUBS, ":NAME")}
+    choices: Mapping[str, str] = {"bundled": "", "neural": "", "openai": ":MODEL", **dict.fromkeys(_HUBS, ":NAME")}
     raise InvalidSettings(
-        f"embedder: {settings.embedder!r} is not known; use {', '.join(k + v for k, v in known.items())}"
+        f"embedder: {settings.embedder!r} is not known; use {', '.join(k + v for k, v in choices.items())}"
     )
 
 
-async def _openai_embedder(settings: Settings, name: str) -> Embedder:
+async def _open_openai_embedder(settings: Settings, name: str) -> Embedder:
     from recollect.models.openai_embedder import OpenAIEmbedder
 
     return await OpenAIEmbedder.connect(

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hawaii import KNOWN, PICTURE, model
-from operated_server import Process, process
+from hawaii import PICTURE, RECALLED_ANSWER, model
+from operated_server import RestartableServer, process
 from served_proxy import BUDGET, QUESTION
 
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -36,8 +36,8 @@ EXPECTED = {
     "image": "A beach",
     "structured": {"name": "Ann", "age": 30},
     "error": [429, "rate_limit_exceeded"],
-    "recalled": KNOWN,
-    "recalled_streamed": KNOWN,
+    "recalled": RECALLED_ANSWER,
+    "recalled_streamed": RECALLED_ANSWER,
 }
 
 
@@ -49,7 +49,7 @@ def upstream() -> Iterator[ScriptedLLM]:
 
 
 @pytest.fixture(scope="module")
-def server(upstream: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+def server(upstream: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestartableServer]:
     with process(tmp_path_factory.mktemp("clients"), upstream.base_url) as running:
         yield running
 
@@ -59,21 +59,23 @@ def command(script: str) -> list[str]:
     if script.endswith(".py"):
         return [str(PYTHON), str(HERE / script)]
     shutil.copy(HERE / script, INSTALLED / "node" / script)
-    beside = INSTALLED / "venv" / "bin" / "node"
-    node = str(beside) if beside.exists() else shutil.which("node")
+    concurrent = INSTALLED / "venv" / "bin" / "node"
+    node = str(concurrent) if concurrent.exists() else shutil.which("node")
     assert node, "not run: there is no node; `make clients` brings it"
     return [node, str(INSTALLED / "node" / script)]
 
 
 @pytest.mark.parametrize("script", CLIENTS)
-def test_a_client_does_all_it_does_and_is_remembered(upstream: ScriptedLLM, server: Process, script: str) -> None:
+def test_a_client_does_all_it_does_and_is_remembered(
+    upstream: ScriptedLLM, server: RestartableServer, script: str
+) -> None:
     assert PYTHON.exists(), "not run: `make clients` installs what is tested here"
     upstream.clear()
     words = [server.url, f"user of {script}", PICTURE, BUDGET, QUESTION]
     environment = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "TMPDIR", "LANG")}
     # It would ask the network for prices.
     environment["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    begun = time.monotonic()
+    started = time.monotonic()
     done = subprocess.run([*command(script), *words], capture_output=True, text=True, env=environment, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     assert json.loads(done.stdout.splitlines()[-1]) == EXPECTED
@@ -81,11 +83,11 @@ def test_a_client_does_all_it_does_and_is_remembered(upstream: ScriptedLLM, serv
     assert any(_pictures(each) == [PICTURE] for each in seen)
     assert any("response_format" in each for each in seen)
     assert any(each.get("stream") is True for each in seen)
-    print(f"{script}: {len(seen)} requests in {time.monotonic() - begun:.1f} s")
+    print(f"{script}: {len(seen)} requests in {time.monotonic() - started:.1f} s")
 
 
-def _pictures(asked: dict[str, object]) -> list[str]:
-    messages = asked["messages"]
+def _pictures(request: dict[str, object]) -> list[str]:
+    messages = request["messages"]
     assert isinstance(messages, list)
     listed = [each["content"] for each in messages if isinstance(each.get("content"), list)]
     parts = [part for content in listed for part in content]

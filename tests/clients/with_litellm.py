@@ -16,25 +16,25 @@ class Person(BaseModel):
     age: int
 
 
-def ask(said: Any, **more: Any) -> Any:
-    messages = said if isinstance(said, list) else [{"role": "user", "content": said}]
-    told = {"api_base": url, "api_key": "sk-test", "num_retries": 0, "max_retries": 0, "user": user}
-    return litellm.completion("openai/scripted", messages, **told, **more)
+def ask(dialogue: Any, **more: Any) -> Any:
+    messages = dialogue if isinstance(dialogue, list) else [{"role": "user", "content": dialogue}]
+    report = {"api_base": url, "api_key": "sk-test", "num_retries": 0, "max_retries": 0, "user": user}
+    return litellm.completion("openai/scripted", messages, **report, **more)
 
 
 def text(answer: Any) -> str:
     return answer.choices[0].message.content
 
 
-def streamed(said: str) -> str:
-    return "".join(chunk.choices[0].delta.content or "" for chunk in ask(said, stream=True))
+def streamed(text: str) -> str:
+    return "".join(chunk.choices[0].delta.content or "" for chunk in ask(text, stream=True))
 
 
 def tools() -> str:
     messages: list[Any] = [{"role": "user", "content": "How is the weather?"}]
-    asked = ask(messages, tools=TOOLS).choices[0].message
-    messages.append(asked.model_dump())
-    messages += [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in asked.tool_calls]
+    request = ask(messages, tools=TOOLS).choices[0].message
+    messages.append(request.model_dump())
+    messages += [{"role": "tool", "tool_call_id": call.id, "content": "sunny"} for call in request.tool_calls]
     return text(ask(messages, tools=TOOLS))
 
 

@@ -33,15 +33,15 @@ def weather(city: str) -> str:
     return "sunny"
 
 
-def command(said: str, *more: str) -> str:
+def command(text: str, *more: str) -> str:
     """What the command prints."""
-    program = [str(Path(sys.executable).parent / "llm"), "-m", "scripted", *more, said]
+    program = [str(Path(sys.executable).parent / "llm"), "-m", "scripted", *more, text]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120)
     return done.stdout.strip() or done.stderr.strip()
 
 
-def ask(said: str, **more: Any) -> str:
-    return llm.get_model("scripted").prompt(said, stream=False, **more).text()
+def ask(text: str, **more: Any) -> str:
+    return llm.get_model("scripted").prompt(text, stream=False, **more).text()
 
 
 def error() -> list[object]:

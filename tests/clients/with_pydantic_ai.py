@@ -22,12 +22,12 @@ class Person(BaseModel):
     age: int
 
 
-async def ask(said: Any) -> str:
-    return (await Agent(model).run(said)).output
+async def ask(messages: Any) -> str:
+    return (await Agent(model).run(messages)).output
 
 
-async def streamed(said: str) -> str:
-    async with Agent(model).run_stream(said) as answer:
+async def streamed(text: str) -> str:
+    async with Agent(model).run_stream(text) as answer:
         return "".join([piece async for piece in answer.stream_text(delta=True)])
 
 
@@ -52,7 +52,7 @@ async def error() -> list[object]:
 
 async def main() -> None:
     await ask(budget)
-    found = {
+    results = {
         "chat": await ask("Hello"),
         "stream": await streamed("Count"),
         "tools": await tools(),
@@ -62,7 +62,7 @@ async def main() -> None:
         "recalled": await ask(question),
         "recalled_streamed": await streamed(question),
     }
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 asyncio.run(main())

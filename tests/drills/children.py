@@ -24,12 +24,12 @@ from recollect.errors import Conflict, RecollectError
 from recollect.index.exact import ExactIndex
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql import migrate
-from recollect.model.change import Add, Applied, Once, Update
+from recollect.model.change import Add, Applied, IdempotencyToken, Update
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
-from recollect.read.ruler import RulerOf
-from recollect.recall import Finders
-from recollect.remember import NewMemory
+from recollect.read.ruler import EmbedderCalibration
+from recollect.recall import SearchDeps
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.power_cut import SimulatedDisk
@@ -76,16 +76,16 @@ async def write_for_ever(address: str, notes: Path, numbers: range, seed: int, t
     ledger = await open_store(address)
     if too_soon:
         acknowledge_too_soon()
-    kept = Notes(notes)
+    log = Notes(notes)
     writers = [Writer(number, user=f"user-{number // 2}", seed=seed) for number in numbers]
-    await asyncio.gather(*(writer.go_on(ledger, kept) for writer in writers))
+    await asyncio.gather(*(writer.go_on(ledger, log) for writer in writers))
 
 
 def acknowledge_too_soon() -> None:
     """Break the writer on purpose: it answers, and commits a moment later."""
     from recollect.ledger import sqlite_writer
 
-    def commit(self: sqlite_writer.Writer, group: list[sqlite_writer.Job]) -> None:
+    def commit(self: sqlite_writer.SqliteWriter, group: list[sqlite_writer.WriteJob]) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         for job in group:
             self._do(self._connection, job)
@@ -93,7 +93,7 @@ def acknowledge_too_soon() -> None:
         time.sleep(0.01)
         self._connection.execute("COMMIT")
 
-    sqlite_writer.Writer._commit = commit  # type: ignore[method-assign]
+    sqlite_writer.SqliteWriter._commit = commit  # type: ignore[method-assign]
 
 
 async def die_while_taking(address: str, step: Step, point: int, kind: str) -> None:
@@ -159,7 +159,7 @@ def _ticking(send: Callable[..., Any], countdown: Countdown) -> Callable[..., An
     return sent
 
 
-_known = migrate.migrations
+_migrations = migrate.migrations
 _LATER = {
     2: (
         "ALTER TABLE memories ADD COLUMN extra TEXT",
@@ -177,12 +177,12 @@ _LATER = {
 
 def later_migrations(dialect: str) -> dict[int, tuple[str, ...]]:
     """The migrations there are, and two that may come one day."""
-    known = _known(dialect)
-    newest = max(known)
-    return known | {newest - 1 + number: statements for number, statements in _LATER.items()}
+    existing = _migrations(dialect)
+    newest = max(existing)
+    return existing | {newest - 1 + number: statements for number, statements in _LATER.items()}
 
 
-async def write_beside_others(address: str, numbers: range, task: Crowd, meet: Any, answers: Any) -> None:
+async def write_concurrently(address: str, numbers: range, task: Crowd, meet: Any, answers: Any) -> None:
     """Add and count up together with other processes; answers how it went."""
     ledger = await open_store(address)
     await ledger.users()
@@ -248,7 +248,7 @@ async def add_the_same(address: str, times: int, meet: Any, answers: Any) -> Non
     """Say one thing many times at once, through the service; answers the ids that were given back."""
     async with _service(address) as service:
         meet.wait()
-        new = NewMemory(content="The user lives in Utrecht.")
+        new = MemoryInput(content="The user lives in Utrecht.")
         outcomes = await asyncio.gather(*(service.add(Scope("user"), new, by=BY) for _ in range(times)))
         answers.put([(outcome.id, outcome.changed) for outcome in outcomes])
 
@@ -267,7 +267,7 @@ async def ask(ledger: Ledger, number: int, *, digest: str = "the same") -> Appli
     """One request with the key that all share."""
     scope = Scope("user")
     new = record(scope, new_id(), f"request {number}")
-    return await ledger.apply(scope, [Add(new)], by=BY, once=Once("key", digest))
+    return await ledger.apply(scope, [Add(new)], by=BY, once=IdempotencyToken("key", digest))
 
 
 @asynccontextmanager
@@ -275,7 +275,9 @@ async def _service(address: str) -> AsyncIterator[Service]:
     ledger = await open_store(address)
     await ledger.users()
     embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
-    service = Service(Finders(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder, RulerOf(embedder)))
+    service = Service(
+        SearchDeps(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder, EmbedderCalibration(embedder))
+    )
     try:
         yield service
     finally:

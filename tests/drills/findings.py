@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Entry, Verb
+from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
 from recollect.testing.fake_embedder import embed_words
 
-from .notes import Held, State, Told
+from .notes import ExpectedMemory, State, WriterReport
 from .writers import MODEL
 
 _ALL = tuple(Status)
@@ -33,23 +33,23 @@ class Findings:
     landed_unasked: int = 0
 
 
-async def examine(ledger: Ledger, told: Mapping[str, Told]) -> Findings:
+async def examine(ledger: Ledger, report: Mapping[str, WriterReport]) -> Findings:
     """Look at everything of the users who wrote; `told` must name all of their writers."""
-    found = Findings()
+    findings = Findings()
     users: dict[str, set[str]] = defaultdict(set)
-    for name, each in told.items():
+    for name, each in report.items():
         users[each.user].add(name)
     for user, writers in sorted(users.items()):
         records = await everything(ledger, user)
         by_writer: dict[str, list[MemoryRecord]] = defaultdict(list)
         for record in records:
             by_writer[record.scope.session].append(record)
-        found.wrong += [f"nobody called {name} ever wrote" for name in set(by_writer) - writers]
+        findings.wrong += [f"nobody called {name} ever wrote" for name in set(by_writer) - writers]
         for name in sorted(writers):
-            await _examine_writer(ledger, name, told[name], by_writer[name], found)
-        found.wrong += await _history_faults(ledger, user, records)
-        found.wrong += await _finding_faults(ledger, user, records)
-    return found
+            await _examine_writer(ledger, name, report[name], by_writer[name], findings)
+        findings.wrong += await _history_faults(ledger, user, records)
+        findings.wrong += await _finding_faults(ledger, user, records)
+    return findings
 
 
 async def everything(ledger: Ledger, user: str) -> list[MemoryRecord]:
@@ -65,43 +65,45 @@ async def everything(ledger: Ledger, user: str) -> list[MemoryRecord]:
 
 
 async def _examine_writer(
-    ledger: Ledger, name: str, told: Told, records: Iterable[MemoryRecord], found: Findings
+    ledger: Ledger, name: str, report: WriterReport, records: Iterable[MemoryRecord], results: Findings
 ) -> None:
-    held = {each.id: Held(each.content, str(each.status), each.version) for each in records}
-    scope = Scope(told.user, session=name)
+    stored = {each.id: ExpectedMemory(each.content, str(each.status), each.version) for each in records}
+    scope = Scope(report.user, session=name)
     turns = await ledger.turns(scope, limit=1_000_000)
-    actual = State(held, [turn.content for turn in turns])
-    found.acked += len(told.acked)
-    possible = told.possible
+    actual = State(stored, [turn.content for turn in turns])
+    results.acked += len(report.acked)
+    possible = report.possible
     if actual not in possible:
-        lost = _lost(told, actual)
-        found.lost += lost
-        found.wrong.append(f"{name} has lost {lost} of {len(told.acked)} acknowledged steps, or they are torn")
+        lost = _lost(report, actual)
+        results.lost += lost
+        results.wrong.append(f"{name} has lost {lost} of {len(report.acked)} acknowledged steps, or they are torn")
     elif len(possible) == 2 and actual == possible[1]:
-        found.landed_unasked += 1
+        results.landed_unasked += 1
     if [turn.position for turn in turns] != list(range(1, len(turns) + 1)):
-        found.wrong.append(f"the turns of {name} are not numbered one after the other")
+        results.wrong.append(f"the turns of {name} are not numbered one after the other")
     if (await ledger.conversation(scope)).turn_count != len(turns):
-        found.wrong.append(f"the conversation of {name} does not count its turns")
+        results.wrong.append(f"the conversation of {name} does not count its turns")
 
 
-def _lost(told: Told, actual: State) -> int:
+def _lost(report: WriterReport, actual: State) -> int:
     """How many of the last steps are missing; if no such number explains what is there, all count as lost."""
-    for kept in range(len(told.acked) - 1, -1, -1):
-        if told.state(kept) == actual:
-            return len(told.acked) - kept
-    return len(told.acked)
+    for stored in range(len(report.acked) - 1, -1, -1):
+        if report.state(stored) == actual:
+            return len(report.acked) - stored
+    return len(report.acked)
 
 
 async def _history_faults(ledger: Ledger, user: str, records: Iterable[MemoryRecord]) -> list[str]:
     """Each memory's history must lead from its first words to how it stands, one version at a time."""
-    lines: dict[str, list[Entry]] = defaultdict(list)
+    lines: dict[str, list[HistoryEntry]] = defaultdict(list)
     for entry in await ledger.history(Scope(user), limit=1_000_000):
         lines[entry.memory_id].append(entry)
     faults = []
     for record in records:
         chain = lines.pop(record.id, [])[::-1]
-        if [line.version for line in chain] != list(range(1, record.version + 1)) or chain[0].verb is not Verb.ADD:
+        if [line.version for line in chain] != list(range(1, record.version + 1)) or chain[
+            0
+        ].verb is not ChangeKind.ADD:
             faults.append(f"the history of {record.id} does not lead to version {record.version}")
             continue
         now: dict[str, object] = {}
@@ -125,15 +127,15 @@ async def _finding_faults(ledger: Ledger, user: str, records: list[MemoryRecord]
     faults = [f"{id} is not among the rows of its user" for id in active.keys() - row_of.keys()]
     vectors = {each.row: each.vector for each in index_rows}
     ids = list(row_of)
-    wanted = embed_words([active[id].content for id in ids], MODEL.dimensions).astype("<f2")
-    for id, vector in zip(ids, wanted, strict=True):
-        kept = vectors[row_of[id]]
-        if kept is None or not np.array_equal(np.frombuffer(kept, "<f2"), vector):
+    expected = embed_words([active[id].content for id in ids], MODEL.dimensions).astype("<f2")
+    for id, vector in zip(ids, expected, strict=True):
+        stored = vectors[row_of[id]]
+        if stored is None or not np.array_equal(np.frombuffer(stored, "<f2"), vector):
             faults.append(f"the vector of {id} is not that of its words")
     for start in range(0, len(ids), _NUMBERS_AT_ONCE):
         some = ids[start : start + _NUMBERS_AT_ONCE]
         numbers = " ".join(active[id].content.split()[0] for id in some)
-        found = set((await ledger.lexical(scope, numbers)).rows.tolist())
-        if found != {row_of[id] for id in some}:
-            faults.append(f"the full text finds {len(found)} memories for the numbers of {len(some)}: {numbers}")
+        results = set((await ledger.lexical(scope, numbers)).rows.tolist())
+        if results != {row_of[id] for id in some}:
+            faults.append(f"the full text finds {len(results)} memories for the numbers of {len(some)}: {numbers}")
     return faults

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from server_process import ServerProcess, environment
+from server_process import RecollectServer, environment
 
 # Short, so that what a killed worker had begun is soon taken over; one that is only slow renews it.
 LEASE_S = 3
@@ -24,7 +24,7 @@ class Server:
 
     home: Path
     variables: dict[str, str]
-    running: ServerProcess | None = None
+    running: RecollectServer | None = None
     url: str | None = None
 
     async def start(self) -> None:
@@ -32,7 +32,7 @@ class Server:
 
         def start() -> str:
             self.home.mkdir(exist_ok=True)
-            self.running = ServerProcess(self.home, **self.variables, RECOLLECT_WORKER="false")
+            self.running = RecollectServer(self.home, **self.variables, RECOLLECT_WORKER="false")
             self.running.wait_until_healthy()
             return self.running.url
 
@@ -131,11 +131,11 @@ class Fleet:
     def address(self, but: str | None = None) -> str | None:
         """One of the servers that are there, another than a given one if there is any."""
         there = [server.url for server in self.servers if server.url is not None]
-        others = [url for url in there if url != but]
-        return random.choice(others or there) if there else None
+        rest = [url for url in there if url != but]
+        return random.choice(rest or there) if there else None
 
 
-async def asked(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response | None:
+async def send_or_none(client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response | None:
     """The answer; None if whoever was to give it is gone."""
     try:
         return await client.send(request)

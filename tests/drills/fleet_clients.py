@@ -15,7 +15,7 @@ import httpx
 
 from recollect.model.ids import new_id
 
-from .fleet import Fleet, asked
+from .fleet import Fleet, send_or_none
 
 USERS = [f"person-{n}" for n in range(12)]
 _NAME = re.compile(r"person-\d+")
@@ -32,7 +32,7 @@ class Acked:
     tried: dict[int, str] = field(default_factory=dict)
     notes: dict[str, tuple[str, str]] = field(default_factory=dict)
     acked_at: dict[str, float] = field(default_factory=dict)
-    looks: list[float] = field(default_factory=list)
+    lookups: list[float] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     leaks: list[str] = field(default_factory=list)
     events: dict[str, float] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Client:
         words = f"My locker {number} at {random.choice(_PLACES)} station holds a {random.choice(_THINGS)}."
         self._acked.tried[number] = user
         body = {"messages": [{"role": "user", "content": words}, {"role": "assistant", "content": "Noted."}]}
-        answer = await asked(
+        answer = await send_or_none(
             self._http, self._request("POST", f"{url}/recollect/v1/remember?session_id=s", user, body)
         )
         if self._is_well(answer):
@@ -79,7 +79,7 @@ class Client:
         answer, used = None, url
         while answer is None or not self._is_well(answer):
             request = self._request("POST", f"{used}/recollect/v1/memories", user, body, **{"Idempotency-Key": key})
-            answer = await asked(self._http, request)
+            answer = await send_or_none(self._http, request)
             if answer is None:
                 self._acked.broken += 1
                 await asyncio.sleep(0.05)
@@ -95,10 +95,12 @@ class Client:
             url = self._fleet.address(but)
             if url is not None:
                 body = {"query": words, "limit": 20, "min_score": 0}
-                answer = await asked(self._http, self._request("POST", f"{url}/recollect/v1/search", user, body))
+                answer = await send_or_none(
+                    self._http, self._request("POST", f"{url}/recollect/v1/search", user, body)
+                )
                 if answer is not None and answer.status_code == 200:
                     hits = answer.json()["results"]
-                    self._acked.looks.append(time.monotonic() - at)
+                    self._acked.lookups.append(time.monotonic() - at)
                     if id not in [hit["id"] for hit in hits]:
                         self._acked.stale.append(words)
                     self._acked.leaks += [
@@ -137,8 +139,8 @@ async def follow(fleet: Fleet, acked: Acked, user: str, until: float) -> None:
                 async with asking as answer:
                     async for line in answer.aiter_lines():
                         if line.startswith("data: {") and '"memory_id"' in line:
-                            told = json.loads(line[6:])
-                            last = told["id"]
-                            acked.events.setdefault(told["memory_id"], time.monotonic())
+                            report = json.loads(line[6:])
+                            last = report["id"]
+                            acked.events.setdefault(report["memory_id"], time.monotonic())
             except httpx.TransportError:
                 await asyncio.sleep(0.05)

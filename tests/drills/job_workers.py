@@ -9,7 +9,7 @@ from pathlib import Path
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Change
-from recollect.model.effect import Finish, Note, Spent
+from recollect.model.effect import ConversationUpdate, FinishJob, ModelUsage
 from recollect.model.ids import new_id
 from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.scope import Scope
@@ -20,7 +20,7 @@ from .stores import open_store
 from .writers import BY, record
 
 LEASE_S = 0.3
-LOOKS = 100
+MAX_POLLS = 100
 
 
 async def do_jobs(
@@ -29,7 +29,7 @@ async def do_jobs(
     """Lease jobs and do them, for ever or until there was nothing to do for so long; gives how many were done."""
     done, idle_since, in_vain = 0, now(), 0
     # A process that stood still has not looked: only looking in vain is being idle.
-    while until_idle_s is None or (now() - idle_since).total_seconds() < until_idle_s or in_vain < LOOKS:
+    while until_idle_s is None or (now() - idle_since).total_seconds() < until_idle_s or in_vain < MAX_POLLS:
         in_vain += 1
         for job in await ledger.lease(worker="drill", limit=4, lease_s=LEASE_S):
             idle_since, in_vain = now(), 0
@@ -55,9 +55,9 @@ async def learn(ledger: Ledger, job: Job, *, apart: bool) -> None:
     assert job.lease is not None
     changes: list[Change] = [Add(record(scope, new_id(), f"{new_id()} learned from {turn.id}")) for turn in turns]
     effects = [
-        Finish(job.id, job.lease, {"learned": len(turns)}),
-        Note(job.scope, {"learned_to": max([state.learned_to, *(turn.position for turn in turns)])}),
-        Spent(user=scope.user, step="extract", model="drill", calls=1, tokens_in=len(turns), at=now()),
+        FinishJob(job.id, job.lease, {"learned": len(turns)}),
+        ConversationUpdate(job.scope, {"learned_to": max([state.learned_to, *(turn.position for turn in turns)])}),
+        ModelUsage(user=scope.user, step="extract", model="drill", calls=1, tokens_in=len(turns), at=now()),
     ]
     if apart:
         await ledger.apply(scope, changes, by=BY)
@@ -69,13 +69,13 @@ async def learn(ledger: Ledger, job: Job, *, apart: bool) -> None:
 async def talk(ledger: Ledger, notes: Path, number: int) -> None:
     """Say things for ever, each with a job, and note each that was acknowledged."""
     scope = Scope(f"user {number}", "", "s")
-    with notes.open("a") as kept:
+    with notes.open("a") as stored:
         while True:
-            said = Turn(id=new_id(), scope=scope, role=Role.USER, content=new_id(), said_at=now())
+            text = Turn(id=new_id(), scope=scope, role=Role.USER, content=new_id(), said_at=now())
             job = NewJob(kind=JobKind.EXTRACT, key="s")
-            await ledger.append(scope, [said], vectors=[None], by=BY, jobs=[job])
-            kept.write(f"{said.id}\n")
-            kept.flush()
+            await ledger.append(scope, [text], vectors=[None], by=BY, jobs=[job])
+            stored.write(f"{text.id}\n")
+            stored.flush()
             await asyncio.sleep(random.uniform(0, 0.02))
 
 

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from recollect import remember
-from recollect.care import Care
-from recollect.conversation.afterwards import Afterwards
+from recollect.care import Operations
+from recollect.conversation.afterwards import SessionConfig
 from recollect.index.exact import ExactIndex
 from recollect.ledger.protocol import Ledger
-from recollect.model.effect import Finish
+from recollect.model.effect import FinishJob
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
-from recollect.remember import Learning
+from recollect.remember import LearningConfig
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.llm_server import Recorded
-from recollect.upkeep.worker import Patience
+from recollect.testing.llm_server import RecordedRequest
+from recollect.upkeep.worker import RetryPolicy
 from recollect.write.deps import Deps
 from recollect.write.triggers import Triggers
 
@@ -31,9 +31,9 @@ from .stores import open_store
 from .writers import BY, MODEL
 
 USERS = 4
-HABITS = Learning(by="llm", triggers=Triggers(), after=Afterwards(compress_every=0))
+LEARNING = LearningConfig(by="llm", triggers=Triggers(), after=SessionConfig(compress_every=0))
 # Short, so that a drill need not wait for the leases of those it killed; a worker that is only slow renews it.
-PATIENCE = Patience(lease_s=0.6, tries=1000, first_wait_s=0.05, longest_wait_s=0.2)
+RETRY_POLICY = RetryPolicy(lease_s=0.6, tries=1000, first_wait_s=0.05, max_wait_s=0.2)
 LOCKER = re.compile(r"locker (\d+)")
 _PLACES = "amber basin cedar delta ember fjord grove heron".split()
 _THINGS = "violin telescope tent passport camera sailboat novel mask".split()
@@ -58,31 +58,31 @@ POINTS = ("leased", "answered", "before", "within", "after")
 async def talk(address: str, notes: Path, number: int) -> None:
     """Say one new thing after the other until someone kills it, and note each that was acknowledged."""
     ledger = await open_store(address)
-    means = _means(ledger, None)
-    with notes.open("a") as kept:
+    deps = _deps(ledger, None)
+    with notes.open("a") as stored:
         for at in range(1_000_000):
             locker = number * 1_000_000 + at
-            said = f"My locker {locker} at {random.choice(_PLACES)} station holds a {random.choice(_THINGS)}."
-            messages = [{"role": "user", "content": said}, {"role": "assistant", "content": "Noted."}]
+            text = f"My locker {locker} at {random.choice(_PLACES)} station holds a {random.choice(_THINGS)}."
+            messages = [{"role": "user", "content": text}, {"role": "assistant", "content": "Noted."}]
             scope = Scope(f"user {random.randrange(USERS)}", "", "s")
-            appended = await remember.remember(scope, messages, means, HABITS, by=BY)
-            kept.write(f"{appended.turns[0].id} {locker}\n")
-            kept.flush()
+            appended = await remember.remember(scope, messages, deps, LEARNING, by=BY)
+            stored.write(f"{appended.turns[0].id} {locker}\n")
+            stored.flush()
             await asyncio.sleep(random.uniform(0.01, 0.08))
 
 
-async def work(address: str, llm_url: str, crash: Crash, lease_s: float = PATIENCE.lease_s) -> None:
+async def work(address: str, llm_url: str, crash: Crash, lease_s: float = RETRY_POLICY.lease_s) -> None:
     """Learn from what others say until it is killed, or comes to where it dies."""
     ledger = await open_store(address)
     chat = OpenAIChat(llm_url, "key", model="scripted", timeout_s=60)
     _arm(address, ledger, chat, crash)
-    patience = PATIENCE if lease_s == PATIENCE.lease_s else Patience(lease_s=lease_s)
-    care = Care(_means(ledger, chat), HABITS, patience=patience)
+    timeout = RETRY_POLICY if lease_s == RETRY_POLICY.lease_s else RetryPolicy(lease_s=lease_s)
+    care = Operations(_deps(ledger, chat), LEARNING, retry_policy=timeout)
     care.worker.start()
     await asyncio.Event().wait()
 
 
-def _means(ledger: Ledger, chat: OpenAIChat | None) -> Deps:
+def _deps(ledger: Ledger, chat: OpenAIChat | None) -> Deps:
     embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
     return Deps(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 22), embedder, chat)
 
@@ -107,7 +107,7 @@ def _arm(address: str, ledger: Any, chat: OpenAIChat, crash: Crash) -> None:
 
 
 def _finishes(named: dict[str, Any]) -> bool:
-    return any(isinstance(effect, Finish) for effect in named.get("effects", ()))
+    return any(isinstance(effect, FinishJob) for effect in named.get("effects", ()))
 
 
 def _dies_after(
@@ -147,7 +147,7 @@ def _starting(apply: Callable[..., Awaitable[Any]], countdown: Countdown) -> Cal
     return applied
 
 
-def answer(request: Recorded) -> str:
+def answer(request: RecordedRequest) -> str:
     """What the model says: one thing of each new turn, never in the same words twice; all of it is new."""
     lines = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"line":')]
     operations = [
@@ -158,8 +158,8 @@ def answer(request: Recorded) -> str:
     return json.dumps({"operations": operations})
 
 
-def _reworded(said: str) -> str:
-    locker, place, thing = re.findall(r"locker (\d+) at (\w+) station holds a (\w+)", said)[0]
+def _reworded(text: str) -> str:
+    locker, place, thing = re.findall(r"locker (\d+) at (\w+) station holds a (\w+)", text)[0]
     return random.choice(
         [
             f"The user's locker {locker} at {place} station holds a {thing}",

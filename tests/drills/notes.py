@@ -23,7 +23,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ExpectedMemory:
     """How a memory stands."""
 
     text: str
@@ -35,17 +35,17 @@ class Held:
 class State:
     """All that one writer has in the ledger: memories by their ids, and what was said, in order."""
 
-    memories: dict[str, Held] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    memories: dict[str, ExpectedMemory] = field(default_factory=dict)
+    turns: list[str] = field(default_factory=list)
 
     def after(self, step: Step) -> State:
         """The state that the step leads to."""
-        memories, said = dict(self.memories), list(self.said)
+        memories, content = dict(self.memories), list(self.turns)
         old = memories.get(step.target)
         if step.verb != "update":
-            memories |= {id: Held(text) for id, text in zip(step.ids, step.texts, strict=True)}
+            memories |= {id: ExpectedMemory(text) for id, text in zip(step.ids, step.texts, strict=True)}
         if step.verb == "say":
-            said += step.texts
+            content += step.texts
         if old is not None:
             changed = {
                 "update": {"text": step.texts[0] if step.texts else ""},
@@ -53,11 +53,11 @@ class State:
                 "forget": {"status": "forgotten"},
             }[step.verb]
             memories[step.target] = replace(old, version=old.version + 1, **changed)
-        return State(memories, said)
+        return State(memories, content)
 
 
 @dataclass(slots=True)
-class Told:
+class WriterReport:
     """What one writer told: the steps that were acknowledged, and the one it was at when it ended."""
 
     user: str
@@ -100,27 +100,27 @@ def _line(value: dict[str, object]) -> bytes:
     return json.dumps(value).encode() + b"\n"
 
 
-def read_notes(path: Path, *, size: int | None = None) -> dict[str, Told]:
+def read_notes(path: Path, *, size: int | None = None) -> dict[str, WriterReport]:
     """What each writer told, from the whole file or its first bytes."""
     if not path.exists():
         return {}
-    return told_by(json.loads(line) for line in path.read_bytes()[:size].splitlines())
+    return reports_by_writer(json.loads(line) for line in path.read_bytes()[:size].splitlines())
 
 
-def told_by(lines: Iterable[dict[str, object]]) -> dict[str, Told]:
+def reports_by_writer(lines: Iterable[dict[str, object]]) -> dict[str, WriterReport]:
     """What each writer told, from the lines they noted."""
-    told: dict[str, Told] = {}
+    reports: dict[str, WriterReport] = {}
     for line in lines:
         match line:
             case {"intend": {"writer": writer, "user": user, "ids": ids, "texts": texts, **rest}}:
                 step = Step(writer=writer, user=user, ids=_texts(ids), texts=_texts(texts), **rest)
-                told.setdefault(writer, Told(user)).under_way = step
+                reports.setdefault(writer, WriterReport(user)).under_way = step
             case {"acked": str(writer)}:
-                step = told[writer].under_way
+                step = reports[writer].under_way
                 assert step is not None
-                told[writer].acked.append(step)
-                told[writer].under_way = None
-    return told
+                reports[writer].acked.append(step)
+                reports[writer].under_way = None
+    return reports
 
 
 def _texts(value: Sequence[str]) -> tuple[str, ...]:

@@ -19,9 +19,9 @@ from recollect.model.change import Add
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.read.ruler import RulerOf
-from recollect.recall import Finders, Search
-from recollect.remember import NewMemory
+from recollect.read.ruler import EmbedderCalibration
+from recollect.recall import SearchDeps, SearchRequest
+from recollect.remember import MemoryInput
 from recollect.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.postgres_server import running_server
@@ -43,7 +43,7 @@ class _Caller:
         self._ledger, self._service = ledger, service
         self.random = random.Random(seed)
         self.acked: set[str] = set()
-        self.asked: set[str] = set()
+        self.requests: set[str] = set()
 
     async def call(self, number: int) -> None:
         """One call of some kind."""
@@ -52,11 +52,11 @@ class _Caller:
             case "b":
                 await self._batch(scope, f"b{number}")
             case "a":
-                await self._service.add(scope, NewMemory(content=f"a{number} was added"), by=BY)
+                await self._service.add(scope, MemoryInput(content=f"a{number} was added"), by=BY)
             case "r":
                 await self._service.remember(scope, f"r{number} was said", by=BY)
             case "s":
-                await self._service.search(scope, Search(query="what was added", limit=5))
+                await self._service.search(scope, SearchRequest(query="what was added", limit=5))
             case "l":
                 await self._ledger.lexical(scope, "added")
             case "f":
@@ -68,7 +68,7 @@ class _Caller:
                     pass  # Another caller was there first.
 
     async def _batch(self, scope: Scope, name: str) -> None:
-        self.asked.add(name)
+        self.requests.add(name)
         new = [Add(record(scope, new_id(), f"{name} part {n} of a batch")) for n in range(BATCH)]
         await self._ledger.apply(scope, new, by=BY)
         self.acked.add(name)
@@ -102,8 +102,8 @@ async def _cancel_at_random(caller: _Caller, cancellations: int) -> int:
                 task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         cancelled += sum(isinstance(result, asyncio.CancelledError) for result in results)
-        others = [result for result in results if result and not isinstance(result, asyncio.CancelledError)]
-        assert others == []
+        rest = [result for result in results if result and not isinstance(result, asyncio.CancelledError)]
+        assert rest == []
     return cancelled
 
 
@@ -122,7 +122,9 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
         ledger = await open_store(store)
         embedder = FakeEmbedder(MODEL.dimensions, name=MODEL.name)
         service = Service(
-            Finders(ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder, RulerOf(embedder))
+            SearchDeps(
+                ledger, ExactIndex(ledger, MODEL, budget_bytes=1 << 20), embedder, EmbedderCalibration(embedder)
+            )
         )
         caller = _Caller(ledger, service, seed=seed)
         cancelled = await _cancel_at_random(caller, sizes.cancellations)
@@ -139,7 +141,7 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
             assert len(ledger._engine._readers) <= 6
         await service.close()
     assert set(parts.values()) == {BATCH}
-    assert caller.acked <= set(parts) <= caller.asked
+    assert caller.acked <= set(parts) <= caller.requests
     assert complaints == []
     assert [entry.getMessage() for entry in caplog.records if entry.name == "asyncio"] == []
     left = [each for each in set(threading.enumerate()) - threads if each.name.startswith("recollect")]
@@ -151,4 +153,4 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
         async with asyncio.timeout(60):
             while await _connections(store):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
-    say(f"{cancelled:,} cancellations; of {len(caller.asked):,} batches {len(parts):,} landed whole, none in part")
+    say(f"{cancelled:,} cancellations; of {len(caller.requests):,} batches {len(parts):,} landed whole, none in part")

@@ -14,12 +14,12 @@ import pytest
 
 from recollect.errors import StoreTooNew
 from recollect.ledger.sql import migrate
-from recollect.ledger.sql.tx import EVERYONE, Tx
+from recollect.ledger.sql.tx import ALL_TENANTS, Tx
 from recollect.testing.postgres_server import running_server
 
 from .children import die_while_opening, die_while_taking, later_migrations, start
 from .findings import examine
-from .notes import Notes, Step, Told, read_notes
+from .notes import Notes, Step, WriterReport, read_notes
 from .sizes import Sizes
 from .stores import open_store
 from .writers import Writer
@@ -39,10 +39,10 @@ def _was_killed(child: BaseProcess) -> bool:
 async def _landed(store: str, writer: Writer, acked: list[Step], step: Step) -> bool:
     """Reopen; whether the step happened. That it did so whole or not at all, and nothing else, is asserted."""
     ledger = await open_store(store)
-    found = await examine(ledger, {writer.name: Told(USER, acked, step)})
-    assert found.wrong + await ledger.check() == []
+    findings = await examine(ledger, {writer.name: WriterReport(USER, acked, step)})
+    assert findings.wrong + await ledger.check() == []
     await ledger.close()
-    return found.landed_unasked == 1
+    return findings.landed_unasked == 1
 
 
 async def _die_at_every(kind: str, store: str, *, stride: int, seed: int, notes: Path) -> tuple[int, int]:
@@ -120,8 +120,8 @@ async def test_a_first_opening_killed_at_any_statement_is_made_good_by_the_next(
             ledger = await open_store(address)
             notes = tmp_path / f"notes-{point}"
             await Writer(point, user=USER, seed=seed).go_on(ledger, Notes(notes), steps=1)
-            found = await examine(ledger, read_notes(notes))
-            assert found.wrong + await ledger.check() == []
+            findings = await examine(ledger, read_notes(notes))
+            assert findings.wrong + await ledger.check() == []
             await ledger.close()
         point, kills = point + stride, kills + killed
     assert kills > 30 / stride
@@ -164,13 +164,13 @@ async def test_a_migration_of_a_full_ledger_killed_at_any_statement_starts_again
         await open_store(store)
     monkeypatch.setattr(migrate, "migrations", later_migrations)
     ledger = await open_store(store)
-    found = await examine(ledger, read_notes(tmp_path / "notes"))
-    assert found.wrong + await ledger.check() == []
+    findings = await examine(ledger, read_notes(tmp_path / "notes"))
+    assert findings.wrong + await ledger.check() == []
 
     async def moved(tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM extras", {}))[0][0])
 
     counts = await ledger.stats(USER)
-    assert await ledger._engine.read(moved, of=EVERYONE) == sum(counts[name] for name in _COUNTS)
+    assert await ledger._engine.read(moved, tenant=ALL_TENANTS) == sum(counts[name] for name in _COUNTS)
     await ledger.close()
     say(f"two migrations, {kills} kills before statements of opening")

@@ -31,7 +31,7 @@ class SmallDisk(Protocol):
     folder: Path
     vfs: str | None
 
-    def make_room(self) -> None: ...
+    def free_space(self) -> None: ...
 
 
 class _Tmpfs:
@@ -43,7 +43,7 @@ class _Tmpfs:
         self.folder = folder
         (folder / "ballast").write_bytes(bytes(BALLAST))
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         (self.folder / "ballast").unlink()
 
 
@@ -56,7 +56,7 @@ class _Simulated:
         self.disk.capacity_bytes = size - BALLAST
         self.vfs = self.disk.vfs
 
-    def make_room(self) -> None:
+    def free_space(self) -> None:
         self.disk.capacity_bytes = self._size
 
 
@@ -100,29 +100,29 @@ async def test_a_full_disk_loses_nothing_and_heals_without_reopening(
         assert error.retryable
 
     # Everything acknowledged can be read and found while the disk is full, also by one who opens it now.
-    told = read_notes(tmp_path / "notes")
-    assert (await examine(ledger, told)).wrong == []
+    report = read_notes(tmp_path / "notes")
+    assert (await examine(ledger, report)).wrong == []
     other = await open_store(str(small_disk.folder / "recollect.db"), vfs=small_disk.vfs)
-    assert (await examine(other, told)).wrong == []
+    assert (await examine(other, report)).wrong == []
     await other.close()
-    full_again = await _fill(ledger, notes, [Writer(1, user="late", seed=seed)])
-    assert len(full_again) == 1
+    full_later = await _fill(ledger, notes, [Writer(1, user="late", seed=seed)])
+    assert len(full_later) == 1
 
-    small_disk.make_room()
-    room_at = time.monotonic()
+    small_disk.free_space()
+    space_at = time.monotonic()
     writer = Writer(0, user="later", seed=seed)
     while True:
         try:
             await writer.go_on(ledger, notes, steps=20)
             break
         except DiskFull:
-            assert time.monotonic() - room_at < HEAL_S, "it does not heal"
-    healed_s = time.monotonic() - room_at
-    found = await examine(ledger, read_notes(tmp_path / "notes"))
-    assert found.wrong + await ledger.check() == []
+            assert time.monotonic() - space_at < HEAL_S, "it does not heal"
+    healed_s = time.monotonic() - space_at
+    findings = await examine(ledger, read_notes(tmp_path / "notes"))
+    assert findings.wrong + await ledger.check() == []
     await ledger.close()
     ledger = await open_store(str(small_disk.folder / "recollect.db"))
-    found = await examine(ledger, read_notes(tmp_path / "notes"))
-    assert found.wrong + await ledger.check() == []
+    findings = await examine(ledger, read_notes(tmp_path / "notes"))
+    assert findings.wrong + await ledger.check() == []
     await ledger.close()
-    say(f"{found.acked:,} acknowledged writes, none lost; wrote again after {healed_s:.2f} s")
+    say(f"{findings.acked:,} acknowledged writes, none lost; wrote again after {healed_s:.2f} s")

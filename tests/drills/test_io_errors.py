@@ -69,22 +69,22 @@ async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syn
 ) -> None:
     trial = _Trial(tmp_path, seed=seed)
     ledger = await trial.run(sizes.failing_writes)
-    told = read_notes(tmp_path / "notes")
+    report = read_notes(tmp_path / "notes")
     # A power cut now finds all that was acknowledged on the disk.
     trial.disk.cut(tmp_path / "cut")
-    found = await examine(ledger, told)
-    assert found.wrong + await ledger.check() == []
+    findings = await examine(ledger, report)
+    assert findings.wrong + await ledger.check() == []
     await ledger.close()
     trial.disk.close()
     for folder in ("disk", "cut"):
         ledger = await open_store(str(tmp_path / folder / "recollect.db"))
-        assert (await examine(ledger, told)).wrong + await ledger.check() == []
+        assert (await examine(ledger, report)).wrong + await ledger.check() == []
         await ledger.close()
     # A log whose sync failed is closed, not synced again: the system may have called its bytes clean.
-    assert _logs(trial.disk.synced_again) == []
+    assert _logs(trial.disk.synced_after_failure) == []
     writes, syncs = len(trial.disk.failed_writes), len(trial.disk.failed_syncs)
     say(
-        f"{found.acked:,} acknowledged writes, none lost; {writes} writes and {syncs} syncs failed, "
+        f"{findings.acked:,} acknowledged writes, none lost; {writes} writes and {syncs} syncs failed, "
         f"{trial.errors} errors reached callers"
     )
 
@@ -92,16 +92,16 @@ async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syn
 async def test_the_drill_notices_a_writer_that_keeps_its_handle_after_a_failed_sync(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def carry_on(self: sqlite_writer.Writer, error: BaseException) -> None:
+    def carry_on(self: sqlite_writer.SqliteWriter, error: BaseException) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    monkeypatch.setattr(sqlite_writer.Writer, "_start_over", carry_on)
+    monkeypatch.setattr(sqlite_writer.SqliteWriter, "_start_over", carry_on)
     trial = _Trial(tmp_path, seed=seed)
     ledger = await trial.run(WRITERS * _ROUND)
     await ledger.close()
     trial.disk.close()
-    assert _logs(trial.disk.synced_again) != []
+    assert _logs(trial.disk.synced_after_failure) != []
 
 
 async def test_the_ledger_heals_by_itself_after_the_disk_has_failed_altogether(tmp_path: Path, seed: int) -> None:
@@ -116,8 +116,8 @@ async def test_the_ledger_heals_by_itself_after_the_disk_has_failed_altogether(t
             await asyncio.wait_for(writer.insist(ledger, notes, step, _give_up), 30)
     disk.is_gone = False
     await asyncio.wait_for(writer.insist(ledger, notes, step, _give_up), 30)
-    found = await examine(ledger, read_notes(tmp_path / "notes"))
-    assert found.wrong + await ledger.check() == []
+    findings = await examine(ledger, read_notes(tmp_path / "notes"))
+    assert findings.wrong + await ledger.check() == []
     await ledger.close()
     disk.close()
 

@@ -29,11 +29,11 @@ def _acked(notes: Path) -> list[str]:
 
 async def _learned(ledger: Ledger) -> list[str]:
     """The turns that something was learned from, once for each time."""
-    found: list[str] = []
+    results: list[str] = []
     for user in await ledger.users():
         page = await ledger.find(Scope(user), Listing(limit=100_000))
-        found += [each.content.split()[-1] for each in page if " learned from " in each.content]
-    return found
+        results += [each.content.split()[-1] for each in page if " learned from " in each.content]
+    return results
 
 
 async def _lives(store: str, notes: Path, *, kills: int, seed: int, apart: bool = False) -> None:
@@ -43,8 +43,8 @@ async def _lives(store: str, notes: Path, *, kills: int, seed: int, apart: bool 
     children = [start(talk_and_work, store, notes, n, apart) for n in range(2)]
     for number in range(2, 2 + kills):
         # Each has something to lose.
-        wanted = len(_acked(notes)) + 5
-        while len(_acked(notes)) < wanted:
+        expected = len(_acked(notes)) + 5
+        while len(_acked(notes)) < expected:
             assert all(child.is_alive() for child in children), "a worker ended by itself"
             await asyncio.sleep(0.01)
         await asyncio.sleep(chance.uniform(0.02, 0.3))
@@ -68,8 +68,8 @@ async def test_every_turn_is_learned_from_exactly_once_through_kill_9(
     acked, learned = _acked(tmp_path / "notes"), await _learned(ledger)
     assert set(acked) <= set(learned), "a turn was acknowledged and nothing was learned from it"
     assert len(learned) == len(set(learned)), "something was learned twice"
-    said = [turn.id for n in range(4) for turn in await ledger.turns(Scope(f"user {n}", "", "s"), limit=100_000)]
-    assert sorted(said) == sorted(learned)
+    turns = [turn.id for n in range(4) for turn in await ledger.turns(Scope(f"user {n}", "", "s"), limit=100_000)]
+    assert sorted(turns) == sorted(learned)
     jobs = await ledger.jobs(limit=100_000)
     assert {job.state for job in jobs} == {JobState.DONE}
     # What was spent is counted with what it was spent on: one call for each job, one token for each turn.

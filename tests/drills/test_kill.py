@@ -20,7 +20,7 @@ from .writers import Writer
 WRITERS = 6
 
 
-def _has_begun(notes: Path) -> bool:
+def _has_started(notes: Path) -> bool:
     return notes.exists() and b"acked" in notes.read_bytes()
 
 
@@ -34,7 +34,7 @@ async def _life(
         start(write_for_ever, store, notes, range(at, at + WRITERS), seed, too_soon)
         for at in (first, first + WRITERS)
     ]
-    while not _has_begun(notes):
+    while not _has_started(notes):
         assert all(child.is_alive() for child in children), "a writer ended by itself"
         await asyncio.sleep(0.002)
     for child in children:
@@ -44,11 +44,11 @@ async def _life(
         child.join()
     ledger = await open_store(store)
     try:
-        found = await examine(ledger, read_notes(notes))
-        found.wrong += await ledger.check()
+        findings = await examine(ledger, read_notes(notes))
+        findings.wrong += await ledger.check()
     finally:
         await ledger.close()
-    return found
+    return findings
 
 
 async def test_nothing_acknowledged_is_lost_to_kill_9(
@@ -56,9 +56,9 @@ async def test_nothing_acknowledged_is_lost_to_kill_9(
 ) -> None:
     acked = landed = life = 0
     while acked < sizes.killed_writes or 2 * life < sizes.kills:
-        found = await _life(store, tmp_path / f"notes-{life}", life, seed=seed, longest_s=sizes.longest_life_s)
-        assert found.wrong == []
-        acked, landed, life = acked + found.acked, landed + found.landed_unasked, life + 1
+        results = await _life(store, tmp_path / f"notes-{life}", life, seed=seed, longest_s=sizes.longest_life_s)
+        assert results.wrong == []
+        acked, landed, life = acked + results.acked, landed + results.landed_unasked, life + 1
     ledger = await open_store(store)
     for number in range(life):
         assert (await examine(ledger, read_notes(tmp_path / f"notes-{number}"))).wrong == []
@@ -70,8 +70,8 @@ async def test_the_kill_drill_catches_a_writer_that_answers_before_it_commits(se
     lost = 0
     for life in range(30):
         store, notes = str(tmp_path / "broken.db"), tmp_path / f"notes-{life}"
-        found = await _life(store, notes, life, seed=seed, longest_s=0.3, too_soon=True)
-        lost += found.lost
+        results = await _life(store, notes, life, seed=seed, longest_s=0.3, too_soon=True)
+        lost += results.lost
         if lost:
             break
     assert lost
@@ -100,7 +100,7 @@ async def test_nothing_acknowledged_is_lost_when_the_postgres_server_is_killed(
         await asyncio.sleep(0.2)
         ended.set()
         await at_work
-        found = await examine(ledger, read_notes(tmp_path / "notes"))
-        assert found.wrong + await ledger.check() == []
+        findings = await examine(ledger, read_notes(tmp_path / "notes"))
+        assert findings.wrong + await ledger.check() == []
         await ledger.close()
-    say(f"{sizes.server_kills} kills, {found.acked:,} acknowledged writes, none lost; errors: {dict(errors)}")
+    say(f"{sizes.server_kills} kills, {findings.acked:,} acknowledged writes, none lost; errors: {dict(errors)}")

@@ -24,7 +24,7 @@ CLIENTS = 6
 DRAINED_S = 240.0
 # What is written through one server is found by whoever asks another afterwards; who follows changes hears of them
 # this much later at most, while servers are killed.
-HEARD_S = 30.0
+DELIVERY_TIMEOUT_S = 30.0
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ async def aside(database: str) -> AsyncIterator[Any]:
 
 
 def variables(database: str, llm: ScriptedLLM) -> dict[str, str]:
-    told = {
+    report = {
         "database": database,
         "llm": "scripted",
         "llm_url": llm.base_url,
@@ -56,7 +56,7 @@ def variables(database: str, llm: ScriptedLLM) -> dict[str, str]:
         "postgres_connections": "6",
         "access_log": "false",
     }
-    return {f"RECOLLECT_{name.upper()}": value for name, value in told.items()}
+    return {f"RECOLLECT_{name.upper()}": value for name, value in report.items()}
 
 
 @pytest.mark.drill
@@ -75,59 +75,61 @@ async def test_servers_and_workers_on_one_database_behave_as_one_through_kill_9(
         drained_s = await _drained(aside)
     assert not acked.refused, acked.refused[:3]
     assert not acked.leaks, acked.leaks[:3]
-    assert not acked.stale, f"{len(acked.stale)} of {len(acked.looks)} were not found through another server"
+    assert not acked.stale, f"{len(acked.stale)} of {len(acked.lookups)} were not found through another server"
     await _examine_notes(aside, acked)
     learned = await _examine_turns(aside, acked)
     followed = {id for id, (user, _) in acked.notes.items() if user in USERS[:2]}
     assert followed <= acked.events.keys(), "a change was never heard of"
     late = sorted(acked.events[id] - acked.acked_at[id] for id in followed)
-    assert late[-1] < HEARD_S
+    assert late[-1] < DELIVERY_TIMEOUT_S
     taken_over = await aside.fetchval("SELECT count(*) FROM jobs WHERE tries > 1")
-    looks = sorted(acked.looks)
+    lookups = sorted(acked.lookups)
     say(f"{lasting_s} s, {fleet.kills['servers']} servers and {fleet.kills['workers']} workers killed")
     say(f"{len(acked.turns):,} turns acknowledged of {len(acked.tried):,} said, {learned:,} facts, each once")
     say(f"{len(acked.notes):,} notes; {acked.broken} answers never came; {taken_over} jobs taken over")
-    say(f"{len(looks):,} looks through another server, 0 stale: answer after {_told(looks)}")
-    say(f"changes heard through another server after {_told(late)}; all learned {drained_s:.1f} s after the end")
+    say(f"{len(lookups):,} looks through another server, 0 stale: answer after {_describe_latency(lookups)}")
+    say(
+        f"changes heard through another server after {_describe_latency(late)}; all learned {drained_s:.1f} s after the end"
+    )
 
 
-def _told(took: list[float]) -> str:
+def _describe_latency(took: list[float]) -> str:
     p50, p99 = (1000 * took[int(len(took) * share)] for share in (0.5, 0.99))
     return f"{p50:.0f} ms at p50, {p99:.0f} at p99, {1000 * took[-1]:.0f} at most"
 
 
-async def _drained(aside: Any) -> float:
+async def _drained(rejected: Any) -> float:
     """Wait until no job waits; gives how long that took."""
     began = time.monotonic()
-    while await aside.fetchval("SELECT count(*) FROM jobs WHERE next_at IS NOT NULL AND kind = 'extract'"):
+    while await rejected.fetchval("SELECT count(*) FROM jobs WHERE next_at IS NOT NULL AND kind = 'extract'"):
         assert time.monotonic() - began < DRAINED_S, "jobs are left over"
         await asyncio.sleep(0.2)
     return time.monotonic() - began
 
 
-async def _examine_notes(aside: Any, acked: Acked) -> None:
+async def _examine_notes(rejected: Any, acked: Acked) -> None:
     """Every note that was acknowledged is there, is its user's, and is there once."""
-    rows = await aside.fetch("SELECT id, user_id, content FROM memories WHERE content LIKE '% keeps code %'")
-    held = {row["id"]: (row["user_id"], row["content"]) for row in rows}
-    assert acked.notes == held
-    assert len({content for _, content in held.values()}) == len(held), "a note was kept twice"
+    rows = await rejected.fetch("SELECT id, user_id, content FROM memories WHERE content LIKE '% keeps code %'")
+    stored = {row["id"]: (row["user_id"], row["content"]) for row in rows}
+    assert acked.notes == stored
+    assert len({content for _, content in stored.values()}) == len(stored), "a note was kept twice"
 
 
-async def _examine_turns(aside: Any, acked: Acked) -> int:
+async def _examine_turns(rejected: Any, acked: Acked) -> int:
     """Every turn that was acknowledged is there, nobody else's, and taught exactly one thing; gives how many did."""
-    rows = await aside.fetch("SELECT user_id, category, content FROM memories WHERE content ~ 'locker \\d+'")
-    said = {_locker(row["content"]): row["user_id"] for row in rows if row["category"] == "turn"}
+    rows = await rejected.fetch("SELECT user_id, category, content FROM memories WHERE content ~ 'locker \\d+'")
+    body = {_locker(row["content"]): row["user_id"] for row in rows if row["category"] == "turn"}
     learned = Counter(_locker(row["content"]) for row in rows if row["category"] != "turn")
-    assert len(said) == sum(row["category"] == "turn" for row in rows), "a turn was kept twice"
-    assert acked.turns.items() <= said.items() <= acked.tried.items()
-    assert all(said[_locker(row["content"])] == row["user_id"] for row in rows), "a fact is another user's"
-    assert learned == dict.fromkeys(said, 1), "a turn was learned from twice, or never"
-    dead = await aside.fetchval("SELECT count(*) FROM jobs WHERE state = 'dead'")
+    assert len(body) == sum(row["category"] == "turn" for row in rows), "a turn was kept twice"
+    assert acked.turns.items() <= body.items() <= acked.tried.items()
+    assert all(body[_locker(row["content"])] == row["user_id"] for row in rows), "a fact is another user's"
+    assert learned == dict.fromkeys(body, 1), "a turn was learned from twice, or never"
+    dead = await rejected.fetchval("SELECT count(*) FROM jobs WHERE state = 'dead'")
     assert not dead
     return len(learned)
 
 
 def _locker(content: str) -> int:
-    found = re.search(LOCKER, content)
-    assert found
-    return int(found[1])
+    match = re.search(LOCKER, content)
+    assert match
+    return int(match[1])

@@ -15,7 +15,7 @@ from recollect.ledger import sqlite_file
 from recollect.testing.power_cut import SimulatedDisk
 
 from .findings import Findings, examine
-from .notes import Notes, Told, read_notes
+from .notes import Notes, WriterReport, read_notes
 from .sizes import Sizes
 from .stores import open_store
 from .writers import Writer
@@ -33,8 +33,8 @@ class Cut:
     """
 
     folder: Path
-    told: Mapping[str, Told]
-    before: Mapping[str, Told]
+    reports: Mapping[str, WriterReport]
+    before: Mapping[str, WriterReport]
 
 
 async def _life(home: Cut, number: int, *, cuts: int, seed: int) -> list[Cut]:
@@ -74,18 +74,18 @@ async def _life(home: Cut, number: int, *, cuts: int, seed: int) -> list[Cut]:
     await ledger.close()
     disk.close()
     notes.close()
-    before = {**home.before, **home.told}
+    before = {**home.before, **home.reports}
     return [Cut(folder, read_notes(noted, size=size), before) for folder, size in moments]
 
 
-async def _found_after(cut: Cut, *, all_lives: bool = False) -> Findings:
+async def _examine_after(cut: Cut, *, all_lives: bool = False) -> Findings:
     ledger = await open_store(str(cut.folder / FILE))
     try:
-        found = await examine(ledger, {**cut.before, **cut.told} if all_lives else cut.told)
-        found.wrong += await ledger.check()
+        findings = await examine(ledger, {**cut.before, **cut.reports} if all_lives else cut.reports)
+        findings.wrong += await ledger.check()
     finally:
         await ledger.close()
-    return found
+    return findings
 
 
 def _pragmas(monkeypatch: pytest.MonkeyPatch, synchronous: str) -> None:
@@ -105,11 +105,11 @@ async def test_nothing_acknowledged_is_lost_to_power_cuts(
     for number in range(sizes.cut_lives):
         made = await _life(home, number, cuts=sizes.cuts // sizes.cut_lives, seed=seed)
         for cut in made:
-            found = await _found_after(cut)
-            assert found.wrong == [], f"after {cut.folder}"
-            acked, cuts = acked + found.acked, cuts + 1
+            results = await _examine_after(cut)
+            assert results.wrong == [], f"after {cut.folder}"
+            acked, cuts = acked + results.acked, cuts + 1
         home = chance.choice(made)
-        assert (await _found_after(home, all_lives=True)).wrong == []
+        assert (await _examine_after(home, all_lives=True)).wrong == []
         for cut in made:
             if cut is not home:
                 shutil.rmtree(cut.folder)
@@ -122,7 +122,7 @@ async def test_the_power_cut_drill_catches_a_ledger_that_does_not_sync_every_com
     _pragmas(monkeypatch, "NORMAL")
     lost = acked = 0
     for cut in await _life(Cut(tmp_path / "first", {}, {}), 0, cuts=12, seed=seed):
-        found = await _found_after(cut)
-        lost, acked = lost + found.lost, acked + found.acked
+        results = await _examine_after(cut)
+        lost, acked = lost + results.lost, acked + results.acked
     say(f"NORMAL: 12 cuts, {lost} of {acked:,} acknowledged writes lost")
     assert lost

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from server_process import ServerProcess
+from server_process import RecollectServer
 
 from recollect.testing.redis_server import RedisServer
 
@@ -18,10 +18,10 @@ FROZEN_S = 60.0
 
 def chat(client: httpx.Client, number: int) -> float:
     """Say something and ask for something; gives how long that took."""
-    said = {"role": "user", "content": f"My budget for trip {number} is ${number}. What is my budget for trip 3?"}
-    begun = time.perf_counter()
-    answer = client.post("/v1/chat/completions", json={"model": "m", "user": "ann", "messages": [said]})
-    took = time.perf_counter() - begun
+    body = {"role": "user", "content": f"My budget for trip {number} is ${number}. What is my budget for trip 3?"}
+    started = time.perf_counter()
+    answer = client.post("/v1/chat/completions", json={"model": "m", "user": "ann", "messages": [body]})
+    took = time.perf_counter() - started
     assert answer.status_code == 200
     assert answer.headers["x-memory-status"] == "ok"
     return took
@@ -36,7 +36,7 @@ def test_a_redis_that_stands_still_for_a_minute_is_not_noticed(tmp_path: Path, s
         f'redis_url = "{redis.url}"\ncache_from_ms = 0\nrate_limit_per_minute = 100000\nchat_recall_s = 5\n'
     )
     try:
-        with ServerProcess(home) as server, httpx.Client(base_url=server.url, timeout=60) as client:
+        with RecollectServer(home) as server, httpx.Client(base_url=server.url, timeout=60) as client:
             before = sorted(chat(client, number) for number in range(50))
             redis.freeze()
             frozen_until = time.monotonic() + FROZEN_S

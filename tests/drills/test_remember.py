@@ -18,7 +18,7 @@ from recollect.model.memory import Category, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.worker import Patience
+from recollect.upkeep.worker import RetryPolicy
 
 from .children import start
 from .learners import LOCKER, POINTS, USERS, Crash, answer, talk, work
@@ -67,13 +67,13 @@ async def _talkers(store: str, notes: Path) -> AsyncIterator[Callable[[], None]]
 
 async def _life(store: str, model: ScriptedLLM, notes: Path, crash: Crash, chance: random.Random) -> None:
     """A worker that lives until it comes to where it dies, or for a moment if there is no such point."""
-    said = len(_acked(notes))
+    text = len(_acked(notes))
     child = start(work, store, model.base_url, crash)
     if crash.point:
         await asyncio.to_thread(child.join, 120)
         assert child.exitcode == -9, f"it never came to {crash.point}"
         return
-    while len(_acked(notes)) < said + 3:
+    while len(_acked(notes)) < text + 3:
         assert child.is_alive(), "a worker ended by itself"
         await asyncio.sleep(0.01)
     await asyncio.sleep(chance.uniform(0.05, 0.6))
@@ -116,19 +116,19 @@ async def _left(ledger: Ledger) -> int:
 
 async def _learned(ledger: Ledger) -> Counter[str]:
     """How often each locker was learned: memories of it, and whatever else was done to those."""
-    found: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for n in range(USERS):
         scope = Scope(f"user {n}")
         page = await ledger.find(scope, Listing(limit=_ALL, statuses=tuple(Status)))
         lockers = {each.id: each.content for each in page if each.category is not Category.TURN}
-        written = await ledger.history(scope, limit=_ALL)
-        times = Counter(entry.memory_id for entry in written if entry.memory_id in lockers)
+        output = await ledger.history(scope, limit=_ALL)
+        times = Counter(entry.memory_id for entry in output if entry.memory_id in lockers)
         for id, content in lockers.items():
-            found.update({LOCKER.findall(content)[0]: times[id]})
-    return found
+            results.update({LOCKER.findall(content)[0]: times[id]})
+    return results
 
 
-async def _said(ledger: Ledger) -> dict[str, str]:
+async def _logged_turns(ledger: Ledger) -> dict[str, str]:
     turns = [turn for n in range(USERS) for turn in await ledger.turns(Scope(f"user {n}", "", "s"), limit=_ALL)]
     return {turn.id: LOCKER.findall(turn.content)[0] for turn in turns if turn.role == "user"}
 
@@ -136,10 +136,10 @@ async def _said(ledger: Ledger) -> dict[str, str]:
 async def _check(store: str, notes: Path) -> str:
     """See that all is there, once; gives what there is."""
     ledger = await open_store(store)
-    acked, said, learned = _acked(notes), await _said(ledger), await _learned(ledger)
-    assert acked.items() <= said.items(), "a turn was acknowledged and is not there"
-    assert set(said.values()) <= set(learned), "nothing was learned from a turn"
-    assert set(learned) <= set(said.values()), "something was learned that nobody said"
+    acked, text, learned = _acked(notes), await _logged_turns(ledger), await _learned(ledger)
+    assert acked.items() <= text.items(), "a turn was acknowledged and is not there"
+    assert set(text.values()) <= set(learned), "nothing was learned from a turn"
+    assert set(learned) <= set(text.values()), "something was learned that nobody said"
     assert {locker: times for locker, times in learned.items() if times > 1} == {}, "something was learned twice"
     jobs = [job for job in await ledger.jobs(limit=_ALL) if job.kind is JobKind.EXTRACT]
     assert {job.state for job in jobs} == {JobState.DONE}
@@ -161,8 +161,8 @@ async def test_every_turn_is_learned_from_exactly_once_wherever_workers_and_writ
             if number % 4 == 3:
                 replace_talker()
     took_s = await _recovered_s(store, model)
-    told = await _check(store, notes)
-    say(f"{len(crashes)} workers killed, {told}; all learned {took_s:.1f} s after the last start")
+    report = await _check(store, notes)
+    say(f"{len(crashes)} workers killed, {report}; all learned {took_s:.1f} s after the last start")
 
 
 @pytest.mark.drill
@@ -171,7 +171,7 @@ async def test_what_a_killed_worker_left_is_learned_within_a_minute_with_the_pat
 ) -> None:
     store, notes = str(tmp_path / "recollect.db"), tmp_path / "notes"
     await (await open_store(store)).close()
-    lease_s = Patience().lease_s
+    lease_s = RetryPolicy().lease_s
     async with _talkers(store, notes):
         child = start(work, store, model.base_url, Crash("answered", 2), lease_s)
         await asyncio.to_thread(child.join, 120)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from recollect.http.proxy.safekeeping import Safekeeping, open_safekeeping
+from recollect.http.proxy.safekeeping import ResilientMemory, open_resilient_memory
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
-from recollect.recall import Recall
+from recollect.recall import RecallRequest
 from recollect.service import Service
 from recollect.settings import load
 from recollect.testing.postgres_server import PostgresServer
@@ -41,7 +41,7 @@ def server() -> Iterator[PostgresServer]:
 class Chats:
     """People who chat, what was acknowledged to each, and what memory added to their chats in each phase."""
 
-    safekeeping: Safekeeping
+    safekeeping: ResilientMemory
     acked: dict[Scope, list[str]] = field(default_factory=dict)
     unsafe: int = 0
     added_s: dict[str, list[float]] = field(default_factory=dict)
@@ -56,52 +56,52 @@ class Chats:
 
     async def _chat(self, person: Scope, count: int) -> None:
         keeping = self.safekeeping
-        begun = time.perf_counter()
+        started = time.perf_counter()
         await keeping.read(lambda service: service.recall(person, question()))
-        left_s = max(0.02, BUDGET_S - (time.perf_counter() - begun))
+        left_s = max(0.02, BUDGET_S - (time.perf_counter() - started))
         await self._say(person, "user", f"{count} question", left_s)
-        added_s = time.perf_counter() - begun
+        added_s = time.perf_counter() - started
         # The first of a store that went away wait for it, until the breaker is open.
         phase = "opening" if self.phase == "away" and added_s >= BUDGET_S / 2 else self.phase
         self.added_s.setdefault(phase, []).append(added_s)
         await self._say(person, "assistant", f"{count} answer", BUDGET_S)
 
     async def _say(self, person: Scope, role: str, words: str, within_s: float) -> None:
-        said = {"role": role, "content": words, "turn_id": new_id()}
-        kept = await self.safekeeping.write(person, [said], within_s=within_s)
-        if kept.safe:
+        body = {"role": role, "content": words, "turn_id": new_id()}
+        stored = await self.safekeeping.write(person, [body], within_s=within_s)
+        if stored.is_durable:
             self.acked.setdefault(person, []).append(words)
         else:
             self.unsafe += 1
 
 
-def question() -> Recall:
-    return Recall(messages=[{"role": "user", "content": "Where do I live?"}], at=now(), limit=5, min_score=0.1)
+def question() -> RecallRequest:
+    return RecallRequest(messages=[{"role": "user", "content": "Where do I live?"}], at=now(), limit=5, min_score=0.1)
 
 
-def told(took: list[float]) -> str:
+def describe_latency(took: list[float]) -> str:
     ordered = sorted(took)
     p50, p99 = (1000 * ordered[int(len(ordered) * share)] for share in (0.5, 0.99))
     return f"{p50:.1f} ms at p50 and {p99:.1f} at p99 of {len(ordered)}"
 
 
-async def _healed(safekeeping: Safekeeping) -> float:
-    begun = time.monotonic()
-    while safekeeping.is_waiting:
-        assert time.monotonic() - begun < HEALED_S
+async def _healed(safekeeping: ResilientMemory) -> float:
+    started = time.monotonic()
+    while safekeeping.has_spilled_turns:
+        assert time.monotonic() - started < HEALED_S
         await asyncio.sleep(0.05)
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 async def _examine(chats: Chats, service: Service) -> int:
     """Everything acknowledged is in the ledger, in order and once."""
     total = 0
     for person, words in chats.acked.items():
-        held: list[Turn] = []
-        while page := await service.turns(person, after=len(held), limit=1000):
-            held += page
-        assert [turn.content for turn in held] == words
-        total += len(held)
+        stored: list[Turn] = []
+        while page := await service.turns(person, after=len(stored), limit=1000):
+            stored += page
+        assert [turn.content for turn in stored] == words
+        total += len(stored)
     return total
 
 
@@ -111,7 +111,7 @@ async def test_chats_go_on_while_the_store_is_away(
 ) -> None:
     settings = load({"home": tmp_path, "database": server.dsn(), "memory_timeout_s": BUDGET_S}, environ={}).settings
     service = await open_service(settings)
-    safekeeping = open_safekeeping(settings, lambda: service)
+    safekeeping = open_resilient_memory(settings, lambda: service)
     safekeeping.start()
     chats, until = Chats(safekeeping), asyncio.Event()
     # Connections are made and models loaded on first use: that is not what is measured here.
@@ -134,7 +134,7 @@ async def test_chats_go_on_while_the_store_is_away(
     await service.close()
     say(f"{total} turns, healed in {healed_s:.1f} s; added to a chat:")
     for phase, took in chats.added_s.items():
-        say(f"{phase}: {told(took)}")
+        say(f"{phase}: {describe_latency(took)}")
     assert chats.unsafe == 0
     # Each of those who chatted waits for it a few times at most, and most chats do not wait at all.
     waited = len(chats.added_s.get("opening", []))

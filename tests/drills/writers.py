@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from recollect.errors import Conflict, StoreUnavailable
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, By, Change, Forget, Supersede, Update
+from recollect.model.change import Add, Author, Change, Forget, Supersede, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
@@ -20,7 +20,7 @@ from recollect.testing.fake_embedder import embed_words
 from .notes import Notes, State, Step
 
 MODEL = EmbeddingModel("fake", 32)
-BY = By("drill", "to see whether it holds")
+BY = Author("drill", "to see whether it holds")
 _WORDS = "amber basin cedar delta ember fjord grove heron inlet jetty knoll lagoon maple north olive pine".split()
 
 
@@ -45,7 +45,7 @@ class Writer:
 
     def next_step(self, verb: str = "") -> Step:
         """What to do next."""
-        mine = [id for id, held in self.state.memories.items() if held.status == "active" and id[0] != "t"]
+        mine = [id for id, stored in self.state.memories.items() if stored.status == "active" and id[0] != "t"]
         verb = verb or self._random.choice(("add", "add", "batch", "say", "update", "supersede", "forget"))
         if verb in ("update", "supersede", "forget") and not mine:
             verb = "add"
@@ -97,11 +97,11 @@ async def take(ledger: Ledger, step: Step) -> None:
     scope = Scope(step.user, session=step.writer)
     vectors = list(embed_words(step.texts, MODEL.dimensions))
     if step.verb == "say":
-        said = [
+        messages = [
             Turn(id=id, scope=scope, role=Role.USER, content=text, said_at=now())
             for id, text in zip(step.ids, step.texts, strict=True)
         ]
-        await ledger.append(scope, said, vectors=vectors, by=BY)
+        await ledger.append(scope, messages, vectors=vectors, by=BY)
         return
     changes: list[Change] = []
     match step.verb:

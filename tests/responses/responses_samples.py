@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from served_proxy import Served
+from served_proxy import ServedProxy
 
-from recollect.http.proxy.memory import ChatMemory, Exchange
+from recollect.http.proxy.memory import ChatContext, ChatMemory
 from recollect.http.proxy.routes import Proxy
-from recollect.http.responses.parts import Mode, Parts
+from recollect.http.responses.parts import Mode, ResponsesContext
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 
@@ -22,27 +22,27 @@ OFF = {"memory_config": {"enabled": False, "auto_store": False}}
 CHAT_ONLY = http_error(404, "404 page not found")
 
 
-class Overheard:
+class RecordingMemory:
     """Memory as chats have it; what is asked of it is noted."""
 
     def __init__(self, memory: ChatMemory) -> None:
         self._memory = memory
-        self.begun: list[Exchange] = []
+        self.started: list[ChatContext] = []
         self.answers: list[str] = []
 
-    async def begin(self, steering: Any, messages: Any) -> Exchange:
-        self.begun.append(await self._memory.begin(steering, messages))
-        return self.begun[-1]
+    async def begin(self, options: Any, messages: Any) -> ChatContext:
+        self.started.append(await self._memory.begin(options, messages))
+        return self.started[-1]
 
-    async def keep_said(self, exchange: Exchange) -> None:
-        await self._memory.keep_said(exchange)
+    async def store_user_turns(self, chat: ChatContext) -> None:
+        await self._memory.store_user_turns(chat)
 
-    async def keep_answer(self, exchange: Exchange, text: str) -> str:
+    async def store_answer(self, chat: ChatContext, text: str) -> str:
         self.answers.append(text)
-        return await self._memory.keep_answer(exchange, text)
+        return await self._memory.store_answer(chat, text)
 
 
-class Running(Served):
+class Running(ServedProxy):
     """The whole application in front of an upstream that speaks in one way or another."""
 
     def __init__(self, home: Path, base_url: str, mode: Mode) -> None:
@@ -50,7 +50,7 @@ class Running(Served):
 
     def start(self) -> Running:
         super().start()
-        self.memory = Overheard(self.parts.memory)
+        self.memory = RecordingMemory(self.parts.memory)
         self.with_parts(memory=self.memory)
         return self
 
@@ -60,11 +60,11 @@ class Running(Served):
         return proxy
 
     @property
-    def parts(self) -> Parts:
-        return self._proxy._parts
+    def parts(self) -> ResponsesContext:
+        return self._proxy._responses_context
 
     def with_parts(self, **changes: Any) -> None:
-        self._proxy._parts = replace(self.parts, **changes)
+        self._proxy._responses_context = replace(self.parts, **changes)
 
 
 @contextmanager
@@ -87,16 +87,16 @@ def client_of(server: Running, **headers: str) -> openai.OpenAI:
 
 def last(llm: ScriptedLLM) -> dict[str, Any]:
     """What the upstream was last asked, of what it answered."""
-    asked: dict[str, Any] = llm.answers[-1][0].json
-    return asked
+    request: dict[str, Any] = llm.answers[-1][0].json
+    return request
 
 
-def said_to(llm: ScriptedLLM) -> str:
+def last_request_text(llm: ScriptedLLM) -> str:
     """The same, as text."""
     return llm.answers[-1][0].text
 
 
-def begun(sdk: openai.OpenAI) -> tuple[openai.Stream[Any], str]:
+def start_stream(sdk: openai.OpenAI) -> tuple[openai.Stream[Any], str]:
     """A stream that has told its first words, and the id of its response."""
     stream, id = sdk.responses.create(model="m", input="Count", stream=True), ""
     for event in stream:

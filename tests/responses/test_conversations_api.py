@@ -89,14 +89,14 @@ def test_what_is_said_in_a_conversation_is_told_to_the_model_and_kept(
     assert texts(sdk.conversations.items.list(made.id, order="asc")) == [
         "I am Ann", "Hello Ann", "One", "You said: One", "Two", "You said: Two",
     ]  # fmt: skip
-    asked = llm.requests[-1].json
-    assert "conversation" not in asked
-    told = asked.get("messages") or asked["input"]
+    request = llm.requests[-1].json
+    assert "conversation" not in request
+    report = request.get("messages") or request["input"]
     expected = ("Ann", "Ann", "One", "One", "Two")
-    assert all(text in json.dumps(each) for each, text in zip(told, expected, strict=True))
-    assert [each["role"] for each in told] == ["user", "assistant", "user", "assistant", "user"]
+    assert all(text in json.dumps(each) for each, text in zip(report, expected, strict=True))
+    assert [each["role"] for each in report] == ["user", "assistant", "user", "assistant", "user"]
     assert sdk.responses.retrieve(answer.id).conversation.id == made.id  # type: ignore[union-attr]
-    assert {each.steering.scope.session for each in server.memory.begun} == {made.id}
+    assert {each.options.scope.session for each in server.memory.started} == {made.id}
 
 
 def test_an_item_that_is_named_is_told_in_full(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
@@ -104,9 +104,9 @@ def test_an_item_that_is_named_is_told_in_full(sdk: openai.OpenAI, llm: Scripted
     (item,) = sdk.conversations.items.list(made.id).data
     refer: Any = [{"type": "item_reference", "id": item.id}, say("user", "Who?")]
     sdk.responses.create(model="m", input=refer, conversation=made.id, extra_body=OFF)
-    asked = llm.requests[-1].json
-    told = asked.get("messages") or asked["input"]
-    assert [json.dumps(each).count("Ann") for each in told] == [1, 1, 0]
+    request = llm.requests[-1].json
+    report = request.get("messages") or request["input"]
+    assert [json.dumps(each).count("Ann") for each in report] == [1, 1, 0]
     assert len(list(sdk.conversations.items.list(made.id))) == 4
     with pytest.raises(openai.BadRequestError, match="not found"):
         sdk.responses.create(

@@ -11,7 +11,7 @@ import httpx
 import openai
 import pytest
 from pydantic import BaseModel
-from responses_samples import Running, client_of, last, said_to
+from responses_samples import Running, client_of, last, last_request_text
 
 from recollect.model.scope import Scope
 from recollect.testing.llm_wire import ToolCall
@@ -30,8 +30,8 @@ def test_a_text_is_answered_kept_listed_and_deleted(sdk: openai.OpenAI) -> None:
     assert (made.status, made.output_text) == ("completed", "You said: Aloha")
     assert made.usage is not None
     assert made.usage.output_tokens > 0
-    found = sdk.responses.retrieve(made.id)
-    assert (found.output_text, found.metadata) == (made.output_text, {"a": "b"})
+    response = sdk.responses.retrieve(made.id)
+    assert (response.output_text, response.metadata) == (made.output_text, {"a": "b"})
     (item,) = sdk.responses.input_items.list(made.id).data
     assert item.type == "message"
     assert item.content[0].text == "Aloha"  # type: ignore[union-attr]
@@ -106,22 +106,22 @@ def test_functions_are_called_and_answered_over_a_chain(sdk: openai.OpenAI, llm:
     calls = [ToolCall("look", {"at": "sea"}, "call_a"), ToolCall("look", {"at": "sky"}, "call_b")]
     llm.reply("I look.", tool_calls=calls)
     first = sdk.responses.create(model="m", input="Look around", tools=[LOOK])  # type: ignore[list-item]
-    found = [item for item in first.output if item.type == "function_call"]
-    assert [(each.call_id, json.loads(each.arguments)) for each in found] == [
+    results = [item for item in first.output if item.type == "function_call"]
+    assert [(each.call_id, json.loads(each.arguments)) for each in results] == [
         ("call_a", {"at": "sea"}),
         ("call_b", {"at": "sky"}),
     ]
-    outputs: Any = [{"type": "function_call_output", "call_id": each.call_id, "output": "blue"} for each in found]
+    outputs: Any = [{"type": "function_call_output", "call_id": each.call_id, "output": "blue"} for each in results]
     llm.reply("All is blue.")
     second = sdk.responses.create(model="m", previous_response_id=first.id, input=outputs, tools=[LOOK])  # type: ignore[list-item]
     assert second.output_text == "All is blue."
-    asked = last(llm)
-    if "messages" in asked:
-        roles = [(each["role"], len(each.get("tool_calls", ()))) for each in asked["messages"]]
+    request = last(llm)
+    if "messages" in request:
+        roles = [(each["role"], len(each.get("tool_calls", ()))) for each in request["messages"]]
         assert roles[-4:] == [("user", 0), ("assistant", 2), ("tool", 0), ("tool", 0)]
     else:
-        assert asked["input"] == outputs
-        assert asked["previous_response_id"] == first.id
+        assert request["input"] == outputs
+        assert request["previous_response_id"] == first.id
 
 
 def test_calls_are_streamed_with_their_arguments(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
@@ -143,8 +143,8 @@ def test_an_answer_in_a_schema_is_parsed(sdk: openai.OpenAI, llm: ScriptedLLM) -
     llm.reply_json({"place": "Hawaii", "budget": 10_000})
     made = sdk.responses.parse(model="m", input="Where to?", text_format=Trip)
     assert made.output_parsed == Trip(place="Hawaii", budget=10_000)
-    asked = last(llm)
-    form = asked.get("response_format", {}).get("json_schema") or asked["text"]["format"]
+    request = last(llm)
+    form = request.get("response_format", {}).get("json_schema") or request["text"]["format"]
     assert form["schema"]["properties"].keys() == {"place", "budget"}
 
 
@@ -164,19 +164,19 @@ def test_a_chain_tells_the_model_all_that_was_said(translating: Running, llm: Sc
         {"role": "user", "content": "Three"},
     ]
     # All of it is one session, whose name is the chain's.
-    assert {each.steering.scope.session for each in translating.memory.begun} == {first.id}
+    assert {each.options.scope.session for each in translating.memory.started} == {first.id}
     assert branch.id != second.id
 
 
 def test_instructions_stay_as_they_are(server: Running, sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     sdk.responses.create(model="m", input="My dog is called Rex")
     sdk.responses.create(model="m", input="What is my dog called?", instructions="Be  brief. é")
-    asked = last(llm)
-    assert "Rex" in said_to(llm)
-    if "messages" in asked:
-        assert asked["messages"][0] == {"role": "system", "content": "Be  brief. é"}
+    request = last(llm)
+    assert "Rex" in last_request_text(llm)
+    if "messages" in request:
+        assert request["messages"][0] == {"role": "system", "content": "Be  brief. é"}
     else:
-        assert asked["instructions"] == "Be  brief. é"
+        assert request["instructions"] == "Be  brief. é"
 
 
 def test_what_was_said_is_recalled_in_another_chat_before_the_last_question(
@@ -185,11 +185,11 @@ def test_what_was_said_is_recalled_in_another_chat_before_the_last_question(
     sdk.responses.create(model="m", input="My budget for the Hawaii trip is $10,000")
     items: Any = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "What's my budget for the trip?"}]
     sdk.responses.create(model="m", input=items)
-    asked = last(llm)
-    given = asked.get("messages") or asked["input"]
-    assert len(given) == 3
-    assert [items[0], items[1]] == [given[0], given[2]]
-    assert "$10,000" in json.dumps(given[1])
+    request = last(llm)
+    inputs = request.get("messages") or request["input"]
+    assert len(inputs) == 3
+    assert [items[0], items[1]] == [inputs[0], inputs[2]]
+    assert "$10,000" in json.dumps(inputs[1])
 
 
 def test_the_example_request_of_the_semantic_router_works_as_printed(server: Running, llm: ScriptedLLM) -> None:
@@ -203,11 +203,11 @@ def test_the_example_request_of_the_semantic_router_works_as_printed(server: Run
         json={"model": "qwen3", "input": "I plan a trip", "memory_context": {"user_id": "user_456"}},
         timeout=60,
     ).json()
-    kept = server.run(server.service.responses.response(Scope("user_456"), earlier["id"]))
+    stored = server.run(server.service.responses.response(Scope("user_456"), earlier["id"]))
     printed = replace(
-        kept, id="resp_abc123", root_id="resp_abc123", upstream="", body={**kept.body, "id": "resp_abc123"}
+        stored, id="resp_abc123", root_id="resp_abc123", upstream="", body={**stored.body, "id": "resp_abc123"}
     )
-    server.run(server.service.responses.keep_response(kept.scope, printed, begun_at=kept.created_at))
+    server.run(server.service.responses.save_response(stored.scope, printed, started_at=stored.created_at))
     example = {
         "model": "qwen3",
         "input": "What's my budget for the trip?",
@@ -218,8 +218,8 @@ def test_the_example_request_of_the_semantic_router_works_as_printed(server: Run
     answer = httpx.post(f"{server.url}/responses", json=example, timeout=60)
     assert answer.status_code == 200
     assert answer.json()["output"][0]["content"][0]["text"] == "You said: What's my budget for the trip?"
-    assert "$10,000" in said_to(llm)
-    assert "I plan a trip" in said_to(llm)
+    assert "$10,000" in last_request_text(llm)
+    assert "I plan a trip" in last_request_text(llm)
     assert not {"memory_config", "memory_context"} & last(llm).keys()
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import openai
 import pytest
-from responses_samples import OFF, Running, begun, client_of, last, running
+from responses_samples import OFF, Running, client_of, last, running, start_stream
 
-from recollect.model.change import By
-from recollect.model.erase import Erase, Target
+from recollect.model.change import Author
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.scope import Scope
 from recollect.testing.llm_faults import hang, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -73,10 +73,10 @@ def test_a_deleted_response_is_left_out_of_what_is_told_next(server: Running, ll
         sdk.responses.delete(ids[1])
         body = {"memory_config": {"enabled": False}}
         sdk.responses.create(model="m", input="Four", previous_response_id=ids[2], extra_body=body)
-    asked = last(llm)
-    assert "previous_response_id" not in asked
-    given = json.dumps(asked.get("messages") or asked["input"])
-    assert [word in given for word in ("One", "Two", "Three", "Four")] == [True, False, True, True]
+    request = last(llm)
+    assert "previous_response_id" not in request
+    inputs = json.dumps(request.get("messages") or request["input"])
+    assert [word in inputs for word in ("One", "Two", "Three", "Four")] == [True, False, True, True]
 
 
 def test_an_upstream_that_lost_what_came_before_is_told_it_again(llm: ScriptedLLM) -> None:
@@ -87,11 +87,11 @@ def test_an_upstream_that_lost_what_came_before_is_told_it_again(llm: ScriptedLL
             llm.fault(http_error(status, {"error": lost}))
             second = sdk.responses.create(model="m", input="Two", previous_response_id=first.id, extra_body=OFF)
             assert second.output_text == "You said: Two"
-            assert server.parts.speech.of(llm.base_url) == "native"
+            assert server.parts.support.mode_of(llm.base_url) == "native"
             assert sdk.responses.retrieve(second.id).previous_response_id == first.id
-        told = last(llm)
-        assert "previous_response_id" not in told
-        assert [item["role"] for item in told["input"]] == ["user", "assistant", "user"]
+        report = last(llm)
+        assert "previous_response_id" not in report
+        assert [item["role"] for item in report["input"]] == ["user", "assistant", "user"]
 
 
 def test_who_made_a_response_is_asked_to_delete_it_too(server: Running, llm: ScriptedLLM) -> None:
@@ -108,9 +108,11 @@ def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) 
     with client_of(server) as sdk:
         first = sdk.responses.create(model="m", input="My secret is tea")
         second = sdk.responses.create(model="m", input="And milk", previous_response_id=first.id)
-        turn = server.memory.begun[0].turn_id
+        turn = server.memory.started[0].turn_id
         assert turn is not None
-        server.run(server.service.care.erase(Scope("default"), Erase(Target.TURN, turn), by=By("test")))
+        server.run(
+            server.service.operations.erase(Scope("default"), ErasureRequest(Target.TURN, turn), by=Author("test"))
+        )
         with pytest.raises(openai.NotFoundError):
             sdk.responses.retrieve(first.id)
         sdk.responses.create(model="m", input="What else?", previous_response_id=second.id)
@@ -121,7 +123,7 @@ def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) 
 def test_a_response_under_way_can_be_looked_at_and_cancelled(server: Running, llm: ScriptedLLM) -> None:
     llm.reply("One two three four five six seven eight", faults=[hang(after_frames=6)])
     with client_of(server) as sdk, client_of(server) as other:
-        stream, id = begun(sdk)
+        stream, id = start_stream(sdk)
         assert other.responses.retrieve(id).status == "in_progress"
         assert other.responses.cancel(id).status == "cancelled"
         list(stream)

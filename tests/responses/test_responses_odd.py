@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from recollect.conversation.thread import Placed
-from recollect.http.auth.caller import CALLER, LOCAL
-from recollect.http.proxy.headers import by_name
-from recollect.http.proxy.memory import ChatMemory, Exchange
-from recollect.http.proxy.steering import Defaults, steer
-from recollect.http.responses.asked import read_asked
-from recollect.http.responses.parts import Mode, Parts, Speech
+from recollect.conversation.thread import SessionMatch
+from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER
+from recollect.http.proxy.headers import headers_by_name
+from recollect.http.proxy.memory import ChatContext, ChatMemory
+from recollect.http.proxy.steering import MemoryDefaults, parse_memory_options
+from recollect.http.responses.asked import parse_response_params
+from recollect.http.responses.parts import Mode, ResponsesContext, ResponsesSupport
 from recollect.http.responses.routes import responses_routes
-from recollect.http.responses.shape import begun, text_of
-from recollect.http.responses.stream import Translation
-from recollect.http.responses.watch import Watch
-from recollect.http.upstream.protocol import Ask, Header
-from recollect.ledger.memory import MemoryLedger
+from recollect.http.responses.shape import new_response, output_text
+from recollect.http.responses.stream import ResponseTranslator
+from recollect.http.responses.watch import PassthroughState
+from recollect.http.upstream.protocol import Header, UpstreamRequest
+from recollect.ledger.memory import InMemoryLedger
 from recollect.testing.suite_samples import MODEL
 
 odd = st.recursive(
@@ -102,10 +102,10 @@ class Answering:
 
     name: str = "main"
 
-    async def send(self, ask: Ask) -> Any:
+    async def send(self, ask: UpstreamRequest) -> Any:
         assert isinstance(ask.body, bytes)
-        asked = json.loads(ask.body)
-        if "messages" in asked:
+        request = json.loads(ask.body)
+        if "messages" in request:
             message = {"role": "assistant", "content": "Aloha"}
             body: dict[str, Any] = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
         else:
@@ -130,18 +130,18 @@ class Replied:
 
 
 class Forgetful:
-    async def begin(self, steering: Any, messages: Sequence[Mapping[str, Any]]) -> Exchange:
-        return Exchange(steering, messages, Placed(scope=steering.scope))
+    async def begin(self, options: Any, messages: Sequence[Mapping[str, Any]]) -> ChatContext:
+        return ChatContext(options, messages, SessionMatch(scope=options.scope))
 
-    async def keep_said(self, exchange: Exchange) -> None: ...
+    async def store_user_turns(self, chat: ChatContext) -> None: ...
 
-    async def keep_answer(self, exchange: Exchange, text: str) -> str:
+    async def store_answer(self, chat: ChatContext, text: str) -> str:
         return ""
 
 
-class Kept:
+class FakeLedgers:
     def __init__(self) -> None:
-        self.responses = MemoryLedger(MODEL)
+        self.responses = InMemoryLedger(MODEL)
 
     async def epoch(self, user: str) -> int:
         return (await self.responses.revision(user)).epoch
@@ -149,17 +149,19 @@ class Kept:
 
 def client(mode: Mode) -> TestClient:
     upstream = Answering()
-    parts = Parts(
-        kept=Kept(),
+    parts = ResponsesContext(
+        storage=FakeLedgers(),
         memory=cast(ChatMemory, Forgetful()),
         upstream_of=lambda model: upstream,
-        steer=lambda fields, headers, caller: steer(fields, by_name(headers), Defaults(), caller=caller),
-        speech=Speech({"main": mode}),
+        parse_memory_options=lambda fields, headers, caller: parse_memory_options(
+            fields, headers_by_name(headers), MemoryDefaults(), caller=caller
+        ),
+        support=ResponsesSupport({"main": mode}),
     )
     served = Starlette(routes=responses_routes(lambda scope: parts))
 
     async def asked_here(scope: Any, receive: Any, send: Any) -> None:
-        await served({**scope, "state": {CALLER: LOCAL}}, receive, send)
+        await served({**scope, "state": {STATE_CALLER: LOCAL_CALLER}}, receive, send)
 
     return TestClient(asked_here)
 
@@ -180,10 +182,10 @@ def test_an_odd_request_is_answered_or_refused(body: dict[str, Any]) -> None:
         if made.get("store") is not False and body.get("store") is not False:
             assert server.get(f"/v1/responses/{made['id']}").status_code == 200
             assert server.get(f"/v1/responses/{made['id']}/input_items").status_code == 200
-            again = server.post(
+            repeated = server.post(
                 "/v1/responses", json={"model": "m", "input": "x", "previous_response_id": made["id"]}
             )
-            assert again.status_code == 200
+            assert repeated.status_code == 200
 
 
 @settings(deadline=None, max_examples=100)
@@ -194,22 +196,22 @@ def test_an_odd_conversation_is_made_or_refused(items: list[Any], metadata: Any)
     if answer.status_code == 200:
         id = answer.json()["id"]
         assert TRANSLATING.get(f"/v1/conversations/{id}/items").status_code == 200
-        said = TRANSLATING.post("/v1/responses", json={"model": "m", "input": "x", "conversation": id})
-        assert said.status_code == 200
+        text = TRANSLATING.post("/v1/responses", json={"model": "m", "input": "x", "conversation": id})
+        assert text.status_code == 200
 
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(nearly_chunks, max_size=5))
 def test_odd_chunks_never_break_a_translation(chunks: list[Any]) -> None:
-    asked = read_asked(b'{"model": "m", "input": "Hi"}')
-    translation = Translation(begun(asked, id="resp_1", created_at=1))
+    request = parse_response_params(b'{"model": "m", "input": "Hi"}')
+    translation = ResponseTranslator(new_response(request, id="resp_1", created_at=1))
     events = translation.begin()
     for chunk in chunks:
-        events += translation.take(chunk)
+        events += translation.feed(chunk)
     events += translation.end(at=2)
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert translation.response["status"] in ("completed", "incomplete", "failed")
-    text_of(translation.response)
+    output_text(translation.response)
     json.dumps(events)
 
 
@@ -227,7 +229,7 @@ def test_odd_chunks_never_break_a_translation(chunks: list[Any]) -> None:
     )
 )  # fmt: skip
 def test_odd_events_never_break_the_watch(events: list[Any]) -> None:
-    watch = Watch()
+    watch = PassthroughState()
     watch.feed(b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events))
     watch.stop("incomplete")
-    text_of(watch.response)
+    output_text(watch.response)

@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.http.responses.asked import read_asked
-from recollect.http.responses.before import Before
+from recollect.http.responses.asked import parse_response_params
+from recollect.http.responses.before import History
 from recollect.http.responses.ids import with_id
-from recollect.http.responses.injected import edits_of, native_body, to_item
-from recollect.http.responses.splice import Edit, with_input, with_member, without
+from recollect.http.responses.injected import find_edits, native_body, to_item
+from recollect.http.responses.splice import InputEdit, append_member, edit_input, remove_members
 from recollect.http.responses.to_chat import to_chat
 from recollect.http.responses.to_messages import check_translatable, to_messages
 from recollect.http.responses.wrong import BadRequest
 from recollect.model.scope import Scope
 
 NO_EPOCH: Any = None
-NOTHING = Before(Scope("ann"), "resp_0", NO_EPOCH)
+NOTHING = History(Scope("ann"), "resp_0", NO_EPOCH)
 
 
-def asked(**fields: Any) -> Any:
-    return read_asked(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
+def parse_request_with(**fields: Any) -> Any:
+    return parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
 
 
 def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
@@ -53,13 +53,13 @@ def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
 )  # fmt: skip
 def test_a_bad_request_says_which_field_is_wrong(body: bytes, param: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
-        read_asked(body)
+        parse_response_params(body)
     assert caught.value.param == param
 
 
 def test_input_may_be_left_out_where_something_came_before() -> None:
-    assert read_asked(b'{"model": "m", "previous_response_id": "r"}').items == []
-    assert read_asked(b'{"model": "m", "conversation": {"id": "c"}}').thread_id == "c"
+    assert parse_response_params(b'{"model": "m", "previous_response_id": "r"}').items == []
+    assert parse_response_params(b'{"model": "m", "conversation": {"id": "c"}}').thread_id == "c"
 
 
 def test_the_request_is_asked_of_chat_completions_in_their_words() -> None:
@@ -165,10 +165,10 @@ plain_items = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant
 @settings(deadline=None)
 @given(st.lists(plain_items, max_size=6))
 def test_kept_items_say_what_they_said_when_they_came(items: list[dict[str, Any]]) -> None:
-    kept = [with_id(item) for item in items]
-    assert messages(*kept) == messages(*items) == items
-    assert len({item["id"] for item in kept}) == len(items)
-    assert [with_id(item) for item in kept] == kept
+    stored = [with_id(item) for item in items]
+    assert messages(*stored) == messages(*items) == items
+    assert len({item["id"] for item in stored}) == len(items)
+    assert [with_id(item) for item in stored] == stored
 
 
 @settings(deadline=None)
@@ -193,27 +193,28 @@ def raw_objects(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
     """A JSON object with odd spaces and number forms, and its members as they stand in it."""
     numbers = st.sampled_from(["1e-7", "1.0", "-0", "12345678901234567890123", '"\\u00e9\\ud83c\\udf0a"'])
     value = json_values.map(lambda each: json.dumps(each, ensure_ascii=draw(st.booleans()))) | numbers
-    found = draw(st.lists(st.tuples(names, value), max_size=5))
+    results = draw(st.lists(st.tuples(names, value), max_size=5))
     body = ",".join(
-        f"{draw(spaces)}{json.dumps(name)}{draw(spaces)}:{draw(spaces)}{value}{draw(spaces)}" for name, value in found
+        f"{draw(spaces)}{json.dumps(name)}{draw(spaces)}:{draw(spaces)}{value}{draw(spaces)}"
+        for name, value in results
     )
-    return f"{draw(spaces)}{{{body or draw(spaces)}}}{draw(spaces)}", found
+    return f"{draw(spaces)}{{{body or draw(spaces)}}}{draw(spaces)}", results
 
 
 @settings(deadline=None)
 @given(raw_objects())
 def test_our_fields_are_taken_out_and_all_others_stay_letter_by_letter(raw: Any) -> None:
-    text, found = raw
-    left = without(text, {"memory_id", "memory_config"})
+    text, results = raw
+    left = remove_members(text, {"memory_id", "memory_config"})
     json.loads(left)
     at = 0
-    for name, value in found:
+    for name, value in results:
         if not name.startswith("memory_"):
             at = left.index(value, left.index(json.dumps(name), at)) + len(value)
-    if not any(name.startswith("memory_") for name, _ in found):
+    if not any(name.startswith("memory_") for name, _ in results):
         assert left == text
     assert "memory_id" not in json.loads(left)
-    more = json.loads(with_member(left, "added", "[1]"))
+    more = json.loads(append_member(left, "added", "[1]"))
     assert more == {**json.loads(left), "added": [1]}
 
 
@@ -222,29 +223,29 @@ def test_our_fields_are_taken_out_and_all_others_stay_letter_by_letter(raw: Any)
 def test_items_are_put_into_the_text_and_nothing_else_changes(items: list[Any], data: st.DataObject) -> None:
     text = json.dumps({"a": 1.0, "input": items, "b": None}, indent=data.draw(st.sampled_from([None, 2])))
     at = data.draw(st.integers(0, len(items)))
-    edited = with_input(text, before=['{"h":1}'], edits=[Edit(at, '{"new":2}')])
+    edited = edit_input(text, before=['{"h":1}'], edits=[InputEdit(at, '{"new":2}')])
     assert json.loads(edited)["input"] == [{"h": 1}, *items[:at], {"new": 2}, *items[at:]]
     put_back = edited.replace('{"h":1}', "").replace('{"new":2}', "")
     assert put_back.replace(",", "") == text.replace(",", "")
     if at < len(items):
-        replaced = with_input(text, before=(), edits=[Edit(at, "0"), Edit(at, '{"new":2}', replaces=True)])
+        replaced = edit_input(text, before=(), edits=[InputEdit(at, "0"), InputEdit(at, '{"new":2}', replaces=True)])
         assert json.loads(replaced)["input"] == [*items[:at], 0, {"new": 2}, *items[at + 1 :]]
 
 
 def test_a_text_as_input_becomes_a_list_with_the_same_letters() -> None:
     text = '{"input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}'
-    edited = with_input(text, before=(), edits=[Edit(0, '{"new":2}')])
+    edited = edit_input(text, before=(), edits=[InputEdit(0, '{"new":2}')])
     assert edited == '{"input" : [{"new":2},{"role":"user","content":"caf\\u00e9 \\ud83c\\udf0a"}], "x": 1e-7}'
-    assert with_input('{"x":1}', before=['"h"'], edits=()) == '{"x":1,"input":["h"]}'
+    assert edit_input('{"x":1}', before=['"h"'], edits=()) == '{"x":1,"input":["h"]}'
 
 
 def test_natively_only_the_block_is_added_and_only_our_fields_go() -> None:
     raw = '{"model":"m",  "memory_context":{"user_id":"ann"}, "input":[{"role":"user","content":"A"},' \
           ' {"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'  # fmt: skip
-    request = read_asked(raw.encode())
+    request = parse_response_params(raw.encode())
     placed = to_messages(request.items)
     block = {"role": "user", "content": "You know: tea."}
-    edits = edits_of(placed, [placed[0].message, block, placed[1].message], count=2)
+    edits = find_edits(placed, [placed[0].message, block, placed[1].message], count=2)
     item = json.dumps(to_item(block))
     assert native_body(request, NOTHING, edits, upstream="main").decode() == (
         '{"model":"m", "input":[{"role":"user","content":"A"}, ' + item +
@@ -253,19 +254,19 @@ def test_natively_only_the_block_is_added_and_only_our_fields_go() -> None:
 
 
 def test_what_came_before_is_told_to_an_upstream_that_has_not_seen_it() -> None:
-    before = Before(
+    before = History(
         Scope("ann"), "resp_0", NO_EPOCH,
         ({"id": "msg_1", "type": "message", "status": "completed", "role": "user", "content": "A"},
          {"id": "rs_1", "type": "reasoning", "summary": []},
          {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}),
         upstream="main",
     )  # fmt: skip
-    request = asked(
+    request = parse_request_with(
         previous_response_id="resp_9", input=[{"type": "function_call_output", "call_id": "c", "output": "1"}]
     )
     placed = to_messages([*before.items, *request.items])
     block = {"role": "user", "content": "tea"}
-    edits = edits_of(placed, [block, *(each.message for each in placed)], count=4)
+    edits = find_edits(placed, [block, *(each.message for each in placed)], count=4)
     elsewhere = json.loads(native_body(request, before, edits, upstream="other"))
     assert elsewhere["input"] == [
         to_item(block),
@@ -276,18 +277,18 @@ def test_what_came_before_is_told_to_an_upstream_that_has_not_seen_it() -> None:
     assert "previous_response_id" not in elsewhere
     # The answers of tools go on from a question that was asked with its memories.
     assert native_body(request, before, edits, upstream="main") == request.text.encode()
-    question = asked(previous_response_id="resp_9", input="B")
+    question = parse_request_with(previous_response_id="resp_9", input="B")
     placed = to_messages([*before.items, *question.items])
     system = {"role": "system", "content": "tea"}
-    edits = edits_of(placed, [system, *(each.message for each in placed)], count=4)
+    edits = find_edits(placed, [system, *(each.message for each in placed)], count=4)
     here = json.loads(native_body(question, before, edits, upstream="main"))
     assert here["input"] == [to_item(system), {"role": "user", "content": "B"}]
 
 
 def test_a_rewritten_question_takes_the_place_of_the_one_that_was_asked() -> None:
-    request = asked(input=[{"role": "user", "content": "A"}, {"role": "user", "content": "B"}])
+    request = parse_request_with(input=[{"role": "user", "content": "A"}, {"role": "user", "content": "B"}])
     placed = to_messages(request.items)
     rewritten = {"role": "user", "content": "tea\n\nCurrent message: B"}
-    edits = edits_of(placed, [placed[0].message, rewritten], count=2)
+    edits = find_edits(placed, [placed[0].message, rewritten], count=2)
     sent = json.loads(native_body(request, NOTHING, edits, upstream="main"))
     assert sent["input"] == [{"role": "user", "content": "A"}, to_item(rewritten)]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from recollect.http.responses.asked import read_asked
-from recollect.http.responses.shape import begun, text_of
-from recollect.http.responses.sse import SseReader, object_in, written
-from recollect.http.responses.stream import Translation
+from recollect.http.responses.asked import parse_response_params
+from recollect.http.responses.shape import new_response, output_text
+from recollect.http.responses.sse import SseReader, decode_object, encode_events
+from recollect.http.responses.stream import ResponseTranslator
 from recollect.http.responses.to_messages import to_messages
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
@@ -36,9 +36,9 @@ calls = st.lists(
 )
 
 
-def fresh(**fields: Any) -> Translation:
-    asked = read_asked(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
-    return Translation(begun(asked, id="resp_1", created_at=1))
+def fresh(**fields: Any) -> ResponseTranslator:
+    request = parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
+    return ResponseTranslator(new_response(request, id="resp_1", created_at=1))
 
 
 def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def translated(chunks: Sequence[dict[str, Any]], **fields: Any) -> tuple[list[di
     translation = fresh(**fields)
     events = translation.begin()
     for each in chunks:
-        events += translation.take(each)
-    translation.done()
+        events += translation.feed(each)
+    translation.mark_done()
     events += translation.end(at=2)
     return events, translation.response
 
@@ -93,7 +93,7 @@ def test_a_text_is_told_in_typed_events_in_order() -> None:
         "output_text.done", "content_part.done", "output_item.done", "completed",
     ]  # fmt: skip
     assert [event["sequence_number"] for event in events] == list(range(10))
-    assert text_of(response) == "Aloha"
+    assert output_text(response) == "Aloha"
     assert (response["status"], response["model"], response["completed_at"]) == ("completed", "m-2026", 2)
     assert events[-1]["response"] == response
     assert events[0]["response"]["status"] == "in_progress"
@@ -173,28 +173,28 @@ def test_an_answer_that_was_cut_is_incomplete_and_says_why(finish: str, reason: 
     assert kinds(events)[-1] == response["status"] == "incomplete"
     assert response["incomplete_details"] == {"reason": reason}
     assert response["output"][0]["status"] == "incomplete"
-    assert text_of(response) == "Alo"
+    assert output_text(response) == "Alo"
 
 
 def test_an_error_in_the_middle_ends_it_as_failed_with_what_came() -> None:
     translation = fresh()
-    translation.take(chunk({"content": "Alo"}))
-    events = translation.take({"error": {"message": "overloaded", "type": "server_error", "code": None}})
+    translation.feed(chunk({"content": "Alo"}))
+    events = translation.feed({"error": {"message": "overloaded", "type": "server_error", "code": None}})
     assert kinds(events) == ["output_text.done", "content_part.done", "output_item.done", "error", "failed"]
     assert translation.response["error"] == {"code": "server_error", "message": "overloaded"}
-    assert translation.take(chunk({"content": "ha"})) == translation.end(at=2) == []
-    assert text_of(translation.response) == "Alo"
+    assert translation.feed(chunk({"content": "ha"})) == translation.end(at=2) == []
+    assert output_text(translation.response) == "Alo"
 
 
 def test_a_stream_that_just_stops_is_failed_and_never_completed() -> None:
     translation = fresh()
-    translation.take(chunk({"content": "Alo"}))
+    translation.feed(chunk({"content": "Alo"}))
     assert kinds(translation.end(at=2))[-2:] == ["error", "failed"]
 
 
 def test_an_empty_answer_is_an_empty_message() -> None:
     events, response = translated([chunk({"content": ""}), chunk(finish="stop")])
-    assert text_of(response) == ""
+    assert output_text(response) == ""
     assert response["output"][0]["content"][0]["text"] == ""
     assert bare(rebuilt(events)) == bare(response["output"])
 
@@ -210,14 +210,14 @@ def test_chunks_of_no_use_are_passed_over() -> None:
         chunk({"content": 7}),
     ]
     _, response = translated([*odd, chunk({"content": "yes"}), chunk(finish="stop")])
-    assert text_of(response) == "yes"
+    assert output_text(response) == "yes"
 
 
 def test_likely_tokens_and_citations_are_told_with_the_text() -> None:
     token = {"token": "A", "logprob": -0.1, "bytes": [65], "top_logprobs": []}
-    said = {**HEAD, "choices": [{"index": 0, "delta": {"content": "A"}, "logprobs": {"content": [token]}}]}
+    body = {**HEAD, "choices": [{"index": 0, "delta": {"content": "A"}, "logprobs": {"content": [token]}}]}
     cited = chunk({"annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}]})
-    events, response = translated([said, cited, chunk(finish="stop")])
+    events, response = translated([body, cited, chunk(finish="stop")])
     part = response["output"][0]["content"][0]
     assert part["logprobs"] == [token]
     assert part["annotations"] == [{"type": "url_citation", "url": "u", "title": "t"}]
@@ -244,8 +244,8 @@ def test_in_any_pieces_it_comes_to_what_it_comes_to_whole(
     reader, translation = SseReader(), fresh()
     events = translation.begin()
     for at in range(0, len(stream), size):
-        for found in reader.feed(stream[at : at + size]):
-            events += translation.take(object_in(found) or {})
+        for result in reader.feed(stream[at : at + size]):
+            events += translation.feed(decode_object(result) or {})
     events += translation.end(at=2)
     assert bare(translation.response["output"]) == bare(whole["output"])
     assert bare(rebuilt(events)) == bare(whole["output"])
@@ -264,18 +264,18 @@ def test_an_answer_told_again_as_messages_is_what_the_model_said(text: str, call
     if called:
         message["tool_calls"] = called
     _, response = translated([{**HEAD, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}])
-    again = [each.message for each in to_messages(response["output"])]
-    assert again == [message if text or called else {"role": "assistant", "content": ""}]
+    repeated = [each.message for each in to_messages(response["output"])]
+    assert repeated == [message if text or called else {"role": "assistant", "content": ""}]
 
 
 @settings(deadline=None)
 @given(events=st.lists(st.dictionaries(words, st.text(), max_size=3), max_size=5), size=st.integers(1, 9))
 def test_events_that_are_written_are_read_again(events: list[dict[str, Any]], size: int) -> None:
     sent = [{**event, "type": "t"} for event in events]
-    raw = written(sent)
+    raw = encode_events(sent)
     reader = SseReader()
-    found = [data for at in range(0, len(raw), size) for data in reader.feed(raw[at : at + size])]
-    assert [object_in(data) for data in found] == sent
+    results = [data for at in range(0, len(raw), size) for data in reader.feed(raw[at : at + size])]
+    assert [decode_object(data) for data in results] == sent
 
 
 def test_comments_and_other_fields_are_no_data_and_a_last_event_needs_no_blank_line() -> None:

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import openai
 import pytest
-from responses_samples import CHAT_ONLY, Running, begun, client_of, running
+from responses_samples import CHAT_ONLY, Running, client_of, running, start_stream
 
 from recollect.errors import StoreUnavailable
 from recollect.testing.llm_faults import delay, hang, http_error, reset, stream_error, truncated
-from recollect.testing.llm_wire import Reply
+from recollect.testing.llm_wire import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
 
 
@@ -89,27 +89,27 @@ def test_an_answer_that_is_none_is_a_502(translating: Running, llm: ScriptedLLM)
 def test_nothing_is_remembered_of_a_request_that_is_refused(translating: Running, llm: ScriptedLLM) -> None:
     body = {"model": "m", "input": "My dog is Rex", "tools": [{"type": "web_search"}]}
     assert httpx.post(f"{translating.url}/responses", json=body, timeout=60).status_code == 400
-    assert translating.memory.begun == []
+    assert translating.memory.started == []
     assert llm.requests == []
 
 
 def test_a_client_that_leaves_closes_the_upstream_and_what_came_is_kept(server: Running, llm: ScriptedLLM) -> None:
     llm.reply("One two three four five six seven eight", faults=[hang(after_frames=6)])
     with client_of(server) as sdk:
-        stream, id = begun(sdk)
+        stream, id = start_stream(sdk)
         stream.close()
         llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
         server.run(server.parts.tasks.close())
-        found = sdk.responses.retrieve(id)
-    assert found.status == "incomplete"
-    assert found.output_text.startswith("One")
-    assert "eight" not in found.output_text
-    assert server.memory.answers == [found.output_text]
-    assert server.parts.under_way == {}
+        response = sdk.responses.retrieve(id)
+    assert response.status == "incomplete"
+    assert response.output_text.startswith("One")
+    assert "eight" not in response.output_text
+    assert server.memory.answers == [response.output_text]
+    assert server.parts.in_progress == {}
 
 
 def test_a_client_that_leaves_before_the_answer_closes_the_upstream(server: Running, llm: ScriptedLLM) -> None:
-    llm.default = Reply("Late", faults=[delay(60)])
+    llm.default = ScriptedReply("Late", faults=[delay(60)])
     body = json.dumps({"model": "m", "input": "My dog is Rex"})
     url = httpx.URL(server.url)
     with socket.create_connection((url.host, url.port or 80)) as client:
@@ -118,7 +118,7 @@ def test_a_client_that_leaves_before_the_answer_closes_the_upstream(server: Runn
         llm.wait_for(lambda seen: any(answer.status == 200 for _, answer in seen.answers), timeout_s=60)
     llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
     server.run(server.parts.tasks.close())
-    assert server.memory.begun[0].turn_id is not None
+    assert server.memory.started[0].turn_id is not None
     assert server.memory.answers == []
 
 

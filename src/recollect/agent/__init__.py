@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from recollect.agent.agent import Agent
     from recollect.agent.answer import Answer, Event
-    from recollect.agent.habits import AgentHabits, Limits
+    from recollect.agent.habits import AgentConfig, AgentLimits
     from recollect.agent.step import Step
     from recollect.agent.tools.functions import function_tool
     from recollect.agent.tools.memory_tools import MemoryLimits, memory_tools
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
-    "AgentHabits",
+    "AgentConfig",
+    "AgentLimits",
     "Answer",
     "Event",
-    "Limits",
     "MemoryLimits",
     "Step",
     "Tool",
@@ -29,10 +29,10 @@ __all__ = [
     "memory_tools",
 ]
 
-# Loaded when first asked for: whoever needs a tool need not load the loop.
+# LoadedSettings when first asked for: whoever needs a tool need not load the loop.
 _HOMES = {
     "Agent": "agent",
-    "AgentHabits": "habits",
+    "AgentConfig": "habits",
     "Answer": "answer",
     "Event": "answer",
     "Limits": "habits",

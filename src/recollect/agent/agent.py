@@ -10,12 +10,12 @@ from types import NoneType, TracebackType
 from typing import Any, Self
 
 from recollect.agent.answer import Answer, Event, EventKind
-from recollect.agent.asked import Asked, Mode
-from recollect.agent.end import BY, Told, end, tell
-from recollect.agent.habits import AgentHabits, habits_of
-from recollect.agent.handed import read_history
+from recollect.agent.asked import AgentPrompt, Mode
+from recollect.agent.end import BY, RecordedTurns, finish_run, record_turns
+from recollect.agent.habits import AgentConfig, load_agent_config
+from recollect.agent.handed import parse_history
 from recollect.agent.loop import Loop
-from recollect.agent.start import Begun, begin
+from recollect.agent.start import StartContext, start_run
 from recollect.agent.step import Step
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS, memory_tools
 from recollect.agent.tools.tool import Tool
@@ -23,10 +23,10 @@ from recollect.agent.tools.toolbox import Toolbox
 from recollect.agent.working import UNBOUNDED, WorkingMemory
 from recollect.api import AsyncMemory
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError
-from recollect.model.asked import read_scope
+from recollect.model.asked import parse_scope
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
-from recollect.model.text import checked_text
+from recollect.model.text import validate_text
 from recollect.models.chat import ConversingChat
 from recollect.service import Service
 from recollect.settings import Settings, load
@@ -42,7 +42,7 @@ class _Task:
     by: str
 
 
-_REFUSED = "I could not begin: the tokens of this day are used up."
+_OVER_BUDGET = "I could not begin: the tokens of this day are used up."
 
 
 class Agent:
@@ -58,7 +58,7 @@ class Agent:
         model: str | ConversingChat | None = None,
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),
         *,
-        habits: AgentHabits | None = None,
+        config: AgentConfig | None = None,
         enable_memory: bool = False,
     ) -> None:
         if not isinstance(memory, (AsyncMemory, Service, NoneType)):
@@ -66,13 +66,13 @@ class Agent:
         self.memory = memory
         self._settings = memory.settings if isinstance(memory, AsyncMemory) else None
         self._model = model
-        self._own: ConversingChat | None = None
+        self._own_chat: ConversingChat | None = None
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(tools)
-        self.habits = habits or (habits_of(self._settings) if self._settings else AgentHabits())
+        self.config = config or (load_agent_config(self._settings) if self._settings else AgentConfig())
         self._enabled = enable_memory
         # Found out once: what an endpoint refuses it goes on refusing.
-        self._mode: Mode = "native" if self.habits.tool_calls == "auto" else self.habits.tool_calls
-        self._ending: dict[Scope, asyncio.Task[None]] = {}
+        self._mode: Mode = "native" if self.config.tool_calls == "auto" else self.config.tool_calls
+        self._finishing: dict[Scope, asyncio.Task[None]] = {}
 
     async def run(self, question: str, **more: Any) -> Answer:
         """The answer, and how it came about; takes what `stream` takes."""
@@ -101,63 +101,63 @@ class Agent:
         Who stops listening stops the run. `history` are steps that were taken before, `state` says where the work
         stands, `group` which tools may be used, `by` who history says it was that had something kept.
         """
-        task = _Task(checked_text(question, name="question"), state, tuple(group), read_history(history), by)
+        task = _Task(validate_text(question, name="question"), state, tuple(group), parse_history(history), by)
         enabled = self._enabled if enable_memory is None else enable_memory
-        events = self._plain(task)
+        events = self._run_without_memory(task)
         if enabled:
-            events = self._remembering(task, read_scope(user_id, project_id, session_id or new_id()))
+            events = self._run_with_memory(task, parse_scope(user_id, project_id, session_id or new_id()))
         async with aclosing(events):
             async for event in events:
                 yield event
 
-    async def _plain(self, task: _Task) -> AsyncGenerator[Event, None]:
+    async def _run_without_memory(self, task: _Task) -> AsyncGenerator[Event, None]:
         """A run without memory."""
-        asked = Asked(question=task.question, state=task.state, context=self.habits.context)
-        loop = await self._loop(asked, self.toolbox.allowed(task.group), WorkingMemory(UNBOUNDED), task)
+        prompt = AgentPrompt(question=task.question, state=task.state, context=self.config.context)
+        loop = await self._make_loop(prompt, self.toolbox.allowed(task.group), WorkingMemory(UNBOUNDED), task)
         async with aclosing(self._events(loop)) as events:
             async for event in events:
                 yield event
 
-    async def _remembering(self, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
+    async def _run_with_memory(self, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
         """A run that begins with what memory has, and leaves there what it came to."""
         service = await self._service()
         # However long it takes: another model may take the place of the service's meanwhile.
-        with service.uses.one():
+        with service.use_count.track():
             async with aclosing(self._run(service, task, scope)) as events:
                 async for event in events:
                     yield event
 
     async def _run(self, service: Service, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
-        await self._ended(scope)
-        if refused := await self._refusal(service, scope):
-            answer = Answer(text=_REFUSED, ended="tokens", conversation_id=scope.session, notes=(refused,))
-            yield Event(kind=EventKind.ANSWER, text=_REFUSED, answer=answer, failed=True)
+        await self._wait_for_previous_run(scope)
+        if refusal := await self._refusal(service, scope):
+            answer = Answer(text=_OVER_BUDGET, ended="tokens", conversation_id=scope.session, notes=(refusal,))
+            yield Event(kind=EventKind.ANSWER, text=_OVER_BUDGET, answer=answer, failed=True)
             return
-        begun = await begin(service, scope, task.question, state=task.state, habits=self.habits)
-        tools = self.toolbox.with_tools(self._hands(service, scope, task.by)).allowed(task.group)
-        asked = Asked(
+        context = await start_run(service, scope, task.question, state=task.state, config=self.config)
+        tools = self.toolbox.with_tools(self._memory_tools(service, scope, task.by)).allowed(task.group)
+        prompt = AgentPrompt(
             question=task.question,
             state=task.state,
-            context=self.habits.context,
-            recalled=begun.block,
+            context=self.config.context,
+            recalled=context.block,
             memory_tools=[name for name in tools if name in MEMORY_TOOLS],
         )
-        working = WorkingMemory(self.habits.room, chat=await self._chat())
-        loop = await self._loop(asked, tools, working, task)
+        working = WorkingMemory(self.config.working_memory, chat=await self._chat())
+        loop = await self._make_loop(prompt, tools, working, task)
         async with aclosing(self._events(loop)) as events:
             async for event in events:
                 done = event.answer is not None
-                yield await self._finish(service, scope, task, event, begun) if done else event
+                yield await self._finish(service, scope, task, event, context) if done else event
 
     async def settled(self) -> None:
         """Wait until what runs came to is kept."""
-        while self._ending:
-            await asyncio.gather(*self._ending.values())
+        while self._finishing:
+            await asyncio.gather(*self._finishing.values())
 
     async def close(self) -> None:
         """Wait for what is being kept, and let go of the model; the memory stays its owner's."""
         await self.settled()
-        own, self._own = self._own, None
+        own, self._own_chat = self._own_chat, None
         if own is not None:
             await own.close()
 
@@ -169,17 +169,19 @@ class Agent:
     ) -> None:
         await self.close()
 
-    async def _loop(self, asked: Asked, tools: Mapping[str, Tool], working: WorkingMemory, task: _Task) -> Loop:
+    async def _make_loop(
+        self, prompt: AgentPrompt, tools: Mapping[str, Tool], working: WorkingMemory, task: _Task
+    ) -> Loop:
         for step in task.steps:
             await working.add(step)
         return Loop(
             chat=await self._chat(),
-            asked=asked,
+            prompt=prompt,
             tools=tools,
             working=working,
-            limits=self.habits.limits,
+            limits=self.config.limits,
             mode=self._mode,
-            may_fall_back=self.habits.tool_calls == "auto",
+            may_fall_back=self.config.tool_calls == "auto",
         )
 
     async def _events(self, loop: Loop) -> AsyncGenerator[Event, None]:
@@ -188,55 +190,61 @@ class Agent:
                 self._mode = loop.mode
                 yield event
 
-    async def _finish(self, service: Service, scope: Scope, task: _Task, event: Event, begun: Begun) -> Event:
+    async def _finish(
+        self, service: Service, scope: Scope, task: _Task, event: Event, context: StartContext
+    ) -> Event:
         """The answer with what memory has to do with it; what was said is in the log, the rest is done behind."""
         assert event.answer is not None
         answer = replace(
             event.answer,
             run_id=new_id(),
             conversation_id=scope.session,
-            facts=begun.facts,
-            episodes=begun.episodes,
-            notes=begun.notes,
+            facts=context.facts,
+            episodes=context.episodes,
+            notes=context.notes,
         )
-        told = await tell(service, scope, task.question, answer, habits=self.habits, by=task.by)
-        self._end_behind(service, scope, task.question, answer, told)
-        notes = (*answer.notes, told.note) if told.note else answer.notes
+        recorded = await record_turns(service, scope, task.question, answer, config=self.config, by=task.by)
+        self._finish_in_background(service, scope, task.question, answer, recorded)
+        notes = (*answer.notes, recorded.note) if recorded.note else answer.notes
         return replace(event, kind=EventKind.ANSWER, answer=replace(answer, notes=notes))
 
-    def _end_behind(self, service: Service, scope: Scope, question: str, answer: Answer, told: Told) -> None:
-        before = self._ending.get(scope)
+    def _finish_in_background(
+        self, service: Service, scope: Scope, question: str, answer: Answer, recorded: RecordedTurns
+    ) -> None:
+        previous = self._finishing.get(scope)
 
         async def work() -> None:
             try:
-                with service.uses.one():
-                    if before is not None:
-                        await asyncio.wait([before])
+                with service.use_count.track():
+                    if previous is not None:
+                        await asyncio.wait([previous])
                     model = (await self._chat()).model
-                    await end(service, scope, question, answer, told=told, habits=self.habits, model=model)
+                    await finish_run(
+                        service, scope, question, answer, recorded=recorded, config=self.config, model=model
+                    )
             finally:
-                if self._ending.get(scope) is task:
-                    del self._ending[scope]
+                if self._finishing.get(scope) is task:
+                    del self._finishing[scope]
 
-        task = self._ending[scope] = asyncio.create_task(work())
+        task = self._finishing[scope] = asyncio.create_task(work())
 
-    async def _ended(self, scope: Scope) -> None:
+    async def _wait_for_previous_run(self, scope: Scope) -> None:
         """Wait until what the last run of this conversation came to is kept: this one begins with it."""
-        if (task := self._ending.get(scope)) is not None:
+        if (task := self._finishing.get(scope)) is not None:
             await asyncio.wait([task])
 
     async def _refusal(self, service: Service, scope: Scope) -> str:
         """Why the model may not be asked for this user any more today; a memory that is away says nothing."""
         try:
-            return await service.care.refusal(scope.user)
+            return await service.operations.refusal(scope.user)
         except RecollectError:
             return ""
 
-    def _hands(self, service: Service, scope: Scope, by: str) -> tuple[Tool, ...]:
-        limits = self.habits.memory_tools
+    def _memory_tools(self, service: Service, scope: Scope, by: str) -> tuple[Tool, ...]:
+        limits = self.config.memory_tools
         if limits is None:
             return ()
-        return memory_tools(service, scope, by=by, limits=limits, withheld=self.habits.withheld)
+        return memory_tools(service, scope, by=by, limits=limits, withheld=self.config.withheld)
 
     async def _service(self) -> Service:
         if self.memory is None:
@@ -245,17 +253,17 @@ class Agent:
             return self.memory
         service = await self.memory._open()
         if self.memory.settings.worker:
-            service.care.start()
+            service.operations.start()
         return service
 
     async def _chat(self) -> ConversingChat:
         """The model; one that is only named is opened on first use."""
         if isinstance(self._model, ConversingChat):
             return self._model
-        if self._own is None:
+        if self._own_chat is None:
             settings = self._settings or load({}).settings
-            self._own = open_agent_chat(settings, self._model)
-        return self._own
+            self._own_chat = open_agent_chat(settings, self._model)
+        return self._own_chat
 
 
 def open_agent_chat(settings: Settings, model: str | None = None) -> ConversingChat:

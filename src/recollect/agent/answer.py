@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 from recollect.agent.step import Step
 
 # How a run ended: with an answer, because its steps, its time or its tokens were used up, or because it failed.
-Ended: TypeAlias = Literal["answered", "iterations", "time", "tokens", "failed"]
+EndReason: TypeAlias = Literal["answered", "iterations", "time", "tokens", "failed"]
 
 
 class EventKind(StrEnum):
@@ -31,12 +31,12 @@ class Answer:
     """
 
     text: str
-    ended: Ended = "answered"
+    ended: EndReason = "answered"
     steps: tuple[Step, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
     # How often the model was asked.
-    asked: int = 0
+    model_calls: int = 0
     run_id: str = ""
     conversation_id: str = ""
     facts: tuple[str, ...] = ()
@@ -46,8 +46,8 @@ class Answer:
     @property
     def success(self) -> bool:
         """Whether it ended with an answer, and not everything it tried failed."""
-        seen = [each for step in self.steps for each in step.observed]
-        return self.ended == "answered" and (not seen or not all(each.failed for each in seen))
+        observations = [each for step in self.steps for each in step.observations]
+        return self.ended == "answered" and (not observations or not all(each.failed for each in observations))
 
     @property
     def actions(self) -> int:

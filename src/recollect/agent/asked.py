@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from recollect.agent.held import as_messages
+from recollect.agent.held import schema_messages
 from recollect.agent.step import Step
 from recollect.agent.tools.tool import Tool
 from recollect.agent.working import WorkingMemory
 from recollect.prompts import prompt
-from recollect.prompts.data import new_fence
+from recollect.prompts.data import new_delimiter
 
 # By the endpoint, in words, or as JSON that the endpoint holds the model to.
 Mode: TypeAlias = Literal["native", "text", "schema"]
@@ -23,7 +23,7 @@ _WITH_TOOLS = "With {names} you can look for more, and keep what will matter aga
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class AgentPrompt:
     """One question to an agent; `recalled` is what memory has for it, None where memory is off."""
 
     question: str
@@ -32,28 +32,28 @@ class Asked:
     recalled: str | None = None
     memory_tools: Sequence[str] = ()
     # The same in all requests of a run, or no endpoint could read them from its cache.
-    fence: str = field(default_factory=new_fence)
+    fence: str = field(default_factory=new_delimiter)
 
     def messages(
         self, mode: Mode, tools: Mapping[str, Tool], working: WorkingMemory, *, last: bool = False
     ) -> list[Message]:
         """The messages of the next request; with `last` the model is told to answer now."""
-        told: list[Message] = [{"role": "system", "content": self._system(mode, tools)}]
+        messages: list[Message] = [{"role": "system", "content": self._system(mode, tools)}]
         if self.recalled:
             block = prompt("agent_recalled").fill(fence=self.fence, memories=self.recalled)
-            told.append({"role": "user", "content": block})
-        told.append({"role": "user", "content": self._task(working)})
+            messages.append({"role": "user", "content": block})
+        messages.append({"role": "user", "content": self._task(working)})
         for step in working.steps:
-            told += _WRITTEN[mode](step)
+            messages += _RENDERERS[mode](step)
         if last:
-            told.append({"role": "user", "content": _NOW_ANSWER})
-        return told
+            messages.append({"role": "user", "content": _NOW_ANSWER})
+        return messages
 
     def _system(self, mode: Mode, tools: Mapping[str, Tool]) -> str:
         parts = [prompt("agent").fill(context=self.context).strip()]
         if self.recalled is not None:
-            told = _WITH_TOOLS.format(names=", ".join(self.memory_tools)) if self.memory_tools else ""
-            parts.append(prompt("agent_memory").fill(tools=told).strip())
+            hint = _WITH_TOOLS.format(names=", ".join(self.memory_tools)) if self.memory_tools else ""
+            parts.append(prompt("agent_memory").fill(tools=hint).strip())
         if mode != "native" and tools:
             listed = "\n".join(
                 f"{tool.name}: {tool.description} {json.dumps(dict(tool.parameters), ensure_ascii=False)}"
@@ -76,11 +76,11 @@ class Asked:
         )
 
 
-def _native(step: Step) -> list[Message]:
+def _native_messages(step: Step) -> list[Message]:
     """A step as an endpoint that knows tools has it."""
-    said: Message = {"role": "assistant", "content": step.thought or None}
+    assistant: Message = {"role": "assistant", "content": step.thought or None}
     if step.calls:
-        said["tool_calls"] = [
+        assistant["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -90,23 +90,27 @@ def _native(step: Step) -> list[Message]:
         ]
     else:
         # A step that was handed over without a call.
-        told = [{"role": "user", "content": f"Observation: {each.text}"} for each in step.observed]
-        return [said, *told] if step.thought else told
-    seen = [{"role": "tool", "tool_call_id": each.call_id, "content": each.text} for each in step.observed]
-    return [said, *seen]
+        observations = [{"role": "user", "content": f"Observation: {each.text}"} for each in step.observations]
+        return [assistant, *observations] if step.thought else observations
+    results = [{"role": "tool", "tool_call_id": each.call_id, "content": each.text} for each in step.observations]
+    return [assistant, *results]
 
 
-def _text(step: Step) -> list[Message]:
+def _text_messages(step: Step) -> list[Message]:
     """A step in words."""
     lines = [f"Thought: {step.thought}"] if step.thought else []
     for call in step.calls:
-        given = json.dumps(dict(call.arguments), ensure_ascii=False)
-        lines += [f"Action: {call.tool}", f"Action Input: {given}"]
-    told: list[Message] = [{"role": "assistant", "content": "\n".join(lines)}] if lines else []
-    if step.observed:
-        seen = "\n".join(f"Observation: {each.text}" for each in step.observed)
-        told.append({"role": "user", "content": seen})
-    return told
+        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        lines += [f"Action: {call.tool}", f"Action Input: {arguments}"]
+    messages: list[Message] = [{"role": "assistant", "content": "\n".join(lines)}] if lines else []
+    if step.observations:
+        observations = "\n".join(f"Observation: {each.text}" for each in step.observations)
+        messages.append({"role": "user", "content": observations})
+    return messages
 
 
-_WRITTEN: Mapping[Mode, Callable[[Step], list[Message]]] = {"native": _native, "text": _text, "schema": as_messages}
+_RENDERERS: Mapping[Mode, Callable[[Step], list[Message]]] = {
+    "native": _native_messages,
+    "text": _text_messages,
+    "schema": schema_messages,
+}

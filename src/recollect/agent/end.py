@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from recollect.agent.answer import Answer
-from recollect.agent.habits import AgentHabits
+from recollect.agent.habits import AgentConfig
 from recollect.agent.lessons import lessons_of
 from recollect.agent.step import Step
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS
-from recollect.conversation.run import Run, RunStep, StepKind
+from recollect.conversation.run import RecordedStep, RunRecord, StepKind
 from recollect.errors import RecollectError
-from recollect.model.change import By
-from recollect.model.effect import Spent
-from recollect.model.faults import traced_fault
+from recollect.model.change import Author
+from recollect.model.effect import ModelUsage
+from recollect.model.faults import format_traceback
 from recollect.model.scope import Scope
-from recollect.model.text import mended_text
+from recollect.model.text import repair_text
 from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.service import Service
@@ -29,84 +29,95 @@ _MODE = "task"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RecordedTurns:
     """What of a run is in the log, and why the rest is not, if that is so."""
 
     turns: tuple[Turn, ...] = ()
     note: str = ""
 
 
-async def tell(
-    service: Service, scope: Scope, question: str, answer: Answer, *, habits: AgentHabits, by: str = BY
-) -> Told:
+async def record_turns(
+    service: Service, scope: Scope, question: str, answer: Answer, *, config: AgentConfig, by: str = BY
+) -> RecordedTurns:
     """Put what was asked and answered in the log, to be learned from behind; durable when it returns."""
-    if not habits.learns:
-        return Told()
-    said = [{"role": "user", "content": mended_text(question)}]
+    if not config.learns:
+        return RecordedTurns()
+    messages = [{"role": "user", "content": repair_text(question)}]
     if answer.ended in ("answered", "iterations"):
-        said.append({"role": "assistant", "content": mended_text(answer.text)})
+        messages.append({"role": "assistant", "content": repair_text(answer.text)})
     try:
-        remembered = await service.remember(scope, said, by=By(by), mode=_MODE)
+        remembered = await service.remember(scope, messages, by=Author(by), mode=_MODE)
     except RecollectError as error:
-        return Told(note=f"not remembered: {error}")
-    return Told(tuple(remembered.turns))
+        return RecordedTurns(note=f"not remembered: {error}")
+    return RecordedTurns(tuple(remembered.turns))
 
 
-async def end(
-    service: Service, scope: Scope, question: str, answer: Answer, *, told: Told, habits: AgentHabits, model: str
+async def finish_run(
+    service: Service,
+    scope: Scope,
+    question: str,
+    answer: Answer,
+    *,
+    recorded: RecordedTurns,
+    config: AgentConfig,
+    model: str,
 ) -> None:
     """Keep what the run came to with its conversation, and as an episode if it was a task; a model confirms that.
 
     Nobody waits for it, so what goes wrong is logged.
     """
-    work = tuple(_without_memory(answer.steps)) if habits.records else ()
-    run = Run(
+    work = tuple(_skip_memory_calls(answer.steps)) if config.records else ()
+    run = RunRecord(
         id=answer.run_id,
-        goal=mended_text(question),
-        steps=tuple(_steps(work)),
-        answer=mended_text(answer.text),
+        goal=repair_text(question),
+        steps=tuple(_to_run_steps(work)),
+        answer=repair_text(answer.text),
         success=answer.success,
-        lessons=lessons_of(replace(answer, steps=work)) if habits.records else (),
-        turns=tuple(turn.id for turn in told.turns),
-        last_turn=told.turns[-1].position if told.turns else 0,
+        lessons=lessons_of(replace(answer, steps=work)) if config.records else (),
+        turns=tuple(turn.id for turn in recorded.turns),
+        last_turn=recorded.turns[-1].position if recorded.turns else 0,
         ended_at=now(),
     )
-    spent = Spent(
+    spent = ModelUsage(
         user=scope.user,
         step=BY,
         model=model,
-        calls=answer.asked,
+        calls=answer.model_calls,
         tokens_in=answer.tokens_in,
         tokens_out=answer.tokens_out,
         at=run.ended_at,
     )
     try:
         if spent.calls:
-            await service.care.put_down(spent)
-        await service.care.end_run(scope, run)
+            await service.operations.record_usage(spent)
+        await service.operations.end_run(scope, run)
     except RecollectError as error:
         _log.warning("what a run came to is not kept: %s", error)
     except Exception as error:
         # A fault of ours, or a part that was closed meanwhile: the answer is out, and nobody is there to raise it to.
-        _log.error("what a run came to is not kept. %s", traced_fault(error))
+        _log.error("what a run came to is not kept. %s", format_traceback(error))
 
 
-def _without_memory(steps: Sequence[Step]) -> Iterator[Step]:
+def _skip_memory_calls(steps: Sequence[Step]) -> Iterator[Step]:
     """The steps but for what was done with memory: to look something up there is no work on the task."""
     for step in steps:
         calls = tuple(call for call in step.calls if call.tool not in MEMORY_TOOLS)
         ids = {call.id for call in calls}
         if calls or not step.calls:
-            yield replace(step, calls=calls, observed=tuple(seen for seen in step.observed if seen.call_id in ids))
+            yield replace(
+                step,
+                calls=calls,
+                observations=tuple(observation for observation in step.observations if observation.call_id in ids),
+            )
 
 
-def _steps(steps: Sequence[Step]) -> Iterator[RunStep]:
+def _to_run_steps(steps: Sequence[Step]) -> Iterator[RecordedStep]:
     for step in steps:
         if step.thought:
-            yield RunStep(StepKind.THOUGHT, mended_text(step.thought))
-        failed = {seen.call_id for seen in step.observed if seen.failed}
+            yield RecordedStep(StepKind.THOUGHT, repair_text(step.thought))
+        failed = {observation.call_id for observation in step.observations if observation.failed}
         for call in step.calls:
-            plain = f"{call.plain} (failed)" if call.id in failed else call.plain
-            yield RunStep(StepKind.ACTION, mended_text(plain))
-        for seen in step.observed:
-            yield RunStep(StepKind.OBSERVATION, mended_text(seen.text))
+            plain = f"{call.signature} (failed)" if call.id in failed else call.signature
+            yield RecordedStep(StepKind.ACTION, repair_text(plain))
+        for observation in step.observations:
+            yield RecordedStep(StepKind.OBSERVATION, repair_text(observation.text))

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recollect.language.when import TimeWords, spoken_of
+from recollect.language.when import TimeWords, parse_time_filter
 from recollect.model.memory import Category
 from recollect.model.query import Filter, Not, Op, Where, both
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.read.withhold import withhold
-from recollect.recall import Search
+from recollect.read.withhold import exclude_tagged
+from recollect.recall import SearchRequest
 from recollect.service import Service
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-_TALK = (str(Category.EPISODE), str(Category.SUMMARY), str(Category.TURN))
-FACTS: Filter = Not(Where("category", Op.IN, _TALK))
+_CONVERSATION_CATEGORIES = (str(Category.EPISODE), str(Category.SUMMARY), str(Category.TURN))
+FACTS: Filter = Not(Where("category", Op.IN, _CONVERSATION_CATEGORIES))
 EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
 
 
@@ -36,10 +36,10 @@ async def find(
     withheld: frozenset[str] = frozenset(),
 ) -> Sequence[Hit]:
     """The facts or the episodes that fit best, without those that no prompt may hold."""
-    times = spoken_of(query, at=now(), mode=time_words)
-    found = await service.search(
+    times = parse_time_filter(query, at=now(), mode=time_words)
+    hits = await service.search(
         scope,
-        Search(
+        SearchRequest(
             query=query,
             limit=limit,
             min_score=min_score,
@@ -50,4 +50,4 @@ async def find(
             for_prompt=True,
         ),
     )
-    return withhold(tuple(found), withheld)[0]
+    return exclude_tagged(tuple(hits), withheld)[0]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from recollect.agent.tools.memory_tools import MemoryLimits
-from recollect.agent.working import Room
+from recollect.agent.working import WorkingMemoryLimits
 from recollect.language.when import TimeWords
 from recollect.settings import Settings
 
@@ -15,7 +15,7 @@ ToolCalls: TypeAlias = Literal["auto", "native", "text", "schema"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class AgentLimits:
     """What one run may take; 0 tokens for any number."""
 
     iterations: int = 10
@@ -29,11 +29,11 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentHabits:
+class AgentConfig:
     """Everything an agent does alike in every run."""
 
-    limits: Limits = field(default_factory=Limits)
-    room: Room = field(default_factory=Room)
+    limits: AgentLimits = field(default_factory=AgentLimits)
+    working_memory: WorkingMemoryLimits = field(default_factory=WorkingMemoryLimits)
     tool_calls: ToolCalls = "auto"
     context: str = ""
     facts: int = 5
@@ -48,17 +48,17 @@ class AgentHabits:
     withheld: frozenset[str] = frozenset()
 
 
-def habits_of(settings: Settings) -> AgentHabits:
+def load_agent_config(settings: Settings) -> AgentConfig:
     """The habits that settings ask for."""
-    return AgentHabits(
-        limits=Limits(
+    return AgentConfig(
+        limits=AgentLimits(
             iterations=settings.agent_iterations,
             time_s=settings.agent_time_s,
             tokens=settings.agent_tokens,
             tool_s=settings.agent_tool_s,
             answer_tokens=settings.agent_answer_tokens,
         ),
-        room=_room(settings),
+        working_memory=_working_memory_limits(settings),
         tool_calls=settings.agent_tool_calls,
         context=settings.agent_context,
         facts=settings.agent_facts,
@@ -76,14 +76,14 @@ def habits_of(settings: Settings) -> AgentHabits:
     )
 
 
-def _room(settings: Settings) -> Room:
+def _working_memory_limits(settings: Settings) -> WorkingMemoryLimits:
     """Of a model on this machine at most half of its window."""
     half = settings.llm_context_tokens // 2
     is_local = (settings.agent_llm or settings.llm).startswith("local:")
     tokens = settings.agent_working_tokens
-    most = max(settings.agent_working_most, tokens)
-    return Room(
+    max_tokens = max(settings.agent_working_most, tokens)
+    return WorkingMemoryLimits(
         tokens=min(tokens, half) if is_local else tokens,
-        keep=settings.agent_keep_steps,
-        most=min(most, half) if is_local else most,
+        keep_steps=settings.agent_keep_steps,
+        max_tokens=min(max_tokens, half) if is_local else max_tokens,
     )

@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from recollect.agent.answer import Answer
-from recollect.agent.step import Call, Observed, Step
-from recollect.prompts.data import shortened
+from recollect.agent.step import Call, Observation, Step
+from recollect.prompts.data import shorten
 
-_MOST = 3
-_CHARS = 120
+_MAX_LESSONS = 3
+_LESSON_CHARS = 120
 
 
 def lessons_of(answer: Answer) -> tuple[str, ...]:
     """A sentence for each thing that went wrong, with what went right after it; nothing if all went well."""
-    made = list(_calls(answer.steps))
+    outcomes = list(_calls(answer.steps))
     lessons = []
-    for at, (call, seen) in enumerate(made):
-        if seen.failed:
+    for at, (call, observation) in enumerate(outcomes):
+        if observation.failed:
             # What the same tool did when it was asked otherwise, or else what was done next.
-            after = [later for later, observed in made[at + 1 :] if not observed.failed]
+            after = [later for later, later_observation in outcomes[at + 1 :] if not later_observation.failed]
             instead = next((later for later in after if later.tool == call.tool), after[0] if after else None)
-            told = f"{_short(call.plain)} failed: {_short(seen.text).rstrip('.')}"
-            lessons.append(f"{told}; {_short(instead.plain)} worked." if instead else f"{told}.")
+            failure = f"{_short(call.signature)} failed: {_short(observation.text).rstrip('.')}"
+            lessons.append(f"{failure}; {_short(instead.signature)} worked." if instead else f"{failure}.")
     if answer.ended not in ("answered", "failed"):
         lessons.insert(0, f"It was not finished within its {answer.ended} after {answer.actions} actions.")
-    return tuple(dict.fromkeys(lessons))[:_MOST]
+    return tuple(dict.fromkeys(lessons))[:_MAX_LESSONS]
 
 
-def _calls(steps: Sequence[Step]) -> Iterator[tuple[Call, Observed]]:
+def _calls(steps: Sequence[Step]) -> Iterator[tuple[Call, Observation]]:
     for step in steps:
-        seen = {each.call_id: each for each in step.observed}
-        yield from ((call, seen[call.id]) for call in step.calls if call.id in seen)
+        by_call_id = {each.call_id: each for each in step.observations}
+        yield from ((call, by_call_id[call.id]) for call in step.calls if call.id in by_call_id)
 
 
 def _short(text: str) -> str:
-    return shortened(" ".join(text.split()), _CHARS)
+    return shorten(" ".join(text.split()), _LESSON_CHARS)

@@ -8,24 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.agent.finding import EPISODES, FACTS, find
-from recollect.agent.habits import AgentHabits
+from recollect.agent.habits import AgentConfig
 from recollect.errors import RecollectError
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.prompts.data import shortened
+from recollect.prompts.data import shorten
 from recollect.read.format import format_context
 from recollect.service import Service
 
 STYLE = "react-mem"
-_MOST_INVOCATIONS = 10
-_MOST_CHARS = 500
+_MAX_INVOCATIONS = 10
+_MAX_CHARS = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class StartContext:
     """What a run begins with; `block` is empty where nothing fits, `notes` tell what could not be had."""
 
     block: str = ""
@@ -34,23 +34,25 @@ class Begun:
     notes: tuple[str, ...] = ()
 
 
-async def begin(service: Service, scope: Scope, question: str, *, state: str, habits: AgentHabits) -> Begun:
+async def start_run(
+    service: Service, scope: Scope, question: str, *, state: str, config: AgentConfig
+) -> StartContext:
     """Fetch what helps; the question is embedded once. While memory is away, the run goes on without it."""
     notes: list[str] = []
     try:
-        async with asyncio.timeout(habits.recall_s):
-            facts, episodes, invocations = await _fetched(service, scope, question, state, habits)
+        async with asyncio.timeout(config.recall_s):
+            facts, episodes, invocations = await _fetch(service, scope, question, state, config)
     except TimeoutError:
-        return Begun(notes=(f"without memory: it took more than {habits.recall_s:g} s",))
+        return StartContext(notes=(f"without memory: it took more than {config.recall_s:g} s",))
     except RecollectError as error:
-        return Begun(notes=(f"without memory: {error}",))
-    told = " ".join(hit.memory for hit in episodes)
+        return StartContext(notes=(f"without memory: {error}",))
+    episode_text = " ".join(hit.memory for hit in episodes)
     # A lesson that an episode here tells already need not be told twice.
-    facts = [hit for hit in facts if hit.record.category is not Category.LESSON or hit.memory not in told]
+    facts = [hit for hit in facts if hit.record.category is not Category.LESSON or hit.memory not in episode_text]
     hits = [*facts, *episodes, *(_as_hit(scope, each) for each in invocations)]
-    context = format_context(STYLE, hits, budget_tokens=habits.memory_tokens, now=now())
-    notes += [f"left out: {why}" for why in set(context.dropped.values())]
-    return Begun(
+    context = format_context(STYLE, hits, budget_tokens=config.memory_tokens, now=now())
+    notes += [f"left out: {reason}" for reason in set(context.dropped.values())]
+    return StartContext(
         block=context.text,
         facts=tuple(hit.id for hit in facts),
         episodes=tuple(hit.id for hit in episodes),
@@ -58,13 +60,13 @@ async def begin(service: Service, scope: Scope, question: str, *, state: str, ha
     )
 
 
-async def _fetched(
-    service: Service, scope: Scope, question: str, state: str, habits: AgentHabits
+async def _fetch(
+    service: Service, scope: Scope, question: str, state: str, config: AgentConfig
 ) -> tuple[Sequence[Hit], Sequence[Hit], Sequence[Mapping[str, Any]]]:
     texts = [question] if not state else [question, f"{question}\n{state}"]
-    vectors = await service.care.vectors_of(texts)
+    vectors = await service.operations.embed_queries(texts)
 
-    async def found(text: str, limit: int, **more: Any) -> Sequence[Hit]:
+    async def search(text: str, limit: int, **more: Any) -> Sequence[Hit]:
         if not limit:
             return []
         return await find(
@@ -72,34 +74,34 @@ async def _fetched(
             scope,
             text,
             limit=limit,
-            min_score=habits.min_score,
-            time_words=habits.time_words,
-            withheld=habits.withheld,
+            min_score=config.min_score,
+            time_words=config.time_words,
+            withheld=config.withheld,
             **more,
         )
 
-    async def conversation() -> Conversation | None:
+    async def load_conversation() -> Conversation | None:
         return await service.conversation(scope) if scope.session else None
 
-    facts, episodes, held = await asyncio.gather(
-        found(texts[0], habits.facts, among=FACTS, vector=vectors[0]),
-        found(texts[-1], habits.episodes, among=EPISODES, vector=vectors[-1]),
-        conversation(),
+    facts, episodes, session_state = await asyncio.gather(
+        search(texts[0], config.facts, among=FACTS, vector=vectors[0]),
+        search(texts[-1], config.episodes, among=EPISODES, vector=vectors[-1]),
+        load_conversation(),
     )
-    return facts, episodes, held.invocations[-_MOST_INVOCATIONS:] if held is not None else ()
+    return facts, episodes, session_state.invocations[-_MAX_INVOCATIONS:] if session_state is not None else ()
 
 
 def _as_hit(scope: Scope, invocation: Mapping[str, Any]) -> Hit:
     """What an invocation came to, as a block takes it."""
-    told = str(invocation.get("summary") or invocation.get("query", ""))
+    summary = str(invocation.get("summary") or invocation.get("query", ""))
     at = now()
     record = MemoryRecord(
         id=str(invocation.get("run_id") or invocation.get("timestamp", "")),
         scope=scope,
-        level=scope.natural_level,
+        level=scope.default_level,
         type=MemoryType.EPISODIC,
         category=Category.SUMMARY,
-        content=shortened(told, _MOST_CHARS),
+        content=shorten(summary, _MAX_CHARS),
         created_at=at,
         updated_at=at,
     )

@@ -20,17 +20,19 @@ class Call:
     id: str
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    wrong: str = ""
+    error: str = ""
 
     @property
-    def plain(self) -> str:
+    def signature(self) -> str:
         """The call as a person writes it."""
-        given = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.arguments.items())
-        return f"{self.tool}({given})"
+        arguments = ", ".join(
+            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.arguments.items()
+        )
+        return f"{self.tool}({arguments})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed:
+class Observation:
     """What came of a call."""
 
     call_id: str
@@ -40,7 +42,7 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StepItem:
     """One thing in working memory: what kind it is, what it says, when it came, and how long it is."""
 
     kind: StepKind
@@ -56,7 +58,7 @@ class Step:
 
     thought: str = ""
     calls: tuple[Call, ...] = ()
-    observed: tuple[Observed, ...] = ()
+    observations: tuple[Observation, ...] = ()
     at: datetime = field(default_factory=now)
 
     @property
@@ -65,7 +67,7 @@ class Step:
         return sum(item.tokens for item in self.items)
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[StepItem, ...]:
         """What it consists of, in order."""
         return tuple(self._items())
 
@@ -78,18 +80,18 @@ class Step:
         sentences = [each for each in lines[-1].replace("! ", ". ").replace("? ", ". ").split(". ") if each]
         return sentences[-1] if sentences else lines[-1]
 
-    def _items(self) -> Iterator[Item]:
+    def _items(self) -> Iterator[StepItem]:
         if self.thought:
             yield self._item(StepKind.THOUGHT, self.thought)
         for call in self.calls:
-            yield self._item(StepKind.ACTION, call.plain, tool=call.tool, call_id=call.id)
-        for seen in self.observed:
-            about = {"tool": seen.tool, "call_id": seen.call_id, "failed": seen.failed}
-            yield self._item(StepKind.OBSERVATION, seen.text, **about)
+            yield self._item(StepKind.ACTION, call.signature, tool=call.tool, call_id=call.id)
+        for observation in self.observations:
+            metadata = {"tool": observation.tool, "call_id": observation.call_id, "failed": observation.failed}
+            yield self._item(StepKind.OBSERVATION, observation.text, **metadata)
 
-    def _item(self, kind: StepKind, content: str, **metadata: Any) -> Item:
-        return Item(kind, content, self.at, count_tokens(content) + _AROUND_TOKENS, metadata)
+    def _item(self, kind: StepKind, content: str, **metadata: Any) -> StepItem:
+        return StepItem(kind, content, self.at, count_tokens(content) + _OVERHEAD_TOKENS, metadata)
 
 
 # What stands around each of them in a prompt: a role, a name, an id.
-_AROUND_TOKENS = 8
+_OVERHEAD_TOKENS = 8

@@ -12,75 +12,77 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from recollect.agent.digest import Digest
-from recollect.agent.step import Call, Item, Observed, Step
+from recollect.agent.step import Call, Observation, Step, StepItem
 from recollect.conversation.asking import ask_text
 from recollect.conversation.written import Cost
 from recollect.errors import InvalidInput, RecollectError
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
-from recollect.prompts.data import json_line, new_fence, shortened
-from recollect.read.budget import count_tokens, cut_words
+from recollect.prompts.data import json_line, new_delimiter, shorten
+from recollect.read.budget import count_tokens, truncate_words
 
 _log = logging.getLogger("recollect")
 
-LEAST_TOKENS = 400
+MIN_TOKENS = 400
 _GIST_CHARS = 2_000
 # Of each item, as the model is shown it that sums up.
-_SHOWN = 2_000
+_MAX_ITEM_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class WorkingMemoryLimits:
     """From how many tokens on older steps are summed up, how many of the last are not, and the budget of the whole.
 
     0 tokens are no limit at all.
     """
 
     tokens: int = 2000
-    keep: int = 3
-    most: int = 16_000
+    keep_steps: int = 3
+    max_tokens: int = 16_000
 
     def __post_init__(self) -> None:
-        if self.tokens and not LEAST_TOKENS <= self.tokens <= self.most:
-            raise InvalidInput(f"working memory has from {LEAST_TOKENS} tokens to its budget, or 0 for no limit")
-        if not 1 <= self.keep <= 20:
+        if self.tokens and not MIN_TOKENS <= self.tokens <= self.max_tokens:
+            raise InvalidInput(f"working memory has from {MIN_TOKENS} tokens to its budget, or 0 for no limit")
+        if not 1 <= self.keep_steps <= 20:
             raise InvalidInput("working memory keeps 1 to 20 of the last steps word for word")
 
     @property
-    def digest(self) -> int:
+    def max_digest_tokens(self) -> int:
         """Most tokens of the digest."""
         return self.tokens // 4
 
     @property
-    def step(self) -> int:
+    def max_step_tokens(self) -> int:
         """Most tokens of one step."""
-        return (self.most - self.digest) // self.keep
+        return (self.max_tokens - self.max_digest_tokens) // self.keep_steps
 
 
-UNBOUNDED = Room(tokens=0)
+UNBOUNDED = WorkingMemoryLimits(tokens=0)
 
 
 class WorkingMemory:
     """The steps of one run; older ones are summed up by the model, or by rules where there is none."""
 
-    def __init__(self, room: Room | None = None, *, chat: Chat | None = None, timeout_s: float = 20.0) -> None:
-        self.room = room or Room()
+    def __init__(
+        self, limits: WorkingMemoryLimits | None = None, *, chat: Chat | None = None, timeout_s: float = 20.0
+    ) -> None:
+        self.limits = limits or WorkingMemoryLimits()
         self.steps: tuple[Step, ...] = ()
         self.compressed = 0
         self.cost = Cost()
         self._digest = Digest()
         # What was summed up by rules, and not yet told to the model.
-        self._untold: tuple[Step, ...] = ()
+        self._unsummarized: tuple[Step, ...] = ()
         self._chat = chat
         self._timeout_s = timeout_s
 
     @property
     def summary(self) -> str:
         """What the steps before came to; empty while all stand word for word."""
-        return self._digest.text(self.room.digest) if self.room.tokens else ""
+        return self._digest.text(self.limits.max_digest_tokens) if self.limits.tokens else ""
 
     @property
-    def items(self) -> tuple[Item, ...]:
+    def items(self) -> tuple[StepItem, ...]:
         """All that stands word for word, in order."""
         return tuple(item for step in self.steps for item in step.items)
 
@@ -94,14 +96,14 @@ class WorkingMemory:
 
         A model that would take longer than `within_s` is done without.
         """
-        if not self.room.tokens:
+        if not self.limits.tokens:
             self.steps = (*self.steps, step)
             return step
-        step = fitted(step, self.room.step)
+        step = fit_step(step, self.limits.max_step_tokens)
         steps = (*self.steps, step)
-        older = steps[: -self.room.keep]
-        if older and _total(steps) + count_tokens(self.summary) > self.room.tokens:
-            steps = steps[-self.room.keep :]
+        older = steps[: -self.limits.keep_steps]
+        if older and _total(steps) + count_tokens(self.summary) > self.limits.tokens:
+            steps = steps[-self.limits.keep_steps :]
             self._digest = self._digest.with_steps(older, await self._gist(older, within_s))
             self.compressed += len(older)
         self.steps = steps
@@ -110,30 +112,32 @@ class WorkingMemory:
     async def _gist(self, older: Sequence[Step], within_s: float | None) -> str:
         """What the model makes of the steps; nothing if there is none, or it cannot be used."""
         limit_s = self._timeout_s if within_s is None else min(self._timeout_s, within_s)
-        self._untold = (*self._untold, *older)
+        self._unsummarized = (*self._unsummarized, *older)
         # Asked for every step it would cost more than it saves; what tools gave is told by rules at once.
-        if self._chat is None or limit_s <= 0 or _total(self._untold) < self.room.tokens // 2:
+        if self._chat is None or limit_s <= 0 or _total(self._unsummarized) < self.limits.tokens // 2:
             return ""
-        untold, self._untold = self._untold, ()
+        unsummarized, self._unsummarized = self._unsummarized, ()
         lines = [
-            json_line({str(item.kind): shortened(item.content, _SHOWN)}) for each in untold for item in each.items
+            json_line({str(item.kind): shorten(item.content, _MAX_ITEM_CHARS)})
+            for each in unsummarized
+            for item in each.items
         ]
         question = prompt("agent_compress").fill(
-            fence=new_fence(),
+            fence=new_delimiter(),
             summary=json_line({"summary so far": self._digest.gist or None}),
             steps="\n".join(lines),
         )
         try:
             async with asyncio.timeout(limit_s):
-                told = await ask_text(self._chat, question, judge=_judged, timeout_s=limit_s)
+                reply = await ask_text(self._chat, question, judge=_find_problem, timeout_s=limit_s)
         except (RecollectError, TimeoutError) as error:
             _log.info("working memory is summed up by rules: %s", error or "it took too long")
             return ""
-        self.cost += told.cost
-        return told.text
+        self.cost += reply.cost
+        return reply.text
 
 
-def _judged(text: str) -> str:
+def _find_problem(text: str) -> str:
     if not text.strip():
         return "it is empty"
     return "it is too long" if len(text) > _GIST_CHARS else ""
@@ -143,25 +147,29 @@ def _total(steps: Sequence[Step]) -> int:
     return sum(step.tokens for step in steps)
 
 
-def fitted(step: Step, limit: int) -> Step:
+def fit_step(step: Step, limit: int) -> Step:
     """The step in at most so many tokens: of what is too long the beginning; what does not fit even so goes."""
     if step.tokens <= limit:
         return step
     parts = 2 * max(1, len(step.calls))
     # The thought has at most a quarter, and each call and each observation an equal share of the rest.
     thought = _cut_thought(step, limit // 4)
-    left = limit - replace(step, thought=thought, calls=(), observed=()).tokens
+    left = limit - replace(step, thought=thought, calls=(), observations=()).tokens
     share = left // parts
     calls = tuple(_cut_call(call, share) for call in step.calls)
-    left -= replace(step, thought="", calls=calls, observed=()).tokens
-    observed = tuple(_cut_seen(seen, left // max(1, len(step.observed))) for seen in step.observed)
-    cut = replace(step, thought=thought, calls=calls, observed=observed)
+    left -= replace(step, thought="", calls=calls, observations=()).tokens
+    observations = tuple(
+        _cut_observation(observation, left // max(1, len(step.observations))) for observation in step.observations
+    )
+    cut = replace(step, thought=thought, calls=calls, observations=observations)
     while cut.tokens > limit and cut.calls:
         # Very many calls at once: those that have no room are not told of, nor what they gave.
         *calls_left, _ = cut.calls
         ids = {call.id for call in calls_left}
         cut = replace(
-            cut, calls=tuple(calls_left), observed=tuple(seen for seen in cut.observed if seen.call_id in ids)
+            cut,
+            calls=tuple(calls_left),
+            observations=tuple(observation for observation in cut.observations if observation.call_id in ids),
         )
     return cut
 
@@ -170,27 +178,27 @@ def _cut_thought(step: Step, limit: int) -> str:
     """The beginning of the thought, and what it came to."""
     if count_tokens(step.thought) <= limit:
         return step.thought
-    end = _cut(step.decision, limit // 2)
-    return "\n".join(filter(None, [_cut(step.thought, limit - count_tokens(end) - 1), end]))
+    end = _truncate(step.decision, limit // 2)
+    return "\n".join(filter(None, [_truncate(step.thought, limit - count_tokens(end) - 1), end]))
 
 
 def _cut_call(call: Call, limit: int) -> Call:
     """The call with its arguments cut, the longest most; what it does is still told by its name."""
-    if count_tokens(call.plain) + _AROUND <= limit:
+    if count_tokens(call.signature) + _ITEM_OVERHEAD_TOKENS <= limit:
         return call
-    short = replace(call, arguments={name: _cut(str(value), 12) for name, value in call.arguments.items()})
-    return short if count_tokens(short.plain) + _AROUND <= limit else replace(call, arguments={})
+    short = replace(call, arguments={name: _truncate(str(value), 12) for name, value in call.arguments.items()})
+    return short if count_tokens(short.signature) + _ITEM_OVERHEAD_TOKENS <= limit else replace(call, arguments={})
 
 
-def _cut_seen(seen: Observed, limit: int) -> Observed:
-    text = _cut(seen.text, limit - _AROUND)
-    return seen if text == seen.text else replace(seen, text=text)
+def _cut_observation(observation: Observation, limit: int) -> Observation:
+    text = _truncate(observation.text, limit - _ITEM_OVERHEAD_TOKENS)
+    return observation if text == observation.text else replace(observation, text=text)
 
 
-_AROUND = 8
+_ITEM_OVERHEAD_TOKENS = 8
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     if count_tokens(text) <= limit:
         return text
-    return cut_words(text, limit, tokens_of=count_tokens) if limit > 0 else ""
+    return truncate_words(text, limit, count=count_tokens) if limit > 0 else ""

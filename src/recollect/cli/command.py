@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from recollect.cli.given import Sectioned, shared_options
+from recollect.cli.given import SectionOption, shared_options
 
 
 class Command(click.Command):
     """A command with the shared options; `whose` names those that say whose memory is meant."""
 
-    def __init__(self, *args: Any, whose: str = "user", examples: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, scope_options: str = "user", examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += shared_options(whose=whose)
+        self.params += shared_options(scope_options=scope_options)
         self.examples = tuple(examples)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,7 +35,7 @@ def write_options(command: click.Command, ctx: click.Context, formatter: click.H
     for option in command.get_params(ctx):
         record = option.get_help_record(ctx)
         if record is not None and isinstance(option, click.Option):
-            section = option.section if isinstance(option, Sectioned) else "Options"
+            section = option.section if isinstance(option, SectionOption) else "Options"
             sections.setdefault(section, []).append(record)
     for section, records in sections.items():
         if records:

@@ -10,15 +10,15 @@ from typing import TextIO
 
 import click
 
-from recollect.cli.given import Given
-from recollect.cli.new_file import new_file
-from recollect.cli.records import counted, short_time
-from recollect.cli.table import Column, Row, print_table
-from recollect.cli.terminal import clean, dim, json_text, print_json, say
+from recollect.cli.given import CliContext
+from recollect.cli.new_file import open_new_file
+from recollect.cli.records import format_short_time, pluralize
+from recollect.cli.table import Column, TableRow, print_table
+from recollect.cli.terminal import clean, dim, json_text, print_json, print_line
 from recollect.errors import InvalidInput
-from recollect.model.erase import Erasure, Receipt, read_erasure
+from recollect.model.erase import Erasure, Receipt, parse_erasure
 
-_COLUMNS = [
+_RECEIPT_COLUMNS = [
     Column("RECEIPT", style="bold"),
     Column("WHEN", style="dim"),
     Column("WHAT"),
@@ -27,87 +27,101 @@ _COLUMNS = [
 ]
 
 
-def agreed(given: Given, question: str) -> bool:
+def ask_confirmation(cli: CliContext, question: str) -> bool:
     """Whether the person at the terminal says yes; a usage error where there is none."""
-    if given.json or not sys.stdin.isatty():
+    if cli.json or not sys.stdin.isatty():
         raise click.UsageError("Add --yes: there is nobody to ask.", click.get_current_context())
     return click.confirm(clean(question), err=True)
 
 
-def tell(receipt: Receipt, what: str) -> None:
+def print_receipt(receipt: Receipt, description: str) -> None:
     """Say what went from each store, what was not reached, and where nobody can reach from here."""
-    say(f"Erased {what} for good  ", dim(f"receipt {receipt.id}"))
+    print_line(f"Erased {description} for good  ", dim(f"receipt {receipt.id}"))
     for store in receipt.stores:
-        gone = ", ".join(f"{name} {count:,}" for name, count in store.counts.items() if count) or "nothing"
-        say(f"  {store.store}: {gone}", dim(f"  {store.note}") if store.note else "")
-        if left := [part for part, reached in store.parts.items() if not reached]:
-            say(f"    not reached: {', '.join(left)}")
+        removed = ", ".join(f"{name} {count:,}" for name, count in store.counts.items() if count) or "nothing"
+        print_line(f"  {store.store}: {removed}", dim(f"  {store.note}") if store.note else "")
+        if unreached := [part for part, reached in store.parts.items() if not reached]:
+            print_line(f"    not reached: {', '.join(unreached)}")
     if receipt.remade:
-        say(dim(f"  {counted(len(receipt.remade), 'thing')} can be made anew from what is left"))
+        print_line(dim(f"  {pluralize(len(receipt.remade), 'thing')} can be made anew from what is left"))
     if receipt.hidden:
-        say(f"  forgotten, not erased: what it was learned from, {counted(len(receipt.hidden), 'turn')}")
+        print_line(f"  forgotten, not erased: what it was learned from, {pluralize(len(receipt.hidden), 'turn')}")
         for id in receipt.hidden:
-            say(dim(f"    recollect erase --turn {id} --user {receipt.scope.user}"))
-    if rest := [id for id in receipt.stays if id not in receipt.hidden]:
-        say(dim(f"  what it was learned from stays: {', '.join(rest)}"))
+            print_line(dim(f"    recollect erase --turn {id} --user {receipt.scope.user}"))
+    if remaining := [id for id in receipt.stays if id not in receipt.hidden]:
+        print_line(dim(f"  what it was learned from stays: {', '.join(remaining)}"))
     if receipt.out_of_reach:
-        say(dim(f"  out of reach from here: {', '.join(each.store for each in receipt.out_of_reach)}"))
+        print_line(dim(f"  out of reach from here: {', '.join(each.store for each in receipt.out_of_reach)}"))
     if not receipt.reached:
-        say("Not every store could be reached: erase it again once they can.", err=True)
+        print_line("Not every store could be reached: erase it again once they can.", err=True)
 
 
-def list_receipts(given: Given, to: str | None) -> None:
+def list_receipts(cli: CliContext, to: str | None) -> None:
     """Show what was erased, of one user or of all, or write it to a file as JSON Lines."""
-    with given.open() as memory:
-        found = memory.erasures(user_id=given.user)
+    with cli.open() as memory:
+        erasures = memory.erasures(user_id=cli.user)
     if to == "-":
-        _write(found, sys.stdout)
+        _write_receipts(erasures, sys.stdout)
     elif to is not None:
-        with new_file(Path(to), force=True) as out:
-            _write(found, out)
-        if given.json:
-            print_json({"receipts": len(found), "file": to})
+        with open_new_file(Path(to), force=True) as out:
+            _write_receipts(erasures, out)
+        if cli.json:
+            print_json({"receipts": len(erasures), "file": to})
         else:
-            say(f"Wrote {counted(len(found), 'receipt')} to {to}")
-    elif given.json:
-        print_json({"results": [each.to_dict() for each in found]})
-    elif found:
-        print_table(_COLUMNS, [_row(each) for each in found])
+            print_line(f"Wrote {pluralize(len(erasures), 'receipt')} to {to}")
+    elif cli.json:
+        print_json({"results": [each.to_dict() for each in erasures]})
+    elif erasures:
+        print_table(_RECEIPT_COLUMNS, [_receipt_row(each) for each in erasures])
     else:
-        say("Nothing was erased so far.")
+        print_line("Nothing was erased so far.")
 
 
-def _write(found: list[Erasure], out: TextIO) -> None:
-    for each in found:
+def _write_receipts(erasures: list[Erasure], out: TextIO) -> None:
+    for each in erasures:
         out.write(json_text(each.to_dict()) + "\n")
     out.flush()
 
 
-def _row(each: Erasure) -> Row:
-    named = [name for name in (each.project, each.session) if name]
-    more = f" and {len(each.ids) - 1:,} more" if len(each.ids) > 1 else ""
-    return Row((each.id, short_time(each.at), str(each.target), "/".join(named or each.ids[:1]) + more, each.user))
+def _receipt_row(erasure: Erasure) -> TableRow:
+    names = [name for name in (erasure.project, erasure.session) if name]
+    more = f" and {len(erasure.ids) - 1:,} more" if len(erasure.ids) > 1 else ""
+    return TableRow(
+        (
+            erasure.id,
+            format_short_time(erasure.at),
+            str(erasure.target),
+            "/".join(names or erasure.ids[:1]) + more,
+            erasure.user,
+        )
+    )
 
 
-def replay_receipts(given: Given, file: str, *, yes: bool, why: str) -> None:
+def replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None:
     """Erase again what the file tells of and this database still has."""
-    if given.user is not None:
+    if cli.user is not None:
         raise click.UsageError("A replay is for all users that the file tells of.", click.get_current_context())
     erasures = read_receipts(file)
     kinds = Counter(str(each.target) for each in erasures)
-    what = ", ".join(f"{name} {count:,}" for name, count in kinds.items()) or "nothing"
-    if erasures and not yes and not agreed(given, f"Erase again for good, as far as it is here: {what}?"):
-        say("Nothing was erased.", err=True)
+    description = ", ".join(f"{name} {count:,}" for name, count in kinds.items()) or "nothing"
+    if (
+        erasures
+        and not yes
+        and not ask_confirmation(cli, f"Erase again for good, as far as it is here: {description}?")
+    ):
+        print_line("Nothing was erased.", err=True)
         return
-    with given.open() as memory:
+    with cli.open() as memory:
         receipts = memory.replay_erasures(erasures, by="cli", why=why)
-    if given.json:
+    if cli.json:
         print_json({"given": len(erasures), "results": [receipt.to_dict() for receipt in receipts]})
         return
     for receipt in receipts:
-        tell(receipt, f"{receipt.what.target} {receipt.what.id}".rstrip() + f" of user {receipt.scope.user}")
-    rest = len(erasures) - len(receipts)
-    say(f"Replayed {counted(len(receipts), 'erasure')}; {rest:,} were known here, or had nothing to erase.")
+        print_receipt(receipt, f"{receipt.what.target} {receipt.what.id}".rstrip() + f" of user {receipt.scope.user}")
+    skipped = len(erasures) - len(receipts)
+    print_line(
+        f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known here, or had nothing to erase."
+    )
 
 
 def read_receipts(file: str) -> list[Erasure]:
@@ -121,7 +135,7 @@ def read_receipts(file: str) -> list[Erasure]:
         if not line.strip():
             continue
         try:
-            erasures.append(read_erasure(json.loads(line)))
+            erasures.append(parse_erasure(json.loads(line)))
         except (ValueError, RecursionError, InvalidInput) as error:
             raise InvalidInput(f"line {number} of {file} is no receipt: {error}; nothing was erased") from None
     return erasures

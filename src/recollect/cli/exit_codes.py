@@ -48,12 +48,12 @@ EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
 }
 
 
-def exit_code_of(kind: type[BaseException]) -> ExitCode:
+def exit_code_for(kind: type[BaseException]) -> ExitCode:
     """The exit code of an error: its own, or that of the nearest class above it."""
     return next((EXIT_CODES[each] for each in kind.__mro__ if each in EXIT_CODES), ExitCode.UNEXPECTED)
 
 
-def name_of(error: BaseException) -> str:
+def error_name(error: BaseException) -> str:
     """What the error is called in JSON, such as not_found."""
     if isinstance(error, click.ClickException):
         return "usage"

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from recollect.cli.filters import choice, plain_value
-from recollect.cli.numbers import Number
+from recollect.cli.filters import enum_choice, parse_plain_value
+from recollect.cli.numbers import RealNumber
 from recollect.model.memory import Category, MemoryType
 
-_SHARE = Number(0, 1)
+_SHARE_RANGE = RealNumber(0, 1)
 
 
 def field_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -20,17 +20,17 @@ def field_options(function: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(function)
     def with_fields(*args: Any, **kwargs: Any) -> None:
-        fields = {name: kwargs.pop(option) for option, name in _NAMES.items()}
-        fields["metadata"] = dict(_pair(text) for text in fields["metadata"])
+        fields = {name: kwargs.pop(option) for option, name in _FIELD_NAMES.items()}
+        fields["metadata"] = dict(_parse_pair(text) for text in fields["metadata"])
         fields = {name: value for name, value in fields.items() if value is not None and value not in ((), {})}
         function(*args, fields=fields, **kwargs)
 
-    for option in reversed(_OPTIONS):
+    for option in reversed(_FIELD_OPTIONS):
         with_fields = option(with_fields)
     return with_fields
 
 
-_NAMES = {
+_FIELD_NAMES = {
     "category": "category",
     "type": "type",
     "key": "key",
@@ -44,13 +44,13 @@ _NAMES = {
     "expires": "expires_at",
 }
 
-_OPTIONS: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
-    click.option("--category", **choice(Category), help=f"What it says about the user: {', '.join(Category)}."),
-    click.option("--type", **choice(MemoryType), help=f"What kind of knowledge it is: {', '.join(MemoryType)}."),
+_FIELD_OPTIONS: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
+    click.option("--category", **enum_choice(Category), help=f"What it says about the user: {', '.join(Category)}."),
+    click.option("--type", **enum_choice(MemoryType), help=f"What kind of knowledge it is: {', '.join(MemoryType)}."),
     click.option("--key", metavar="NAME", help="Makes it a fact that has one value at a time."),
     click.option("--value", metavar="TEXT", help="The value of the key."),
-    click.option("--importance", type=_SHARE, metavar="NUMBER", help="How much it matters."),
-    click.option("--confidence", type=_SHARE, metavar="NUMBER", help="How sure it is."),
+    click.option("--importance", type=_SHARE_RANGE, metavar="NUMBER", help="How much it matters."),
+    click.option("--confidence", type=_SHARE_RANGE, metavar="NUMBER", help="How sure it is."),
     click.option("--tag", multiple=True, metavar="TAG", help="A tag; may be given several times."),
     click.option("--meta", multiple=True, metavar="NAME=VALUE", help="Anything of yours; several times."),
     click.option("--source", metavar="TEXT", help="Where it comes from."),
@@ -59,8 +59,8 @@ _OPTIONS: list[Callable[[Callable[..., None]], Callable[..., None]]] = [
 ]
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    name, sign, value = text.partition("=")
-    if not sign or not name.strip():
+def _parse_pair(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
         raise click.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint="--meta")
-    return name.strip(), plain_value(value.strip())
+    return name.strip(), parse_plain_value(value.strip())

@@ -19,28 +19,28 @@ from recollect.model.query import EVERYTHING, FIELDS, And, Filter, Kind, Not, Op
 from recollect.model.scope import Level
 from recollect.model.times import as_utc, now
 
-_SIGNS = {
+_OPERATORS = {
     ">=": Op.GTE, "<=": Op.LTE, "!=": Op.NE, "=": Op.EQ, ">": Op.GT, "<": Op.LT, "~": Op.CONTAINS, "in": Op.IN,
 }  # fmt: skip
 _COMPARISON = re.compile(r"\s*([\w.\- ]*?[\w\-])\s*(>=|<=|!=|==|=|>|<|~|(?<=\s)in(?=\s))\s*(.*?)\s*", re.DOTALL)
-AGO = re.compile(r"(\d{1,6})\s*([hdw])")
+AGO_PATTERN = re.compile(r"(\d{1,6})\s*([hdw])")
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
-_WORDS: Mapping[str, type[StrEnum]] = {
+_ENUM_FIELDS: Mapping[str, type[StrEnum]] = {
     "category": Category, "type": MemoryType, "status": Status, "trust": Trust, "level": Level,
 }  # fmt: skip
 
 
-def read_where(text: str) -> Filter:
+def parse_where(text: str) -> Filter:
     """A comparison such as importance>=0.5, tags~travel or "category in fact,event"."""
     match = _COMPARISON.fullmatch(text)
     if match is None:
         raise InvalidFilter(
             f"cannot read --where {text!r}; write it as importance>=0.5, category=fact, tags~travel "
-            f'or "category in fact,event"; the signs are {" ".join(_SIGNS)}'
+            f'or "category in fact,event"; the signs are {" ".join(_OPERATORS)}'
         )
-    field, sign, value = match.groups()
-    op = _SIGNS["=" if sign == "==" else sign]
+    field, operator, value = match.groups()
+    op = _OPERATORS["=" if operator == "==" else operator]
     kind = FIELDS.get(field.partition(".")[0])
     if kind is None:
         raise unknown_field(field)
@@ -48,31 +48,31 @@ def read_where(text: str) -> Filter:
         contains = where(field, Op.CONTAINS, value)
         return Not(contains) if op is Op.NE else contains
     if op is Op.IN:
-        return where(field, op, [_value(field, kind, op, each.strip()) for each in value.split(",")])
-    return where(field, op, _value(field, kind, op, value))
+        return where(field, op, [_parse_value(field, kind, op, each.strip()) for each in value.split(",")])
+    return where(field, op, _parse_value(field, kind, op, value))
 
 
-def _value(field: str, kind: Kind, op: Op, text: str) -> Any:
+def _parse_value(field: str, kind: Kind, op: Op, text: str) -> Any:
     """The text as the kind of value that the field is compared with."""
     if kind is Kind.TIME:
-        return as_time(text, name=field)
-    if field in _WORDS and op is not Op.CONTAINS and text not in tuple(_WORDS[field]):
-        raise InvalidFilter(f"unknown {field} {text!r}; it is one of {', '.join(_WORDS[field])}")
+        return parse_cli_time(text, name=field)
+    if field in _ENUM_FIELDS and op is not Op.CONTAINS and text not in tuple(_ENUM_FIELDS[field]):
+        raise InvalidFilter(f"unknown {field} {text!r}; it is one of {', '.join(_ENUM_FIELDS[field])}")
     if kind not in (Kind.NUMBER, Kind.JSON) or (kind is Kind.JSON and op is Op.CONTAINS):
         return text
-    value = plain_value(text)
+    value = parse_plain_value(text)
     if kind is Kind.NUMBER and (isinstance(value, bool) or not isinstance(value, (int, float))):
         raise InvalidFilter(f"{field} is compared with a number, not {text!r}")
     return value
 
 
-def choice(kind: type[StrEnum]) -> dict[str, Any]:
+def enum_choice(kind: type[StrEnum]) -> dict[str, Any]:
     """What makes an option take one of the values of an enumeration, written as they are stored."""
     name = kind.__name__.removeprefix("Memory").upper()
     return {"type": click.Choice([each.value for each in kind]), "metavar": name}
 
 
-def plain_value(text: str) -> Any:
+def parse_plain_value(text: str) -> Any:
     """A number, true, false or quoted text as JSON has it; anything else is text as it stands."""
     try:
         value = json.loads(text)
@@ -81,9 +81,9 @@ def plain_value(text: str) -> Any:
     return value if isinstance(value, (str, bool, int, float)) else text
 
 
-def as_time(text: str, *, name: str) -> Any:
+def parse_cli_time(text: str, *, name: str) -> Any:
     """A moment: ISO 8601, or so long ago, such as 24h, 7d or 2w."""
-    ago = AGO.fullmatch(text.strip())
+    ago = AGO_PATTERN.fullmatch(text.strip())
     try:
         return now() - timedelta(**{_UNITS[ago[2]]: int(ago[1])}) if ago else as_utc(text, name=name)
     except OverflowError:
@@ -106,18 +106,18 @@ def filter_options(function: Callable[..., None]) -> Callable[..., None]:
         until: str | None,
         **kwargs: Any,
     ) -> None:
-        parts = [read_where(text) for text in where]
-        parts += [any_of(name, given) for name, given in (("category", category), ("type", type)) if given]
-        parts += [_tagged(each) for each in tag]
-        parts += _between(since, until)
-        function(*args, filter=_joined(parts), **kwargs)
+        parts = [parse_where(text) for text in where]
+        parts += [any_of(name, values) for name, values in (("category", category), ("type", type)) if values]
+        parts += [_tag_filter(each) for each in tag]
+        parts += _time_filters(since, until)
+        function(*args, filter=_join_filters(parts), **kwargs)
 
-    for option in reversed(_options()):
+    for option in reversed(_build_filter_options()):
         filtered = option(filtered)
     return filtered
 
 
-def _options() -> list[Callable[[Callable[..., None]], Callable[..., None]]]:
+def _build_filter_options() -> list[Callable[[Callable[..., None]], Callable[..., None]]]:
     return [
         click.option(
             "--where",
@@ -126,31 +126,31 @@ def _options() -> list[Callable[[Callable[..., None]], Callable[..., None]]]:
             help="Only where this holds: importance>=0.5, category=fact, tags~travel, metadata.trip=hawaii, "
             '"category in fact,event". All of several must hold.',
         ),
-        click.option("--category", multiple=True, **choice(Category), help="Only of this category; or these."),
-        click.option("--type", multiple=True, **choice(MemoryType), help="Only of this type; or these."),
+        click.option("--category", multiple=True, **enum_choice(Category), help="Only of this category; or these."),
+        click.option("--type", multiple=True, **enum_choice(MemoryType), help="Only of this type; or these."),
         click.option("--tag", multiple=True, metavar="TAG", help="Only with this tag; all of several."),
         click.option("--since", metavar="TIME", help="Only from then on: 2026-03-15, or 24h, 7d, 2w ago. UTC."),
         click.option("--until", metavar="TIME", help="Only up to then; a day counts as a whole."),
     ]
 
 
-def _tagged(tag: str) -> Filter:
+def _tag_filter(tag: str) -> Filter:
     return where("tags", Op.CONTAINS, tag)
 
 
-def _between(since: str | None, until: str | None) -> list[Filter]:
+def _time_filters(since: str | None, until: str | None) -> list[Filter]:
     parts: list[Filter] = []
     if since is not None:
-        parts.append(where("created_at", Op.GTE, as_time(since, name="--since")))
+        parts.append(where("created_at", Op.GTE, parse_cli_time(since, name="--since")))
     if until is not None:
-        end = as_time(until, name="--until")
+        end = parse_cli_time(until, name="--until")
         if _DAY.fullmatch(until.strip()):
             end += timedelta(days=1)
         parts.append(where("created_at", Op.LT, end))
     return parts
 
 
-def _joined(parts: Sequence[Filter]) -> Filter:
+def _join_filters(parts: Sequence[Filter]) -> Filter:
     if not parts:
         return EVERYTHING
     return parts[0] if len(parts) == 1 else And(tuple(parts))

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from recollect.cli.terminal import say
+from recollect.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from recollect.api import AsyncMemory
-    from recollect.settings import Loaded
+    from recollect.settings import LoadedSettings
     from recollect.sync import Memory
 
 DEFAULT_USER = "default"
 
 
-class Place(TypedDict):
+class ScopeArgs(TypedDict):
     """Whose memory it is, as the Python API names it."""
 
     user_id: str
@@ -29,7 +29,7 @@ class Place(TypedDict):
 
 
 @dataclass(slots=True)
-class Given:
+class CliContext:
     """What those options were given as; a command's own win over those before its name."""
 
     home: str | None = None
@@ -48,36 +48,36 @@ class Given:
         return DEFAULT_USER if self.user is None else self.user
 
     @property
-    def place(self) -> Place:
+    def scope_args(self) -> ScopeArgs:
         """Whose memory is meant."""
         return {"user_id": self.user_id, "project_id": self.project, "session_id": self.session}
 
-    def load(self, more: Mapping[str, Any] | None = None) -> Loaded:
+    def load(self, extra: Mapping[str, Any] | None = None) -> LoadedSettings:
         """The settings in force."""
         from recollect.settings import load
 
-        overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(more or {})}
+        overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(extra or {})}
         return load(overrides, file=Path(self.config).expanduser() if self.config else None)
 
-    def open(self, more: Mapping[str, Any] | None = None) -> Memory:
+    def open(self, extra: Mapping[str, Any] | None = None) -> Memory:
         """The memory that the settings name; use it in a `with`."""
         from recollect.sync import Memory
 
-        listen_to_log(verbose=self.verbose)
-        return Memory(settings=self.load(more).settings)
+        configure_logging(verbose=self.verbose)
+        return Memory(settings=self.load(extra).settings)
 
     def open_async(self) -> AsyncMemory:
         """The same to await, for what hands over many values one by one."""
         from recollect.api import AsyncMemory
 
-        listen_to_log(verbose=self.verbose)
+        configure_logging(verbose=self.verbose)
         return AsyncMemory(settings=self.load().settings)
 
 
-pass_given = click.make_pass_decorator(Given, ensure=True)
+pass_cli = click.make_pass_decorator(CliContext, ensure=True)
 
 
-class Sectioned(click.Option):
+class SectionOption(click.Option):
     """An option whose help stands in a section of its own."""
 
     def __init__(self, *names: Any, section: str, **attributes: Any) -> None:
@@ -85,22 +85,22 @@ class Sectioned(click.Option):
         self.section = section
 
 
-class Shared(Sectioned):
+class SharedOption(SectionOption):
     """An option that goes into `Given` instead of to the command."""
 
     def __init__(self, *names: str, section: str, **attributes: Any) -> None:
-        super().__init__(list(names), section=section, expose_value=False, callback=_keep, **attributes)
+        super().__init__(list(names), section=section, expose_value=False, callback=_store_option, **attributes)
 
 
-def _keep(context: click.Context, option: click.Parameter, value: Any) -> Any:
+def _store_option(context: click.Context, option: click.Parameter, value: Any) -> Any:
     if value and option.name:
-        setattr(context.ensure_object(Given), option.name, value)
+        setattr(context.ensure_object(CliContext), option.name, value)
     elif isinstance(value, str) and option.name in ("user", "home"):
         raise click.BadParameter("it is empty.", context, option)
     return value
 
 
-def _presets(context: click.Context, option: click.Parameter, incomplete: str) -> list[Any]:
+def _complete_preset(context: click.Context, option: click.Parameter, incomplete: str) -> list[Any]:
     from click.shell_completion import CompletionItem
 
     from recollect.settings import preset_names
@@ -108,37 +108,49 @@ def _presets(context: click.Context, option: click.Parameter, incomplete: str) -
     return [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
 
 
-def shared_options(*, whose: str = "") -> list[click.Option]:
+def shared_options(*, scope_options: str = "") -> list[click.Option]:
     """The shared options; of user, project and session those that `whose` names."""
     section = "Whose memory"
-    places = {
-        "user": Shared("--user", "-u", metavar="ID", section=section, help=f"The user. [default: {DEFAULT_USER}]"),
-        "everyone": Shared("--user", "-u", metavar="ID", section=section, help="One user; without it, everyone."),
-        "project": Shared("--project", metavar="ID", section=section, help="One of the user's projects."),
-        "session": Shared("--session", metavar="ID", section=section, help="One session, such as a chat."),
+    options_by_name = {
+        "user": SharedOption(
+            "--user", "-u", metavar="ID", section=section, help=f"The user. [default: {DEFAULT_USER}]"
+        ),
+        "everyone": SharedOption(
+            "--user", "-u", metavar="ID", section=section, help="One user; without it, everyone."
+        ),
+        "project": SharedOption("--project", metavar="ID", section=section, help="One of the user's projects."),
+        "session": SharedOption("--session", metavar="ID", section=section, help="One session, such as a chat."),
     }
     section = "Everywhere"
     return [
-        *(places[name] for name in whose.split()),
-        Shared("--home", metavar="FOLDER", section=section, help="Where the ledger is. [default: ~/.recollect]"),
-        Shared("--database", metavar="ADDRESS", section=section, help="A ledger file or a postgresql:// address."),
-        Shared("--config", metavar="FILE", section=section, help="A settings file, TOML or YAML."),
-        Shared("--preset", metavar="NAME", section=section, shell_complete=_presets, help="Named defaults."),
-        Shared("--json", is_flag=True, section=section, help="Answer in JSON, for programs."),
-        Shared("--verbose", "-v", is_flag=True, section=section, help="Tell more, and show where an error arose."),
+        *(options_by_name[name] for name in scope_options.split()),
+        SharedOption(
+            "--home", metavar="FOLDER", section=section, help="Where the ledger is. [default: ~/.recollect]"
+        ),
+        SharedOption(
+            "--database", metavar="ADDRESS", section=section, help="A ledger file or a postgresql:// address."
+        ),
+        SharedOption("--config", metavar="FILE", section=section, help="A settings file, TOML or YAML."),
+        SharedOption(
+            "--preset", metavar="NAME", section=section, shell_complete=_complete_preset, help="Named defaults."
+        ),
+        SharedOption("--json", is_flag=True, section=section, help="Answer in JSON, for programs."),
+        SharedOption(
+            "--verbose", "-v", is_flag=True, section=section, help="Tell more, and show where an error arose."
+        ),
     ]
 
 
-class _Calm(logging.Handler):
+class _StderrHandler(logging.Handler):
     """Log lines as remarks on stderr."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
+        print_line(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
 
 
-def listen_to_log(*, verbose: bool) -> None:
+def configure_logging(*, verbose: bool) -> None:
     """Show warnings of the library as remarks; with `verbose`, what it is doing as well."""
-    log = logging.getLogger("recollect")
-    log.handlers[:] = [_Calm()]
-    log.propagate = False
-    log.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    logger = logging.getLogger("recollect")
+    logger.handlers[:] = [_StderrHandler()]
+    logger.propagate = False
+    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)

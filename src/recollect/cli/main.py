@@ -14,19 +14,19 @@ import click
 from recollect import __version__
 from recollect.cli.catalogue import COMMANDS, SECTIONS
 from recollect.cli.command import write_options
-from recollect.cli.exit_codes import ExitCode, exit_code_of, name_of
-from recollect.cli.given import Given, shared_options
-from recollect.cli.terminal import Piece, bold, dim, json_text, print_json, say, want_colours
+from recollect.cli.exit_codes import ExitCode, error_name, exit_code_for
+from recollect.cli.given import CliContext, shared_options
+from recollect.cli.terminal import StyledText, bold, dim, enable_colours, json_text, print_json, print_line
 from recollect.errors import RecollectError
 
-_FIRST = (
+_FIRST_COMMANDS = (
     ('recollect add "The Hawaii trip may cost 10,000 dollars"', "keep something"),
     ('recollect search "How much can I spend?"', "find it again"),
     ("recollect doctor", "check that all is well"),
 )
 
 
-class Root(click.Group):
+class RootGroup(click.Group):
     """`recollect` itself."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -35,10 +35,10 @@ class Root(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, loaded now."""
-        listed = COMMANDS.get(cmd_name)
-        if listed is None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
             return None
-        module, _, attribute = listed.where.partition(":")
+        module, _, attribute = entry.target.partition(":")
         command: click.Command = getattr(import_module(f"recollect.cli.commands.{module}"), attribute)
         return command
 
@@ -47,8 +47,8 @@ class Root(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is called; a misspelt one is answered with the nearest."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else "recollect --help lists them."
+            matches = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {matches[0]}?" if matches else "recollect --help lists them."
             raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -56,14 +56,14 @@ class Root(click.Group):
         """The commands by section, then the options."""
         for section, commands in SECTIONS.items():
             with formatter.section(section):
-                formatter.write_dl([(name.ljust(10), listed.purpose) for name, listed in commands.items()])
+                formatter.write_dl([(name.ljust(10), entry.summary) for name, entry in commands.items()])
         write_options(self, ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Commands and options that begin so; no command is loaded for it."""
         from click.shell_completion import CompletionItem
 
-        names = [CompletionItem(name, help=listed.purpose) for name, listed in COMMANDS.items()]
+        names = [CompletionItem(name, help=entry.summary) for name, entry in COMMANDS.items()]
         return [each for each in names if each.value.startswith(incomplete)] + click.Command.shell_complete(
             self, ctx, incomplete
         )
@@ -77,7 +77,7 @@ class Root(click.Group):
         except BrokenPipeError as error:
             # Nobody reads on: what is still in the buffer must not complain at the end either.
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-            raise click.exceptions.Exit(exit_code_of(type(error))) from None
+            raise click.exceptions.Exit(exit_code_for(type(error))) from None
 
     def main(
         self,
@@ -89,38 +89,38 @@ class Root(click.Group):
     ) -> Any:
         """Run, and exit with a code of our table; no error leaves as a traceback."""
         args = list(sys.argv[1:] if args is None else args)
-        given = Given()
-        want_colours(not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+        cli = CliContext()
+        enable_colours(not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
         try:
-            code = super().main(args, "recollect", "_RECOLLECT_COMPLETE", standalone_mode=False, obj=given, **extra)
+            code = super().main(args, "recollect", "_RECOLLECT_COMPLETE", standalone_mode=False, obj=cli, **extra)
         except Exception as error:
-            if given.verbose:
+            if cli.verbose:
                 import traceback
 
                 from recollect.write.screening.redact import redact
 
                 print(redact(traceback.format_exc()).text, end="", file=sys.stderr)
-            report(error, as_json=given.json or "--json" in args)
-            code = exit_code_of(type(error))
+            print_error(error, as_json=cli.json or "--json" in args)
+            code = exit_code_for(type(error))
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
-def report(error: Exception, *, as_json: bool) -> None:
+def print_error(error: Exception, *, as_json: bool) -> None:
     """Say on stderr what went wrong."""
-    message, hint = _told(error)
+    message, hint = _describe_error(error)
     if as_json:
-        told = {"code": name_of(error), "message": message, "exit_code": int(exit_code_of(type(error)))}
-        sys.stderr.write(json_text({"error": told}, ascii_only=True) + "\n")
+        payload = {"code": error_name(error), "message": message, "exit_code": int(exit_code_for(type(error)))}
+        sys.stderr.write(json_text({"error": payload}, ascii_only=True) + "\n")
         return
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         sys.stderr.write(error.format_message().rstrip() + "\n")
         return
-    say(("Error: " if not isinstance(error, click.Abort) else "") + message, err=True)
+    print_line(("Error: " if not isinstance(error, click.Abort) else "") + message, err=True)
     if hint:
-        say(dim(hint), err=True)
+        print_line(dim(hint), err=True)
 
 
-def _told(error: Exception) -> tuple[str, str]:
+def _describe_error(error: Exception) -> tuple[str, str]:
     """The message, and what to try next if the message does not say it."""
     if isinstance(error, click.Abort):
         return "stopped", ""
@@ -140,11 +140,11 @@ def _told(error: Exception) -> tuple[str, str]:
 
 def _print_version(context: click.Context, option: click.Parameter, value: bool) -> None:
     if value and not context.resilient_parsing:
-        say(f"recollect {__version__}")
+        print_line(f"recollect {__version__}")
         context.exit()
 
 
-@click.group(cls=Root, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=RootGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Tell the version."
 )
@@ -153,20 +153,20 @@ def root(context: click.Context) -> None:
     """Long-term memory for LLM applications and agents."""
     if context.invoked_subcommand is not None:
         return
-    if context.ensure_object(Given).json:
-        commands = {name: listed.purpose for name, listed in COMMANDS.items()}
+    if context.ensure_object(CliContext).json:
+        commands = {name: entry.summary for name, entry in COMMANDS.items()}
         print_json({"version": __version__, "commands": commands})
         return
-    say(bold("Recollect"), f" {__version__}: long-term memory for LLM applications and agents.")
-    say()
-    say("Three commands to try first:")
-    for command, purpose in _FIRST:
-        say("  ", Piece(command, "cyan"), " " * (58 - len(command)), dim(purpose))
-    say()
-    say(dim("recollect --help lists all commands; recollect COMMAND --help tells about one."))
+    print_line(bold("Recollect"), f" {__version__}: long-term memory for LLM applications and agents.")
+    print_line()
+    print_line("Three commands to try first:")
+    for command, purpose in _FIRST_COMMANDS:
+        print_line("  ", StyledText(command, "cyan"), " " * (58 - len(command)), dim(purpose))
+    print_line()
+    print_line(dim("recollect --help lists all commands; recollect COMMAND --help tells about one."))
 
 
-root.params += shared_options(whose="user project session")
+root.params += shared_options(scope_options="user project session")
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import click
 
 
 @contextmanager
-def new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
+def open_new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
     """A file that is there whole when all went well, and not at all when it did not; only its owner may read it."""
     if path.exists() and not path.is_file():
         with path.open("w", encoding="utf-8") as out:
@@ -20,12 +20,12 @@ def new_file(path: Path, *, force: bool) -> Iterator[TextIO]:
         return
     if path.exists() and not force:
         raise click.UsageError(f"{path} is there already; --force replaces it.", click.get_current_context())
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
             yield out
             out.flush()
             os.fsync(out.fileno())
-        os.replace(part, path)
+        os.replace(temporary, path)
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

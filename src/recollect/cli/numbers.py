@@ -16,7 +16,7 @@ class WholeNumber(click.IntRange):
     name = "whole number"
 
 
-class Number(click.FloatRange):
+class RealNumber(click.FloatRange):
     """A number; what is none "is not a valid number"."""
 
     name = "number"

@@ -8,35 +8,37 @@ from datetime import datetime
 from typing import Any
 
 from recollect.cli.table import Column
-from recollect.cli.terminal import Piece, clean_lines, dim, say
+from recollect.cli.terminal import StyledText, clean_lines, dim, print_line
 from recollect.model.memory import MemoryRecord, Status
 
-ID = Column("ID", style="dim")
-CREATED = Column("CREATED", style="dim", optional=True)
-CATEGORY = Column("CATEGORY", optional=True)
-MEMORY = Column("MEMORY", flexible=True, lines=2)
+ID_COLUMN = Column("ID", style="dim")
+CREATED_COLUMN = Column("CREATED", style="dim", optional=True)
+CATEGORY_COLUMN = Column("CATEGORY", optional=True)
+MEMORY_COLUMN = Column("MEMORY", flexible=True, lines=2)
 
 
-def short_time(at: datetime) -> str:
+def format_short_time(at: datetime) -> str:
     """A time in a table, where the reader is."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def long_time(at: datetime) -> str:
+def format_long_time(at: datetime) -> str:
     """A time in full."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
-def say_record(record: MemoryRecord) -> None:
+def print_record(record: MemoryRecord) -> None:
     """All of a memory: its words whole, then every field that is set."""
     for line in clean_lines(record.content):
-        say(line)
-    say()
-    for name, value in _fields(record):
-        say(dim(name.ljust(14)), Piece(value, "yellow") if name == "status" and value != Status.ACTIVE else value)
+        print_line(line)
+    print_line()
+    for name, value in _record_fields(record):
+        print_line(
+            dim(name.ljust(14)), StyledText(value, "yellow") if name == "status" and value != Status.ACTIVE else value
+        )
 
 
-def _fields(record: MemoryRecord) -> Iterator[tuple[str, str]]:
+def _record_fields(record: MemoryRecord) -> Iterator[tuple[str, str]]:
     values: dict[str, Any] = {
         "id": record.id,
         "user": record.scope.user,
@@ -64,25 +66,25 @@ def _fields(record: MemoryRecord) -> Iterator[tuple[str, str]]:
         "last accessed": record.last_accessed_at,
         "access count": record.access_count,
         "evidence": ", ".join(record.evidence),
-        "metadata": _json(record.metadata),
-        "detail": _json(record.detail),
+        "metadata": _format_json(record.metadata),
+        "detail": _format_json(record.detail),
         "prompt digest": record.prompt_digest,
     }
     for name, value in values.items():
         if value:
-            yield name, long_time(value) if isinstance(value, datetime) else str(value)
+            yield name, format_long_time(value) if isinstance(value, datetime) else str(value)
 
 
-def _json(value: Any) -> str:
+def _format_json(value: Any) -> str:
     return json.dumps(dict(value), ensure_ascii=False) if value else ""
 
 
-def say_redacted(kinds: Sequence[str]) -> None:
+def print_redacted(kinds: Sequence[str]) -> None:
     """What was kept out of a memory, if anything was."""
     if kinds:
-        say(dim(f"  Kept out of it: {', '.join(kinds)}."))
+        print_line(dim(f"  Kept out of it: {', '.join(kinds)}."))
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
+def pluralize(number: int, singular: str, plural: str | None = None) -> str:
     """A number with its noun."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from recollect.cli.terminal import Piece, clean, dim, say, width
+from recollect.cli.terminal import StyledText, clean, dim, print_line, width
 
 _GAP = 2
-_LEAST = 24
+_MIN_FLEXIBLE_WIDTH = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,106 +28,117 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """The cells of a row, and lines that stand below it across the columns."""
 
     cells: Sequence[str]
     notes: Sequence[str] = ()
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Row | Sequence[str]]) -> None:
+def print_table(columns: Sequence[Column], rows: Sequence[TableRow | Sequence[str]]) -> None:
     """Print the rows under their titles; without a terminal nothing is cut."""
-    given = [row if isinstance(row, Row) else Row(row) for row in rows]
-    given = [replace(row, cells=[clean(cell) for cell in row.cells]) for row in given]
+    table_rows = [row if isinstance(row, TableRow) else TableRow(row) for row in rows]
+    table_rows = [replace(row, cells=[clean(cell) for cell in row.cells]) for row in table_rows]
     natural = [
-        max([width_of(column.title), *(width_of(row.cells[at]) for row in given)])
-        for at, column in enumerate(columns)
+        max([display_width(column.title), *(display_width(row.cells[position]) for row in table_rows)])
+        for position, column in enumerate(columns)
     ]
-    shown, widths = _fitted(columns, natural, width())
-    say(*_line([dim(columns[at].title) for at in shown], [columns[at] for at in shown], widths))
-    for row in given:
-        for pieces in _lines(row, columns, shown, widths):
-            say(*pieces)
+    visible, widths = _fit_columns(columns, natural, width())
+    print_line(
+        *_format_line(
+            [dim(columns[position].title) for position in visible],
+            [columns[position] for position in visible],
+            widths,
+        )
+    )
+    for row in table_rows:
+        for pieces in _row_lines(row, columns, visible, widths):
+            print_line(*pieces)
 
 
-def _fitted(columns: Sequence[Column], natural: Sequence[int], total: int | None) -> tuple[list[int], list[int]]:
+def _fit_columns(columns: Sequence[Column], natural: Sequence[int], total: int | None) -> tuple[list[int], list[int]]:
     """Which columns are shown, and how wide: flexible ones give way, optional ones leave before that hurts."""
-    shown = list(range(len(columns)))
+    visible = list(range(len(columns)))
     while total is not None:
-        flexible = [at for at in shown if columns[at].flexible]
-        fixed = sum(natural[at] for at in shown if at not in flexible) + _GAP * (len(shown) - 1)
-        wanted = sum(natural[at] for at in flexible)
-        if fixed + wanted <= total:
+        flexible = [position for position in visible if columns[position].flexible]
+        fixed = sum(natural[position] for position in visible if position not in flexible) + _GAP * (len(visible) - 1)
+        flexible_width = sum(natural[position] for position in flexible)
+        if fixed + flexible_width <= total:
             break
-        left = total - fixed
-        leaving = next((at for at in reversed(shown) if columns[at].optional), None)
-        if left < min(wanted, _LEAST * len(flexible)) and leaving is not None:
-            shown.remove(leaving)
+        available = total - fixed
+        removed = next((position for position in reversed(visible) if columns[position].optional), None)
+        if available < min(flexible_width, _MIN_FLEXIBLE_WIDTH * len(flexible)) and removed is not None:
+            visible.remove(removed)
             continue
         if not flexible:
             break
-        shares = {at: max(8, left * natural[at] // wanted) for at in flexible}
-        return shown, [shares.get(at, natural[at]) for at in shown]
-    return shown, [natural[at] for at in shown]
+        shares = {position: max(8, available * natural[position] // flexible_width) for position in flexible}
+        return visible, [shares.get(position, natural[position]) for position in visible]
+    return visible, [natural[position] for position in visible]
 
 
-def _lines(row: Row, columns: Sequence[Column], shown: list[int], widths: list[int]) -> Iterator[list[Piece]]:
-    cells = [_folded(row.cells[at], size, columns[at].lines) for at, size in zip(shown, widths, strict=True)]
+def _row_lines(
+    row: TableRow, columns: Sequence[Column], visible: list[int], widths: list[int]
+) -> Iterator[list[StyledText]]:
+    cells = [
+        _wrap(row.cells[position], size, columns[position].lines)
+        for position, size in zip(visible, widths, strict=True)
+    ]
     for number in range(max(map(len, cells))):
         line = [
-            Piece(cell[number] if number < len(cell) else "", columns[at].style)
-            for at, cell in zip(shown, cells, strict=True)
+            StyledText(cell[number] if number < len(cell) else "", columns[position].style)
+            for position, cell in zip(visible, cells, strict=True)
         ]
-        yield _line(line, [columns[at] for at in shown], widths)
+        yield _format_line(line, [columns[position] for position in visible], widths)
     for note in row.notes:
-        room = width()
-        yield [dim("       " + (cut(clean(note), room - 7) if room else clean(note)))]
+        available = width()
+        yield [dim("       " + (truncate(clean(note), available - 7) if available else clean(note)))]
 
 
-def _line(cells: Sequence[Piece], columns: Sequence[Column], widths: Sequence[int]) -> list[Piece]:
-    pieces: list[Piece] = []
+def _format_line(cells: Sequence[StyledText], columns: Sequence[Column], widths: Sequence[int]) -> list[StyledText]:
+    pieces: list[StyledText] = []
     for cell, column, size in zip(cells, columns, widths, strict=True):
-        room = " " * (size - width_of(cell.text))
+        padding = " " * (size - display_width(cell.text))
         gap = " " * _GAP if pieces else ""
-        pieces += [Piece(gap + room), cell] if column.right else [Piece(gap), cell, Piece(room)]
+        pieces += [StyledText(gap + padding), cell] if column.right else [StyledText(gap), cell, StyledText(padding)]
     # Nothing stands to the right of the last cell, so it needs no room after it.
     return pieces[:-1] if columns and not columns[-1].right else pieces
 
 
-def _folded(text: str, size: int, lines: int) -> list[str]:
+def _wrap(text: str, size: int, lines: int) -> list[str]:
     """The text on at most so many lines of a width; an ellipsis says that there is more."""
     folded: list[str] = []
-    while width_of(text) > size and len(folded) < lines - 1:
-        head = _head(text, size)
+    while display_width(text) > size and len(folded) < lines - 1:
+        head = _prefix_within(text, size)
         space = head.rfind(" ")
         # A break between words, if that does not leave most of the line empty.
         if space > len(head) // 2 and not text[len(head) :].startswith(" "):
             head = head[:space]
         folded.append(head.rstrip())
         text = text[len(head) :].lstrip()
-    return [*folded, cut(text, size)]
+    return [*folded, truncate(text, size)]
 
 
-def cut(text: str, size: int) -> str:
+def truncate(text: str, size: int) -> str:
     """The text, or as much of it as fits before an ellipsis."""
-    return text if width_of(text) <= size else _head(text, size - 1).rstrip() + "…"
+    return text if display_width(text) <= size else _prefix_within(text, size - 1).rstrip() + "…"
 
 
-def _head(text: str, size: int) -> str:
+def _prefix_within(text: str, size: int) -> str:
     used = 0
-    for at, character in enumerate(text):
-        used += _width_of_character(character)
+    for position, character in enumerate(text):
+        used += _character_width(character)
         if used > size:
-            return text[:at]
+            return text[:position]
     return text
 
 
-def width_of(text: str) -> int:
+def display_width(text: str) -> int:
     """How many columns the text takes on a terminal."""
-    return len(text) if text.isascii() else sum(map(_width_of_character, text))
+    return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
-def _width_of_character(character: str) -> int:
+def _character_width(character: str) -> int:
     if unicodedata.combining(character) or unicodedata.category(character) in ("Cf", "Me", "Mn"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

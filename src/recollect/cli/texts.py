@@ -11,19 +11,19 @@ from recollect.errors import InvalidText
 from recollect.model.text import MAX_TEXT_BYTES
 
 
-def given_text(words: Sequence[str], *, name: str) -> str:
+def read_text_argument(words: Sequence[str], *, name: str) -> str:
     """The words joined by spaces; for none of them, or "-", the whole of standard input without its last newline."""
     if words and tuple(words) != ("-",):
         return " ".join(words)
     if sys.stdin is None or (not words and sys.stdin.isatty()):
         raise click.UsageError(f"Give the {name} as words, or pipe it in.")
     # What is refused for its length need not be read to its end; there may be none.
-    read = sys.stdin.buffer.read(MAX_TEXT_BYTES + 3)
-    if len(read.rstrip(b"\r\n")) > MAX_TEXT_BYTES:
+    data = sys.stdin.buffer.read(MAX_TEXT_BYTES + 3)
+    if len(data.rstrip(b"\r\n")) > MAX_TEXT_BYTES:
         raise InvalidText(f"{name} is longer than {MAX_TEXT_BYTES:,} bytes, which is the limit: split it into parts")
     try:
-        return read.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        return data.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         raise InvalidText(
-            f"standard input is not UTF-8 text: byte {error.start} is {read[error.start]:#04x}"
+            f"standard input is not UTF-8 text: byte {error.start} is {data[error.start]:#04x}"
         ) from None

@@ -9,17 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.conversation import compress as compressing
-from recollect.conversation.close import close, close_anew
-from recollect.conversation.episodes import episode_of_run, episode_of_talk, episode_of_told
+from recollect.conversation.close import close_session, rebuild_session_episode
+from recollect.conversation.episodes import episode_of_notes, episode_of_run, episode_of_turns_as_task
 from recollect.conversation.promote import promote
-from recollect.conversation.run import Run
-from recollect.conversation.summarise import invocations, summarise, summary_id
-from recollect.conversation.told import mark_for, told_since
-from recollect.conversation.written import Step, Written, check_unchanged, mark_of, noted, untold
+from recollect.conversation.run import RunRecord
+from recollect.conversation.summarise import build_invocations, summary_id, update_summary
+from recollect.conversation.told import note_digest, unprocessed_notes
+from recollect.conversation.written import (
+    SessionStep,
+    StepOutput,
+    drop_recorded_runs,
+    ensure_unchanged,
+    merge_fields,
+    step_position,
+)
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Revision
-from recollect.model.change import By, Change, Outcome
-from recollect.model.effect import Effect, Finish, Note, Queue, Spent
+from recollect.model.change import Author, Change, Outcome
+from recollect.model.effect import ConversationUpdate, Effect, EnqueueJob, FinishJob, ModelUsage
 from recollect.model.erase import Remade
 from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.memory import Category
@@ -27,23 +34,23 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
-from recollect.write.billed import billed
+from recollect.write.billed import record_cost_on_error
 from recollect.write.deps import Deps
-from recollect.write.embed import with_vectors
+from recollect.write.embed import embed_changes
 from recollect.write.related import STATEMENTS
 from recollect.write.screening.redact import redact
 from recollect.write.triggers import job_key
 
-BY = "conversation"
-_MOST_TURNS = 1000
-_MOST_PROMOTED = 1000
+SESSION_AUTHOR = "conversation"
+_MAX_TURNS = 1000
+_MAX_PROMOTED = 1000
 # However much is said meanwhile, it is written in the end: each try takes no longer than a read and a write.
-_TRIES = 50
+_MAX_TRIES = 50
 _PAUSE_S = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Afterwards:
+class SessionConfig:
     """When a conversation is compressed and summed up, 0 for never; what of it stays when it ends.
 
     What matters from `promote_from` on goes to the long term then, nothing if it is None. With `extracts`, what no
@@ -64,11 +71,11 @@ class Afterwards:
         """Whether there is anything to compress or to sum up."""
         compresses = self.compress_every and (has_model or self.extracts)
         compress = compresses and compressing.is_due(conversation, every=self.compress_every, keep=self.compress_keep)
-        unsummed = conversation.turn_count - mark_of(conversation, "summary")
-        return bool(compress) or self.invocations or bool(self.summary_every and unsummed >= self.summary_every)
+        unsummarized = conversation.turn_count - step_position(conversation, "summary")
+        return bool(compress) or self.invocations or bool(self.summary_every and unsummarized >= self.summary_every)
 
 
-def remaking(lost: Remade) -> NewJob | None:
+def rebuild_job(lost: Remade) -> NewJob | None:
     """The job that makes anew what an erasure took along though some of its sources stay; None if none need be."""
     key = job_key(lost.scope)
     if lost.kind == "conversation":
@@ -77,171 +84,181 @@ def remaking(lost: Remade) -> NewJob | None:
         return None
     first, last = lost.turns
     payload = {"first": first, "last": last, "at_end": lost.at_end}
-    told = " at the end" if lost.at_end else ""
-    return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}{told}", payload=payload)
+    suffix = " at the end" if lost.at_end else ""
+    return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}{suffix}", payload=payload)
 
 
-async def sum_up(job: Job, means: Deps, habits: Afterwards) -> Mapping[str, Any]:
+async def summarize_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
     """Compress what is due, bring the running summary and the invocations up to date, and finish the job."""
-    written: list[Written] = []
-    async with billed(means.ledger, job.scope, lambda: _spent(job.scope, str(job.kind), written), by=By(BY)):
-        return await _sum_up(job, written, means, habits)
+    outputs: list[StepOutput] = []
+    async with record_cost_on_error(
+        deps.ledger, job.scope, lambda: _costs(job.scope, str(job.kind), outputs), by=Author(SESSION_AUTHOR)
+    ):
+        return await _run_summary_steps(job, outputs, deps, config)
 
 
-async def _sum_up(job: Job, written: list[Written], means: Deps, habits: Afterwards) -> Mapping[str, Any]:
-    scope, ledger = job.scope, means.ledger
+async def _run_summary_steps(
+    job: Job, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+) -> Mapping[str, Any]:
+    scope, ledger = job.scope, deps.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
     if "first" in job.payload:
-        turns = await _turns_after(scope, job.payload["first"] - 1, means)
+        turns = await _turns_after(scope, job.payload["first"] - 1, deps)
         left = [turn for turn in turns if turn.position <= job.payload["last"]]
-        remake = close_anew if job.payload.get("at_end") else compressing.remake
-        written.append(await remake(scope, left, chat=means.chat, now=now(), timeout_s=habits.timeout_s))
-        return await _finish(job, conversation, written, means, since=since)
-    if habits.compress_every:
-        written.append(await _compressed(conversation, means, habits))
-    if habits.summary_every:
+        remake = rebuild_session_episode if job.payload.get("at_end") else compressing.rebuild_episode
+        outputs.append(await remake(scope, left, chat=deps.chat, now=now(), timeout_s=config.timeout_s))
+        return await _finish(job, conversation, outputs, deps, since=since)
+    if config.compress_every:
+        outputs.append(await _compress(conversation, deps, config))
+    if config.summary_every:
         turns = await _turns_after(
-            scope, mark_of(conversation, "summary"), means, most=max(_MOST_TURNS, habits.summary_every)
+            scope, step_position(conversation, "summary"), deps, max_turns=max(_MAX_TURNS, config.summary_every)
         )
-        held = next(iter(await ledger.get(scope, [summary_id(scope)])), None)
-        written.append(
-            await summarise(
+        summary_record = next(iter(await ledger.get(scope, [summary_id(scope)])), None)
+        outputs.append(
+            await update_summary(
                 conversation,
                 turns,
-                chat=means.chat,
+                chat=deps.chat,
                 now=now(),
-                held=held,
-                every=habits.summary_every,
-                timeout_s=habits.timeout_s,
+                stored=summary_record,
+                every=config.summary_every,
+                timeout_s=config.timeout_s,
             )
         )
-    if habits.invocations:
-        turns = await _turns_after(scope, max(0, conversation.turn_count - _MOST_TURNS), means)
-        written.append(invocations(conversation, turns, now=now()))
-    return await _finish(job, conversation, written, means, since=since)
+    if config.invocations:
+        turns = await _turns_after(scope, max(0, conversation.turn_count - _MAX_TURNS), deps)
+        outputs.append(build_invocations(conversation, turns, now=now()))
+    return await _finish(job, conversation, outputs, deps, since=since)
 
 
-async def _compressed(conversation: Conversation, means: Deps, habits: Afterwards) -> Written:
-    every, keep = habits.compress_every, habits.compress_keep
-    most = max(_MOST_TURNS, every + keep)
-    turns = await _turns_after(conversation.scope, mark_of(conversation, "compress"), means, most=most)
-    written = await compressing.compress(
+async def _compress(conversation: Conversation, deps: Deps, config: SessionConfig) -> StepOutput:
+    every, keep = config.compress_every, config.compress_keep
+    max_turns = max(_MAX_TURNS, every + keep)
+    turns = await _turns_after(conversation.scope, step_position(conversation, "compress"), deps, max_turns=max_turns)
+    output = await compressing.compress(
         conversation,
         turns,
-        chat=means.chat,
+        chat=deps.chat,
         now=now(),
         every=every,
         keep=keep,
-        extracts=habits.extracts,
-        timeout_s=habits.timeout_s,
+        extracts=config.extracts,
+        timeout_s=config.timeout_s,
     )
     # There may be more turns than were read; as long as it gets on, it goes on.
-    more = len(turns) == most and bool(written.marks)
-    return replace(written, left=written.left + more)
+    more = len(turns) == max_turns and bool(output.marks)
+    return replace(output, left=output.left + more)
 
 
-async def end(job: Job, means: Deps, habits: Afterwards) -> Mapping[str, Any]:
+async def end_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
     """End a conversation: its episode, what of it goes to the long-term level, and the end of the job.
 
     A very long one is ended part by part, a job and an episode each.
     """
-    written: list[Written] = []
-    async with billed(means.ledger, job.scope, lambda: _spent(job.scope, str(job.kind), written), by=By(BY)):
-        return await _end(job, written, means, habits)
+    outputs: list[StepOutput] = []
+    async with record_cost_on_error(
+        deps.ledger, job.scope, lambda: _costs(job.scope, str(job.kind), outputs), by=Author(SESSION_AUTHOR)
+    ):
+        return await _run_end_steps(job, outputs, deps, config)
 
 
-async def _end(job: Job, written: list[Written], means: Deps, habits: Afterwards) -> Mapping[str, Any]:
-    scope, ledger = job.scope, means.ledger
+async def _run_end_steps(job: Job, outputs: list[StepOutput], deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
+    scope, ledger = job.scope, deps.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
     turns: list[Turn] = []
-    if habits.episode or habits.tasks:
-        turns = await _turns_after(scope, mark_of(conversation, "close"), means)
-    more = len(turns) == _MOST_TURNS
-    told = [] if more else told_since(conversation)
-    close_mark: dict[Step, int] = {"close": turns[-1].position} if turns else {}
-    told_mark: dict[Step, int] = {"told": mark_for(told[-1])} if told else {}
-    marked = Written(
+    if config.episode or config.tasks:
+        turns = await _turns_after(scope, step_position(conversation, "close"), deps)
+    more = len(turns) == _MAX_TURNS
+    notes = [] if more else unprocessed_notes(conversation)
+    close_mark: dict[SessionStep, int] = {"close": turns[-1].position} if turns else {}
+    note_mark: dict[SessionStep, int] = {"told": note_digest(notes[-1])} if notes else {}
+    marked = StepOutput(
         fields={} if more else {"closed_at": now()},
-        marks={**close_mark, **told_mark},
+        marks={**close_mark, **note_mark},
         left=int(more),
     )
-    written.append(marked)
-    if habits.episode:
-        closing = await close(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
-        written.append(replace(closing, fields={}))
-    if habits.tasks:
-        written.append(
-            await episode_of_talk(conversation, turns, chat=means.chat, now=now(), timeout_s=habits.timeout_s)
+    outputs.append(marked)
+    if config.episode:
+        closing = await close_session(conversation, turns, chat=deps.chat, now=now(), timeout_s=config.timeout_s)
+        outputs.append(replace(closing, fields={}))
+    if config.tasks:
+        outputs.append(
+            await episode_of_turns_as_task(conversation, turns, chat=deps.chat, now=now(), timeout_s=config.timeout_s)
         )
-    if told and (habits.episode or habits.tasks):
-        written.append(
-            await episode_of_told(
+    if notes and (config.episode or config.tasks):
+        outputs.append(
+            await episode_of_notes(
                 conversation,
-                told,
-                chat=means.chat,
+                notes,
+                chat=deps.chat,
                 now=now(),
-                tasks_only=not habits.episode,
-                timeout_s=habits.timeout_s,
+                tasks_only=not config.episode,
+                timeout_s=config.timeout_s,
             )
         )
-    if habits.promote_from is not None and not more:
-        listing = Listing(filter=STATEMENTS, visible=True, limit=_MOST_PROMOTED)
+    if config.promote_from is not None and not more:
+        listing = Listing(filter=STATEMENTS, visible=True, limit=_MAX_PROMOTED)
         memories = list(await ledger.find(scope, listing))
-        promoted = promote(scope, memories, conversation, now=now(), least_importance=habits.promote_from)
-        written.append(Written(changes=tuple(promoted)))
-    return await _finish(job, conversation, written, means, since=since)
+        promoted = promote(scope, memories, conversation, now=now(), min_importance=config.promote_from)
+        outputs.append(StepOutput(changes=tuple(promoted)))
+    return await _finish(job, conversation, outputs, deps, since=since)
 
 
-async def end_run(scope: Scope, run: Run, means: Deps, habits: Afterwards) -> tuple[Outcome, ...]:
+async def end_run(scope: Scope, run: RunRecord, deps: Deps, config: SessionConfig) -> tuple[Outcome, ...]:
     """Keep what a run came to with its conversation, and as an episode if it was a task; twice is once."""
-    ledger = means.ledger
+    ledger = deps.ledger
     since = await ledger.revision(scope.user)
     conversation = await ledger.conversation(scope)
-    written = [await episode_of_run(conversation, run, chat=means.chat, now=now(), timeout_s=habits.timeout_s)]
-    effects, by = _spent(scope, "run", written), By(BY, "the end of a run")
-    async with billed(ledger, scope, lambda: effects, by=by):
-        return await _write(conversation, written, means, by=by, effects=effects, since=since)
+    outputs = [await episode_of_run(conversation, run, chat=deps.chat, now=now(), timeout_s=config.timeout_s)]
+    effects, by = _costs(scope, "run", outputs), Author(SESSION_AUTHOR, "the end of a run")
+    async with record_cost_on_error(ledger, scope, lambda: effects, by=by):
+        return await _apply_outputs(conversation, outputs, deps, by=by, effects=effects, since=since)
 
 
-async def tell(scope: Scope, invocation: Mapping[str, Any], means: Deps) -> None:
+async def record_invocation(scope: Scope, invocation: Mapping[str, Any], deps: Deps) -> None:
     """Add what an invocation came to, as its agent tells it, to those of the conversation."""
-    since = await means.ledger.revision(scope.user)
-    conversation = await means.ledger.conversation(scope)
-    written = [Written(invocations=(invocation,))]
-    await _write(conversation, written, means, by=By(BY, "told by its agent"), effects=(), since=since)
+    since = await deps.ledger.revision(scope.user)
+    conversation = await deps.ledger.conversation(scope)
+    outputs = [StepOutput(invocations=(invocation,))]
+    await _apply_outputs(
+        conversation, outputs, deps, by=Author(SESSION_AUTHOR, "told by its agent"), effects=(), since=since
+    )
 
 
-async def _turns_after(scope: Scope, position: int, means: Deps, *, most: int = _MOST_TURNS) -> list[Turn]:
-    return await means.ledger.turns(scope, after=position, limit=most)
+async def _turns_after(scope: Scope, position: int, deps: Deps, *, max_turns: int = _MAX_TURNS) -> list[Turn]:
+    return await deps.ledger.turns(scope, after=position, limit=max_turns)
 
 
 async def _finish(
-    job: Job, conversation: Conversation, written: Sequence[Written], means: Deps, *, since: Revision
+    job: Job, conversation: Conversation, outputs: Sequence[StepOutput], deps: Deps, *, since: Revision
 ) -> Mapping[str, Any]:
     """Write all of it with the end of the job, in one transaction; what is left is a job of its own."""
     scope = job.scope
-    told: dict[str, Any] = {
-        "changes": sum(len(each.changes) for each in written),
+    report: dict[str, Any] = {
+        "changes": sum(len(each.changes) for each in outputs),
         # They quote what models and their servers wrote, whatever that was.
-        "reasons": [redact(reason).text for each in written for reason in each.reasons],
+        "reasons": [redact(reason).text for each in outputs for reason in each.reasons],
     }
-    effects = _spent(scope, str(job.kind), written)
-    if any(each.left for each in written):
-        told["more"] = True
-        effects.append(Queue(scope, NewJob(kind=job.kind, key=job_key(scope))))
-    effects.append(Finish(job.id, job.lease or "", told))
-    await _write(conversation, written, means, by=By(BY, str(job.kind)), effects=effects, since=since)
-    return told
+    effects = _costs(scope, str(job.kind), outputs)
+    if any(each.left for each in outputs):
+        report["more"] = True
+        effects.append(EnqueueJob(scope, NewJob(kind=job.kind, key=job_key(scope))))
+    effects.append(FinishJob(job.id, job.lease or "", report))
+    await _apply_outputs(
+        conversation, outputs, deps, by=Author(SESSION_AUTHOR, str(job.kind)), effects=effects, since=since
+    )
+    return report
 
 
-async def _write(
+async def _apply_outputs(
     before: Conversation,
-    written: Sequence[Written],
-    means: Deps,
+    outputs: Sequence[StepOutput],
+    deps: Deps,
     *,
-    by: By,
+    by: Author,
     effects: Sequence[Effect],
     since: Revision,
 ) -> tuple[Outcome, ...]:
@@ -249,32 +266,32 @@ async def _write(
 
     `before` is what the conversation was when it was read.
     """
-    scope, ledger = before.scope, means.ledger
-    written = [replace(each, changes=await _embedded(each.changes, means)) for each in written]
-    for tries_left in range(_TRIES - 1, -1, -1):
-        held = await ledger.conversation(scope)
-        check_unchanged(before, held, written)
-        new = untold(held, written)
+    scope, ledger = before.scope, deps.ledger
+    outputs = [replace(each, changes=await _with_vectors(each.changes, deps)) for each in outputs]
+    for tries_left in range(_MAX_TRIES - 1, -1, -1):
+        current = await ledger.conversation(scope)
+        ensure_unchanged(before, current, outputs)
+        new = drop_recorded_runs(current, outputs)
         changes = [change for each in new for change in each.changes]
-        notes = _notes(before, held, new)
+        notes = _notes(before, current, new)
         try:
             applied = await ledger.apply(scope, changes, by=by, effects=[*notes, *effects], since=since)
         except Conflict:
-            if not tries_left or (await ledger.conversation(scope)).version == held.version:
+            if not tries_left or (await ledger.conversation(scope)).version == current.version:
                 raise
-            await asyncio.sleep(random.uniform(0, _PAUSE_S * (_TRIES - tries_left)))
+            await asyncio.sleep(random.uniform(0, _PAUSE_S * (_MAX_TRIES - tries_left)))
         else:
             return applied.outcomes
     raise AssertionError("the last try returns or raises")
 
 
-async def _embedded(changes: Sequence[Change], means: Deps) -> tuple[Change, ...]:
-    return tuple(await with_vectors(changes, embedder=means.embedder))
+async def _with_vectors(changes: Sequence[Change], deps: Deps) -> tuple[Change, ...]:
+    return tuple(await embed_changes(changes, embedder=deps.embedder))
 
 
-def _spent(scope: Scope, step: str, written: Sequence[Written]) -> list[Effect]:
+def _costs(scope: Scope, step: str, outputs: Sequence[StepOutput]) -> list[Effect]:
     return [
-        Spent(
+        ModelUsage(
             user=scope.user,
             step=step,
             model=each.cost.model,
@@ -283,14 +300,14 @@ def _spent(scope: Scope, step: str, written: Sequence[Written]) -> list[Effect]:
             tokens_out=each.cost.tokens_out,
             at=now(),
         )
-        for each in written
+        for each in outputs
         if each.cost.calls
     ]
 
 
-def _notes(before: Conversation, held: Conversation, written: Sequence[Written]) -> list[Effect]:
-    fields = noted(held, written)
-    if held.turn_count > before.turn_count:
+def _notes(before: Conversation, current: Conversation, outputs: Sequence[StepOutput]) -> list[Effect]:
+    fields = merge_fields(current, outputs)
+    if current.turn_count > before.turn_count:
         # It goes on: what was said meanwhile is for another end.
         fields.pop("closed_at", None)
-    return [Note(held.scope, fields, expected_version=held.version)] if fields else []
+    return [ConversationUpdate(current.scope, fields, expected_version=current.version)] if fields else []

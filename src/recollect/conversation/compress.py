@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect.conversation.asking import ask_text, spread, talk_lines
-from recollect.conversation.extracts import extracts as extracts_of
-from recollect.conversation.worth import good_enough
-from recollect.conversation.written import Cost, Written, evidence_of, mark_of, range_of, stable_id
+from recollect.conversation.asking import ask_text, sample_turns, turns_as_json
+from recollect.conversation.extracts import summarize_extractively as extracts_of
+from recollect.conversation.worth import check_summary
+from recollect.conversation.written import Cost, StepOutput, evidence_ids, stable_id, step_position, turn_range
 from recollect.errors import InvalidInput, ModelUnavailable
 from recollect.model.change import Add
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
@@ -21,19 +21,19 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
-from recollect.prompts.data import new_fence
+from recollect.prompts.data import new_delimiter
 from recollect.write.screening.screen import screen
 
 EVERY = 20
 KEEP = 10
 SOURCE = "conversation"
-_IMPORTANCE = 0.5
-_MOST_EXTRACT_CHARS = 800
+_RANGE_IMPORTANCE = 0.5
+_MAX_RANGE_EXTRACT_CHARS = 800
 _NO_MODEL = "there is no model to sum it up"
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class TurnSummary:
     """What some turns come to; `made` by a "model", or as an "extract" of what was said. Empty if nothing was."""
 
     text: str
@@ -46,7 +46,7 @@ class Summed:
 
 def is_due(conversation: Conversation, *, every: int = EVERY, keep: int = KEEP) -> bool:
     """Whether there may be something to compress, as far as can be told without reading a turn."""
-    mark = mark_of(conversation, "compress")
+    mark = step_position(conversation, "compress")
     return conversation.turn_count - mark >= every + (keep if mark else 0)
 
 
@@ -74,21 +74,21 @@ async def compress(
     keep: int = KEEP,
     extracts: bool = True,
     timeout_s: float | None = None,
-) -> Written:
+) -> StepOutput:
     """An episode for each range that is due; `turns` are those after the mark "compress", in order.
 
     If the model stops answering, what was made stands and the rest is `left`; a ModelUnavailable if nothing was made.
     Without `extracts` only a model makes episodes: where there is none, the ranges wait for one.
     """
-    ranges = due_ranges(turns, done=mark_of(conversation, "compress"), every=every, keep=keep)
+    ranges = due_ranges(turns, done=step_position(conversation, "compress"), every=every, keep=keep)
     if ranges and chat is None and not extracts:
-        return Written(reasons=(_NO_MODEL,))
+        return StepOutput(reasons=(_NO_MODEL,))
     changes: list[Add] = []
     reasons: list[str] = []
     cost, done = Cost(), 0
-    for said in ranges:
+    for turn_group in ranges:
         try:
-            summed = await sum_up(said, chat=chat, extracts=extracts, timeout_s=timeout_s)
+            summed = await summarize_turns(turn_group, chat=chat, extracts=extracts, timeout_s=timeout_s)
         except ModelUnavailable as error:
             if not done:
                 raise
@@ -97,10 +97,10 @@ async def compress(
         done += 1
         cost += summed.cost
         if summed.why:
-            reasons.append(f"turns {said[0].position}-{said[-1].position}: {summed.why}")
+            reasons.append(f"turns {turn_group[0].position}-{turn_group[-1].position}: {summed.why}")
         if summed.text:
-            changes.append(Add(episode_of_turns(conversation.scope, said, summed, now=now)))
-    return Written(
+            changes.append(Add(episode_of_turns(conversation.scope, turn_group, summed, now=now)))
+    return StepOutput(
         changes=tuple(changes),
         marks={"compress": ranges[done - 1][-1].position} if done else {},
         cost=cost,
@@ -109,58 +109,58 @@ async def compress(
     )
 
 
-async def remake(
+async def rebuild_episode(
     scope: Scope, turns: Sequence[Turn], *, chat: Chat | None, now: datetime, timeout_s: float | None = None
-) -> Written:
+) -> StepOutput:
     """The episode of exactly these turns: what is left of a range after some of it was erased."""
     if not turns:
-        return Written(reasons=("nothing is left of these turns",))
-    summed = await sum_up(turns, chat=chat, timeout_s=timeout_s)
+        return StepOutput(reasons=("nothing is left of these turns",))
+    summed = await summarize_turns(turns, chat=chat, timeout_s=timeout_s)
     changes = (Add(episode_of_turns(scope, turns, summed, now=now)),) if summed.text else ()
-    return Written(changes=changes, cost=summed.cost, reasons=(summed.why,) if summed.why else ())
+    return StepOutput(changes=changes, cost=summed.cost, reasons=(summed.why,) if summed.why else ())
 
 
-async def sum_up(
+async def summarize_turns(
     turns: Sequence[Turn], *, chat: Chat | None, extracts: bool = True, timeout_s: float | None = None
-) -> Summed:
+) -> TurnSummary:
     """What the turns come to, by the model; by `extracts` if there is none or its answer is no good, or nothing."""
     screened = screen(turns)
     clean = screened.turns
     why, cost = "", Cost()
     # Small talk is not worth a question.
-    if chat is not None and screened.worth:
-        asked = prompt("compress")
-        question = asked.fill(fence=new_fence(), conversation=talk_lines(spread(clean)))
-        told = await ask_text(
-            chat, question, judge=lambda text: good_enough(text, "", clean).reason, timeout_s=timeout_s
+    if chat is not None and screened.has_content:
+        template = prompt("compress")
+        question = template.fill(fence=new_delimiter(), conversation=turns_as_json(sample_turns(clean)))
+        answer = await ask_text(
+            chat, question, judge=lambda text: check_summary(text, "", clean).reason, timeout_s=timeout_s
         )
-        if told.text:
-            return Summed(told.text, "model", Trust.LOW, asked.digest, told.cost)
-        why, cost = f"the model's summary was not used: {told.why}", told.cost
+        if answer.text:
+            return TurnSummary(answer.text, "model", Trust.LOW, template.digest, answer.cost)
+        why, cost = f"the model's summary was not used: {answer.why}", answer.cost
     if not extracts:
         why = why or (_NO_MODEL if chat is None else screened.reason)
-        return Summed("", "extract", Trust.LOW, None, cost, why)
-    extract = extracts_of(clean, most_chars=_MOST_EXTRACT_CHARS)
+        return TurnSummary("", "extract", Trust.LOW, None, cost, why)
+    extract = extracts_of(clean, max_chars=_MAX_RANGE_EXTRACT_CHARS)
     why = why or ("" if extract.text else "nothing was said that could be kept")
-    return Summed(extract.text, "extract", Trust.HIGH if extract.by_user else Trust.LOW, None, cost, why)
+    return TurnSummary(extract.text, "extract", Trust.HIGH if extract.by_user else Trust.LOW, None, cost, why)
 
 
 def episode_of_turns(
     scope: Scope,
     turns: Sequence[Turn],
-    summed: Summed,
+    summed: TurnSummary,
     *,
     now: datetime,
     kind: str = "range",
-    importance: float = _IMPORTANCE,
+    importance: float = _RANGE_IMPORTANCE,
 ) -> MemoryRecord:
     """The memory that stands for some turns; of one kind, the same turns always make the same one."""
     at = min(turn.said_at for turn in turns)
     until = max(turn.said_at for turn in turns)
     return MemoryRecord(
-        id=stable_id(scope, kind, at=until, of=[turn.id for turn in turns]),
+        id=stable_id(scope, kind, at=until, source_ids=[turn.id for turn in turns]),
         scope=scope,
-        level=scope.natural_level,
+        level=scope.default_level,
         type=MemoryType.EPISODIC,
         category=Category.EPISODE,
         content=summed.text,
@@ -170,7 +170,7 @@ def episode_of_turns(
         importance=importance,
         source=SOURCE,
         trust=summed.trust,
-        evidence=evidence_of(turns),
-        detail={**range_of(turns), "until": until.isoformat(), "made": summed.made, "kind": kind},
+        evidence=evidence_ids(turns),
+        detail={**turn_range(turns), "until": until.isoformat(), "made": summed.made, "kind": kind},
         prompt_digest=summed.digest,
     )

@@ -11,10 +11,10 @@ from recollect.model.change import Change, Supersede
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Conversation
-from recollect.model.validity import holds_now
+from recollect.model.validity import is_valid_now
 
-LEAST_IMPORTANCE = 0.6
-LEAST_CONFIDENCE = 0.5
+MIN_IMPORTANCE = 0.6
+MIN_CONFIDENCE = 0.5
 
 # What was said and what was made of it has its own way to last.
 _NO_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE})
@@ -26,7 +26,7 @@ def promote(
     conversation: Conversation,
     *,
     now: datetime,
-    least_importance: float = LEAST_IMPORTANCE,
+    min_importance: float = MIN_IMPORTANCE,
 ) -> list[Change]:
     """Put what matters of the conversation's session in the project, or with the user where there is none.
 
@@ -35,21 +35,21 @@ def promote(
     time finds nothing left to do.
     """
     session = conversation.scope
-    level = session.natural_level
+    level = session.default_level
     if not session.session or scope.user != session.user:
         return []
-    taken = _keyed(memories, session, level)
+    long_term = _long_term_by_key(memories, session, level)
     changes: list[Change] = []
-    for held in _worth_it(memories, session, least_importance, now):
-        other = taken.get((held.category, held.key)) if held.key is not None else None
-        if other is not None and other.value != held.value and other.confidence > held.confidence:
+    for record in _promotable(memories, session, min_importance, now):
+        other = long_term.get((record.category, record.key)) if record.key is not None else None
+        if other is not None and other.value != record.value and other.confidence > record.confidence:
             continue
-        changes.append(Supersede(held.id, _promoted(held, level, now=now), expected_version=held.version))
+        changes.append(Supersede(record.id, _promoted(record, level, now=now), expected_version=record.version))
     return changes
 
 
-def _worth_it(
-    memories: Sequence[MemoryRecord], session: Scope, least_importance: float, now: datetime
+def _promotable(
+    memories: Sequence[MemoryRecord], session: Scope, min_importance: float, now: datetime
 ) -> list[MemoryRecord]:
     return [
         record
@@ -58,30 +58,30 @@ def _worth_it(
         and record.scope == session
         and record.category not in _NO_FACTS
         and record.trust is not Trust.NONE
-        and record.importance >= least_importance
-        and record.confidence >= LEAST_CONFIDENCE
-        and holds_now(record, now)
+        and record.importance >= min_importance
+        and record.confidence >= MIN_CONFIDENCE
+        and is_valid_now(record, now)
     ]
 
 
-def _keyed(
+def _long_term_by_key(
     memories: Sequence[MemoryRecord], session: Scope, level: Level
 ) -> Mapping[tuple[Category, str | None], MemoryRecord]:
     """The long-term values of keys, where this session's would go."""
-    place = session.place(level)
+    place = session.visibility_key(level)
     return {
         (record.category, record.key): record
         for record in memories
-        if record.key is not None and record.status is Status.ACTIVE and record.place == place
+        if record.key is not None and record.status is Status.ACTIVE and record.visibility_key == place
     }
 
 
-def _promoted(held: MemoryRecord, level: Level, *, now: datetime) -> MemoryRecord:
+def _promoted(record: MemoryRecord, level: Level, *, now: datetime) -> MemoryRecord:
     return replace(
-        held,
-        id=stable_id(held.scope, "promoted", at=held.created_at, of=[held.id]),
+        record,
+        id=stable_id(record.scope, "promoted", at=record.created_at, source_ids=[record.id]),
         level=level,
-        detail={**held.detail, "promoted_from_id": held.id},
+        detail={**record.detail, "promoted_from_id": record.id},
         created_at=now,
         updated_at=now,
         version=1,

@@ -13,17 +13,17 @@ from importlib.resources import files
 
 from recollect.errors import InvalidInput
 from recollect.model.ids import new_id
-from recollect.model.text import checked_id, mended_text
+from recollect.model.text import repair_text, validate_id
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 
 # Fewer actions than this are an answer, not a task.
-LEAST_ACTIONS = 2
-LEAST_TURNS = 4
+MIN_ACTIONS = 2
+MIN_TURNS = 4
 # A list of steps, or a line that is run.
 _STEPS = re.compile(r"^[ \t]{0,8}(?:\d{1,2}[.)]|[-*•]|\$|>|```)[ \t]?\S?", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
-_MOST_CHARS = 4_000
+_MAX_CHARS = 4_000
 
 
 class StepKind(StrEnum):
@@ -35,7 +35,7 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RunStep:
+class RecordedStep:
     """One thought, action or observation; what is observed comes from tools and is nobody's word."""
 
     kind: StepKind
@@ -43,7 +43,7 @@ class RunStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunRecord:
     """What was asked of an agent, what it did and what came of it; `turns` are the ids of the turns it is about.
 
     `success` is None where nobody said. `lessons` are what the agent itself wrote down. `last_turn` is where in the
@@ -52,7 +52,7 @@ class Run:
 
     id: str
     goal: str
-    steps: tuple[RunStep, ...] = ()
+    steps: tuple[RecordedStep, ...] = ()
     answer: str = ""
     success: bool | None = None
     lessons: tuple[str, ...] = ()
@@ -68,10 +68,10 @@ class Run:
     @property
     def is_task(self) -> bool:
         """Whether it took several steps, or taught something."""
-        return bool(self.goal.strip()) and (len(self.actions) >= LEAST_ACTIONS or bool(self.lessons))
+        return bool(self.goal.strip()) and (len(self.actions) >= MIN_ACTIONS or bool(self.lessons))
 
 
-def read_run(
+def parse_run(
     id: str | None,
     goal: str,
     *,
@@ -79,7 +79,7 @@ def read_run(
     answer: str,
     success: bool | None,
     lessons: Sequence[str],
-) -> Run:
+) -> RunRecord:
     """A run that ends now, as it is handed over, or an InvalidInput that says what is wrong with it."""
     kinds = tuple(StepKind)
     for step in steps:
@@ -89,39 +89,39 @@ def read_run(
             )
     if isinstance(lessons, str) or not all(isinstance(lesson, str) for lesson in lessons):
         raise InvalidInput("lessons are a list of texts")
-    return Run(
-        id=checked_id(id, name="run_id") if id else new_id(),
-        goal=mended_text(goal),
-        steps=tuple(RunStep(StepKind(step["kind"]), mended_text(step["content"])) for step in steps),
-        answer=mended_text(answer),
+    return RunRecord(
+        id=validate_id(id, name="run_id") if id else new_id(),
+        goal=repair_text(goal),
+        steps=tuple(RecordedStep(StepKind(step["kind"]), repair_text(step["content"])) for step in steps),
+        answer=repair_text(answer),
         success=success,
-        lessons=tuple(map(mended_text, lessons)),
+        lessons=tuple(map(repair_text, lessons)),
         ended_at=now(),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Cues:
+class _TaskCues:
     asks: tuple[str, ...]
     ends: tuple[str, ...]
 
 
-def looks_like_task(turns: Sequence[Turn]) -> bool:
+def may_be_task(turns: Sequence[Turn]) -> bool:
     """Whether the turns may be work on something in several steps: cheap, and only a reason to ask a model."""
     users = [turn for turn in turns if turn.role is Role.USER]
-    others = [turn for turn in turns if turn.role is Role.ASSISTANT]
-    if len(turns) < LEAST_TURNS or len(users) < 2 or not others:
+    assistant_turns = [turn for turn in turns if turn.role is Role.ASSISTANT]
+    if len(turns) < MIN_TURNS or len(users) < 2 or not assistant_turns:
         return False
-    cues = _cues()
-    asked = any(_has(turn.content, cues.asks) for turn in users)
-    worked = any(len(_STEPS.findall(turn.content[:_MOST_CHARS])) > 1 for turn in others)
-    ended = any(_has(turn.content, cues.ends) for turn in users[1:])
-    return asked and (worked or ended)
+    cues = _task_cues()
+    has_request = any(_contains_phrase(turn.content, cues.asks) for turn in users)
+    has_steps = any(len(_STEPS.findall(turn.content[:_MAX_CHARS])) > 1 for turn in assistant_turns)
+    has_end = any(_contains_phrase(turn.content, cues.ends) for turn in users[1:])
+    return has_request and (has_steps or has_end)
 
 
-def _has(text: str, phrases: Sequence[str]) -> bool:
+def _contains_phrase(text: str, phrases: Sequence[str]) -> bool:
     """Whether one of the phrases is in the text as words of its own."""
-    plain = _spaced(text[:_MOST_CHARS])
+    plain = _spaced(text[:_MAX_CHARS])
     return any(phrase in plain for phrase in phrases)
 
 
@@ -131,9 +131,9 @@ def _spaced(text: str) -> str:
 
 
 @cache
-def _cues() -> _Cues:
+def _task_cues() -> _TaskCues:
     table = tomllib.loads((files(__package__) / "task_cues.toml").read_text(encoding="utf-8"))
-    return _Cues(_phrases(table["asks"]), _phrases(table["ends"]))
+    return _TaskCues(_phrases(table["asks"]), _phrases(table["ends"]))
 
 
 def _phrases(listed: dict[str, list[str]]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class TaskSummary:
     """What was wanted, done, achieved and learned; `made` from what was "given", or by a "model"."""
 
     goal: str
@@ -43,7 +43,7 @@ class Story:
     digest: str | None = None
 
     @property
-    def plain(self) -> str:
+    def text(self) -> str:
         """The story in words, a line for each part that there is."""
         lines = [f"Goal: {self.goal}"]
         if self.steps:
@@ -65,14 +65,14 @@ class Story:
         }
 
 
-def story_of(value: object) -> Story | Partial[Story]:
+def parse_task_summary(value: object) -> TaskSummary | Partial[TaskSummary]:
     """The story that a model's answer tells, or an InvalidAnswer; one of several is as good as one alone."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Mapping):
         raise InvalidAnswer("it must be one JSON object")
     task = value.get("task", True)
-    story = Story(
+    summary = TaskSummary(
         goal=_text(value.get("goal")),
         steps=_texts(value.get("steps"), _MAX_STEPS),
         outcome=_text(value.get("outcome")),
@@ -80,23 +80,23 @@ def story_of(value: object) -> Story | Partial[Story]:
         summary=_text(value.get("summary")),
         task=task is not False and str(task).casefold() != "false",
     )
-    if not story.task:
-        return story
-    if not story.goal:
+    if not summary.task:
+        return summary
+    if not summary.goal:
         raise InvalidAnswer("goal must be a sentence")
-    missing = [name for name in ("steps", "outcome") if not getattr(story, name)]
+    missing = [name for name in ("steps", "outcome") if not getattr(summary, name)]
     if missing:
-        return Partial(story, tuple(f"{name} must not be empty" for name in missing), worth=2 - len(missing))
-    return story
+        return Partial(summary, tuple(f"{name} must not be empty" for name in missing), score=2 - len(missing))
+    return summary
 
 
-def _texts(value: object, most: int) -> tuple[str, ...]:
+def _texts(value: object, max_count: int) -> tuple[str, ...]:
     if isinstance(value, str):
         value = value.splitlines()
     if not isinstance(value, list):
         return ()
-    found = (_text(each) for each in value)
-    return tuple(dict.fromkeys(text for text in found if text))[:most]
+    texts = (_text(each) for each in value)
+    return tuple(dict.fromkeys(text for text in texts if text))[:max_count]
 
 
 def _text(value: object) -> str:

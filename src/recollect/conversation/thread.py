@@ -18,21 +18,21 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from recollect.conversation.resent import answers_to, forgotten_in
+from recollect.conversation.resent import answers_to_forgotten, find_forgotten
 from recollect.ledger.protocol import Ledger
-from recollect.model.message import role_of, text_of
+from recollect.model.message import message_role, message_text
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
-from recollect.read.known_again import strip_recalled
+from recollect.read.known_again import strip_context
 from recollect.write.screening.redact import redact
 
 _SESSION_PREFIX = "chat-"
 _DIGEST_BYTES = 12
 # A client that sends only the end of a long conversation: its session is looked for among the last ones.
-_RECENT = 8
+_MAX_RECENT_SESSIONS = 8
 _PAGE = 500
-_MOST_BRANCHES = 64
-_HELD = 4096
+_MAX_BRANCHES = 64
+_MAX_CACHED_LOGS = 4096
 _NOT_WORDS = re.compile(r"[\W_]+")
 _REDACTED = "[redacted"
 _SPEAKERS = frozenset(map(str, Role))
@@ -41,7 +41,7 @@ _WINDOWS = (2, 32, 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class SessionMessage:
     """What user or assistant said in one message, and the digest of it and all before it.
 
     A `forgotten` message is part of the history and matches a tombstone; one that `answers_forgotten` follows it.
@@ -56,7 +56,7 @@ class Spoken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class SessionMatch:
     """Where a request goes on: its session, what in it is new, and what is said there already after it.
 
     `last` is the digest of the whole request, to which an answer is added. `whole` says that the session holds all
@@ -64,33 +64,35 @@ class Placed:
     """
 
     scope: Scope
-    new: tuple[Spoken, ...] = ()
+    new: tuple[SessionMessage, ...] = ()
     last: bytes = b""
     next: bytes | None = None
     whole: bool = False
     turn_id: str = ""
 
-    def answered(self, text: str) -> Placed | None:
+    def with_answer(self, text: str) -> SessionMatch | None:
         """Where the answer belongs; None if it stands there already. One made anew begins a branch."""
-        mark = _mark(self.last, Role.ASSISTANT, text)
+        mark = _digest(self.last, Role.ASSISTANT, text)
         if self.next is None:
             return replace(self, last=mark)
-        return None if mark == self.next else replace(self, scope=_branch(self.scope, mark), last=mark, next=None)
+        return (
+            None if mark == self.next else replace(self, scope=_branch_scope(self.scope, mark), last=mark, next=None)
+        )
 
 
-def spoken(messages: Sequence[object]) -> tuple[Spoken, ...]:
+def parse_session_messages(messages: Sequence[object]) -> tuple[SessionMessage, ...]:
     """What user and assistant say in text; prompts, tool calls and what recall put there are no part of it."""
-    found: list[Spoken] = []
+    parsed: list[SessionMessage] = []
     mark = b""
     for message in messages:
-        role = role_of(message)
+        role = message_role(message)
         if role not in _SPEAKERS or not isinstance(message, Mapping):
             continue
-        text = strip_recalled(text_of(message.get("content"))).strip()
+        text = strip_context(message_text(message.get("content"))).strip()
         if text:
-            mark = _mark(mark, role, text)
-            found.append(Spoken(role, text, mark, message))
-    return tuple(found)
+            mark = _digest(mark, role, text)
+            parsed.append(SessionMessage(role, text, mark, message))
+    return tuple(parsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ class SessionLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class SessionOverlap:
     """How many turns of a session agree with how many messages of a request, and the user's last turn in them."""
 
     turns: int
@@ -110,131 +112,143 @@ class Agreement:
     turn_id: str = ""
 
 
-class Threads:
+class SessionResolver:
     """Finds the session of a request; what it saw of the last ones is at hand."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._held: OrderedDict[Scope, SessionLog] = OrderedDict()
+        self._logs: OrderedDict[Scope, SessionLog] = OrderedDict()
 
     @staticmethod
-    def guess(scope: Scope, messages: Sequence[object]) -> Placed:
+    def guess(scope: Scope, messages: Sequence[object]) -> SessionMatch:
         """Where the messages most likely go on, while nobody can look: what the user says last counts as new."""
-        said = spoken(messages)
-        if not said:
-            return Placed(scope=scope)
-        session = scope if scope.session else _branch(scope, said[0].mark)
-        return Placed(scope=session, new=said[_after_last_answer(said) :], last=said[-1].mark)
+        parsed = parse_session_messages(messages)
+        if not parsed:
+            return SessionMatch(scope=scope)
+        session = scope if scope.session else _branch_scope(scope, parsed[0].mark)
+        return SessionMatch(scope=session, new=parsed[_after_last_answer(parsed) :], last=parsed[-1].mark)
 
-    async def place(self, scope: Scope, messages: Sequence[object]) -> Placed:
+    async def resolve(self, scope: Scope, messages: Sequence[object]) -> SessionMatch:
         """Where the messages go on; a scope with a session stays in it."""
-        said = await self._recognised(scope.user, spoken(messages))
-        if not said:
-            return Placed(scope=scope)
-        left = _without_forgotten(said)
+        parsed = await self._mark_forgotten(scope.user, parse_session_messages(messages))
+        if not parsed:
+            return SessionMatch(scope=scope)
+        left = _without_forgotten(parsed)
         if scope.session:
-            return await self._continued(scope, left)
-        placed = await self._by_beginning(scope, said)
-        if placed is None and len(left) < len(said):
+            return await self._resolve_named(scope, left)
+        match = await self._resolve_by_start(scope, parsed)
+        if match is None and len(left) < len(parsed):
             # All of the session was erased: what was said since begins with what is left.
-            placed = await self._by_beginning(scope, left)
-        if placed is None:
-            placed = await self._by_end(scope, left)
-        if placed is not None:
-            return placed
-        return Placed(scope=_branch(scope, left[0].mark), new=_storable(left), last=left[-1].mark, whole=True)
-
-    async def _recognised(self, user: str, said: tuple[Spoken, ...]) -> tuple[Spoken, ...]:
-        """Return the messages with those marked that were forgotten, and the answers to them."""
-        forgotten = await forgotten_in(user, [(each.role, each.text) for each in said], self._ledger)
-        if not forgotten:
-            return said
-        answers = answers_to(forgotten, [each.role for each in said])
-        return tuple(
-            replace(each, forgotten=at in forgotten, answers_forgotten=at in answers) for at, each in enumerate(said)
+            match = await self._resolve_by_start(scope, left)
+        if match is None:
+            match = await self._resolve_by_end(scope, left)
+        if match is not None:
+            return match
+        return SessionMatch(
+            scope=_branch_scope(scope, left[0].mark), new=_storable(left), last=left[-1].mark, whole=True
         )
 
-    def note(self, placed: Placed, marks: Sequence[bytes], turns: Sequence[Turn]) -> None:
+    async def _mark_forgotten(self, user: str, messages: tuple[SessionMessage, ...]) -> tuple[SessionMessage, ...]:
+        """Return the messages with those marked that were forgotten, and the answers to them."""
+        forgotten = await find_forgotten(user, [(each.role, each.text) for each in messages], self._ledger)
+        if not forgotten:
+            return messages
+        answers = answers_to_forgotten(forgotten, [each.role for each in messages])
+        return tuple(
+            replace(each, forgotten=at in forgotten, answers_forgotten=at in answers)
+            for at, each in enumerate(messages)
+        )
+
+    def record(self, match: SessionMatch, marks: Sequence[bytes], turns: Sequence[Turn]) -> None:
         """These were kept where they belong; turns and digests are of the same messages."""
-        scope = placed.scope
-        held = self._held.get(scope, SessionLog())
+        scope = match.scope
+        cached = self._logs.get(scope, SessionLog())
         first = turns[0].position if turns else 0
-        if not placed.whole or len(marks) != len(turns) or first != held.turn_count + 1:
+        if not match.whole or len(marks) != len(turns) or first != cached.turn_count + 1:
             # Someone else wrote to it as well: it is read again when it is needed.
-            self._held.pop(scope, None)
+            self._logs.pop(scope, None)
             return
         added = tuple((mark, turn.id) for mark, turn in zip(marks, turns, strict=True))
-        self._hold(scope, SessionLog(held.turn_count + len(added), held.turns + added))
+        self._cache_log(scope, SessionLog(cached.turn_count + len(added), cached.turns + added))
 
     def forget(self, user: str) -> None:
         """Let go of what is at hand of a user of whom something was erased."""
-        for scope in [each for each in self._held if each.user == user]:
-            del self._held[scope]
+        for scope in [each for each in self._logs if each.user == user]:
+            del self._logs[scope]
 
-    async def _by_beginning(self, scope: Scope, said: Sequence[Spoken]) -> Placed | None:
+    async def _resolve_by_start(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionMatch | None:
         """By following what was kept from its first message on, into branches where it differs; None if unknown."""
         at = 0
-        for _ in range(_MOST_BRANCHES):
-            begun, session = at, _branch(scope, said[at].mark)
-            log = await self._log(session, said[at:])
+        for _ in range(_MAX_BRANCHES):
+            start, session = at, _branch_scope(scope, messages[at].mark)
+            log = await self._load_log(session, messages[at:])
             if not log.turn_count and not at:
                 return None
-            agreed = _agreement(log, said[at:])
-            at += agreed.messages
-            is_whole = agreed.turns == len(log.turns)
-            if at < len(said) and (not is_whole or log.turn_count > len(log.turns)):
-                branch = await self._branch_at(scope, said, at, after=begun)
+            overlap = _overlap(log, messages[at:])
+            at += overlap.messages
+            is_whole = overlap.turns == len(log.turns)
+            if at < len(messages) and (not is_whole or log.turn_count > len(log.turns)):
+                branch = await self._branch_at(scope, messages, at, after=start)
                 if branch is not None:
                     at = branch
                     continue
-            if at == begun and not is_whole:
+            if at == start and not is_whole:
                 # What the session began with was forgotten, and is said anew.
-                return Placed(scope=session, new=_storable(said[at:]), last=said[-1].mark) if at else None
+                return (
+                    SessionMatch(scope=session, new=_storable(messages[at:]), last=messages[-1].mark) if at else None
+                )
             if is_whole:
-                found = Placed(scope=session, new=_storable(said[at:]), last=said[-1].mark, whole=True)
-                return found if found.new else replace(found, turn_id=agreed.turn_id)
-            if at == len(said):
-                found = Placed(scope=session, last=said[-1].mark, next=log.turns[agreed.turns][0], whole=True)
-                return replace(found, turn_id=agreed.turn_id)
+                match = SessionMatch(scope=session, new=_storable(messages[at:]), last=messages[-1].mark, whole=True)
+                return match if match.new else replace(match, turn_id=overlap.turn_id)
+            if at == len(messages):
+                match = SessionMatch(
+                    scope=session, last=messages[-1].mark, next=log.turns[overlap.turns][0], whole=True
+                )
+                return replace(match, turn_id=overlap.turn_id)
         return None
 
-    async def _branch_at(self, scope: Scope, said: Sequence[Spoken], at: int, *, after: int) -> int | None:
+    async def _branch_at(
+        self, scope: Scope, messages: Sequence[SessionMessage], at: int, *, after: int
+    ) -> int | None:
         """Return where a known branch begins: at the first message that differs, or a forgotten one before it."""
         start = at
-        while start - 1 > after and said[start - 1].forgotten:
+        while start - 1 > after and messages[start - 1].forgotten:
             start -= 1
         for each in range(start, at + 1):
-            if each > after and (await self._ledger.conversation(_branch(scope, said[each].mark))).turn_count:
+            if (
+                each > after
+                and (await self._ledger.conversation(_branch_scope(scope, messages[each].mark))).turn_count
+            ):
                 return each
         return None
 
-    async def _by_end(self, scope: Scope, said: Sequence[Spoken]) -> Placed | None:
+    async def _resolve_by_end(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionMatch | None:
         """By what was said last in one of the latest sessions, for requests that hold only the end of theirs."""
-        if all(each.role == Role.USER for each in said):
+        if all(each.role == Role.USER for each in messages):
             return None
-        for each in await self._ledger.conversations(scope.user, order="newest", limit=_RECENT):
+        for each in await self._ledger.conversations(scope.user, order="newest", limit=_MAX_RECENT_SESSIONS):
             if each.scope.project == scope.project and each.turn_count > 1:
                 tail = await self._last_turns(each.scope, each.turn_count)
-                at = _end_in(tail, said)
+                at = _end_index(tail, messages)
                 if at is not None:
-                    return _after(each.scope, tail, said, at)
+                    return _match_after(each.scope, tail, messages, at)
         return None
 
-    async def _continued(self, scope: Scope, said: Sequence[Spoken]) -> Placed:
+    async def _resolve_named(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionMatch:
         """In a session that has a name: what comes after its last words, or else what the user says last."""
         count = (await self._ledger.conversation(scope)).turn_count
         tail = await self._last_turns(scope, count)
-        last = said[-1].mark
+        last = messages[-1].mark
         if not tail:
-            return Placed(scope=scope, new=_storable(said), last=last)
-        at = _end_in(tail, said)
-        if at is None and len(tail) > 1 and tail[1].role is Role.ASSISTANT and _same(tail[0], said[-1]):
+            return SessionMatch(scope=scope, new=_storable(messages), last=last)
+        at = _end_index(tail, messages)
+        if at is None and len(tail) > 1 and tail[1].role is Role.ASSISTANT and _is_same(tail[0], messages[-1]):
             # The last question once more: its answer may be another one now.
-            answer = _mark(last, Role.ASSISTANT, tail[1].content.strip())
-            return Placed(scope=scope, last=last, next=answer, turn_id=tail[0].id)
+            answer = _digest(last, Role.ASSISTANT, tail[1].content.strip())
+            return SessionMatch(scope=scope, last=last, next=answer, turn_id=tail[0].id)
         if at is None:
-            return Placed(scope=scope, new=tuple(said[_after_last_answer(said) :]), last=last)
-        return _after(scope, tail, said, at)
+            return SessionMatch(scope=scope, new=tuple(messages[_after_last_answer(messages) :]), last=last)
+        return _match_after(scope, tail, messages, at)
 
     async def _last_turns(self, scope: Scope, count: int) -> list[Turn]:
         """Return the last two turns that are there, of as many as were ever said in a session."""
@@ -246,13 +260,13 @@ class Threads:
                 break
         return tail
 
-    async def _log(self, scope: Scope, said: Sequence[Spoken]) -> SessionLog:
+    async def _load_log(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionLog:
         """The digests of all that is there of a session, as far as they agree with what is said; then others."""
-        held = self._held.get(scope)
+        cached = self._logs.get(scope)
         count = (await self._ledger.conversation(scope)).turn_count
-        if held is not None and count == held.turn_count:
-            self._held.move_to_end(scope)
-            return held
+        if cached is not None and count == cached.turn_count:
+            self._logs.move_to_end(scope)
+            return cached
         if not count:
             # Most chats begin something new, and looking for turns takes another thread.
             return SessionLog()
@@ -260,107 +274,107 @@ class Threads:
         while page := await self._ledger.turns(scope, after=turns[-1].position if turns else 0, limit=_PAGE):
             turns += page
         marks, mark = [], b""
-        pairs = list(_aligned(turns, said))
+        pairs = list(_align(turns, messages))
         for turn, each in pairs:
             mark = each.mark
             marks.append((mark, turn.id))
         for turn in turns[len(pairs) :]:
-            mark = _mark(mark, turn.role, turn.content.strip())
+            mark = _digest(mark, turn.role, turn.content.strip())
             marks.append((mark, turn.id))
         log = SessionLog(count, tuple(marks))
         if len(turns) == count or len(pairs) == len(turns):
             # Digests of what is not there cannot be told from the turns.
-            self._hold(scope, log)
+            self._cache_log(scope, log)
         return log
 
-    def _hold(self, scope: Scope, log: SessionLog) -> None:
-        self._held[scope] = log
-        self._held.move_to_end(scope)
-        while len(self._held) > _HELD:
-            self._held.popitem(last=False)
+    def _cache_log(self, scope: Scope, log: SessionLog) -> None:
+        self._logs[scope] = log
+        self._logs.move_to_end(scope)
+        while len(self._logs) > _MAX_CACHED_LOGS:
+            self._logs.popitem(last=False)
 
 
-def _mark(before: bytes, role: str, text: str) -> bytes:
+def _digest(before: bytes, role: str, text: str) -> bytes:
     words = " ".join(text.split())
     return blake2b(before + f"{role}\0{words}".encode(errors="replace"), digest_size=_DIGEST_BYTES).digest()
 
 
-def _branch(scope: Scope, mark: bytes) -> Scope:
+def _branch_scope(scope: Scope, mark: bytes) -> Scope:
     """The session that begins with what the digest is of; nobody else's beginning gives the same name."""
     named = blake2b(f"{scope.user}\0{scope.project}\0".encode() + mark, digest_size=_DIGEST_BYTES)
     return replace(scope, session=_SESSION_PREFIX + named.hexdigest())
 
 
-def _without_forgotten(said: Sequence[Spoken]) -> tuple[Spoken, ...]:
+def _without_forgotten(messages: Sequence[SessionMessage]) -> tuple[SessionMessage, ...]:
     """Return the messages that were not forgotten, with the digests that they have without the others."""
-    if not any(each.forgotten for each in said):
-        return tuple(said)
-    left: list[Spoken] = []
+    if not any(each.forgotten for each in messages):
+        return tuple(messages)
+    left: list[SessionMessage] = []
     mark = b""
-    for each in said:
+    for each in messages:
         if not each.forgotten:
-            mark = _mark(mark, each.role, each.text)
+            mark = _digest(mark, each.role, each.text)
             left.append(replace(each, mark=mark))
     return tuple(left)
 
 
-def _storable(said: Iterable[Spoken]) -> tuple[Spoken, ...]:
+def _storable(messages: Iterable[SessionMessage]) -> tuple[SessionMessage, ...]:
     """Return the messages that are new where nothing of them is stored: not forgotten, nor an answer to such."""
-    return tuple(each for each in said if not each.forgotten and not each.answers_forgotten)
+    return tuple(each for each in messages if not each.forgotten and not each.answers_forgotten)
 
 
-def _agreement(log: SessionLog, said: Sequence[Spoken]) -> Agreement:
+def _overlap(log: SessionLog, messages: Sequence[SessionMessage]) -> SessionOverlap:
     """Return how far a session and messages agree; forgotten messages that it does not hold are passed over."""
     turns = at = 0
     turn_id = ""
-    while at < len(said):
-        if turns < len(log.turns) and log.turns[turns][0] == said[at].mark:
-            turn_id = log.turns[turns][1] if said[at].role == Role.USER else turn_id
+    while at < len(messages):
+        if turns < len(log.turns) and log.turns[turns][0] == messages[at].mark:
+            turn_id = log.turns[turns][1] if messages[at].role == Role.USER else turn_id
             turns += 1
-        elif not said[at].forgotten:
+        elif not messages[at].forgotten:
             break
         at += 1
-    return Agreement(turns, at, turn_id)
+    return SessionOverlap(turns, at, turn_id)
 
 
-def _aligned(turns: Sequence[Turn], said: Sequence[Spoken]) -> Iterable[tuple[Turn, Spoken]]:
+def _align(turns: Sequence[Turn], messages: Sequence[SessionMessage]) -> Iterable[tuple[Turn, SessionMessage]]:
     """Yield turns with the messages they are of, up to the first that differ; forgotten messages are passed over."""
     left = iter(turns)
     turn = next(left, None)
-    for each in said:
-        if turn is not None and _same(turn, each):
+    for each in messages:
+        if turn is not None and _is_same(turn, each):
             yield turn, each
             turn = next(left, None)
         elif not each.forgotten:
             return
 
 
-def _end_in(tail: Sequence[Turn], said: Sequence[Spoken]) -> int | None:
+def _end_index(tail: Sequence[Turn], messages: Sequence[SessionMessage]) -> int | None:
     """How much of what is said comes up to the end of a session: its last turn, after the one before it."""
-    for at in range(len(said) - 1, -1, -1):
-        before = len(tail) < 2 or at == 0 or _same(tail[-2], said[at - 1])
-        if tail and before and _same(tail[-1], said[at]):
+    for at in range(len(messages) - 1, -1, -1):
+        before = len(tail) < 2 or at == 0 or _is_same(tail[-2], messages[at - 1])
+        if tail and before and _is_same(tail[-1], messages[at]):
             return at + 1
     return None
 
 
-def _after(scope: Scope, tail: Sequence[Turn], said: Sequence[Spoken], at: int) -> Placed:
+def _match_after(scope: Scope, tail: Sequence[Turn], messages: Sequence[SessionMessage], at: int) -> SessionMatch:
     """Where the words go on that come up to the end of a session, or say again what stands there."""
-    new = _storable(said[at:])
+    new = _storable(messages[at:])
     of_user = next((turn.id for turn in reversed(tail) if turn.role is Role.USER), "")
-    return Placed(scope=scope, new=new, last=said[-1].mark, turn_id="" if new else of_user)
+    return SessionMatch(scope=scope, new=new, last=messages[-1].mark, turn_id="" if new else of_user)
 
 
-def _after_last_answer(said: Sequence[Spoken]) -> int:
-    return next((at + 1 for at in range(len(said) - 1, -1, -1) if said[at].role == Role.ASSISTANT), 0)
+def _after_last_answer(messages: Sequence[SessionMessage]) -> int:
+    return next((at + 1 for at in range(len(messages) - 1, -1, -1) if messages[at].role == Role.ASSISTANT), 0)
 
 
-def _same(turn: Turn, said: Spoken) -> bool:
+def _is_same(turn: Turn, message: SessionMessage) -> bool:
     """Whether a turn is what was kept of a message: secrets and characters that cannot be seen are not kept."""
-    if turn.role != said.role:
+    if turn.role != message.role:
         return False
-    if turn.content == said.text:
+    if turn.content == message.text:
         return True
-    text = redact(said.text).text if _REDACTED in turn.content else said.text
+    text = redact(message.text).text if _REDACTED in turn.content else message.text
     words = _NOT_WORDS.sub("", text)
     return bool(words) and _NOT_WORDS.sub("", turn.content) == words

@@ -15,17 +15,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from recollect.conversation.asking import shown
+from recollect.conversation.asking import shorten_turns
 from recollect.ledger.terms import terms_of
 from recollect.model.turn import Turn
-from recollect.read.small_words import small_words_of, words_of
+from recollect.read.small_words import split_words, stop_words_for
 from recollect.text.grounding import find_names, missing_names, missing_numbers
 from recollect.text.numbers import find_numbers, number_values, without_dates
-from recollect.write.screening.imperatives import imperative_in
+from recollect.write.screening.imperatives import find_instruction
 from recollect.write.screening.screen import is_refusal
-from recollect.write.screening.trust import words_of_user
+from recollect.write.screening.trust import user_text
 
-MAX_CHARS = 6_000
+MAX_SUMMARY_CHARS = 6_000
 # A long summary may drop this share of its names and numbers, to make room for new ones.
 LONG_CHARS = 1_200
 MAX_LOST_SHARE = 0.3
@@ -33,9 +33,9 @@ MAX_LOST_SHARE = 0.3
 CHARS_EACH = 50
 SENTENCE_CHARS = 60
 # So much may be written about the shortest talk.
-ROOM_CHARS = 400
+SHORT_TALK_CHARS = 400
 # This share of the words of a summary must have been said; the rest may be how it is put.
-MIN_SAID_SHARE = 0.2
+MIN_SUPPORTED_SHARE = 0.2
 # Up to here numbers count things or days, and a summary may count for itself.
 _MAX_COUNT = 31
 _MAX_LISTED = 5
@@ -55,7 +55,9 @@ class Verdict:
         return not self.reason
 
 
-def good_enough(new: str, old: str, turns: Sequence[Turn], *, covers_less: bool = False, known: str = "") -> Verdict:
+def check_summary(
+    new: str, old: str, turns: Sequence[Turn], *, covers_less: bool = False, context: str = ""
+) -> Verdict:
     """Judge whether `new` may stand for the turns and replace `old`.
 
     `covers_less` says that some of what `old` covered is gone, so that `new` may be shorter. `known` counts as said.
@@ -65,13 +67,13 @@ def good_enough(new: str, old: str, turns: Sequence[Turn], *, covers_less: bool 
     if wrong:
         # A text of the wrong form may be of any length, and is not read further.
         return Verdict(wrong)
-    turns = shown(turns)
+    turns = shorten_turns(turns)
     since = "\n".join(f"{turn.name or ''} {turn.content}" for turn in turns)
     years = {Decimal(turn.said_at.year + off) for turn in turns for off in (-1, 0, 1)}
     reason = (
-        ("" if covers_less else _lost(new, old, since))
-        or _unsaid(new, f"{since}\n{old}\n{known}", years)
-        or _instructs(new, old, turns)
+        ("" if covers_less else _lost_names_and_numbers(new, old, since))
+        or _unsupported(new, f"{since}\n{old}\n{context}", years)
+        or _unsupported_instruction(new, old, turns)
     )
     return Verdict(reason)
 
@@ -81,7 +83,7 @@ def _wrong_form(new: str, covered: int) -> str:
         return "it is empty"
     if is_refusal(new):
         return "it refuses"
-    if len(new) > min(MAX_CHARS, max(ROOM_CHARS, covered + SENTENCE_CHARS)):
+    if len(new) > min(MAX_SUMMARY_CHARS, max(SHORT_TALK_CHARS, covered + SENTENCE_CHARS)):
         return "it is too long for a summary"
     if new[0] in "{[<" or '{"day": ' in new:
         return "it is not plain sentences"
@@ -96,11 +98,11 @@ def _too_short(new: str, old: str, covered: int, *, covers_less: bool) -> str:
     return ""
 
 
-def _lost(new: str, old: str, since: str) -> str:
+def _lost_names_and_numbers(new: str, old: str, since: str) -> str:
     """Return which names and numbers of the old summary the new one lacks; nothing if that is no loss."""
     names = find_names(old)
     lost_names = missing_names(old, new)
-    if small_words_of(words_of(old)).nouns_are_capital and 2 * len(lost_names) <= len(names):
+    if stop_words_for(split_words(old)).nouns_are_capital and 2 * len(lost_names) <= len(names):
         # Nouns may be reworded, as long as half of them are there.
         lost_names = []
     corrections = (number_values(since) & number_values(new)) - number_values(old)
@@ -114,34 +116,34 @@ def _lost(new: str, old: str, since: str) -> str:
 def _uncorrected(lost: dict[str, set[Decimal]], corrections: Collection[Decimal]) -> list[str]:
     """Return the lost numbers that no new number of about the same size replaces."""
     left, uncorrected = sorted(corrections), []
-    for written, values in lost.items():
+    for token, values in lost.items():
         size = max(values)
-        instead = next((each for each in left if size <= each * _MAX_RATIO and each <= size * _MAX_RATIO), None)
-        if instead is None:
-            uncorrected.append(written)
+        correction = next((each for each in left if size <= each * _MAX_RATIO and each <= size * _MAX_RATIO), None)
+        if correction is None:
+            uncorrected.append(token)
         else:
-            left.remove(instead)
+            left.remove(correction)
     return uncorrected
 
 
-def _unsaid(new: str, said: str, years: Collection[Decimal]) -> str:
-    for written, values in missing_numbers(without_dates(new), said).items():
+def _unsupported(new: str, source: str, years: Collection[Decimal]) -> str:
+    for token, values in missing_numbers(without_dates(new), source).items():
         if min(values) > _MAX_COUNT and not values & set(years):
-            return f"nobody said {written}"
-    terms, known = set(terms_of(new)) - _NARRATION, set(terms_of(said))
-    if len(terms & known) >= max(1.0, MIN_SAID_SHARE * len(terms)) or not terms:
+            return f"nobody said {token}"
+    terms, source_terms = set(terms_of(new)) - _NARRATION, set(terms_of(source))
+    if len(terms & source_terms) >= max(1.0, MIN_SUPPORTED_SHARE * len(terms)) or not terms:
         return ""
     # Words of another script cannot be compared.
-    return "it is not about what was said" if _scripts(new) & _scripts(said) else ""
+    return "it is not about what was said" if _scripts(new) & _scripts(source) else ""
 
 
 def _scripts(text: str) -> set[str]:
     return {unicodedata.name(char, "").split(" ")[0] for char in set(text) if char.isalpha()}
 
 
-def _instructs(new: str, old: str, turns: Sequence[Turn]) -> str:
+def _unsupported_instruction(new: str, old: str, turns: Sequence[Turn]) -> str:
     """Return the instruction that the summary gives, unless the old one or the user gave one."""
-    phrase = imperative_in(new)
-    if not phrase or imperative_in(old) or imperative_in(words_of_user(turns)):
+    phrase = find_instruction(new)
+    if not phrase or find_instruction(old) or find_instruction(user_text(turns)):
         return ""
     return f"it tells what to do ('{phrase}'), and the user did not say it"

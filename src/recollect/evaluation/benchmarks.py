@@ -9,7 +9,7 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.evaluation.chats import read_locomo, read_realtalk
-from recollect.evaluation.conversation import Conversation, scored
+from recollect.evaluation.conversation import DatasetConversation, scored
 from recollect.evaluation.files import read_json
 from recollect.evaluation.haystacks import read_beam, read_longmemeval
 
@@ -22,7 +22,7 @@ class Benchmark:
     """
 
     title: str
-    read: Callable[[Any], Iterable[Conversation]]
+    read: Callable[[Any], Iterable[DatasetConversation]]
     container: type
     shape: str
     gather: Callable[[Path, str], Any] | None = None
@@ -85,14 +85,14 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 }
 
 
-def load(name: str, path: Path, *, limit: int | None = None) -> list[Conversation]:
+def load(name: str, path: Path, *, limit: int | None = None) -> list[DatasetConversation]:
     """The first `limit` conversations of a file, or an InvalidInput that says what the file should look like."""
     benchmark = BENCHMARKS[name]
     gather = benchmark.gather or (lambda path, shape: read_json(path, shape=shape))
     document = gather(path, benchmark.shape)
     if not isinstance(document, benchmark.container):
         raise _unlike(path, benchmark, f"it holds a JSON {_kind(document)}")
-    conversations: list[Conversation] = []
+    conversations: list[DatasetConversation] = []
     reading = iter(benchmark.read(document))
     try:
         while (each := next(reading, None)) is not None:
@@ -108,7 +108,7 @@ def load(name: str, path: Path, *, limit: int | None = None) -> list[Conversatio
     return conversations
 
 
-def _check(conversation: Conversation) -> None:
+def _check(conversation: DatasetConversation) -> None:
     """Refuse what would make every number wrong without a word."""
     if not conversation.turns:
         raise ValueError("nothing is said in it")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from recollect.evaluation.conversation import Conversation, Question, Said
+from recollect.evaluation.conversation import DatasetConversation, DatasetQuestion, DatasetTurn
 
 _SESSION = re.compile(r"session_(\d{1,6})")
 # D3:12, D:3:12, D03:012, D3:12-15 and D3:12-D3:15; digits are bounded so that no text can make it slow.
@@ -17,7 +17,7 @@ _CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop",
 _TRAP = 5
 
 
-def read_locomo(document: list[Mapping[str, Any]]) -> Iterator[Conversation]:
+def read_locomo(document: list[Mapping[str, Any]]) -> Iterator[DatasetConversation]:
     """The conversations of locomo10.json, or of a part of it."""
     for sample in document:
         chat = sample["conversation"]
@@ -25,7 +25,7 @@ def read_locomo(document: list[Mapping[str, Any]]) -> Iterator[Conversation]:
         yield _conversation(sample["sample_id"], chat, sample["qa"], speakers=speakers, text="text")
 
 
-def read_realtalk(document: Mapping[str, Mapping[str, Any]]) -> Iterator[Conversation]:
+def read_realtalk(document: Mapping[str, Mapping[str, Any]]) -> Iterator[DatasetConversation]:
     """The conversations of chats by their names."""
     for name, chat in sorted(document.items()):
         speakers = {turn["speaker"] for number in _sessions(chat) for turn in chat[f"session_{number}"]}
@@ -33,39 +33,43 @@ def read_realtalk(document: Mapping[str, Mapping[str, Any]]) -> Iterator[Convers
 
 
 def _conversation(
-    name: str, chat: Mapping[str, Any], asked: Iterable[Mapping[str, Any]], *, speakers: Iterable[str], text: str
-) -> Conversation:
+    name: str, chat: Mapping[str, Any], questions: Iterable[Mapping[str, Any]], *, speakers: Iterable[str], text: str
+) -> DatasetConversation:
     turns = tuple(_turns(chat, text))
-    known = {turn.id for turn in turns}
-    questions = (
-        Question(
+    turn_ids = {turn.id for turn in turns}
+    dataset_questions = (
+        DatasetQuestion(
             id=f"{name}#{number}",
             text=str(each["question"]),
             category=_CATEGORIES.get(each["category"], str(each["category"])),
-            gold=_evidence(each.get("evidence") or [], known),
+            gold=_evidence(each.get("evidence") or [], turn_ids),
             headline=each["category"] != _TRAP,
         )
-        for number, each in enumerate(asked)
+        for number, each in enumerate(questions)
     )
-    return Conversation(name=str(name), speakers=frozenset(speakers), turns=turns, questions=tuple(questions))
+    return DatasetConversation(
+        name=str(name), speakers=frozenset(speakers), turns=turns, questions=tuple(dataset_questions)
+    )
 
 
 def _sessions(chat: Mapping[str, Any]) -> list[int]:
-    return sorted(int(found[1]) for name in chat if (found := _SESSION.fullmatch(name)))
+    return sorted(int(match[1]) for name in chat if (match := _SESSION.fullmatch(name)))
 
 
-def _turns(chat: Mapping[str, Any], text: str) -> Iterator[Said]:
+def _turns(chat: Mapping[str, Any], text: str) -> Iterator[DatasetTurn]:
     for number in _sessions(chat):
         began = chat.get(f"session_{number}_date_time", "")
         for turn in chat[f"session_{number}"]:
-            said = turn.get(text) or ""
+            content = turn.get(text) or ""
             if turn.get("blip_caption"):
-                said += f" [shares image: {turn['blip_caption']}]"
+                content += f" [shares image: {turn['blip_caption']}]"
             at = turn.get("date_time") or began
-            yield Said(id=turn["dia_id"], text=said, speaker=turn["speaker"], session=str(number), at=str(at))
+            yield DatasetTurn(
+                id=turn["dia_id"], text=content, speaker=turn["speaker"], session=str(number), at=str(at)
+            )
 
 
-def _evidence(entries: Iterable[Any], known: set[str]) -> tuple[str, ...]:
+def _evidence(entries: Iterable[Any], turn_ids: set[str]) -> tuple[str, ...]:
     """The turns that evidence means, however it is written; what no turn is called is left out."""
     named: set[str] = set()
     for entry in entries:
@@ -75,4 +79,4 @@ def _evidence(entries: Iterable[Any], known: set[str]) -> tuple[str, ...]:
                 end = start
             stop = min(end, start + _LONGEST_RANGE) + 1
             named |= {f"D{int(session)}:{number}" for number in range(start, stop)}
-    return tuple(sorted(named & known))
+    return tuple(sorted(named & turn_ids))

@@ -34,8 +34,8 @@ def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[st
     a, b = _headline(first), _headline(second)
     pairs = [(a[id], b[id]) for id in a if id in b]
     if first["benchmark"] != second["benchmark"] or not pairs:
-        told = f"{first['benchmark']} and {second['benchmark']}"
-        raise InvalidInput(f"the two results have no question in common (they are of {told})")
+        benchmarks = f"{first['benchmark']} and {second['benchmark']}"
+        raise InvalidInput(f"the two results have no question in common (they are of {benchmarks})")
     marks = [name for name in pairs[0][0]["marks"] if name in pairs[0][1]["marks"]]
     by_category: dict[str, list[Paired]] = {}
     for pair in pairs:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class DatasetTurn:
     """One turn as its file has it: `id` is what evidence names, `at` is the time in the file's own words."""
 
     id: str
@@ -18,7 +18,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class DatasetQuestion:
     """A question and the turns that answer it; one outside the `headline` is told apart and not averaged in."""
 
     id: str
@@ -29,7 +29,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class DatasetConversation:
     """Everything that was said and everything that is asked.
 
     `speakers` tells whose lives it is about: a question about others has no answer here.
@@ -37,10 +37,10 @@ class Conversation:
 
     name: str
     speakers: frozenset[str]
-    turns: tuple[Said, ...]
-    questions: tuple[Question, ...]
+    turns: tuple[DatasetTurn, ...]
+    questions: tuple[DatasetQuestion, ...]
 
 
-def scored(conversations: Sequence[Conversation]) -> int:
+def scored(conversations: Sequence[DatasetConversation]) -> int:
     """How many questions have an answer to find."""
     return sum(bool(question.gold) for each in conversations for question in each.questions)

@@ -5,61 +5,61 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.evaluation.conversation import Conversation, Question, Said
+from recollect.evaluation.conversation import DatasetConversation, DatasetQuestion, DatasetTurn
 
 
-def read_longmemeval(document: list[Mapping[str, Any]]) -> Iterator[Conversation]:
+def read_longmemeval(document: list[Mapping[str, Any]]) -> Iterator[DatasetConversation]:
     """One conversation a question; its sessions get ids of ours, as the file's own give the answer away."""
     for item in document:
         name, dates = str(item["question_id"]), item["haystack_dates"]
-        turns: list[Said] = []
+        turns: list[DatasetTurn] = []
         gold: list[str] = []
         for session, place in enumerate(sorted(range(len(dates)), key=lambda place: dates[place])):
-            for number, turn in enumerate(item["haystack_sessions"][place]):
-                said = Said(
+            for number, line in enumerate(item["haystack_sessions"][place]):
+                turn = DatasetTurn(
                     id=f"s{session}:{number}",
-                    text=str(turn["content"]),
-                    speaker=str(turn["role"]),
+                    text=str(line["content"]),
+                    speaker=str(line["role"]),
                     session=str(session),
                     at=str(dates[place]),
                 )
-                turns.append(said)
-                if turn.get("has_answer"):
-                    gold.append(said.id)
+                turns.append(turn)
+                if line.get("has_answer"):
+                    gold.append(turn.id)
         answerable = not name.endswith("_abs")
         category = str(item["question_type"]) if answerable else "abstention"
-        question = Question(
+        question = DatasetQuestion(
             id=name, text=str(item["question"]), category=category, gold=tuple(gold), headline=answerable
         )
-        yield Conversation(name=name, speakers=frozenset({name}), turns=tuple(turns), questions=(question,))
+        yield DatasetConversation(name=name, speakers=frozenset({name}), turns=tuple(turns), questions=(question,))
 
 
-def read_beam(document: Mapping[str, Mapping[str, Any]]) -> Iterator[Conversation]:
+def read_beam(document: Mapping[str, Mapping[str, Any]]) -> Iterator[DatasetConversation]:
     """One conversation a chat, with questions by category."""
     for name, chat in document.items():
         turns = tuple(_turns(chat["chat"]))
-        known = {turn.id for turn in turns}
+        turn_ids = {turn.id for turn in turns}
         questions = (
-            Question(
+            DatasetQuestion(
                 id=f"{name}/{category}{number}",
                 text=str(each["question"]),
                 category=str(category),
-                gold=tuple(sorted(set(_numbers(each.get("source_chat_ids"))) & known)),
+                gold=tuple(sorted(set(_numbers(each.get("source_chat_ids"))) & turn_ids)),
                 headline=category != "abstention",
             )
-            for category, asked in chat["questions"].items()
-            for number, each in enumerate(asked)
+            for category, questions in chat["questions"].items()
+            for number, each in enumerate(questions)
         )
-        yield Conversation(name=str(name), speakers=frozenset({name}), turns=turns, questions=tuple(questions))
+        yield DatasetConversation(name=str(name), speakers=frozenset({name}), turns=turns, questions=tuple(questions))
 
 
-def _turns(batches: list[Mapping[str, Any]]) -> Iterator[Said]:
+def _turns(batches: list[Mapping[str, Any]]) -> Iterator[DatasetTurn]:
     for batch in batches:
         at = ""
         for group in batch["turns"]:
             for message in group:
                 at = message.get("time_anchor") or at
-                yield Said(
+                yield DatasetTurn(
                     id=str(message["id"]),
                     text=_without_label(message["content"]),
                     speaker=str(message["role"]),
@@ -70,8 +70,8 @@ def _turns(batches: list[Mapping[str, Any]]) -> Iterator[Said]:
 
 def _without_label(text: str) -> str:
     """The text without the label behind it, which says where in the plan of the chat it stands."""
-    said, arrow, _ = text.partition("->->")
-    return said.rstrip() if arrow else text
+    content, arrow, _ = text.partition("->->")
+    return content.rstrip() if arrow else text
 
 
 def _numbers(value: Any) -> Iterator[str]:

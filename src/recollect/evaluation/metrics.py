@@ -17,19 +17,19 @@ RESAMPLES = 10_000
 _CHUNK = 500
 
 
-def rank_marks(found: Sequence[str], gold: Sequence[str], *, k: int) -> dict[str, float]:
+def rank_marks(ranked: Sequence[str], gold: Sequence[str], *, k: int) -> dict[str, float]:
     """The marks of one ranking: R@1, 5, 10 and 20, MRR, and hit, all, NDCG and P at k."""
-    wanted = set(gold)
-    ranks = [rank for rank, each in enumerate(found, 1) if each in wanted]
-    marks = {f"R@{cut}": sum(rank <= cut for rank in ranks) / len(wanted) for cut in CUTS}
+    relevant = set(gold)
+    ranks = [rank for rank, each in enumerate(ranked, 1) if each in relevant]
+    marks = {f"R@{cut}": sum(rank <= cut for rank in ranks) / len(relevant) for cut in CUTS}
     within = [rank for rank in ranks if rank <= k]
-    ideal = sum(_gain(rank) for rank in range(1, min(len(wanted), k) + 1))
+    ideal = sum(_gain(rank) for rank in range(1, min(len(relevant), k) + 1))
     return marks | {
         f"hit@{k}": float(bool(within)),
-        f"all@{k}": float(len(within) == len(wanted)),
+        f"all@{k}": float(len(within) == len(relevant)),
         "MRR": 1 / ranks[0] if ranks else 0.0,
         f"NDCG@{k}": sum(map(_gain, within)) / ideal,
-        f"P@{k}": len(within) / min(k, len(found)) if found else 0.0,
+        f"P@{k}": len(within) / min(k, len(ranked)) if ranked else 0.0,
     }
 
 
@@ -84,6 +84,6 @@ def bootstrap(differences: Sequence[float], *, seed: int = 0) -> tuple[float, fl
     values, random = np.asarray(differences, np.float64), np.random.default_rng(seed)
     # In parts, as all draws of a large set at once would fill the memory.
     draws = (random.integers(0, len(values), (_CHUNK, len(values))) for _ in range(RESAMPLES // _CHUNK))
-    means = np.concatenate([values[draw].mean(axis=1) for draw in draws])
-    low, high = np.quantile(means, (0.025, 0.975))
+    averages = np.concatenate([values[draw].mean(axis=1) for draw in draws])
+    low, high = np.quantile(averages, (0.025, 0.975))
     return float(low), float(high)

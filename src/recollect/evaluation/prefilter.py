@@ -15,7 +15,7 @@ SHAPE = 'JSON Lines such as {"text": "Where did I park?", "search": 1, "source":
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class LabeledMessage:
     """A message, and whether memory should be searched for it."""
 
     text: str
@@ -27,7 +27,7 @@ class Message:
 class Decided:
     """What was decided about a message, and why."""
 
-    message: Message
+    message: LabeledMessage
     search: bool
     reason: str
 
@@ -36,7 +36,7 @@ class Decided:
         return self.search == self.message.search
 
 
-def read_messages(path: Path) -> list[Message]:
+def read_messages(path: Path) -> list[LabeledMessage]:
     """The messages of a file, or an InvalidInput that names the line."""
     messages = list(_messages(path))
     if not messages:
@@ -44,23 +44,23 @@ def read_messages(path: Path) -> list[Message]:
     return messages
 
 
-def _messages(path: Path) -> Iterator[Message]:
+def _messages(path: Path) -> Iterator[LabeledMessage]:
     # Not splitlines: a JSON text may hold separators of lines that end no line of the file.
     for number, line in enumerate(read_text(path, shape=SHAPE).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
+            fields = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(f"{path}, line {number} is not JSON: {error}; it should be {SHAPE}") from None
-        if not isinstance(given, dict) or not isinstance(given.get("text"), str) or not given["text"].strip():
+        if not isinstance(fields, dict) or not isinstance(fields.get("text"), str) or not fields["text"].strip():
             raise InvalidInput(f"{path}, line {number} has no text; it should be {SHAPE}")
-        if given.get("search") not in (0, 1):
+        if fields.get("search") not in (0, 1):
             raise InvalidInput(f"{path}, line {number}: search is 0 or 1; it should be {SHAPE}")
-        yield Message(given["text"], bool(given["search"]), str(given.get("source") or "all"))
+        yield LabeledMessage(fields["text"], bool(fields["search"]), str(fields.get("source") or "all"))
 
 
-def decide_all(messages: Sequence[Message]) -> list[Decided]:
+def decide_all(messages: Sequence[LabeledMessage]) -> list[Decided]:
     """What recall decides about each message."""
     from recollect.read.decide import decide
 

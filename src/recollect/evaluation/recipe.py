@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecipeScope:
     """Whose memory a step is about."""
 
     user: str
@@ -23,7 +23,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Store:
+class StoreStep:
     """Keep a memory; a `correction` replaces the value of its key however sure that is."""
 
     text: str | None
@@ -32,14 +32,14 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remember:
+class RememberStep:
     """Keep what was said."""
 
     messages: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correct:
+class CorrectStep:
     """Change the words of a memory that an earlier step named."""
 
     memory: str
@@ -47,7 +47,7 @@ class Correct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Forget:
+class ForgetStep:
     """Forget a named memory, or what has a key, or everything in the place."""
 
     memory: str | None = None
@@ -67,7 +67,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class AskStep:
     """A question, and what is expected of what is recalled for it."""
 
     question: str
@@ -76,15 +76,15 @@ class Ask:
     as_of: str | None = None
 
 
-Action: TypeAlias = Store | Remember | Correct | Forget | Ask
+Action: TypeAlias = StoreStep | RememberStep | CorrectStep | ForgetStep | AskStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RecipeStep:
     """An action, where it takes place, and what later steps call what it kept."""
 
     number: int
-    place: Place
+    place: RecipeScope
     action: Action
     name: str = ""
 
@@ -95,4 +95,4 @@ class Recipe:
 
     file: Path
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[RecipeStep, ...]

@@ -9,18 +9,29 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.evaluation.recipe import Action, Ask, Correct, Expected, Forget, Place, Recipe, Remember, Step, Store
+from recollect.evaluation.recipe import (
+    Action,
+    AskStep,
+    CorrectStep,
+    Expected,
+    ForgetStep,
+    Recipe,
+    RecipeScope,
+    RecipeStep,
+    RememberStep,
+    StoreStep,
+)
 from recollect.evaluation.recipe_yaml import load_yaml
-from recollect.model.asked import read_limit, read_scope
-from recollect.model.given import Fields
-from recollect.model.text import checked_text
+from recollect.model.asked import parse_limit, parse_scope
+from recollect.model.given import RecordFields
+from recollect.model.text import validate_text
 from recollect.model.times import as_utc
 
 SHAPE = "a YAML list of steps, or a mapping with name, user, project, session, limit and steps"
 _VERBS = ("store", "remember", "correct", "forget", "ask")
 _PLACES = ("user", "project", "session")
-_BESIDE = {"store": ("as",), "remember": ("as",), "ask": ("must", "must_not", "as_of", "limit")}
-_FIELDS = tuple(Fields.__annotations__)
+_OPTIONS_BY_VERB = {"store": ("as",), "remember": ("as",), "ask": ("must", "must_not", "as_of", "limit")}
+_FIELDS = tuple(RecordFields.__annotations__)
 _DEFAULT_USER = "someone"
 _DEFAULT_LIMIT = 10
 
@@ -37,13 +48,13 @@ def read_recipe(path: Path) -> Recipe:
         raise InvalidInput(f"{path} has no steps; it should be {SHAPE}")
     reader = _Reader(
         path,
-        Place(
+        RecipeScope(
             _text(head, "user", str(path), default=_DEFAULT_USER), *(_optional(head, n, path) for n in _PLACES[1:])
         ),
         _limit(head, _DEFAULT_LIMIT, str(path)),
     )
     steps = tuple(reader.step(number, each) for number, each in enumerate(document, 1))
-    if not any(isinstance(step.action, Ask) for step in steps):
+    if not any(isinstance(step.action, AskStep) for step in steps):
         raise InvalidInput(f"{path} asks nothing, so nothing can fail; add a step with ask and must or must_not")
     return Recipe(file=path, name=_text(head, "name", str(path), default=path.stem), steps=steps)
 
@@ -53,20 +64,20 @@ class _Reader:
     """Reads one step after the other, and knows what earlier ones named."""
 
     path: Path
-    place: Place
+    place: RecipeScope
     limit: int
     named: dict[str, int] = field(default_factory=dict)
 
-    def step(self, number: int, given: Any) -> Step:
+    def step(self, number: int, source: Any) -> RecipeStep:
         """One step, from plain values."""
         where = f"{self.path}, step {number}"
-        verbs = [verb for verb in _VERBS if isinstance(given, dict) and verb in given]
+        verbs = [verb for verb in _VERBS if isinstance(source, dict) and verb in source]
         if len(verbs) != 1:
-            found = f"this one has {' and '.join(verbs)}" if verbs else "this one has none"
-            raise InvalidInput(f"{where}: a step has exactly one of {', '.join(_VERBS)}; {found}")
+            verbs_present = f"this one has {' and '.join(verbs)}" if verbs else "this one has none"
+            raise InvalidInput(f"{where}: a step has exactly one of {', '.join(_VERBS)}; {verbs_present}")
         verb = verbs[0]
         where += f" ({verb})"
-        _check_names(given, (verb, *_BESIDE.get(verb, ()), *_PLACES), where)
+        _check_names(source, (verb, *_OPTIONS_BY_VERB.get(verb, ()), *_PLACES), where)
         read: Mapping[str, Callable[[dict[str, Any], str], Action]] = {
             "store": self._store,
             "remember": self._remember,
@@ -74,93 +85,93 @@ class _Reader:
             "forget": self._forget,
             "ask": self._ask,
         }
-        place = replace(self.place, **{each: _text(given, each, where) for each in _PLACES if each in given})
+        place = replace(self.place, **{each: _text(source, each, where) for each in _PLACES if each in source})
         try:
-            read_scope(place.user, place.project, place.session)
-            action = read[verb](given, where)
+            parse_scope(place.user, place.project, place.session)
+            action = read[verb](source, where)
         except InvalidInput as error:
             raise error if str(error).startswith(where) else InvalidInput(f"{where}: {error}") from None
-        name = self._name(given, action, number, where)
-        return Step(number=number, place=place, action=action, name=name)
+        name = self._name(source, action, number, where)
+        return RecipeStep(number=number, place=place, action=action, name=name)
 
-    def _store(self, given: dict[str, Any], where: str) -> Store:
-        return _stored(given["store"], "store", where, correction=False)
+    def _store(self, source: dict[str, Any], where: str) -> StoreStep:
+        return _stored(source["store"], "store", where, correction=False)
 
-    def _correct(self, given: dict[str, Any], where: str) -> Store | Correct:
-        what = given["correct"]
+    def _correct(self, source: dict[str, Any], where: str) -> StoreStep | CorrectStep:
+        what = source["correct"]
         if isinstance(what, dict) and "memory" in what:
             _check_names(what, ("memory", "text"), where)
-            return Correct(memory=self._known(what["memory"], where), text=_text(what, "text", where))
+            return CorrectStep(memory=self._named_memory(what["memory"], where), text=_text(what, "text", where))
         if not isinstance(what, dict) or "key" not in what:
             raise InvalidInput(f"{where}: correct takes memory and text, or key and value")
         return _stored(what, "correct", where, correction=True)
 
-    def _remember(self, given: dict[str, Any], where: str) -> Remember:
-        said = given["remember"]
-        if not isinstance(said, list):
-            said = [said]
-        messages = tuple(_message(each, where) for each in said)
+    def _remember(self, source: dict[str, Any], where: str) -> RememberStep:
+        items = source["remember"]
+        if not isinstance(items, list):
+            items = [items]
+        messages = tuple(_message(each, where) for each in items)
         if not messages:
             raise InvalidInput(f"{where}: there are no messages; write - user: I moved to Lisbon")
-        return Remember(messages=messages)
+        return RememberStep(messages=messages)
 
-    def _forget(self, given: dict[str, Any], where: str) -> Forget:
-        what = given["forget"]
+    def _forget(self, source: dict[str, Any], where: str) -> ForgetStep:
+        what = source["forget"]
         if isinstance(what, str):
-            return Forget(memory=self._known(what, where))
+            return ForgetStep(memory=self._named_memory(what, where))
         if isinstance(what, dict) and len(what) == 1:
             if "memory" in what:
-                return Forget(memory=self._known(what["memory"], where))
+                return ForgetStep(memory=self._named_memory(what["memory"], where))
             if "key" in what:
-                return Forget(key=_text(what, "key", where))
+                return ForgetStep(key=_text(what, "key", where))
             if what.get("all") is True:
-                return Forget()
+                return ForgetStep()
         raise InvalidInput(f"{where}: forget takes the name of a memory, {{key: NAME}} or {{all: true}}")
 
-    def _ask(self, given: dict[str, Any], where: str) -> Ask:
+    def _ask(self, source: dict[str, Any], where: str) -> AskStep:
         expected = [
             self._expected(each, must=name == "must", where=where)
             for name in ("must", "must_not")
-            for each in _listed(given.get(name, []))
+            for each in _listed(source.get(name, []))
         ]
         if not expected:
             raise InvalidInput(f"{where}: nothing is expected; add must or must_not with words of a memory")
-        as_of = _text(given, "as_of", where) if "as_of" in given else None
+        as_of = _text(source, "as_of", where) if "as_of" in source else None
         if as_of is not None:
             as_utc(as_of, name="as_of")
-        return Ask(
-            question=_text(given, "ask", where),
+        return AskStep(
+            question=_text(source, "ask", where),
             expected=tuple(expected),
-            limit=_limit(given, self.limit, where),
+            limit=_limit(source, self.limit, where),
             as_of=as_of,
         )
 
-    def _expected(self, given: Any, *, must: bool, where: str) -> Expected:
-        if isinstance(given, dict) and set(given) == {"id"}:
-            return Expected(must, memory=self._known(given["id"], where))
-        if not isinstance(given, str) or not given.strip():
+    def _expected(self, source: Any, *, must: bool, where: str) -> Expected:
+        if isinstance(source, dict) and set(source) == {"id"}:
+            return Expected(must, memory=self._named_memory(source["id"], where))
+        if not isinstance(source, str) or not source.strip():
             name = "must" if must else "must_not"
-            quotes = "; put it in quotes" if isinstance(given, (int, float)) else ""
+            quotes = "; put it in quotes" if isinstance(source, (int, float)) else ""
             raise InvalidInput(
                 f"{where}: {name} takes words of a memory or {{id: NAME}}, or a list of them, not "
-                f"{_kind(given)}{quotes}"
+                f"{_kind(source)}{quotes}"
             )
-        return Expected(must, words=" ".join(given.split()))
+        return Expected(must, words=" ".join(source.split()))
 
-    def _known(self, name: Any, where: str) -> str:
+    def _named_memory(self, name: Any, where: str) -> str:
         if isinstance(name, str) and name in self.named:
             return name
-        known = f"; named are {', '.join(self.named)}" if self.named else "; name one with as: NAME"
-        told = repr(name) if isinstance(name, str) else _kind(name)
-        raise InvalidInput(f"{where}: no step before it names a memory {told}{known}")
+        names = f"; named are {', '.join(self.named)}" if self.named else "; name one with as: NAME"
+        quoted = repr(name) if isinstance(name, str) else _kind(name)
+        raise InvalidInput(f"{where}: no step before it names a memory {quoted}{names}")
 
-    def _name(self, given: dict[str, Any], action: Action, number: int, where: str) -> str:
+    def _name(self, source: dict[str, Any], action: Action, number: int, where: str) -> str:
         """What the step calls what it keeps; several messages are called NAME.1, NAME.2 and so on."""
-        if "as" not in given:
+        if "as" not in source:
             return ""
-        name = _text(given, "as", where)
+        name = _text(source, "as", where)
         names = [name]
-        if isinstance(action, Remember) and len(action.messages) > 1:
+        if isinstance(action, RememberStep) and len(action.messages) > 1:
             names = [f"{name}.{each}" for each in range(1, len(action.messages) + 1)]
         for each in names:
             if each in self.named:
@@ -169,9 +180,9 @@ class _Reader:
         return name
 
 
-def _stored(what: Any, verb: str, where: str, *, correction: bool) -> Store:
+def _stored(what: Any, verb: str, where: str, *, correction: bool) -> StoreStep:
     if isinstance(what, str):
-        return Store(text=checked_text(what, name=verb))
+        return StoreStep(text=validate_text(what, name=verb))
     if not isinstance(what, dict):
         raise InvalidInput(f"{where}: {verb} takes a text, or text, key, value and other fields, not {_kind(what)}")
     _check_names(what, ("text", *_FIELDS), where)
@@ -182,58 +193,60 @@ def _stored(what: Any, verb: str, where: str, *, correction: bool) -> Store:
     text = _text(what, "text", where) if "text" in what else None
     if ("key" in fields) != ("value" in fields) or (text is None and "key" not in fields):
         raise InvalidInput(f"{where}: give a text, or a key and its value, or all three")
-    return Store(text=text, fields=fields, correction=correction)
+    return StoreStep(text=text, fields=fields, correction=correction)
 
 
-def _message(given: Any, where: str) -> dict[str, Any]:
+def _message(source: Any, where: str) -> dict[str, Any]:
     """A chat message from a text, from {user: TEXT} or {assistant: TEXT}, or as chat clients have it."""
-    if isinstance(given, str):
-        return {"role": "user", "content": checked_text(given, name="remember")}
-    roles = [role for role in ("user", "assistant", "role") if isinstance(given, dict) and role in given]
+    if isinstance(source, str):
+        return {"role": "user", "content": validate_text(source, name="remember")}
+    roles = [role for role in ("user", "assistant", "role") if isinstance(source, dict) and role in source]
     if len(roles) != 1:
-        raise InvalidInput(f"{where}: a message is a text, {{user: TEXT}} or {{assistant: TEXT}}, not {_kind(given)}")
+        raise InvalidInput(
+            f"{where}: a message is a text, {{user: TEXT}} or {{assistant: TEXT}}, not {_kind(source)}"
+        )
     spoken = roles[0] if roles != ["role"] else "content"
-    role = roles[0] if roles != ["role"] else _text(given, "role", where)
+    role = roles[0] if roles != ["role"] else _text(source, "role", where)
     if role not in ("user", "assistant"):
         raise InvalidInput(f"{where}: role is user or assistant, not {role!r}")
-    _check_names(given, (*dict.fromkeys((*roles, spoken)), "name", "at"), where)
-    message = {"role": role, "content": _text(given, spoken, where)}
-    if "name" in given:
-        message["name"] = _text(given, "name", where)
-    if "at" in given:
-        message["timestamp"] = as_utc(_text(given, "at", where), name="at").isoformat()
+    _check_names(source, (*dict.fromkeys((*roles, spoken)), "name", "at"), where)
+    message = {"role": role, "content": _text(source, spoken, where)}
+    if "name" in source:
+        message["name"] = _text(source, "name", where)
+    if "at" in source:
+        message["timestamp"] = as_utc(_text(source, "at", where), name="at").isoformat()
     return message
 
 
-def _check_names(given: Mapping[Any, Any], allowed: Collection[str], where: str) -> None:
-    for name in given:
+def _check_names(source: Mapping[Any, Any], allowed: Collection[str], where: str) -> None:
+    for name in source:
         if name not in allowed:
             near = get_close_matches(str(name), allowed, n=1)
             hint = f", did you mean {near[0]!r}?" if near else ""
             # {text: 10,000 dollars} is how most names without a value come about.
-            if given[name] is None:
+            if source[name] is None:
                 hint += "; within { } and [ ] a text with a comma in it needs quotes"
             raise InvalidInput(f"{where}: {str(name)!r} is not known{hint}; allowed are {', '.join(allowed)}")
 
 
-def _text(given: Mapping[str, Any], name: str, where: str, *, default: str | None = None) -> str:
-    if name not in given and default is not None:
+def _text(source: Mapping[str, Any], name: str, where: str, *, default: str | None = None) -> str:
+    if name not in source and default is not None:
         return default
-    value = given.get(name)
+    value = source.get(name)
     if isinstance(value, (int, float)):
         raise InvalidInput(f"{where}: {name} is text, not {_kind(value)}; put it in quotes")
     if not isinstance(value, str) or not value.strip():
         raise InvalidInput(f"{where}: {name} is text, and must be there, not {_kind(value)}")
-    return checked_text(value, name=name)
+    return validate_text(value, name=name)
 
 
-def _optional(given: Mapping[str, Any], name: str, path: Path) -> str | None:
-    return _text(given, name, str(path)) if name in given else None
+def _optional(source: Mapping[str, Any], name: str, path: Path) -> str | None:
+    return _text(source, name, str(path)) if name in source else None
 
 
-def _limit(given: Mapping[str, Any], default: int, where: str) -> int:
+def _limit(source: Mapping[str, Any], default: int, where: str) -> int:
     try:
-        return read_limit(given.get("limit", default))
+        return parse_limit(source.get("limit", default))
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {error}") from None
 

@@ -9,7 +9,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, assert_never
 
 from recollect.errors import InvalidInput, NotFound
-from recollect.evaluation.recipe import Ask, Correct, Expected, Forget, Recipe, Remember, Step, Store
+from recollect.evaluation.recipe import (
+    AskStep,
+    CorrectStep,
+    Expected,
+    ForgetStep,
+    Recipe,
+    RecipeStep,
+    RememberStep,
+    StoreStep,
+)
 from recollect.evaluation.subject import borrowed_embedder, temporary_memory
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ class Recalled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class RecipeCheck:
     """How one expectation went; `at` is the place, from 1, of what bears it out or breaks it, 0 for none.
 
     `notes` tell what recall had to do without.
@@ -43,7 +52,7 @@ class Checked:
     taken_s: float
 
     @property
-    def held(self) -> bool:
+    def passed(self) -> bool:
         return bool(self.at) is self.expected.must
 
     def __str__(self) -> str:
@@ -52,20 +61,20 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RecipeReport:
     """How every expectation of a recipe went."""
 
     recipe: Recipe
-    checks: tuple[Checked, ...]
+    checks: tuple[RecipeCheck, ...]
 
     @property
     def failed(self) -> int:
-        return sum(not check.held for check in self.checks)
+        return sum(not check.passed for check in self.checks)
 
 
 async def run_recipes(
-    recipes: Sequence[Recipe], settings: Settings, *, tell: Callable[[Report], None] = lambda report: None
-) -> list[Report]:
+    recipes: Sequence[Recipe], settings: Settings, *, on_report: Callable[[RecipeReport], None] = lambda report: None
+) -> list[RecipeReport]:
     """Run one after the other; `tell` hears of each as soon as it is done."""
     reports = []
     async with borrowed_embedder(settings) as embedder:
@@ -73,11 +82,11 @@ async def run_recipes(
             async with temporary_memory(settings, embedder) as memory:
                 report = await _Kitchen(memory, recipe).run()
             reports.append(report)
-            tell(report)
+            on_report(report)
     return reports
 
 
-async def recall(memory: AsyncMemory, step: Step, ask: Ask) -> SearchResult:
+async def recall(memory: AsyncMemory, step: RecipeStep, ask: AskStep) -> SearchResult:
     """What comes back for a question: the one place that says how recipes ask."""
     more: dict[str, Any] = {} if ask.as_of is None else {"as_of": ask.as_of}
     if more and "as_of" not in signature(memory.search).parameters:
@@ -92,42 +101,42 @@ class _Kitchen:
         self._memory = memory
         self._recipe = recipe
         self._ids: dict[str, str] = {}
-        self._checks: list[Checked] = []
+        self._checks: list[RecipeCheck] = []
 
-    async def run(self) -> Report:
+    async def run(self) -> RecipeReport:
         """Every step in order; one that the memory refuses is an InvalidInput with its number."""
         for step in self._recipe.steps:
             try:
                 await self._step(step)
             except (InvalidInput, NotFound) as error:
                 raise InvalidInput(f"{self._recipe.file}, step {step.number}: {error}") from error
-        return Report(self._recipe, tuple(self._checks))
+        return RecipeReport(self._recipe, tuple(self._checks))
 
-    async def _step(self, step: Step) -> None:
+    async def _step(self, step: RecipeStep) -> None:
         match step.action:
-            case Store(text=text, fields=fields, correction=correction):
+            case StoreStep(text=text, fields=fields, correction=correction):
                 more: dict[str, Any] = {**step.place.ids, **fields}
                 outcome = await self._memory.add(text, correction=correction, **more)
                 self._name(step, [outcome.record.id])
-            case Remember(messages=messages):
+            case RememberStep(messages=messages):
                 turns = await self._memory.remember(list(messages), **step.place.ids, wait=True)
                 self._name(step, [turn.id for turn in turns])
-            case Correct(memory=name, text=text):
+            case CorrectStep(memory=name, text=text):
                 await self._memory.update(self._ids[name], text, user_id=step.place.user)
-            case Forget():
+            case ForgetStep():
                 await self._forget(step, step.action)
-            case Ask():
+            case AskStep():
                 await self._ask(step, step.action)
             case _:
                 assert_never(step.action)
 
-    def _name(self, step: Step, ids: Sequence[str]) -> None:
+    def _name(self, step: RecipeStep, ids: Sequence[str]) -> None:
         if step.name and len(ids) == 1:
             self._ids[step.name] = ids[0]
         elif step.name:
             self._ids |= {f"{step.name}.{number}": id for number, id in enumerate(ids, 1)}
 
-    async def _forget(self, step: Step, forget: Forget) -> None:
+    async def _forget(self, step: RecipeStep, forget: ForgetStep) -> None:
         if forget.memory is not None:
             await self._memory.delete(self._ids[forget.memory], user_id=step.place.user)
         elif forget.key is None:
@@ -139,13 +148,13 @@ class _Kitchen:
             for record in records:
                 await self._memory.delete(record.id, user_id=step.place.user)
 
-    async def _ask(self, step: Step, ask: Ask) -> None:
+    async def _ask(self, step: RecipeStep, ask: AskStep) -> None:
         began = perf_counter()
         result = await recall(self._memory, step, ask)
         taken = perf_counter() - began
         recalled = tuple(Recalled(hit.id, hit.memory, hit.score) for hit in result)
         self._checks += [
-            Checked(
+            RecipeCheck(
                 step=step.number,
                 question=ask.question,
                 expected=expected,
@@ -159,9 +168,9 @@ class _Kitchen:
 
     def _at(self, expected: Expected, recalled: Sequence[Recalled]) -> int:
         """The place of the first memory that is meant, from 1; 0 where there is none."""
-        wanted = self._ids.get(expected.memory)
+        memory_id = self._ids.get(expected.memory)
         words = expected.words.casefold()
         for place, each in enumerate(recalled, 1):
-            if each.id == wanted or (words and words in " ".join(each.text.casefold().split())):
+            if each.id == memory_id or (words and words in " ".join(each.text.casefold().split())):
                 return place
         return 0

@@ -55,8 +55,8 @@ def load_yaml(path: Path, *, shape: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        told = ", ".join(each for each in (error.context, error.problem) if each)
-        raise InvalidInput(f"{path}{where}: {told}") from None
+        problem = ", ".join(each for each in (error.context, error.problem) if each)
+        raise InvalidInput(f"{path}{where}: {problem}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise InvalidInput(f"{path} is not YAML: {error}") from None
     except RecursionError:

@@ -11,15 +11,15 @@ from recollect.evaluation.files import FORMAT
 from recollect.evaluation.metrics import auroc, mean_marks, percentile
 
 if TYPE_CHECKING:
-    from recollect.evaluation.run import Probe, Run, Scored
-    from recollect.settings import Loaded
+    from recollect.evaluation.run import EvaluationRun, Probe, ScoredQuestion
+    from recollect.settings import LoadedSettings
 
 # They say where something is, not how it works.
 _PLACES = {"home", "database", "host", "port", "log_level"}
 _ALWAYS = ("embedder", "reranker", "fusion")
 
 
-def document(run: Run, *, benchmark: str, file: str, settings: dict[str, str]) -> dict[str, Any]:
+def document(run: EvaluationRun, *, benchmark: str, file: str, settings: dict[str, str]) -> dict[str, Any]:
     """Everything about a run, in plain values."""
     return {
         "format": FORMAT,
@@ -45,15 +45,17 @@ def document(run: Run, *, benchmark: str, file: str, settings: dict[str, str]) -
     }
 
 
-def settings_in_force(loaded: Loaded) -> dict[str, str]:
+def settings_in_force(loaded: LoadedSettings) -> dict[str, str]:
     """The settings that were chosen and what is used in any case, without addresses and keys."""
     from recollect.settings import rows
 
-    shown = [row for row in rows(loaded) if row.name not in _PLACES and not row.name.endswith(("_url", "_api_key"))]
-    return {row.name: row.value for row in shown if row.name in _ALWAYS or row.value != row.default}
+    selected = [
+        row for row in rows(loaded) if row.name not in _PLACES and not row.name.endswith(("_url", "_api_key"))
+    ]
+    return {row.name: row.value for row in selected if row.name in _ALWAYS or row.value != row.default}
 
 
-def _categories(scored: Sequence[Scored]) -> list[dict[str, Any]]:
+def _categories(scored: Sequence[ScoredQuestion]) -> list[dict[str, Any]]:
     names = sorted({(each.question.headline is False, each.question.category) for each in scored})
     return [
         {"category": name, "headline": not outside, **_row([e for e in scored if e.question.category == name])}
@@ -61,7 +63,7 @@ def _categories(scored: Sequence[Scored]) -> list[dict[str, Any]]:
     ]
 
 
-def _row(scored: Sequence[Scored]) -> dict[str, Any]:
+def _row(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
     """The means over some questions; only their number where there are none."""
     if not scored:
         return {"n": 0}
@@ -73,17 +75,17 @@ def _row(scored: Sequence[Scored]) -> dict[str, Any]:
     }
 
 
-def _freshness(scored: Sequence[Scored]) -> dict[str, Any] | None:
+def _freshness(scored: Sequence[ScoredQuestion]) -> dict[str, Any] | None:
     fresh = [each.fresh for each in scored if each.fresh is not None]
     return {"n": len(fresh), "newest_first": _rounded(fmean(fresh), 6)} if fresh else None
 
 
-def _latency(run: Run) -> dict[str, float]:
+def _latency(run: EvaluationRun) -> dict[str, float]:
     taken = [each.answer.ms for each in run.scored] + [each.answer.ms for each in run.probes]
     return {"p50": _rounded(percentile(taken, 0.5), 3), "p95": _rounded(percentile(taken, 0.95), 3)}
 
 
-def _abstention(run: Run) -> dict[str, Any] | None:
+def _abstention(run: EvaluationRun) -> dict[str, Any] | None:
     if not run.probes:
         return None
     answerable = [each.answer.best for each in run.scored if each.question.headline]
@@ -92,12 +94,12 @@ def _abstention(run: Run) -> dict[str, Any] | None:
     area = auroc(answerable, foreign)
     return {
         "probes": len(run.probes),
-        "mean_returned": _rounded(fmean(len(each.answer.found) for each in run.probes), 3),
+        "mean_returned": _rounded(fmean(len(each.answer.ranked) for each in run.probes), 3),
         "auroc": None if area is None else _rounded(area, 6),
     }
 
 
-def _question(each: Scored) -> dict[str, Any]:
+def _question(each: ScoredQuestion) -> dict[str, Any]:
     return {
         "id": each.question.id,
         "conversation": each.conversation,
@@ -105,7 +107,7 @@ def _question(each: Scored) -> dict[str, Any]:
         "headline": each.question.headline,
         "question": each.question.text,
         "gold": list(each.question.gold),
-        "found": [[id, _rounded(score, 6)] for id, score in each.answer.found],
+        "found": [[id, _rounded(score, 6)] for id, score in each.answer.ranked],
         "marks": {name: _rounded(mark, 6) for name, mark in each.marks.items()},
         "newest_first": each.fresh,
         "ms": _rounded(each.answer.ms, 3),
@@ -117,8 +119,8 @@ def _probe(each: Probe) -> dict[str, Any]:
         "conversation": each.conversation,
         "kind": each.kind,
         "text": each.text,
-        "returned": len(each.answer.found),
-        "best": _rounded(each.answer.best, 6) if each.answer.found else None,
+        "returned": len(each.answer.ranked),
+        "best": _rounded(each.answer.best, 6) if each.answer.ranked else None,
         "ms": _rounded(each.answer.ms, 3),
     }
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from recollect.evaluation.conversation import Conversation, Question
+from recollect.evaluation.conversation import DatasetConversation, DatasetQuestion
 from recollect.evaluation.everyday import EVERYDAY
 from recollect.evaluation.metrics import CUTS, rank_marks
-from recollect.evaluation.subject import Subject, borrowed_embedder, temporary_memory
+from recollect.evaluation.subject import MemoryAdapter, borrowed_embedder, temporary_memory
 
 if TYPE_CHECKING:
     from recollect.settings import Settings
@@ -22,29 +22,29 @@ _FOREIGN_PROBES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RankedAnswer:
     """What a search gave: turns with their scores, best first, and how long it took."""
 
-    found: tuple[tuple[str, float], ...]
+    ranked: tuple[tuple[str, float], ...]
     ms: float
 
     @property
     def ids(self) -> list[str]:
-        return [id for id, _ in self.found]
+        return [id for id, _ in self.ranked]
 
     @property
     def best(self) -> float:
         """The highest score; what found nothing ranks below everything."""
-        return self.found[0][1] if self.found else float("-inf")
+        return self.ranked[0][1] if self.ranked else float("-inf")
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredQuestion:
     """A question with an answer to find, and how well it was found; `fresh` where newest must beat older."""
 
     conversation: str
-    question: Question
-    answer: Answer
+    question: DatasetQuestion
+    answer: RankedAnswer
     marks: dict[str, float]
     fresh: bool | None
     tokens: float
@@ -57,11 +57,11 @@ class Probe:
     conversation: str
     kind: str
     text: str
-    answer: Answer
+    answer: RankedAnswer
 
 
 @dataclass(slots=True)
-class Run:
+class EvaluationRun:
     """Everything that was measured."""
 
     k: int
@@ -69,49 +69,52 @@ class Run:
     turns: int = 0
     without_evidence: int = 0
     index_s: float = 0.0
-    scored: list[Scored] = field(default_factory=list)
+    scored: list[ScoredQuestion] = field(default_factory=list)
     probes: list[Probe] = field(default_factory=list)
     notes: Counter[str] = field(default_factory=Counter)
 
 
 def probes_of(
-    conversation: Conversation, others: Sequence[Conversation], *, everyday: Sequence[str] = EVERYDAY
+    conversation: DatasetConversation,
+    other_conversations: Sequence[DatasetConversation],
+    *,
+    everyday: Sequence[str] = EVERYDAY,
 ) -> list[tuple[str, str]]:
     """The kind and text of every probe; the same ones on every run."""
     draw = random.Random(conversation.name)
     foreign = [
         question.text
-        for other in others
+        for other in other_conversations
         if not other.speakers & conversation.speakers
         for question in other.questions
         if question.headline
     ]
     few = len(conversation.questions) <= _FEW_QUESTIONS
-    asked = draw.sample(foreign, min(1 if few else _FOREIGN_PROBES, len(foreign)))
-    said = draw.sample(list(everyday), min(1, len(everyday))) if few else list(everyday)
-    return [("foreign", text) for text in asked] + [("everyday", text) for text in said]
+    foreign_sample = draw.sample(foreign, min(1 if few else _FOREIGN_PROBES, len(foreign)))
+    everyday_sample = draw.sample(list(everyday), min(1, len(everyday))) if few else list(everyday)
+    return [("foreign", text) for text in foreign_sample] + [("everyday", text) for text in everyday_sample]
 
 
-def steps_of(conversations: Sequence[Conversation]) -> int:
+def steps_of(conversations: Sequence[DatasetConversation]) -> int:
     """How far progress will count: turns to remember and questions to ask."""
     probes = sum(len(probes_of(each, conversations)) for each in conversations)
     return probes + sum(len(each.turns) + len(each.questions) for each in conversations)
 
 
 async def evaluate(
-    conversations: Sequence[Conversation],
+    conversations: Sequence[DatasetConversation],
     settings: Settings,
     *,
     k: int = 10,
     everyday: Sequence[str] = EVERYDAY,
     progress: Callable[[int], None] = lambda done: None,
-) -> Run:
+) -> EvaluationRun:
     """Remember each conversation in a ledger of its own, then ask its questions and its probes."""
-    run, steps = Run(k=k), _Steps(progress)
+    run, steps = EvaluationRun(k=k), _Steps(progress)
     async with borrowed_embedder(settings) as embedder:
         for conversation in conversations:
             async with temporary_memory(settings, embedder) as memory:
-                subject = Subject(memory)
+                subject = MemoryAdapter(memory)
                 run.index_s += await subject.remember(conversation.turns, steps.more)
                 examination = _Examination(run, conversation, subject)
                 for question in conversation.questions:
@@ -142,14 +145,14 @@ class _Steps:
 class _Examination:
     """The questions to one conversation; what comes out goes into the run."""
 
-    def __init__(self, run: Run, conversation: Conversation, subject: Subject) -> None:
+    def __init__(self, run: EvaluationRun, conversation: DatasetConversation, subject: MemoryAdapter) -> None:
         self._run = run
         self._name = conversation.name
         self._subject = subject
         self._position = {turn.id: number for number, turn in enumerate(conversation.turns)}
         self._length = {turn.id: len(turn.text) for turn in conversation.turns}
 
-    async def ask(self, question: Question) -> None:
+    async def ask(self, question: DatasetQuestion) -> None:
         """A question of the conversation's own; without evidence it is a probe, or cannot be judged at all."""
         if not question.gold:
             self._run.without_evidence += 1
@@ -161,17 +164,19 @@ class _Examination:
         marks = rank_marks(ids, question.gold, k=self._run.k)
         # A token is about four characters of English.
         tokens = sum(self._length[id] for id in ids[: self._run.k]) / 4
-        self._run.scored.append(Scored(self._name, question, answer, marks, self._fresh(question, ids), tokens))
+        self._run.scored.append(
+            ScoredQuestion(self._name, question, answer, marks, self._fresh(question, ids), tokens)
+        )
 
     async def probe(self, kind: str, text: str) -> None:
         """Something that nothing here answers."""
         self._run.probes.append(Probe(self._name, kind, text, await self._search(text)))
 
-    async def _search(self, text: str) -> Answer:
-        found, taken = await self._subject.search(text, max(*CUTS, self._run.k))
-        return Answer(tuple(found), taken * 1000)
+    async def _search(self, text: str) -> RankedAnswer:
+        ranked, taken = await self._subject.search(text, max(*CUTS, self._run.k))
+        return RankedAnswer(tuple(ranked), taken * 1000)
 
-    def _fresh(self, question: Question, ids: Sequence[str]) -> bool | None:
+    def _fresh(self, question: DatasetQuestion, ids: Sequence[str]) -> bool | None:
         """Whether the newest of several statements stands above the older ones; None where that is not asked."""
         if len(question.gold) < 2 or "knowledge" not in question.category:
             return None

@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from recollect.api import AsyncMemory
-from recollect.evaluation.conversation import Said
+from recollect.evaluation.conversation import DatasetTurn
 from recollect.model.memory import Category
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def temporary_memory(settings: Settings, embedder: Embedder) -> AsyncItera
             yield memory
 
 
-class Subject:
+class MemoryAdapter:
     """One conversation in a memory of its own; `notes` counts what searches had to do without."""
 
     def __init__(self, memory: AsyncMemory) -> None:
@@ -55,18 +55,20 @@ class Subject:
         self._turns: dict[str, str] = {}
         self.notes: Counter[str] = Counter()
 
-    async def remember(self, turns: Sequence[Said], kept: Callable[[int], None] = lambda turns: None) -> float:
+    async def remember(
+        self, turns: Sequence[DatasetTurn], on_progress: Callable[[int], None] = lambda turns: None
+    ) -> float:
         """Keep every session, in order, telling `kept` how many turns each has; gives the seconds it took."""
         taken = 0.0
         for session, group in groupby(turns, key=lambda turn: turn.session):
-            said = list(group)
-            spoken = [turn for turn in said if turn.text.strip()]
+            session_turns = list(group)
+            spoken = [turn for turn in session_turns if turn.text.strip()]
             messages = [as_message(turn) for turn in spoken]
             began = perf_counter()
             own = await self._memory.remember(messages, user_id=USER, session_id=session, wait=True)
             taken += perf_counter() - began
             self._turns |= {mine.id: turn.id for mine, turn in zip(own, spoken, strict=True)}
-            kept(len(said))
+            on_progress(len(session_turns))
         return taken
 
     async def search(self, query: str, limit: int) -> tuple[list[tuple[str, float]], float]:
@@ -94,7 +96,7 @@ def best_turns(hits: Iterable[Hit], turns: Mapping[str, Any]) -> list[tuple[Any,
     return list(best.items())
 
 
-def as_message(turn: Said) -> dict[str, Any]:
+def as_message(turn: DatasetTurn) -> dict[str, Any]:
     """The turn as a chat message; a speaker who is neither user nor assistant is a user with a name."""
     message: dict[str, Any] = {"role": "user", "content": turn.text}
     if turn.speaker in ("user", "assistant"):

@@ -6,49 +6,55 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.errors import ToolFailed
-from recollect.files.files import Files
-from recollect.model.change import By
+from recollect.files.files import MemoryFiles
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 
 COMMANDS = ("view", "create", "str_replace", "insert", "delete", "rename")
 
 
-async def run(files: Files, scope: Scope, given: Mapping[str, Any], *, by: By) -> str:
+async def run_command(files: MemoryFiles, scope: Scope, arguments: Mapping[str, Any], *, by: Author) -> str:
     """Do what a model asks for with its `command` and the arguments of that; gives the answer for it."""
-    match given.get("command"):
+    match arguments.get("command"):
         case "view":
-            return await files.view(scope, _text(given, "path"), _lines(given.get("view_range")))
+            return await files.view(
+                scope, _text_argument(arguments, "path"), _view_range(arguments.get("view_range"))
+            )
         case "create":
-            return await files.create(scope, _text(given, "path"), _text(given, "file_text"), by=by)
+            return await files.create(
+                scope, _text_argument(arguments, "path"), _text_argument(arguments, "file_text"), by=by
+            )
         case "str_replace":
-            old, new = _text(given, "old_str"), _text(given, "new_str")
-            return await files.str_replace(scope, _text(given, "path"), old, new, by=by)
+            old, new = _text_argument(arguments, "old_str"), _text_argument(arguments, "new_str")
+            return await files.str_replace(scope, _text_argument(arguments, "path"), old, new, by=by)
         case "insert":
-            line, text = _number(given, "insert_line"), _text(given, "insert_text")
-            return await files.insert(scope, _text(given, "path"), line, text, by=by)
+            line, text = _number_argument(arguments, "insert_line"), _text_argument(arguments, "insert_text")
+            return await files.insert(scope, _text_argument(arguments, "path"), line, text, by=by)
         case "delete":
-            return await files.delete(scope, _text(given, "path"), by=by)
+            return await files.delete(scope, _text_argument(arguments, "path"), by=by)
         case "rename":
-            return await files.rename(scope, _text(given, "old_path"), _text(given, "new_path"), by=by)
+            return await files.rename(
+                scope, _text_argument(arguments, "old_path"), _text_argument(arguments, "new_path"), by=by
+            )
         case other:
             raise ToolFailed(f"Unknown command: {other}; the commands are {', '.join(COMMANDS)}")
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    value = given.get(name)
+def _text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
     if not isinstance(value, str):
-        raise ToolFailed(f"The command {given['command']} needs `{name}`, a text")
+        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, a text")
     return value
 
 
-def _number(given: Mapping[str, Any], name: str) -> int:
-    value = given.get(name)
+def _number_argument(arguments: Mapping[str, Any], name: str) -> int:
+    value = arguments.get(name)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ToolFailed(f"The command {given['command']} needs `{name}`, a whole number")
+        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, a whole number")
     return value
 
 
-def _lines(value: object) -> list[int] | None:
+def _view_range(value: object) -> list[int] | None:
     if value is None:
         return None
     if not isinstance(value, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recollect.model.change import Actor, By
+from recollect.model.change import Actor, Author
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.scope import Scope
@@ -18,14 +18,14 @@ EMPTY = "(empty file)"
 _TEXT = "text"
 
 
-def text_of(record: MemoryRecord) -> str:
+def file_text(record: MemoryRecord) -> str:
     """The text of a file."""
     text = record.detail.get(_TEXT)
     # Whoever else changes a memory changes its content alone.
     return text if isinstance(text, str) and record.content == EMPTY else record.content
 
 
-def fields_of(text: str, detail: Mapping[str, Any], *, by: By) -> dict[str, Any]:
+def file_fields(text: str, detail: Mapping[str, Any], *, by: Author) -> dict[str, Any]:
     """The fields of a memory that hold the text; the words are as good as whoever wrote them."""
     rest = {name: value for name, value in detail.items() if name != _TEXT}
     blank = not text.strip()
@@ -36,13 +36,13 @@ def fields_of(text: str, detail: Mapping[str, Any], *, by: By) -> dict[str, Any]
     }
 
 
-def new_file(scope: Scope, path: str, text: str, *, by: By) -> MemoryRecord:
+def new_file_record(scope: Scope, path: str, text: str, *, by: Author) -> MemoryRecord:
     """The memory that a new file is."""
     at = now()
     return MemoryRecord(
         id=new_id(),
         scope=scope,
-        level=scope.natural_level,
+        level=scope.default_level,
         type=MemoryType.SEMANTIC,
         category=Category.FILE,
         key=path,
@@ -50,5 +50,5 @@ def new_file(scope: Scope, path: str, text: str, *, by: By) -> MemoryRecord:
         source=by.who,
         created_at=at,
         updated_at=at,
-        **fields_of(text, {}, by=by),
+        **file_fields(text, {}, by=by),
     )

@@ -10,42 +10,42 @@ import unicodedata
 
 from recollect.errors import InvalidInput, ToolFailed
 from recollect.model.invisible import normalise_invisible
-from recollect.model.text import checked_id
+from recollect.model.text import validate_id
 
 ROOT = "/memories"
-MOST_PARTS = 10
+MAX_PATH_PARTS = 10
 # A name of a file may have 255 bytes on most systems, and a mirror may add some.
-MOST_NAME_BYTES = 200
+MAX_NAME_BYTES = 200
 _ROOT_NAME = ROOT[1:]
 
 
-def read_path(path: str) -> str:
+def parse_path(path: str) -> str:
     """The path as files are known by it, or a ToolFailed that says what is wrong with it."""
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise ToolFailed(f"Path must start with /memories, got: {path}")
     plain = unicodedata.normalize("NFC", normalise_invisible(path))
     if "\\" in plain:
         raise ToolFailed(f"Path {path} holds a backslash; folders are parted by /")
-    parts = _resolved(plain)
+    parts = _resolve(plain)
     if parts[:1] != [_ROOT_NAME]:
         raise ToolFailed(f"Path {path} would escape /memories directory")
-    return checked_path("/" + "/".join(parts), said=path)
+    return check_path("/" + "/".join(parts), original=path)
 
 
-def checked_path(path: str, *, said: str) -> str:
+def check_path(path: str, *, original: str) -> str:
     """The path, or a ToolFailed if no file can have it; `said` is how the model wrote it."""
     parts = path.split("/")[2:]
-    if len(parts) > MOST_PARTS:
-        raise ToolFailed(f"Path {said} is {len(parts)} levels deep; the limit is {MOST_PARTS}")
-    if any(len(part.encode()) > MOST_NAME_BYTES for part in parts):
-        raise ToolFailed(f"Path {said} holds a name of more than {MOST_NAME_BYTES} bytes")
+    if len(parts) > MAX_PATH_PARTS:
+        raise ToolFailed(f"Path {original} is {len(parts)} levels deep; the limit is {MAX_PATH_PARTS}")
+    if any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
+        raise ToolFailed(f"Path {original} holds a name of more than {MAX_NAME_BYTES} bytes")
     try:
-        return checked_id(path, name="path")
+        return validate_id(path, name="path")
     except InvalidInput as error:
-        raise ToolFailed(f"Path {said} cannot be used: {error}") from None
+        raise ToolFailed(f"Path {original} cannot be used: {error}") from None
 
 
-def _resolved(path: str) -> list[str]:
+def _resolve(path: str) -> list[str]:
     """The parts of a path without `.` and `..`; none once it has led above the folder that holds /memories."""
     parts: list[str] = []
     for part in path.split("/"):

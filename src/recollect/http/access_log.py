@@ -17,14 +17,14 @@ from recollect.observe.metrics import HTTP_REQUESTS, HTTP_SECONDS
 from recollect.observe.request import request_id
 
 log = logging.getLogger("recollect.access")
-_MOST_PATH_CHARS = 200
-_MOST_STATUS_CHARS = 60
-_ID = b"x-request-id"
-_GOOD_ID = re.compile(rb"[A-Za-z0-9._:+=-]{1,128}")
+_MAX_PATH_CHARS = 200
+_MAX_STATUS_CHARS = 60
+_ID_HEADER = b"x-request-id"
+_VALID_ID = re.compile(rb"[A-Za-z0-9._:+=-]{1,128}")
 _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 
 
-class AccessLog:
+class AccessLogMiddleware:
     """Logs method, path without query, status, milliseconds, bytes sent, and what memory did.
 
     A request whose client left before its answer was whole is marked "broken off". Of the request's headers only
@@ -39,29 +39,29 @@ class AccessLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        seen = _Seen(_id_of(scope))
+        response = _ResponseRecord(_get_request_id(scope))
 
-        async def counted(message: Message) -> None:
+        async def send_recorded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                seen.start(message)
+                response.start(message)
             elif message["type"] == "http.response.body":
-                seen.sent += len(message.get("body", b""))
-                seen.whole = not message.get("more_body", False)
+                response.sent += len(message.get("body", b""))
+                response.whole = not message.get("more_body", False)
             await send(message)
 
-        begun = time.perf_counter()
-        before = request_id.set(seen.id.decode())
+        started = time.perf_counter()
+        token = request_id.set(response.id.decode())
         try:
-            await self._app(scope, receive, counted)
+            await self._app(scope, receive, send_recorded)
         except BaseException:
-            seen.whole = False
+            response.whole = False
             raise
         finally:
-            _tell(scope, seen, time.perf_counter() - begun)
-            request_id.reset(before)
+            _log_request(scope, response, time.perf_counter() - started)
+            request_id.reset(token)
 
 
-class _Seen:
+class _ResponseRecord:
     """What was seen of an answer on its way out."""
 
     __slots__ = ("id", "memory", "sent", "status", "upstream_id", "whole")
@@ -81,42 +81,42 @@ class _Seen:
             low = name.lower()
             if low == b"x-memory-status":
                 self.memory = value
-            elif low == _ID:
+            elif low == _ID_HEADER:
                 self.upstream_id = value
         if not self.upstream_id:
-            message["headers"] = [*headers, (_ID, self.id)]
+            message["headers"] = [*headers, (_ID_HEADER, self.id)]
 
 
-def _tell(scope: Scope, seen: _Seen, seconds: float) -> None:
+def _log_request(scope: Scope, response: _ResponseRecord, seconds: float) -> None:
     method = scope["method"] if scope["method"] in _METHODS else "other"
-    route = _route(scope)
-    HTTP_REQUESTS.add(method, route, str(seen.status))
-    HTTP_SECONDS.note(seconds, route)
+    route = _route_path(scope)
+    HTTP_REQUESTS.add(method, route, str(response.status))
+    HTTP_SECONDS.observe(seconds, route)
     if not log.isEnabledFor(logging.INFO):
         return
-    memory = _plain(seen.memory[:_MOST_STATUS_CHARS])
-    told: dict[str, Any] = {
-        "method": _plain(scope["method"].encode()),
-        "path": _path(scope),
+    memory = _escape(response.memory[:_MAX_STATUS_CHARS])
+    fields: dict[str, Any] = {
+        "method": _escape(scope["method"].encode()),
+        "path": _request_path(scope),
         "route": route,
-        "status": seen.status,
+        "status": response.status,
         "ms": round(seconds * 1000, 1),
-        "bytes": seen.sent,
-        "whole": seen.whole,
+        "bytes": response.sent,
+        "whole": response.whole,
     }
     if memory:
-        told["memory"] = memory
-    if seen.upstream_id:
-        told["upstream_request_id"] = _plain(seen.upstream_id[:_MOST_STATUS_CHARS])
-    after = f"{f' memory {memory}' if memory else ''}{'' if seen.whole else ' broken off'}"
+        fields["memory"] = memory
+    if response.upstream_id:
+        fields["upstream_request_id"] = _escape(response.upstream_id[:_MAX_STATUS_CHARS])
+    suffix = f"{f' memory {memory}' if memory else ''}{'' if response.whole else ' broken off'}"
     log.info(
         "%s %s %s %.1f ms %d B%s",
-        told["method"], told["path"], seen.status, told["ms"], seen.sent, after,
-        extra={"told": told},
+        fields["method"], fields["path"], response.status, fields["ms"], response.sent, suffix,
+        extra={"told": fields},
     )  # fmt: skip
 
 
-def _route(scope: Scope) -> str:
+def _route_path(scope: Scope) -> str:
     """The path as it was declared, so that no id is in it."""
     if (path := getattr(scope.get("route"), "path", "")) or "endpoint" not in scope:
         return path or "unmatched"
@@ -125,18 +125,18 @@ def _route(scope: Scope) -> str:
     return next((each.path for each in routes if getattr(each, "endpoint", None) is scope["endpoint"]), "unmatched")
 
 
-def _id_of(scope: Scope) -> bytes:
+def _get_request_id(scope: Scope) -> bytes:
     """The id that the client gave, if it can be one, or a new one."""
-    given = next((value for name, value in scope["headers"] if name == _ID), b"")
-    return given if _GOOD_ID.fullmatch(given) else os.urandom(12).hex().encode()
+    header = next((value for name, value in scope["headers"] if name == _ID_HEADER), b"")
+    return header if _VALID_ID.fullmatch(header) else os.urandom(12).hex().encode()
 
 
-def _path(scope: Scope) -> str:
+def _request_path(scope: Scope) -> str:
     raw = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
-    return _plain(raw.partition(b"?")[0][:_MOST_PATH_CHARS])
+    return _escape(raw.partition(b"?")[0][:_MAX_PATH_CHARS])
 
 
-def _plain(raw: bytes) -> str:
+def _escape(raw: bytes) -> str:
     """Printable ASCII as it is; whatever else, escaped."""
     text = raw.decode("ascii", "backslashreplace")
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -7,36 +7,36 @@ import asyncio
 from fastapi import Request
 
 from recollect.agent.agent import Agent, open_agent_chat
-from recollect.agent.habits import habits_of
-from recollect.agent.tools.sources import Sources
+from recollect.agent.habits import load_agent_config
+from recollect.agent.tools.sources import ToolSources
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models.chat import ConversingChat
 from recollect.service import Service
 from recollect.settings import Settings
 
 
-class Agents:
+class AgentProvider:
     """Gives the agent; the tools of a server that was away are there once it is back."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._chat: ConversingChat | None = None
-        self._sources: Sources | None = None
+        self._sources: ToolSources | None = None
         self._agent: Agent | None = None
-        self._opening = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def of(self, service: Service) -> Agent:
+    async def get(self, service: Service) -> Agent:
         """The agent over a service; a ModelUnavailable where none is set: who asks has done nothing wrong."""
-        async with self._opening:
+        async with self._lock:
             if self._chat is None or self._sources is None:
                 try:
                     self._chat = open_agent_chat(self._settings)
                 except InvalidSettings as error:
                     raise ModelUnavailable(str(error)) from error
-                self._sources = Sources(self._settings)
+                self._sources = ToolSources(self._settings)
             toolbox = await self._sources.toolbox()
             if self._agent is None:
-                self._agent = Agent(service, self._chat, toolbox, habits=habits_of(self._settings))
+                self._agent = Agent(service, self._chat, toolbox, config=load_agent_config(self._settings))
             self._agent.toolbox = toolbox
             # Another embedding model comes with another service.
             self._agent.memory = service
@@ -52,7 +52,7 @@ class Agents:
             await self._chat.close()
 
 
-async def agents_of(request: Request) -> Agents:
+async def get_agent_provider(request: Request) -> AgentProvider:
     """The agents of the application that is asked."""
-    agents: Agents = request.app.state.agents
-    return agents
+    provider: AgentProvider = request.app.state.agents
+    return provider

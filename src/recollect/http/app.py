@@ -11,75 +11,80 @@ from fastapi import FastAPI
 
 from recollect import __version__
 from recollect.errors import Unavailable
-from recollect.http.access_log import AccessLog
-from recollect.http.agents import Agents
-from recollect.http.auth.middleware import Authentication
-from recollect.http.auth.rules import read_rules
-from recollect.http.auth.shapes import as_ours
-from recollect.http.described import describe
-from recollect.http.doors.all import door_routes, door_shapes, refusal_shapes
-from recollect.http.doors.own.routes import own_routes
-from recollect.http.doors.own.routing import PREFIX
-from recollect.http.errors import install_errors
-from recollect.http.gate import Gate, admitted_by
-from recollect.http.health import router as health
-from recollect.http.late_service import LateService
-from recollect.http.limits import Limits, RateLimit
-from recollect.http.metrics import router as metrics
-from recollect.http.page import page
-from recollect.http.proxy.routes import Proxy, Shortcut
-from recollect.http.proxy.safekeeping import open_safekeeping
-from recollect.http.standing import Standing
+from recollect.http.access_log import AccessLogMiddleware
+from recollect.http.agents import AgentProvider
+from recollect.http.auth.middleware import AuthMiddleware
+from recollect.http.auth.rules import load_auth_rules
+from recollect.http.auth.shapes import api_error
+from recollect.http.described import install_openapi
+from recollect.http.doors.all import compat_error_formats, compat_routes, error_formats
+from recollect.http.doors.own.routes import api_routes
+from recollect.http.doors.own.routing import API_PREFIX
+from recollect.http.errors import install_error_handlers
+from recollect.http.gate import HostGuardMiddleware, host_guard_config
+from recollect.http.health import health_router as health
+from recollect.http.late_service import ServiceProvider
+from recollect.http.limits import RateLimitMiddleware, RateLimits
+from recollect.http.metrics import metrics_router as metrics
+from recollect.http.page import swagger_router
+from recollect.http.proxy.routes import ChatFastPath, Proxy
+from recollect.http.proxy.safekeeping import open_resilient_memory
+from recollect.http.standing import HealthMonitor
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.learning import UpstreamModels, may_learn_with_upstream
-from recollect.http.upstream.upstreams import open_upstreams
+from recollect.http.upstream.upstreams import open_upstream_router
 from recollect.service import Service
 from recollect.settings import Settings
-from recollect.warm import warm_learning, warm_reading
+from recollect.warm import warm_up_learning, warm_up_recall
 
 DESCRIPTION = "Long-term memory for LLM applications and agents."
 
 
 def make_app(settings: Settings) -> FastAPI:
     """An application that opens its service when it starts, or once that can be had, and closes it when it stops."""
-    proxy, rules = Proxy(settings), read_rules(settings)
-    limits = Limits(settings)
+    proxy, rules = Proxy(settings), load_auth_rules(settings)
+    rate_limits = RateLimits(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         def on_open(service: Service) -> None:
             app.state.service = service
-            service.room.pace = limits.writes
+            service.write_quota.rate_limiter = rate_limits.writes
             if settings.worker:
-                service.care.start()
-            if service.care.mirror is not None:
-                service.care.mirror.start()
+                service.operations.start()
+            if service.operations.mirror is not None:
+                service.operations.mirror.start()
 
-        upstreams = open_upstreams(settings, without=ExtractiveUpstream())
+        upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
         models = app.state.models = UpstreamModels(settings, upstreams) if may_learn_with_upstream(settings) else None
-        agents = app.state.agents = Agents(settings)
-        late = app.state.late = LateService(settings, on_open=on_open, models=models)
-        safekeeping = app.state.safekeeping = open_safekeeping(settings, late.get)
-        standing = app.state.standing = Standing(late.get, safekeeping)
+        agent_provider = app.state.agents = AgentProvider(settings)
+        service_provider = app.state.late = ServiceProvider(settings, on_open=on_open, models=models)
+        safekeeping = app.state.safekeeping = open_resilient_memory(settings, service_provider.get)
+        health_monitor = app.state.standing = HealthMonitor(service_provider.get, safekeeping)
         # Beside the first chats: what they say is learned a little later.
-        learning = asyncio.create_task(asyncio.to_thread(warm_learning))
+        warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
         try:
-            await late.start()
-            await _warm(late, at_once=settings.postgres_connections if "://" in settings.database else 1)
+            await service_provider.start()
+            await _warm_up(
+                service_provider, at_once=settings.postgres_connections if "://" in settings.database else 1
+            )
             safekeeping.start()
             if models is not None:
                 models.start()
-            async with standing.kept(), proxy.running(safekeeping, late.get, standing, upstreams):
+            async with (
+                health_monitor.running(),
+                proxy.running(safekeeping, service_provider.get, health_monitor, upstreams),
+            ):
                 yield
-            await learning
+            await warmup
         finally:
-            await agents.close()
+            await agent_provider.close()
             await safekeeping.close()
-            await late.close()
+            await service_provider.close()
             if models is not None:
                 await models.close()
             await upstreams.close()
-            await limits.close()
+            await rate_limits.close()
             if rules.tokens is not None:
                 await rules.tokens.close()
 
@@ -95,26 +100,26 @@ def make_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.proxy = settings, proxy
     # Set when the server is told to stop, so that streams without an end have one.
     app.state.stopping = threading.Event()
-    app.router.routes.extend([*own_routes(), *proxy.routes(), *door_routes()])
-    for router in (health, metrics, page):
+    app.router.routes.extend([*api_routes(), *proxy.routes(), *compat_routes()])
+    for router in (health, metrics, swagger_router):
         # One by one, so that whoever walks the app's routes sees each of them.
         app.router.routes.extend(router.routes)
-    doors = {**door_shapes(), PREFIX: as_ours}
-    install_errors(app, refusal_shapes())
-    describe(app, rules)
+    error_formats_by_path = {**compat_error_formats(), API_PREFIX: api_error}
+    install_error_handlers(app, error_formats())
+    install_openapi(app, rules)
     # Added first, it stands last: whatever else there is has seen a chat before.
-    app.add_middleware(Shortcut, proxy)
-    app.add_middleware(RateLimit, limits, doors)
-    app.add_middleware(Authentication, rules=rules, shapes=refusal_shapes())
-    app.add_middleware(Gate, admitted_by(settings), doors)
+    app.add_middleware(ChatFastPath, proxy)
+    app.add_middleware(RateLimitMiddleware, rate_limits, error_formats_by_path)
+    app.add_middleware(AuthMiddleware, rules=rules, error_formats=error_formats())
+    app.add_middleware(HostGuardMiddleware, host_guard_config(settings), error_formats_by_path)
     # Added last, it stands first: what the gate refuses is logged, too.
-    app.add_middleware(AccessLog)
+    app.add_middleware(AccessLogMiddleware)
     return app
 
 
-async def _warm(late: LateService, *, at_once: int) -> None:
+async def _warm_up(service_provider: ServiceProvider, *, at_once: int) -> None:
     try:
-        await warm_reading(late.get(), at_once=at_once)
+        await warm_up_recall(service_provider.get(), connections=at_once)
     except Unavailable:
         # It is opened later, and the first recall takes longer.
         return

@@ -7,36 +7,36 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from recollect.http.auth.rules import Rules
-from recollect.http.doors.all import DOORS
+from recollect.http.auth.rules import AuthRules
+from recollect.http.doors.all import COMPAT_ROUTERS
 from recollect.http.doors.mem0_filter_schema import filter_schemas
 from recollect.http.doors.own.answers import Error
-from recollect.http.doors.own.filter_schema import MARK, NAME, filter_schema
-from recollect.http.doors.own.routing import DELETING
-from recollect.http.doors.parameters import NAMES, WHERE
-from recollect.http.doors.refusals import error_shapes
-from recollect.http.examples import give_examples
-from recollect.http.proxy.described import proxy_paths, proxy_shapes
+from recollect.http.doors.own.filter_schema import FILTER_MARKER, FILTER_SCHEMA_NAME, filter_schema
+from recollect.http.doors.own.routing import DELETING_ROUTES
+from recollect.http.doors.parameters import SCOPE_HEADERS, SCOPE_PARAMS
+from recollect.http.doors.refusals import error_schemas
+from recollect.http.examples import add_examples
+from recollect.http.proxy.described import proxy_paths, proxy_schemas
 from recollect.http.responses.described import responses_paths
-from recollect.http.security import secure
+from recollect.http.security import add_security
 from recollect.http.tags import TAGS
 
-_UNUSED = ("HTTPValidationError", "ValidationError")
+_UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")
 _SERVERS = [{"url": "/", "description": "This server."}]
 
 
-def describe(app: FastAPI, rules: Rules) -> None:
+def install_openapi(app: FastAPI, rules: AuthRules) -> None:
     """Have the app describe itself so."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _described(app, rules)
+            app.openapi_schema = _build_openapi(app, rules)
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _described(app: FastAPI, rules: Rules) -> dict[str, Any]:
+def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
     schema: dict[str, Any] = get_openapi(
         title=app.title,
         version=app.version,
@@ -50,43 +50,43 @@ def _described(app: FastAPI, rules: Rules) -> dict[str, Any]:
             # What cannot be used is answered with 400 here.
             operation["responses"].pop("422", None)
             for parameter in operation.get("parameters", ()):
-                _complete(parameter)
-                if method == "delete" or operation["operationId"] in DELETING:
-                    _filled(parameter)
-    shapes = schema["components"]["schemas"]
-    for name in _UNUSED:
-        shapes.pop(name, None)
-    shapes |= {NAME: filter_schema(), **filter_schemas(), **proxy_shapes()}
-    shapes |= error_shapes([Error, *dict.fromkeys(door.refused for door in DOORS)])
-    schema = _pointed(schema)
-    shapes = schema["components"]["schemas"]
-    for shape in shapes.values():
-        if "example" in shape:
-            shape["example"] = _whole(shape["example"], shape, shapes)
-        if "examples" in shape:
-            shape["examples"] = [_whole(each, shape, shapes) for each in shape["examples"]]
+                _complete_parameter(parameter)
+                if method == "delete" or operation["operationId"] in DELETING_ROUTES:
+                    _require_nonempty(parameter)
+    schemas = schema["components"]["schemas"]
+    for name in _UNUSED_SCHEMAS:
+        schemas.pop(name, None)
+    schemas |= {FILTER_SCHEMA_NAME: filter_schema(), **filter_schemas(), **proxy_schemas()}
+    schemas |= error_schemas([Error, *dict.fromkeys(router.error_model for router in COMPAT_ROUTERS)])
+    schema = _replace_filter_markers(schema)
+    schemas = schema["components"]["schemas"]
+    for component in schemas.values():
+        if "example" in component:
+            component["example"] = _fill_nulls(component["example"], component, schemas)
+        if "examples" in component:
+            component["examples"] = [_fill_nulls(each, component, schemas) for each in component["examples"]]
     schema["paths"] |= responses_paths() | proxy_paths()
-    give_examples(schema)
-    secure(schema, rules)
+    add_examples(schema)
+    add_security(schema, rules)
     return schema
 
 
-def _complete(parameter: dict[str, Any]) -> None:
+def _complete_parameter(parameter: dict[str, Any]) -> None:
     """Say of a parameter what the framework has no words for: that it is JSON, and what it is where it is given."""
-    shape = _present(parameter.pop("schema"))
-    if "contentSchema" in shape:
-        parameter["content"] = {shape["contentMediaType"]: {"schema": shape["contentSchema"]}}
+    schema = _without_null(parameter.pop("schema"))
+    if "contentSchema" in schema:
+        parameter["content"] = {schema["contentMediaType"]: {"schema": schema["contentSchema"]}}
     else:
-        parameter["schema"] = shape
+        parameter["schema"] = schema
 
 
-def _filled(parameter: dict[str, Any]) -> None:
+def _require_nonempty(parameter: dict[str, Any]) -> None:
     """Say of a parameter by which something is deleted that it may not be empty."""
-    if parameter["name"].casefold() in {name.casefold() for name in (*NAMES, *WHERE)}:
+    if parameter["name"].casefold() in {name.casefold() for name in (*SCOPE_PARAMS, *SCOPE_HEADERS)}:
         parameter["schema"]["minLength"] = 1
 
 
-def _present(schema: dict[str, Any]) -> dict[str, Any]:
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a parameter where it is given: one that is left out is no null."""
     kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
     if len(kinds) != 1:
@@ -94,22 +94,22 @@ def _present(schema: dict[str, Any]) -> dict[str, Any]:
     return {**{name: each for name, each in schema.items() if name != "anyOf"}, **kinds[0]}
 
 
-def _whole(example: Any, shape: dict[str, Any], shapes: dict[str, Any]) -> Any:
+def _fill_nulls(example: Any, schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
     """An example with the nulls that it must have and that the framework leaves out."""
-    shape = shapes.get(shape.get("$ref", "").rpartition("/")[2], shape)
+    schema = schemas.get(schema.get("$ref", "").rpartition("/")[2], schema)
     if isinstance(example, list):
-        return [_whole(each, shape.get("items", {}), shapes) for each in example]
-    if not isinstance(example, dict) or "properties" not in shape:
+        return [_fill_nulls(each, schema.get("items", {}), schemas) for each in example]
+    if not isinstance(example, dict) or "properties" not in schema:
         return example
-    inner = {name: _whole(each, shape["properties"].get(name, {}), shapes) for name, each in example.items()}
-    return {**inner, **{name: None for name in shape.get("required", ()) if name not in example}}
+    inner = {name: _fill_nulls(each, schema["properties"].get(name, {}), schemas) for name, each in example.items()}
+    return {**inner, **{name: None for name in schema.get("required", ()) if name not in example}}
 
 
-def _pointed(part: Any) -> Any:
+def _replace_filter_markers(part: Any) -> Any:
     """The same with a pointer wherever the schema of a filter stands."""
     if isinstance(part, dict):
-        if part.get(MARK):
-            told = {name: part[name] for name in ("description",) if name in part}
-            return {"$ref": f"#/components/schemas/{part[MARK]}", **told}
-        return {name: _pointed(each) for name, each in part.items()}
-    return [_pointed(each) for each in part] if isinstance(part, list) else part
+        if part.get(FILTER_MARKER):
+            description = {name: part[name] for name in ("description",) if name in part}
+            return {"$ref": f"#/components/schemas/{part[FILTER_MARKER]}", **description}
+        return {name: _replace_filter_markers(each) for name, each in part.items()}
+    return [_replace_filter_markers(each) for each in part] if isinstance(part, list) else part

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from recollect import errors
-from recollect.http.auth.shapes import Shape, shape_of
+from recollect.http.auth.shapes import ErrorFormat, error_format_for
 
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
@@ -42,7 +42,7 @@ _CODES = {
     413: "TooLarge",
     429: "TooManyRequests",
 }
-_SAID = {
+_MESSAGES = {
     401: "say who you are, and whose memories these are",
     403: "this may not be asked by you",
     404: "there is nothing at this address",
@@ -54,7 +54,7 @@ def status_of(error: errors.RecollectError) -> int:
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def install_errors(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
+def install_error_handlers(app: FastAPI, formats: Mapping[str, ErrorFormat]) -> None:
     """Answer our errors with their status, a code and the message, and all others as the door does."""
 
     @app.exception_handler(errors.RecollectError)
@@ -63,41 +63,41 @@ def install_errors(app: FastAPI, shapes: Mapping[str, Shape]) -> None:
         status = status_of(error)
         if isinstance(error, errors.StaleVersion) and "if-match" in request.headers:
             status = 412
-        return JSONResponse(shaped(type(error).__name__, str(error), error.retryable), status, headers=headers)
+        return JSONResponse(error_body(type(error).__name__, str(error), error.retryable), status, headers=headers)
 
     @app.exception_handler(HTTPException)
     async def answer_http(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
-        if error.status_code == 405 and (there := _methods(request)):
-            headers["Allow"] = ", ".join(there)
+        if error.status_code == 405 and (methods := _allowed_methods(request)):
+            headers["Allow"] = ", ".join(methods)
         phrase = HTTPStatus(error.status_code).phrase
-        message = str(error.detail) if error.detail != phrase else _SAID.get(error.status_code, phrase.lower())
+        message = str(error.detail) if error.detail != phrase else _MESSAGES.get(error.status_code, phrase.lower())
         if error.status_code == 405:
             message = f"there is {headers.get('Allow', 'another method')} here"
         code = _CODES.get(error.status_code, f"Status{error.status_code}")
-        told = shape_of(request.url.path, shapes)(error.status_code, code, message)
-        return JSONResponse(told, error.status_code, headers=headers)
+        body = error_format_for(request.url.path, formats)(error.status_code, code, message)
+        return JSONResponse(body, error.status_code, headers=headers)
 
     @app.exception_handler(Exception)
     async def answer_fault(request: Request, error: Exception) -> JSONResponse:
         # What it was is in the log; what it says may be somebody's words.
-        told = shape_of(request.url.path, shapes)(
+        body = error_format_for(request.url.path, formats)(
             500, "InternalServerError", "this server made a mistake; its log says which"
         )
-        return JSONResponse(told, 500)
+        return JSONResponse(body, 500)
 
 
-def shaped(code: str, message: str, retryable: bool) -> dict[str, Any]:
+def error_body(code: str, message: str, retryable: bool) -> dict[str, Any]:
     """An error as it is answered."""
     return {"error": {"code": code, "message": message, "retryable": retryable}}
 
 
-def _methods(request: Request) -> list[str]:
+def _allowed_methods(request: Request) -> list[str]:
     """Every method that there is at the address; the framework tells those of the first route only."""
-    found: set[str] = set()
-    there = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    for route in there:
+    methods: set[str] = set()
+    matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+    for route in matching:
         # What the address stands for by itself, not what it would be for the name of.
-        if getattr(route, "path", None) == getattr(there[0], "path", None):
-            found |= getattr(route, "methods", None) or set()
-    return sorted(found)
+        if getattr(route, "path", None) == getattr(matching[0], "path", None):
+            methods |= getattr(route, "methods", None) or set()
+    return sorted(methods)

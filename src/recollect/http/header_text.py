@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BeforeValidator
 
 
-def header_text(value: bytes) -> str:
+def decode_header(value: bytes) -> str:
     """The text of a header."""
     try:
         return value.decode()
@@ -15,11 +15,11 @@ def header_text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
-def as_sent(value: Any) -> Any:
+def redecode_header(value: Any) -> Any:
     """The text of a header that was read as Latin-1, as it was sent."""
     if not isinstance(value, str) or value.isascii():
         return value
-    return header_text(value.encode("latin-1", "replace"))
+    return decode_header(value.encode("latin-1", "replace"))
 
 
-SENT = BeforeValidator(as_sent)
+DecodedHeader = BeforeValidator(redecode_header)

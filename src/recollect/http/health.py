@@ -11,15 +11,17 @@ from pydantic import BaseModel, Field
 
 from recollect import __version__
 from recollect.errors import RecollectError
-from recollect.http.doors.own.answers import failing
-from recollect.http.late_service import service_of
-from recollect.http.standing import Standing
+from recollect.http.doors.own.answers import error_responses
+from recollect.http.late_service import get_service
+from recollect.http.standing import HealthMonitor
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.ledger.model_states import ModelState
 from recollect.models.embedding import EmbeddingModel
 from recollect.settings import Settings
 
-router = APIRouter(tags=["health"], responses=failing(400, 421), generate_unique_id_function=lambda route: route.name)
+health_router = APIRouter(
+    tags=["health"], responses=error_responses(400, 421), generate_unique_id_function=lambda route: route.name
+)
 
 
 class Alive(BaseModel):
@@ -50,7 +52,7 @@ class ProxyHealth(Health):
     default_top_k: str = Field(examples=["5"])
 
 
-class ModelChange(BaseModel):
+class EmbeddingModelChange(BaseModel):
     """How far the change to another embedding model is; memories are searched by the one before until it is done."""
 
     embedding_model: str = Field(examples=["text-embedding-3-small"])
@@ -67,7 +69,7 @@ class Ready(BaseModel):
     since: dict[str, datetime] = Field(
         {}, description="Since when it is known of each part that it is not well.", examples=[{}]
     )
-    model_change: ModelChange | None = Field(
+    model_change: EmbeddingModelChange | None = Field(
         None, description="Set while the embedding model is changed; that is no trouble.", examples=[None]
     )
 
@@ -79,23 +81,23 @@ class Version(BaseModel):
     python: str = Field(examples=["3.11.7"])
 
 
-@router.get("/live")
+@health_router.get("/live")
 async def live() -> Alive:
     """The process is alive; it asks nothing of anything behind it."""
     return Alive()
 
 
-@router.get("/health")
+@health_router.get("/health")
 async def health(request: Request) -> ProxyHealth | Health:
     """The process is alive and set up like this."""
     settings: Settings = request.app.state.settings
     try:
-        model = service_of(request).model
+        model = get_service(request).model
     except RecollectError:
         # It is alive all the same; whether it is ready is another question.
         model = EmbeddingModel(settings.embedder, 0)
     models: UpstreamModels | None = request.app.state.models
-    told = Health(
+    report = Health(
         version=__version__,
         embedding_model=model.name,
         dimensions=model.dimensions,
@@ -103,47 +105,47 @@ async def health(request: Request) -> ProxyHealth | Health:
         learning=describe_start(settings) if models is None else models.describe(),
     )
     if settings.preset != "markdown-proxy":
-        return told
+        return report
     return ProxyHealth(
-        **told.model_dump(),
+        **report.model_dump(),
         memory_store=str(settings.home),
         openai_base_url=settings.upstream_url,
         default_top_k=str(settings.search_limit),
     )
 
 
-@router.get(
+@health_router.get(
     "/ready",
     responses={503: {"model": Ready, "description": "Something that is needed does not answer."}},
     response_model_exclude_none=True,
 )
 async def ready(request: Request, response: Response) -> Ready:
     """Whether the ledger answers, with 503 if it does not; whether what is said is being learned from; since when."""
-    standing: Standing = request.app.state.standing
-    await standing.look()
-    troubles = standing.troubles
-    if "ledger" in troubles:
+    monitor: HealthMonitor = request.app.state.standing
+    await monitor.check()
+    problems = monitor.problems
+    if "ledger" in problems:
         # Without it memories are neither found nor kept. Whatever else is wrong, it goes on being asked.
         response.status_code = 503
-    parts = ("ledger",) if "ledger" in troubles else ("ledger", "jobs")
+    parts = ("ledger",) if "ledger" in problems else ("ledger", "jobs")
     return Ready(
-        status="degraded" if troubles else "ready",
-        checks=dict.fromkeys(parts, "ok") | {part: trouble.told for part, trouble in troubles.items()},
-        since={part: trouble.since for part, trouble in troubles.items()},
-        model_change=_told(standing.coming),
+        status="degraded" if problems else "ready",
+        checks=dict.fromkeys(parts, "ok") | {part: problem.message for part, problem in problems.items()},
+        since={part: problem.since for part, problem in problems.items()},
+        model_change=_describe_model_change(monitor.pending_model),
     )
 
 
-def _told(coming: ModelState | None) -> ModelChange | None:
-    if coming is None:
+def _describe_model_change(pending: ModelState | None) -> EmbeddingModelChange | None:
+    if pending is None:
         return None
-    model = coming.model
-    return ModelChange(
-        embedding_model=model.name, dimensions=model.dimensions, done=coming.embedded, total=coming.to_embed
+    model = pending.model
+    return EmbeddingModelChange(
+        embedding_model=model.name, dimensions=model.dimensions, done=pending.embedded, total=pending.to_embed
     )
 
 
-@router.get("/version")
+@health_router.get("/version")
 async def version() -> Version:
     """What runs here."""
     return Version(version=__version__, python=sys.version.split()[0])
@@ -151,4 +153,4 @@ async def version() -> Version:
 
 # Whoever only looks whether it answers asks for no body; it is the same otherwise.
 for _path, _answer in (("/live", live), ("/health", health), ("/ready", ready), ("/version", version)):
-    router.add_api_route(_path, _answer, methods=["HEAD"], include_in_schema=False)
+    health_router.add_api_route(_path, _answer, methods=["HEAD"], include_in_schema=False)

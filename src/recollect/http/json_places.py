@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
 
-_SPACES = ("", " ", "\t", "\n", "\r")
+_NO_OR_ONE_SPACE = ("", " ", "\t", "\n", "\r")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
-def _whole(digits: str) -> int | float:
+def _parse_int(digits: str) -> int | float:
     """A whole number; one with more digits than Python takes is infinite here, and sent on as it was written."""
     try:
         return int(digits)
@@ -20,91 +20,91 @@ def _whole(digits: str) -> int | float:
         return float(digits)
 
 
-_decode = JSONDecoder(parse_int=_whole).raw_decode
+_decode = JSONDecoder(parse_int=_parse_int).raw_decode
 # A piece of text that stands for an old item, by its number, or for none.
-Piece: TypeAlias = tuple[int | None, str]
+JsonPiece: TypeAlias = tuple[int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class JsonItem:
     """A member of an object, or an element of an array, and where it and its value stand in the text."""
 
     start: int
-    value_at: int
+    value_start: int
     end: int
     value: Any
     name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class JsonContainer:
     """An object or an array: from its bracket to after the other one, and what is in it."""
 
     start: int
     end: int
-    items: tuple[Item, ...]
+    items: tuple[JsonItem, ...]
 
-    def written(self, text: str, pieces: Iterable[Piece]) -> str:
+    def render(self, text: str, pieces: Iterable[JsonPiece]) -> str:
         """The pieces between the brackets; old ones that still follow each other keep what stood between them."""
-        parts, fresh, expected = [text[self.start]], list[str](), 0
+        parts, inserted, expected = [text[self.start]], list[str](), 0
         for number, piece in pieces:
             if number is None:
-                fresh.append(piece)
+                inserted.append(piece)
                 continue
-            between = self._before(text, number) if number == expected else ", "
-            parts.append(between if len(parts) > 1 else self._before(text, 0))
-            parts.append(", ".join([*fresh, piece]))
-            fresh, expected = [], number + 1
-        if fresh:
-            parts.append((", " if len(parts) > 1 else "") + ", ".join(fresh))
+            between = self._text_before(text, number) if number == expected else ", "
+            parts.append(between if len(parts) > 1 else self._text_before(text, 0))
+            parts.append(", ".join([*inserted, piece]))
+            inserted, expected = [], number + 1
+        if inserted:
+            parts.append((", " if len(parts) > 1 else "") + ", ".join(inserted))
         last = self.items[-1].end if self.items else self.start + 1
         return "".join([*parts, text[last : self.end]])
 
-    def _before(self, text: str, number: int) -> str:
+    def _text_before(self, text: str, number: int) -> str:
         start = self.items[number - 1].end if number else self.start + 1
         return text[start : self.items[number].start]
 
 
-def object_at(text: str, at: int) -> Listed:
+def parse_object(text: str, at: int) -> JsonContainer:
     """The object that starts here; a ValueError, an IndexError or a StopIteration if none does."""
     if text[at] != "{":
         raise ValueError(f"an object is expected at character {at}")
-    start, items = at, list[Item]()
-    at = skip(text, at + 1)
+    start, items = at, list[JsonItem]()
+    at = skip_whitespace(text, at + 1)
     while text[at] != "}":
-        at = _past(text, at, ",") if items else at
+        at = _expect(text, at, ",") if items else at
         if text[at] != '"':
             raise ValueError(f"a name is expected at character {at}")
         name, after = scanstring(text, at + 1)
-        value_at = _past(text, skip(text, after), ":")
-        value, end = _decode(text, value_at)
-        items.append(Item(at, value_at, end, value, name))
-        at = skip(text, end)
-    return Listed(start, at + 1, tuple(items))
+        value_start = _expect(text, skip_whitespace(text, after), ":")
+        value, end = _decode(text, value_start)
+        items.append(JsonItem(at, value_start, end, value, name))
+        at = skip_whitespace(text, end)
+    return JsonContainer(start, at + 1, tuple(items))
 
 
-def array_at(text: str, at: int) -> Listed:
+def parse_array(text: str, at: int) -> JsonContainer:
     """The array that starts here."""
-    start, items = at, list[Item]()
-    at = skip(text, at + 1)
+    start, items = at, list[JsonItem]()
+    at = skip_whitespace(text, at + 1)
     while text[at] != "]":
-        at = _past(text, at, ",") if items else at
+        at = _expect(text, at, ",") if items else at
         value, end = _decode(text, at)
-        items.append(Item(at, at, end, value))
-        at = skip(text, end)
-    return Listed(start, at + 1, tuple(items))
+        items.append(JsonItem(at, at, end, value))
+        at = skip_whitespace(text, end)
+    return JsonContainer(start, at + 1, tuple(items))
 
 
-def _past(text: str, at: int, mark: str) -> int:
+def _expect(text: str, at: int, mark: str) -> int:
     if text[at] != mark:
         raise ValueError(f"{mark!r} is expected at character {at}")
-    return skip(text, at + 1)
+    return skip_whitespace(text, at + 1)
 
 
-def skip(text: str, at: int) -> int:
+def skip_whitespace(text: str, at: int) -> int:
     """Where the space ends that may begin here."""
     # Mostly there is no space, or one; the pattern is for everything else.
-    if text[at : at + 1] not in _SPACES:
+    if text[at : at + 1] not in _NO_OR_ONE_SPACE:
         return at
     space = _SPACE.match(text, at)
     return space.end() if space else at

@@ -13,11 +13,11 @@ from recollect.errors import InvalidSettings, Unavailable
 
 # A client that hardly reads has this much more waiting for it here, and its upstream waits; what is on its way to
 # clients far away is not bounded by it.
-_UNSENT_BYTES = 1 << 16
+_MAX_UNSENT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class BoundSockets:
     """Bound sockets, one for each address of the host; use it in a `with`."""
 
     sockets: Sequence[socket.socket]
@@ -28,10 +28,10 @@ class Listening:
         """The port, also where any free one was asked for."""
         return int(self.sockets[0].getsockname()[1])
 
-    def address(self, *, secured: bool = False) -> str:
+    def url(self, *, tls: bool = False) -> str:
         """As a client writes it."""
         host = self.host.strip("[]")
-        return f"http{'s' if secured else ''}://{f'[{host}]' if ':' in host else host}:{self.port}"
+        return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
     def close(self) -> None:
         for each in self.sockets:
@@ -44,40 +44,40 @@ class Listening:
         self.close()
 
 
-def listen(host: str, port: int) -> Listening:
+def bind_sockets(host: str, port: int) -> BoundSockets:
     """Bind the host's addresses; Unavailable if the port is taken."""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise InvalidSettings(f"host {host} is no address of this machine: {error.strerror}") from None
     sockets: list[socket.socket] = []
-    for family, _, _, _, address in dict.fromkeys(found):
+    for family, _, _, _, address in dict.fromkeys(addresses):
         # Of port 0 the first address takes any, and the others the same.
-        taken = sockets[0].getsockname()[1] if sockets else port
+        bound_port = sockets[0].getsockname()[1] if sockets else port
         try:
-            sockets.append(_bound(family, (address[0], taken, *address[2:])))
+            sockets.append(_bind_socket(family, (address[0], bound_port, *address[2:])))
         except OSError as error:
             if sockets and error.errno == errno.EADDRNOTAVAIL:
                 continue
             for each in sockets:
                 each.close()
             raise Unavailable(f"cannot listen on {host}, port {port}: {error.strerror}") from None
-    return Listening(sockets, host)
+    return BoundSockets(sockets, host)
 
 
-def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
-    bound = socket.socket(family, socket.SOCK_STREAM)
+def _bind_socket(family: int, address: tuple[object, ...]) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         # Not every system knows it. Connections take it over from the socket that listens.
         with suppress(AttributeError, OSError):
-            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
-        bound.bind(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
+        sock.bind(address)
         # From now on nobody else gets the port; connections wait until the server takes them.
-        bound.listen(2048)
+        sock.listen(2048)
     except OSError:
-        bound.close()
+        sock.close()
         raise
-    return bound
+    return sock

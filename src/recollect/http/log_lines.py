@@ -16,36 +16,36 @@ from recollect.observe.request import request_id
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """Time, level and message."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = _CONTROL.sub(_escaped, record.message)
+        record.message = _CONTROL.sub(_escape_match, record.message)
         return super().formatMessage(record)
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Time, level, logger, message, the id of the request, and what the line is about, in ASCII."""
 
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if id := request_id.get():
-            told["request_id"] = id
-        told |= getattr(record, "told", {})
+            fields["request_id"] = id
+        fields |= getattr(record, "told", {})
         if record.exc_info:
-            told["traceback"] = record.exc_text or self.formatException(record.exc_info)
+            fields["traceback"] = record.exc_text or self.formatException(record.exc_info)
         elif record.exc_text:
-            told["traceback"] = record.exc_text
-        return json.dumps(told, default=str)
+            fields["traceback"] = record.exc_text
+        return json.dumps(fields, default=str)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape_match(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")

@@ -11,9 +11,9 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 
 from recollect.errors import MissingExtra
 
-page = APIRouter(include_in_schema=False)
+swagger_router = APIRouter(include_in_schema=False)
 # The package is not imported: its wheel carries the files, and that is all we want of it.
-_CARRIER = "fastapi_offline"
+_ASSET_PACKAGE = "fastapi_offline"
 _FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
 # Nothing runs but what comes from here. Swagger UI gives its elements styles of their own.
 _POLICY = (
@@ -21,7 +21,7 @@ _POLICY = (
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _HEADERS = {"Content-Security-Policy": _POLICY, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
-_PAGE = """<!doctype html>
+_HTML = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -37,7 +37,7 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-_START = """SwaggerUIBundle({
+_START_SCRIPT = """SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#api",
   deepLinking: true,
@@ -50,37 +50,37 @@ _START = """SwaggerUIBundle({
 """
 
 
-@page.get("/docs")
+@swagger_router.get("/docs")
 async def docs() -> HTMLResponse:
     """The page."""
-    return HTMLResponse(_PAGE, headers=_HEADERS)
+    return HTMLResponse(_HTML, headers=_HEADERS)
 
 
-@page.get("/docs/start.js")
+@swagger_router.get("/docs/start.js")
 async def start() -> Response:
     """What sets the page up."""
-    return Response(_START, media_type="text/javascript", headers=_HEADERS)
+    return Response(_START_SCRIPT, media_type="text/javascript", headers=_HEADERS)
 
 
-@page.get("/docs/swagger-ui-bundle.js")
+@swagger_router.get("/docs/swagger-ui-bundle.js")
 async def script() -> FileResponse:
     """The script."""
-    return _file("swagger-ui-bundle.js")
+    return _serve_asset("swagger-ui-bundle.js")
 
 
-@page.get("/docs/swagger-ui.css")
+@swagger_router.get("/docs/swagger-ui.css")
 async def style() -> FileResponse:
     """How it looks."""
-    return _file("swagger-ui.css")
+    return _serve_asset("swagger-ui.css")
 
 
-def _file(name: str) -> FileResponse:
-    return FileResponse(_folder() / name, media_type=_FILES[name], headers=_HEADERS)
+def _serve_asset(name: str) -> FileResponse:
+    return FileResponse(_asset_folder() / name, media_type=_FILES[name], headers=_HEADERS)
 
 
 @cache
-def _folder() -> Path:
-    found = find_spec(_CARRIER)
-    if found is None or not found.submodule_search_locations:
+def _asset_folder() -> Path:
+    spec = find_spec(_ASSET_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
         raise MissingExtra("the page for trying the API", "server")
-    return Path(found.submodule_search_locations[0]) / "static"
+    return Path(spec.submodule_search_locations[0]) / "static"

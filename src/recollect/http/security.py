@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.http.auth.middleware import OPEN_PATHS
-from recollect.http.auth.rules import Open, Rules
+from recollect.http.auth.rules import AnonymousAccess, AuthRules
 
 _GATEWAY_HEADER = "x-authz-user-id"
 
 
-def secure(schema: dict[str, Any], rules: Rules) -> None:
+def add_security(schema: dict[str, Any], rules: AuthRules) -> None:
     """Tell the ways to say who is asking, and of every path which of them this server accepts."""
-    schema["components"]["securitySchemes"] = _schemes(rules)
-    ways = _ways(rules)
+    schema["components"]["securitySchemes"] = _security_schemes(rules)
+    requirements = _accepted_schemes(rules)
     for path, methods in schema["paths"].items():
         for operation in methods.values():
-            operation["security"] = [] if path in OPEN_PATHS else ways
+            operation["security"] = [] if path in OPEN_PATHS else requirements
 
 
-def _schemes(rules: Rules) -> dict[str, Any]:
+def _security_schemes(rules: AuthRules) -> dict[str, Any]:
     header = rules.user_header.decode() or _GATEWAY_HEADER
     return {
         "key": {
@@ -50,12 +50,12 @@ def _schemes(rules: Rules) -> dict[str, Any]:
     }
 
 
-def _ways(rules: Rules) -> list[dict[str, list[str]]]:
+def _accepted_schemes(rules: AuthRules) -> list[dict[str, list[str]]]:
     """One of these is enough; an empty one says that nothing need be shown."""
     accepted = [
         *(("key", "key_header") if rules.keys else ()),
         *(("gateway",) if rules.gateways else ()),
         *(("token",) if rules.tokens is not None else ()),
     ]
-    named: list[dict[str, list[str]]] = [{name: []} for name in accepted]
-    return named if rules.open is Open.NEVER else [{}, *named]
+    requirements: list[dict[str, list[str]]] = [{name: []} for name in accepted]
+    return requirements if rules.anonymous is AnonymousAccess.NEVER else [{}, *requirements]

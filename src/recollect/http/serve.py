@@ -28,12 +28,12 @@ from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.app import make_app
 from recollect.http.auth.address import is_loopback
 from recollect.http.auth.rules import check_bind
-from recollect.http.listen import Listening
-from recollect.http.log_lines import JsonLines, TextLines
+from recollect.http.listen import BoundSockets
+from recollect.http.log_lines import JsonFormatter, TextFormatter
 from recollect.http.upstream.learning import describe_start
-from recollect.http.workers import Workers, orphaned
+from recollect.http.workers import ProcessSupervisor, stop_when_orphaned
 from recollect.models.embedding import EmbeddingModel
-from recollect.observe.processes import share
+from recollect.observe.processes import share_metrics
 from recollect.settings import Settings
 from recollect.wiring import open_ledger
 
@@ -42,7 +42,11 @@ _KEEP_ALIVE_S = 65
 
 
 def serve(
-    settings: Settings, listening: Listening, *, make: Callable[[Settings], ASGIApp] = make_app, worker: bool = False
+    settings: Settings,
+    listening: BoundSockets,
+    *,
+    make: Callable[[Settings], ASGIApp] = make_app,
+    worker: bool = False,
 ) -> None:
     """Answer on these sockets; returns after a graceful stop.
 
@@ -50,10 +54,12 @@ def serve(
     the process at once. What was acknowledged is on disk by then.
     """
     if settings.server_processes > 1 and not worker:
-        with TemporaryDirectory(prefix="recollect-numbers-") as numbers:
-            Workers(partial(_work, settings, listening, make, Path(numbers)), listening, settings).run()
+        with TemporaryDirectory(prefix="recollect-numbers-") as metrics_dir:
+            ProcessSupervisor(
+                partial(_run_worker, settings, listening, make, Path(metrics_dir)), listening, settings
+            ).run()
         return
-    server = _Server(_config(settings, make), quits_on_interrupt=not worker)
+    server = _Server(_uvicorn_config(settings, make), quits_on_interrupt=not worker)
     _log.info("recollect %s: %s", __version__, describe_start(settings))
     with listening:
         server.run(listening.sockets)
@@ -61,17 +67,19 @@ def serve(
         raise Unavailable("the server could not start; its log says why")
 
 
-def _work(settings: Settings, listening: Listening, make: Callable[[Settings], ASGIApp], numbers: Path) -> None:
+def _run_worker(
+    settings: Settings, listening: BoundSockets, make: Callable[[Settings], ASGIApp], metrics_dir: Path
+) -> None:
     """What each of several processes does."""
-    share(numbers)
-    threading.Thread(target=orphaned, daemon=True).start()
+    share_metrics(metrics_dir)
+    threading.Thread(target=stop_when_orphaned, daemon=True).start()
     try:
         serve(settings, listening, make=make, worker=True)
     except Unavailable:
         sys.exit(1)
 
 
-def check(settings: Settings) -> None:
+def check_settings(settings: Settings) -> None:
     """Raise InvalidSettings for what cannot be served, before anything is opened."""
     check_bind(settings, has_keys=is_loopback(settings.host) or asyncio.run(_may_have_keys(settings)))
     _check_upstream(settings)
@@ -101,11 +109,11 @@ def _check_upstream(settings: Settings) -> None:
     for url in (settings.upstream_url, *(each.url for each in settings.upstreams.values())):
         try:
             parts = urlsplit(url)
-            is_here = is_loopback(parts.hostname or "") and parts.port == settings.port
+            is_self = is_loopback(parts.hostname or "") and parts.port == settings.port
         except ValueError:
             # What is no URL is told when it is opened.
             continue
-        if is_here and settings.port:
+        if is_self and settings.port:
             raise InvalidSettings(
                 f"upstream_url {url} is this server itself: name the endpoint behind it, or start it where "
                 "OPENAI_BASE_URL is not set"
@@ -119,44 +127,44 @@ def _check_certificate(settings: Settings) -> None:
     try:
         context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None, lambda: password)
     except (OSError, ValueError) as error:
-        named = (
+        files = (
             f"{settings.ssl_certfile} and {settings.ssl_keyfile}" if settings.ssl_keyfile else settings.ssl_certfile
         )
-        raise InvalidSettings(f"{named} cannot be used for https: {error}") from None
+        raise InvalidSettings(f"{files} cannot be used for https: {error}") from None
 
 
-def _config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> uvicorn.Config:
-    secured: dict[str, Any] = {}
+def _uvicorn_config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> uvicorn.Config:
+    tls: dict[str, Any] = {}
     if settings.ssl_certfile:
-        secured = {
+        tls = {
             "ssl_certfile": settings.ssl_certfile,
             "ssl_keyfile": settings.ssl_keyfile or None,
             "ssl_keyfile_password": settings.ssl_keyfile_password.get_secret_value() or None,
         }
     return uvicorn.Config(
         make(settings),
-        log_config=_logging(settings),
+        log_config=_logging_config(settings),
         log_level=settings.log_level,
         access_log=False,
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=settings.stop_within_s,
         timeout_keep_alive=_KEEP_ALIVE_S,
-        **secured,
+        **tls,
     )
 
 
-def _logging(settings: Settings) -> dict[str, Any]:
+def _logging_config(settings: Settings) -> dict[str, Any]:
     """Everything on stderr in one shape; lines for requests only if they are wanted."""
     level = settings.log_level.upper()
-    ours: dict[str, Any] = {"handlers": ["stderr"], "level": level, "propagate": False}
+    logger: dict[str, Any] = {"handlers": ["stderr"], "level": level, "propagate": False}
     requests = {"level": level if settings.access_log else "WARNING"}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"line": {"()": JsonLines if settings.log_format == "json" else TextLines}},
+        "formatters": {"line": {"()": JsonFormatter if settings.log_format == "json" else TextFormatter}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-        "loggers": {"recollect": ours, "uvicorn": ours, "recollect.access": requests},
+        "loggers": {"recollect": logger, "uvicorn": logger, "recollect.access": requests},
     }
 
 
@@ -171,11 +179,11 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         # Ctrl-C reaches every process of a group; the first of several tells the others itself.
         handlers = {signal.SIGTERM: self.handle_exit, signal.SIGINT: self._interrupt}
-        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
             yield
         finally:
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -194,7 +202,7 @@ class _Server(uvicorn.Server):
     def run(self, sockets: Sequence[socket.socket] | None = None) -> None:
         try:
             super().run(list(sockets or ()))
-        except SystemExit as stopped:
+        except SystemExit as error:
             # uvicorn's own codes mean other things to us; it has said in the log why it could not start.
-            if stopped.code:
+            if error.code:
                 raise Unavailable("the server could not start; its log says why") from None

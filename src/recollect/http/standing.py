@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.errors import RecollectError
-from recollect.http.proxy.safekeeping import Safekeeping
+from recollect.http.proxy.safekeeping import ResilientMemory
 from recollect.ledger.model_states import ModelState
 from recollect.model.job import JobStats
 from recollect.model.times import now
@@ -22,100 +22,102 @@ from recollect.observe.metrics import DEGRADED, JOB_FAILURES, JOBS, JOBS_OLDEST_
 from recollect.service import Service
 
 _log = logging.getLogger("recollect")
-_LOOK_EVERY_S = 10.0
+_CHECK_EVERY_S = 10.0
 # Who asks whether it is ready does not wait for a store that hangs.
-_LOOK_S = 2.0
+_CHECK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class HealthProblem:
     """What is wrong with a part, and since when that is known."""
 
-    told: str
+    message: str
     since: datetime
 
 
-class Standing:
+class HealthMonitor:
     """What is known of each part; whoever notices something says so with `note`."""
 
-    def __init__(self, service: Callable[[], Service], keeper: Safekeeping) -> None:
+    def __init__(self, service: Callable[[], Service], resilient_memory: ResilientMemory) -> None:
         self._service = service
-        self._keeper = keeper
-        self._troubles: dict[str, Trouble] = {}
-        self._looks = itertools.count(1)
-        self._seen = 0
+        self._resilient_memory = resilient_memory
+        self._problems: dict[str, HealthProblem] = {}
+        self._check_numbers = itertools.count(1)
+        self._last_check = 0
         # While the embedding model is changed: the one that comes, and how far it is.
-        self.coming: ModelState | None = None
+        self.pending_model: ModelState | None = None
 
     @property
-    def troubles(self) -> Mapping[str, Trouble]:
+    def problems(self) -> Mapping[str, HealthProblem]:
         """The parts that do not do what they should."""
-        return dict(self._troubles)
+        return dict(self._problems)
 
     @property
     def reason(self) -> str:
         """What to tell with a chat that itself went well; nothing if all is well."""
-        return "store_unavailable" if "ledger" in self._troubles else "backlog" if "jobs" in self._troubles else ""
+        return "store_unavailable" if "ledger" in self._problems else "backlog" if "jobs" in self._problems else ""
 
-    def note(self, part: str, trouble: str) -> None:
+    def report(self, component: str, problem: str) -> None:
         """This is wrong with the part; empty if nothing is."""
-        before = self._troubles.get(part)
-        DEGRADED.set(bool(trouble), part)
-        if trouble:
-            self._troubles[part] = Trouble(trouble, before.since if before else now())
-            if before is None:
-                _log.warning("%s: %s", part, trouble)
-        elif before is not None:
-            del self._troubles[part]
-            _log.info("%s is well again", part)
+        previous = self._problems.get(component)
+        DEGRADED.set(bool(problem), component)
+        if problem:
+            self._problems[component] = HealthProblem(problem, previous.since if previous else now())
+            if previous is None:
+                _log.warning("%s: %s", component, problem)
+        elif previous is not None:
+            del self._problems[component]
+            _log.info("%s is well again", component)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Look at all parts now."""
-        look = next(self._looks)
-        self._keeper.count()
-        self.note("spilled", "turns wait on disk for the ledger" if self._keeper.is_waiting else "")
+        check_number = next(self._check_numbers)
+        self._resilient_memory.update_metrics()
+        self.report(
+            "spilled", "turns wait on disk for the ledger" if self._resilient_memory.has_spilled_turns else ""
+        )
         try:
             service = self._service()
-            self.note("redis", service.cache_trouble)
-            self.note("index", service.care.index_trouble)
-            async with asyncio.timeout(_LOOK_S):
-                stats = await service.care.job_stats()
-                self.coming = next((state for state in await service.model_states() if state.is_coming), None)
+            self.report("redis", service.cache_trouble)
+            self.report("index", service.operations.index_trouble)
+            async with asyncio.timeout(_CHECK_TIMEOUT_S):
+                stats = await service.operations.job_stats()
+                self.pending_model = next((state for state in await service.model_states() if state.is_pending), None)
         except RecollectError as error:
-            self._note_ledger(look, str(error))
+            self._report_ledger(check_number, str(error))
         except TimeoutError:
-            self._note_ledger(look, f"no answer within {_LOOK_S:g} s")
+            self._report_ledger(check_number, f"no answer within {_CHECK_TIMEOUT_S:g} s")
         else:
-            self._note_ledger(look, "", stats)
+            self._report_ledger(check_number, "", stats)
 
-    def _note_ledger(self, look: int, trouble: str, stats: JobStats | None = None) -> None:
+    def _report_ledger(self, check_number: int, problem: str, stats: JobStats | None = None) -> None:
         # Who asks whether it is ready looks beside the look of every few seconds: the one that began later counts.
-        if look < self._seen:
+        if check_number < self._last_check:
             return
-        self._seen = look
-        self.note("ledger", trouble)
+        self._last_check = check_number
+        self.report("ledger", problem)
         if stats is not None:
-            self.note("jobs", stats.trouble)
+            self.report("jobs", stats.trouble)
             for state in ("waiting", "due", "running", "dead"):
                 JOBS.set(getattr(stats, state), state)
             JOBS_OLDEST_SECONDS.set(stats.oldest_due_age_s)
             JOB_FAILURES.set(stats.failures_in_a_row)
 
     @asynccontextmanager
-    async def kept(self) -> AsyncIterator[None]:
+    async def running(self) -> AsyncIterator[None]:
         """Looks every few seconds, as long as this lasts."""
-        looking = asyncio.create_task(self._keep_looking())
+        task = asyncio.create_task(self._check_periodically())
         try:
             yield
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
-    async def _keep_looking(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
             try:
-                await self.look()
+                await self.check()
             except Exception:
                 # Whoever no longer looks would say that all is well for ever.
                 _log.exception("how the server stands could not be looked at")
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_CHECK_EVERY_S)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_OWN = (
+_API_TAGS = (
     ("memories", "Memories, one at a time and in lists."),
     ("search and recall", "Finding memories, and having them ready for a prompt."),
     ("turns and sessions", "What was said: remembering it, reading it again, and the sessions it was said in."),
@@ -15,7 +15,7 @@ _OWN = (
     ("usage and upkeep", "How much there is, what it cost, and putting it in order."),
     ("admin", "What concerns everyone; for admin keys."),
 )
-_OTHERS = (
+_COMPAT_TAGS = (
     ("proxy", "Chats as OpenAI's clients have them, with memory."),
     ("responses", "OpenAI's Responses API, with memory."),
     ("conversations", "OpenAI's Conversations API."),
@@ -28,6 +28,6 @@ _OTHERS = (
     ("health", "Is it up, is it ready, what is it."),
 )
 TAGS = [
-    *({"name": name, "description": f"Recollect's own API. {told}"} for name, told in _OWN),
-    *({"name": name, "description": told} for name, told in _OTHERS),
+    *({"name": name, "description": f"Recollect's own API. {description}"} for name, description in _API_TAGS),
+    *({"name": name, "description": description} for name, description in _COMPAT_TAGS),
 ]

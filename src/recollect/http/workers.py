@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 from types import FrameType
 
 from recollect.errors import Unavailable
-from recollect.http.listen import Listening
+from recollect.http.listen import BoundSockets
 from recollect.settings import Settings
 
 _log = logging.getLogger("recollect")
@@ -23,10 +23,10 @@ _GRACE_S = 15.0
 _TICK_S = 0.2
 
 
-class Workers:
+class ProcessSupervisor:
     """As many processes as the settings say; one that dies is replaced, a signal reaches all of them."""
 
-    def __init__(self, work: Callable[[], None], listening: Listening, settings: Settings) -> None:
+    def __init__(self, work: Callable[[], None], listening: BoundSockets, settings: Settings) -> None:
         self._work = work
         self._listening = listening
         self._settings = settings
@@ -35,19 +35,19 @@ class Workers:
 
     def run(self) -> None:
         """Serve until told to stop; Unavailable if the processes cannot start."""
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGTERM, signal.SIGINT)}
+        previous = {number: signal.signal(number, self._handle_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             for _ in range(self._settings.server_processes):
                 self._start()
             while self._running:
                 wait([process.sentinel for process in self._running], timeout=_TICK_S)
-                self._look_after()
+                self._reap()
         except BaseException:
-            self._end()
+            self._kill_all()
             raise
         finally:
             self._listening.close()
-            for number, handler in before.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
     def _start(self) -> None:
@@ -59,7 +59,7 @@ class Workers:
             if self._stopping_at:
                 process.terminate()
 
-    def _look_after(self) -> None:
+    def _reap(self) -> None:
         if self._stopping_at:
             # The port is only free once nobody holds it, this process included.
             self._listening.close()
@@ -75,25 +75,25 @@ class Workers:
                 raise Unavailable("the server could not start; its log says why")
             _log.warning("server process %s ended with %s; starting another", process.pid, process.exitcode)
             self._start()
-        patience = self._settings.stop_within_s + _GRACE_S
-        if self._stopping_at and time.monotonic() - self._stopping_at > patience:
-            self._end()
+        timeout_s = self._settings.stop_within_s + _GRACE_S
+        if self._stopping_at and time.monotonic() - self._stopping_at > timeout_s:
+            self._kill_all()
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         """Pass it on; the second time, end at once."""
         if self._stopping_at:
-            self._end()
+            self._kill_all()
             os._exit(128 + number)
         self._stopping_at = time.monotonic()
         for process in list(self._running):
             process.terminate()
 
-    def _end(self) -> None:
+    def _kill_all(self) -> None:
         for process in list(self._running):
             process.kill()
 
 
-def orphaned() -> None:
+def stop_when_orphaned() -> None:
     """Wait until the process that started this one is gone, then stop this one as it would have."""
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from recollect.errors import IndexNotReady, IndexUnavailable
-from recollect.index.engine import Engine, place_mark, user_mark
-from recollect.ledger.protocol import Scored
-from recollect.model.breaker import Breaker, Leave
+from recollect.index.engine import VectorStore, hash_place, hash_user
+from recollect.ledger.protocol import ScoredRows
+from recollect.model.breaker import Breaker, Permit
 from recollect.model.times import now
 from recollect.observe.metrics import BREAKER_OPEN
 
@@ -21,61 +21,65 @@ if TYPE_CHECKING:
 _log = logging.getLogger("recollect")
 
 
-class Asked:
+class GuardedStore:
     """Asks an engine for the nearest rows, by marks if it is one that has to be fed."""
 
-    def __init__(self, engine: Engine, *, timeout_s: float, by_marks: bool, breaker: Breaker | None = None) -> None:
-        self._engine = engine
+    def __init__(
+        self, store: VectorStore, *, timeout_s: float, hashes_names: bool, breaker: Breaker | None = None
+    ) -> None:
+        self._store = store
         self._timeout_s = timeout_s
-        self._by_marks = by_marks
+        self._hashes_names = hashes_names
         self._breaker = breaker or Breaker()
-        self.away_since: datetime | None = None
+        self.unavailable_since: datetime | None = None
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """Whether asking now would be of no use, but for one who tries whether it is back."""
         return self._breaker.is_open
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """What is wrong; empty if nothing is."""
-        if self.away_since is None:
+        if self.unavailable_since is None:
             return ""
-        return f"{self._engine.name} does not answer since {self.away_since:%H:%M:%S} UTC: the ledger is searched"
+        return (
+            f"{self._store.name} does not answer since {self.unavailable_since:%H:%M:%S} UTC: the ledger is searched"
+        )
 
-    def leave(self) -> Leave:
+    def request_permit(self) -> Permit:
         """What the caller may do now: ask, ask as the one who tries, or do without."""
-        return self._breaker.leave()
+        return self._breaker.permit()
 
     async def nearest(
-        self, user: str, vector: Vector, *, places: Sequence[str], limit: int, leave: Leave = Leave.ASK
-    ) -> Scored:
+        self, user: str, vector: Vector, *, places: Sequence[str], limit: int, permit: Permit = Permit.CALL
+    ) -> ScoredRows:
         """What the engine suggests, or an IndexUnavailable, soon."""
-        if self._by_marks:
-            user, places = user_mark(user), [place_mark(place) for place in places]
+        if self._hashes_names:
+            user, places = hash_user(user), [hash_place(place) for place in places]
         try:
             async with asyncio.timeout(self._timeout_s):
-                found = await self._engine.nearest(user, vector, places=places, limit=limit)
+                scored = await self._store.nearest(user, vector, places=places, limit=limit)
         except IndexNotReady:
             # It answered: whoever has been taken in can go on asking.
-            self._answered(leave)
+            self._record_success(permit)
             raise
         except (IndexUnavailable, TimeoutError) as error:
-            self._failed(leave)
-            raise IndexUnavailable(f"{self._engine.name} does not answer ({type(error).__name__})") from error
-        self._answered(leave)
-        return found
+            self._record_failure(permit)
+            raise IndexUnavailable(f"{self._store.name} does not answer ({type(error).__name__})") from error
+        self._record_success(permit)
+        return scored
 
-    def _answered(self, leave: Leave) -> None:
-        self._breaker.went_well(leave)
-        if self.away_since is not None and not self._breaker.is_open:
-            self.away_since = None
+    def _record_success(self, permit: Permit) -> None:
+        self._breaker.record_success(permit)
+        if self.unavailable_since is not None and not self._breaker.is_open:
+            self.unavailable_since = None
             BREAKER_OPEN.set(0, "index")
-            _log.info("%s answers again", self._engine.name)
+            _log.info("%s answers again", self._store.name)
 
-    def _failed(self, leave: Leave) -> None:
-        self._breaker.failed(leave)
-        if self._breaker.is_open and self.away_since is None:
-            self.away_since = now()
+    def _record_failure(self, permit: Permit) -> None:
+        self._breaker.record_failure(permit)
+        if self._breaker.is_open and self.unavailable_since is None:
+            self.unavailable_since = now()
             BREAKER_OPEN.set(1, "index")
-            _log.warning("%s", self.trouble)
+            _log.warning("%s", self.last_error)

@@ -16,19 +16,19 @@ import httpx
 import numpy as np
 
 from recollect.errors import IndexUnavailable, MissingExtra
-from recollect.index.calls import Calls
-from recollect.index.engine_options import bare_address
+from recollect.index.calls import ThreadCalls
+from recollect.index.engine_options import redact_address
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Where = Mapping[str, Any]
+ChromaFilter = Mapping[str, Any]
 _PATH = "/api/v2/tenants/default_tenant/databases/default_database/collections"
-_MOST_COLLECTIONS = 1_000
+_MAX_COLLECTIONS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ChromaRows:
     """What Chroma gives: ids, how far they are from what was asked for, their marks; each only if asked for."""
 
     ids: Sequence[str]
@@ -36,7 +36,7 @@ class Found:
     marks: Sequence[Mapping[str, str]] = ()
 
 
-class ChromaStore(Protocol):
+class ChromaCollection(Protocol):
     """One collection, once it is opened."""
 
     async def models(self) -> Mapping[str, str]:
@@ -49,13 +49,15 @@ class ChromaStore(Protocol):
 
     async def remove(self, name: str) -> None: ...
 
-    async def query(self, vector: NDArray[np.float32], where: Where, *, limit: int) -> Found: ...
+    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows: ...
 
     async def upsert(
         self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
     ) -> None: ...
 
-    async def get(self, where: Where | None = None, *, limit: int | None = None, offset: int = 0) -> Found:
+    async def get(
+        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> ChromaRows:
         """All that fit, with their marks where they are paged through."""
         ...
 
@@ -64,7 +66,7 @@ class ChromaStore(Protocol):
     async def close(self) -> None: ...
 
 
-class ChromaFolder:
+class LocalChromaCollection:
     """A folder that only this process may use."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,33 +77,33 @@ class ChromaFolder:
         self._folder = folder
         self._client: Any = None
         self._collection: Any = None
-        self._calls = Calls("Chroma", (ChromaError, OSError, RuntimeError, ValueError))
+        self._calls = ThreadCalls("Chroma", (ChromaError, OSError, RuntimeError, ValueError))
 
     async def models(self) -> Mapping[str, str]:
-        def listed() -> Mapping[str, str]:
-            found = self._opened().list_collections(limit=_MOST_COLLECTIONS)
-            return {each.name: str((each.metadata or {}).get("model", "")) for each in found}
+        def list_models() -> Mapping[str, str]:
+            result = self._connect().list_collections(limit=_MAX_COLLECTIONS)
+            return {each.name: str((each.metadata or {}).get("model", "")) for each in result}
 
-        return await self._calls.run(listed)
+        return await self._calls.run(list_models)
 
     async def open(self, name: str, model: str, *, hnsw: Mapping[str, Any]) -> None:
-        def opened() -> None:
-            self._collection = self._opened().get_or_create_collection(
+        def open_collection() -> None:
+            self._collection = self._connect().get_or_create_collection(
                 name, embedding_function=None, configuration={"hnsw": dict(hnsw)}, metadata={"model": model}
             )
 
-        await self._calls.run(opened)
+        await self._calls.run(open_collection)
 
     async def remove(self, name: str) -> None:
-        await self._calls.run(lambda: self._opened().delete_collection(name))
+        await self._calls.run(lambda: self._connect().delete_collection(name))
 
-    async def query(self, vector: NDArray[np.float32], where: Where, *, limit: int) -> Found:
-        found = await self._calls.run(
+    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows:
+        result = await self._calls.run(
             lambda: self._collection.query(
                 query_embeddings=[vector], n_results=limit, where=where, include=["distances"]
             )
         )
-        return Found(found["ids"][0], found["distances"][0])
+        return ChromaRows(result["ids"][0], result["distances"][0])
 
     async def upsert(
         self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
@@ -110,12 +112,14 @@ class ChromaFolder:
             lambda: self._collection.upsert(ids=list(ids), embeddings=vectors, metadatas=list(marks))
         )
 
-    async def get(self, where: Where | None = None, *, limit: int | None = None, offset: int = 0) -> Found:
+    async def get(
+        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> ChromaRows:
         include = ["metadatas"] if limit else []
-        found = await self._calls.run(
+        result = await self._calls.run(
             lambda: self._collection.get(where=where, limit=limit, offset=offset, include=include)
         )
-        return Found(found["ids"], marks=found["metadatas"] or ())
+        return ChromaRows(result["ids"], marks=result["metadatas"] or ())
 
     async def delete(self, ids: Sequence[str]) -> None:
         await self._calls.run(lambda: self._collection.delete(ids=list(ids)))
@@ -127,7 +131,7 @@ class ChromaFolder:
                 await asyncio.to_thread(self._client.close)
             self._client = self._collection = None
 
-    def _opened(self) -> Any:
+    def _connect(self) -> Any:
         if self._client is None:
             import chromadb
             from chromadb.config import Settings
@@ -137,58 +141,60 @@ class ChromaFolder:
         return self._client
 
 
-class ChromaOnServer:
+class RemoteChromaCollection:
     """A server, which several processes may use."""
 
     def __init__(self, address: str, *, token: str, timeout_s: float) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._name = bare_address(address)
+        self._name = redact_address(address)
         self._url = address.rstrip("/") + _PATH
         self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s)
         self._id = ""
 
     async def models(self) -> Mapping[str, str]:
-        found = await self._ask("GET", f"?limit={_MOST_COLLECTIONS}")
-        return {each["name"]: str((each.get("metadata") or {}).get("model", "")) for each in found}
+        result = await self._request("GET", f"?limit={_MAX_COLLECTIONS}")
+        return {each["name"]: str((each.get("metadata") or {}).get("model", "")) for each in result}
 
     async def open(self, name: str, model: str, *, hnsw: Mapping[str, Any]) -> None:
-        asked = {"name": name, "get_or_create": True, "metadata": {"model": model}, "configuration": {"hnsw": hnsw}}
-        self._id = str((await self._ask("POST", "", asked))["id"])
+        body = {"name": name, "get_or_create": True, "metadata": {"model": model}, "configuration": {"hnsw": hnsw}}
+        self._id = str((await self._request("POST", "", body))["id"])
 
     async def remove(self, name: str) -> None:
-        await self._ask("DELETE", f"/{name}")
+        await self._request("DELETE", f"/{name}")
 
-    async def query(self, vector: NDArray[np.float32], where: Where, *, limit: int) -> Found:
-        asked = {
+    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows:
+        body = {
             "query_embeddings": [vector.tolist()],
             "n_results": limit,
             "where": where,
             "include": ["distances"],
         }
-        found = await self._ask("POST", f"/{self._id}/query", asked)
-        return Found(found["ids"][0], found["distances"][0])
+        result = await self._request("POST", f"/{self._id}/query", body)
+        return ChromaRows(result["ids"][0], result["distances"][0])
 
     async def upsert(
         self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
     ) -> None:
-        asked = {"ids": list(ids), "embeddings": vectors.tolist(), "metadatas": list(marks)}
-        await self._ask("POST", f"/{self._id}/upsert", asked)
+        body = {"ids": list(ids), "embeddings": vectors.tolist(), "metadatas": list(marks)}
+        await self._request("POST", f"/{self._id}/upsert", body)
 
-    async def get(self, where: Where | None = None, *, limit: int | None = None, offset: int = 0) -> Found:
-        asked = {"where": where, "limit": limit, "offset": offset, "include": ["metadatas"] if limit else []}
-        found = await self._ask("POST", f"/{self._id}/get", asked)
-        return Found(found["ids"], marks=found.get("metadatas") or ())
+    async def get(
+        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> ChromaRows:
+        body = {"where": where, "limit": limit, "offset": offset, "include": ["metadatas"] if limit else []}
+        result = await self._request("POST", f"/{self._id}/get", body)
+        return ChromaRows(result["ids"], marks=result.get("metadatas") or ())
 
     async def delete(self, ids: Sequence[str]) -> None:
-        await self._ask("POST", f"/{self._id}/delete", {"ids": list(ids)})
+        await self._request("POST", f"/{self._id}/delete", {"ids": list(ids)})
 
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:
-            answer = await self._http.request(method, self._url + path, json=body)
-            answer.raise_for_status()
-            return answer.json()
+            response = await self._http.request(method, self._url + path, json=body)
+            response.raise_for_status()
+            return response.json()
         except (httpx.HTTPError, ValueError) as error:
             raise IndexUnavailable(f"Chroma at {self._name}: {type(error).__name__}") from error

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-from recollect.ledger.protocol import Scored
+from recollect.ledger.protocol import ScoredRows
 from recollect.model.erase import user_digest
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredVector:
     """What an engine keeps of one memory: its row, whose it is, where it lives, and its vector of length 1."""
 
     row: int
@@ -29,7 +29,7 @@ class Kept:
     vector: Vector
 
 
-class Engine(Protocol):
+class VectorStore(Protocol):
     """Finds the nearest of a user's rows; nobody has to feed one that searches the ledger's own vectors."""
 
     @property
@@ -37,14 +37,14 @@ class Engine(Protocol):
         """What people call it, with where it is: for logs, metrics and receipts."""
         ...
 
-    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
         """About the nearest rows of the user in these places, best first, by cosine."""
         ...
 
     async def close(self) -> None: ...
 
 
-class FedEngine(Engine, Protocol):
+class ExternalVectorStore(VectorStore, Protocol):
     """An engine with a store of its own, which is brought what changed in the ledger, in batches, and any number of
     times: to put a row again or to drop one that is not there is nothing.
 
@@ -58,11 +58,11 @@ class FedEngine(Engine, Protocol):
         ...
 
     @property
-    def leaves(self) -> str:
+    def residue(self) -> str:
         """What stays of rows it dropped and for how long, as a receipt tells it."""
         ...
 
-    async def put(self, rows: Sequence[Kept]) -> None:
+    async def put(self, rows: Sequence[StoredVector]) -> None:
         """Keep rows of any users, in place of what was kept of them."""
         ...
 
@@ -87,16 +87,16 @@ class FedEngine(Engine, Protocol):
         ...
 
 
-def user_mark(user: str) -> str:
+def hash_user(user: str) -> str:
     """What stands for a user in the store of an engine; the ledger's notes of erasures call them the same."""
     return user_digest(user)
 
 
-def place_mark(place: str) -> str:
+def hash_place(place: str) -> str:
     """What stands for a place in the store of an engine."""
     return blake2b(place.encode(), digest_size=16, person=b"recollect-place").hexdigest()
 
 
-def is_mark(text: str) -> bool:
+def is_hash(text: str) -> bool:
     """Whether it can only be a mark."""
     return len(text) == 32 and set(text) <= set("0123456789abcdef")

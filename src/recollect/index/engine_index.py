@@ -11,31 +11,31 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.errors import IndexUnavailable
-from recollect.index.asked import Asked
-from recollect.index.engine import Engine
-from recollect.index.engine_view import EngineView, Source
+from recollect.index.asked import GuardedStore
+from recollect.index.engine import VectorStore
+from recollect.index.engine_view import VectorStoreView, ViewSource
 from recollect.index.exact import ExactIndex
-from recollect.index.feeder import Feeder
+from recollect.index.feeder import IndexSync
 from recollect.index.protocol import Index, View
-from recollect.index.recent import Recent, Sample, seen_of
+from recollect.index.recent import UnsyncedRows, VectorSample, synced_revision
 from recollect.index.shard import ROW_BYTES, Shard
-from recollect.index.shards import Shards
-from recollect.index.view import mask_of
+from recollect.index.shards import ShardCache
+from recollect.index.view import visible_mask
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.breaker import Leave
-from recollect.model.erase import Cleared
+from recollect.model.breaker import Permit
+from recollect.model.erase import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
 
 # How much of the memory is for what rows are like, without their vectors.
-_LIGHT_SHARE = 4
+_LIGHT_DIVISOR = 4
 # With more changed rows than these beside what it has, an engine is of no use for a user.
-_MOST_RECENT = 5_000
+_MAX_UNSYNCED = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sizes:
+class VectorStoreLimits:
     """From how many memories of a user on the engine is asked, how much memory there is, how long is waited.
 
     Where no more than `few_rows` of them may be found, those are read from the ledger and compared one by one, which
@@ -49,48 +49,48 @@ class Sizes:
 
 
 @dataclass(slots=True)
-class _Beside:
+class _UserState:
     """What is held of a user besides the shard."""
 
-    recent: Recent | None = None
-    sample: Sample | None = None
+    unsynced: UnsyncedRows | None = None
+    sample: VectorSample | None = None
 
 
-class EngineIndex:
+class VectorStoreIndex:
     """Searches by an engine; one that has to be fed comes with its feeder."""
 
     def __init__(
         self,
         ledger: Ledger,
         model: EmbeddingModel,
-        engine: Engine,
+        store: VectorStore,
         *,
-        sizes: Sizes | None = None,
-        feeder: Feeder | None = None,
+        limits: VectorStoreLimits | None = None,
+        sync: IndexSync | None = None,
     ) -> None:
         self._ledger = ledger
         self._model = model
-        self._engine = engine
-        self._sizes = sizes or Sizes()
-        self.feeder = feeder
-        self._settles_s: float = getattr(engine, "settles_s", 0.0)
-        self._asked = Asked(engine, timeout_s=self._sizes.timeout_s, by_marks=feeder is not None)
-        budget = self._sizes.budget_bytes
-        self._exact = ExactIndex(ledger, model, budget_bytes=budget - budget // _LIGHT_SHARE)
-        self._light = Shards(ledger, model, budget_bytes=budget // _LIGHT_SHARE, light=True)
-        self._beside: dict[str, _Beside] = {}
+        self._store = store
+        self._limits = limits or VectorStoreLimits()
+        self.sync = sync
+        self._settles_s: float = getattr(store, "settles_s", 0.0)
+        self._guarded = GuardedStore(store, timeout_s=self._limits.timeout_s, hashes_names=sync is not None)
+        budget = self._limits.budget_bytes
+        self._exact = ExactIndex(ledger, model, budget_bytes=budget - budget // _LIGHT_DIVISOR)
+        self._light = ShardCache(ledger, model, budget_bytes=budget // _LIGHT_DIVISOR, light=True)
+        self._user_states: dict[str, _UserState] = {}
         row_bytes = ROW_BYTES + 3 * model.dimensions
-        self._most_exact = max((budget - budget // _LIGHT_SHARE) // row_bytes, self._sizes.exact_rows)
+        self._max_exact_rows = max((budget - budget // _LIGHT_DIVISOR) // row_bytes, self._limits.exact_rows)
 
     @property
-    def engine(self) -> Engine:
+    def store(self) -> VectorStore:
         """What is asked."""
-        return self._engine
+        return self._store
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """What is wrong with the engine; empty if nothing is."""
-        return self._asked.trouble or (self.feeder.trouble if self.feeder else "")
+        return self._guarded.last_error or (self.sync.last_error if self.sync else "")
 
     @property
     def nbytes(self) -> int:
@@ -102,96 +102,103 @@ class EngineIndex:
         if not await self._is_large(user):
             return await self._exact.view(scope, filter, as_of=as_of, turns=turns)
         # What held once and is not active any more no engine has.
-        leave = self._asked.leave() if as_of is None else Leave.NO
-        beside = await self._caught_up(user) if leave is not Leave.NO else None
-        if beside is None and await self._ledger.row_count(user, most=self._most_exact + 1) <= self._most_exact:
+        permit = self._guarded.request_permit() if as_of is None else Permit.DENY
+        state = await self._catch_up(user) if permit is not Permit.DENY else None
+        if (
+            state is None
+            and await self._ledger.row_count(user, max_count=self._max_exact_rows + 1) <= self._max_exact_rows
+        ):
             return await self._exact.view(scope, filter, as_of=as_of, turns=turns)
         everything = filter == EVERYTHING and as_of is None
         allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._light.get(user)
-        places = shard.seen_places(scope)
-        mask = mask_of(shard, places, allowed, as_of=as_of, turns=turns)
-        if beside is None:
-            return EngineView(shard, mask, Source(user, self._ledger, self._model))
-        source = Source(user, self._ledger, self._model, self._asked, leave, places, self._sizes.few_rows)
-        return EngineView(shard, mask, source, recent=beside.recent, sample=await self._sample(user, shard, beside))
+        places = shard.visible_places(scope)
+        mask = visible_mask(shard, places, allowed, as_of=as_of, turns=turns)
+        if state is None:
+            return VectorStoreView(shard, mask, ViewSource(user, self._ledger, self._model))
+        source = ViewSource(user, self._ledger, self._model, self._guarded, permit, places, self._limits.few_rows)
+        return VectorStoreView(
+            shard, mask, source, unsynced=state.unsynced, sample=await self._sample(user, shard, state)
+        )
 
     async def _is_large(self, user: str) -> bool:
-        most = self._sizes.exact_rows
-        if held := self._exact.held_rows(user):
-            return held > most
-        light = self._light.held(user)
-        if light is not None and light.count > most:
+        max_rows = self._limits.exact_rows
+        if loaded_rows := self._exact.loaded_rows(user):
+            return loaded_rows > max_rows
+        light = self._light.peek(user)
+        if light is not None and light.count > max_rows:
             return True
-        return await self._ledger.row_count(user, most=most + 1) > most
+        return await self._ledger.row_count(user, max_count=max_rows + 1) > max_rows
 
-    async def _caught_up(self, user: str) -> _Beside | None:
+    async def _catch_up(self, user: str) -> _UserState | None:
         """What stands beside the engine for a user; None if it is too far behind to be asked."""
         shard = await self._light.get(user)
-        beside = self._beside.setdefault(user, _Beside())
-        if len(self._beside) > 2 * len(self._light) + 8:
-            self._beside = {name: each for name, each in self._beside.items() if self._light.held(name) is not None}
-        if self.feeder is None:
-            return beside
-        fed_as, recent = self.feeder.fed_as, beside.recent
-        if recent is None or recent.upto.epoch != shard.revision.epoch:
-            seen = await seen_of(user, ledger=self._ledger, index=fed_as, settles_s=self._settles_s)
-            if await self._ledger.row_count(user, most=_MOST_RECENT + 1, after=seen) > _MOST_RECENT:
+        state = self._user_states.setdefault(user, _UserState())
+        if len(self._user_states) > 2 * len(self._light) + 8:
+            self._user_states = {
+                name: each for name, each in self._user_states.items() if self._light.peek(name) is not None
+            }
+        if self.sync is None:
+            return state
+        feed_name, unsynced = self.sync.feed_name, state.unsynced
+        if unsynced is None or unsynced.revision.epoch != shard.revision.epoch:
+            revision = await synced_revision(user, ledger=self._ledger, index=feed_name, settles_s=self._settles_s)
+            if await self._ledger.row_count(user, max_count=_MAX_UNSYNCED + 1, after=revision) > _MAX_UNSYNCED:
                 return None
-            recent = beside.recent = Recent(Revision(seen, -1))
-        await recent.catch_up(user, shard, ledger=self._ledger, model=self._model)
-        await recent.look(user, ledger=self._ledger, index=fed_as, settles_s=self._settles_s)
-        if len(recent.rows) > _MOST_RECENT:
-            beside.recent = None
+            unsynced = state.unsynced = UnsyncedRows(Revision(revision, -1))
+        await unsynced.catch_up(user, shard, ledger=self._ledger, model=self._model)
+        await unsynced.drop_synced(user, ledger=self._ledger, index=feed_name, settles_s=self._settles_s)
+        if len(unsynced.rows) > _MAX_UNSYNCED:
+            state.unsynced = None
             return None
-        return beside
+        return state
 
-    async def _sample(self, user: str, shard: Shard, beside: _Beside) -> Sample:
-        sample = beside.sample
+    async def _sample(self, user: str, shard: Shard, state: _UserState) -> VectorSample:
+        sample = state.sample
         if sample is None or not sample.fits(shard):
-            sample = beside.sample = await Sample.take(user, shard, ledger=self._ledger, model=self._model)
+            sample = state.sample = await VectorSample.draw(user, shard, ledger=self._ledger, model=self._model)
         return sample
 
-    async def forget(self, user: str) -> Cleared:
-        self._beside.pop(user, None)
-        light = await self._light.let_go(user)
+    async def forget(self, user: str) -> StoreErasure:
+        self._user_states.pop(user, None)
+        light = await self._light.remove(user)
         exact = await self._exact.forget(user)
         rows = exact.counts["rows"] + (light.count if light else 0)
-        if self.feeder is None:
-            return Cleared("index", {"rows": rows}, note="" if rows else "nothing was held")
+        if self.sync is None:
+            return StoreErasure("index", {"rows": rows}, note="" if rows else "nothing was held")
         try:
-            dropped = await self.feeder.drop_strangers(user)
+            dropped = await self.sync.drop_orphans(user)
         except (IndexUnavailable, TimeoutError):
-            note = f"{self._engine.name} does not answer: what it has of this goes when it does"
-            return Cleared("index", {"rows": rows}, reached=False, note=note)
-        note = f"in {self._engine.name}; {self.feeder.leaves}"
-        return Cleared("index", {"rows": rows, "rows in the engine": dropped}, note=note)
+            note = f"{self._store.name} does not answer: what it has of this goes when it does"
+            return StoreErasure("index", {"rows": rows}, reached=False, note=note)
+        note = f"in {self._store.name}; {self.sync.residue}"
+        return StoreErasure("index", {"rows": rows, "rows in the engine": dropped}, note=note)
 
     async def close(self) -> None:
         await self._exact.close()
         self._light.clear()
-        self._beside.clear()
-        await self._engine.close()
+        self._user_states.clear()
+        await self._store.close()
 
 
-def feeder_of(index: Index) -> Feeder | None:
+def sync_of(index: Index) -> IndexSync | None:
     """What feeds the index, if it has a store of its own."""
-    return index.feeder if isinstance(index, EngineIndex) else None
+    return index.sync if isinstance(index, VectorStoreIndex) else None
 
 
-def trouble_of(index: Index) -> str:
+def last_index_error(index: Index) -> str:
     """What is wrong with the engine behind the index; empty if nothing is, or there is none."""
-    return index.trouble if isinstance(index, EngineIndex) else ""
+    return index.last_error if isinstance(index, VectorStoreIndex) else ""
 
 
-def nudging(index: Index, tell: Callable[[str], None]) -> Callable[[str], None]:
+def notify_and_sync(index: Index, notify: Callable[[str], None]) -> Callable[[str], None]:
     """What tells of a user's change, and has the index fed with it."""
-    feeder = feeder_of(index)
-    if feeder is None:
-        return tell
+    sync = sync_of(index)
+    if sync is None:
+        return notify
 
     def changed(user: str) -> None:
-        tell(user)
-        feeder.nudge()
+        notify(user)
+        sync.wake()
 
     return changed

@@ -9,7 +9,7 @@ from recollect.models.embedding import EmbeddingModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
+class VectorStoreOptions:
     """Where it is, and how its index is built and searched."""
 
     address: str
@@ -20,7 +20,7 @@ class EngineOptions:
     ef: int = 64
     timeout_s: float = 10.0
 
-    def collections_of(self, model: EmbeddingModel) -> tuple[str, str]:
+    def collection_names(self, model: EmbeddingModel) -> tuple[str, str]:
         """Where the vectors of a model can be: in that of the name alone if no other has it, else in its own."""
         return self.collection, f"{self.collection}_{model_digest(model)}"
 
@@ -30,6 +30,6 @@ def model_digest(model: EmbeddingModel) -> str:
     return blake2b(str(model).encode(), digest_size=4).hexdigest()
 
 
-def bare_address(address: str) -> str:
+def redact_address(address: str) -> str:
     """An address as it may be shown: without a login."""
     return address.rpartition("@")[2]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Nearest
-from recollect.index.shard import Shard, coarsened
-from recollect.index.shards import Shards
-from recollect.index.view import ShardView, cosines, dots, mask_of
+from recollect.index.shard import Shard, quantize
+from recollect.index.shards import ShardCache
+from recollect.index.view import ShardView, cosines, dots, visible_mask
 from recollect.ledger.protocol import Ledger
-from recollect.model.erase import Cleared
+from recollect.model.erase import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Below this many numbers a product takes less than a millisecond: not worth another thread.
 _INLINE_NUMBERS = 5_000_000
 # Below any cosine.
-_NEVER = np.float32(-2)
+_BELOW_ANY_COSINE = np.float32(-2)
 
 
 class ExactView(ShardView):
@@ -49,44 +49,44 @@ class ExactView(ShardView):
         return await asyncio.to_thread(self._nearest, vector, limit)
 
     def _nearest(self, vector: Vector, limit: int) -> Nearest:
-        found = self._mask & self._embedded
-        seen = int(np.count_nonzero(found))
-        if not seen:
+        searchable = self._mask & self._embedded
+        count = int(np.count_nonzero(searchable))
+        if not count:
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0)
         scores = self._coarse_scores(vector)
-        if seen < len(scores):
+        if count < len(scores):
             # What may not be found counts as nothing in the sums, and as worse than anything in the order.
-            scores *= found
-        mean = float(scores.sum()) / seen
-        deviation = max(float(scores @ scores) / seen - mean * mean, 0.0) ** 0.5
-        if seen < len(scores):
-            scores[~found] = _NEVER
+            scores *= searchable
+        mean = float(scores.sum()) / count
+        deviation = max(float(scores @ scores) / count - mean * mean, 0.0) ** 0.5
+        if count < len(scores):
+            scores[~searchable] = _BELOW_ANY_COSINE
         # A few more than asked for, so that none is missed for the steps the coarse copy is made of.
         few = limit + limit // 4 + 4
-        best = np.argpartition(scores, len(scores) - few)[-few:] if few < seen else np.flatnonzero(found)
+        best = np.argpartition(scores, len(scores) - few)[-few:] if few < count else np.flatnonzero(searchable)
         exact = cosines(vector, self._halves[best])
         order = np.lexsort((best, -exact))[:limit]
-        return Nearest(self._rows[best[order]], exact[order], seen, mean, deviation)
+        return Nearest(self._rows[best[order]], exact[order], count, mean, deviation)
 
     def _coarse_scores(self, vector: Vector) -> NDArray[np.float32]:
         """The cosine of every row, to two places behind the point; below 0 it is 0."""
-        [steps], [step] = coarsened(vector[None])
+        [steps], [step] = quantize(vector[None])
         scores: NDArray[np.float32] = dots(steps, self._coarse) * self._scales
         scores *= step
         np.maximum(scores, 0, out=scores)
         return scores
 
     async def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        at, here = self._look_up(rows)
-        if not here.any():
+        at, is_present = self._look_up(rows)
+        if not is_present.any():
             return np.zeros(len(rows), np.float32)
-        return cosines(vector, self._halves[at]) * here
+        return cosines(vector, self._halves[at]) * is_present
 
     async def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        at, here = self._look_up(rows)
-        found = np.zeros((len(rows), self._shard.dimensions), np.float32)
-        found[here] = self._halves[at[here]]
-        return found
+        at, is_present = self._look_up(rows)
+        result = np.zeros((len(rows), self._shard.dimensions), np.float32)
+        result[is_present] = self._halves[at[is_present]]
+        return result
 
 
 class ExactIndex:
@@ -94,7 +94,7 @@ class ExactIndex:
 
     def __init__(self, ledger: Ledger, model: EmbeddingModel, *, budget_bytes: int) -> None:
         self._ledger = ledger
-        self._shards = Shards(ledger, model, budget_bytes=budget_bytes)
+        self._shards = ShardCache(ledger, model, budget_bytes=budget_bytes)
 
     @property
     def nbytes(self) -> int:
@@ -107,16 +107,16 @@ class ExactIndex:
         everything = filter == EVERYTHING and as_of is None
         allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
         shard = await self._shards.get(scope.user)
-        return ExactView(shard, mask_of(shard, shard.seen_places(scope), allowed, as_of=as_of, turns=turns))
+        return ExactView(shard, visible_mask(shard, shard.visible_places(scope), allowed, as_of=as_of, turns=turns))
 
-    def held_rows(self, user: str) -> int:
+    def loaded_rows(self, user: str) -> int:
         """How many rows of the user are held."""
-        shard = self._shards.held(user)
+        shard = self._shards.peek(user)
         return shard.count if shard else 0
 
-    async def forget(self, user: str) -> Cleared:
-        shard = await self._shards.let_go(user)
-        return Cleared("index", {"rows": shard.count if shard else 0}, note="" if shard else "nothing was held")
+    async def forget(self, user: str) -> StoreErasure:
+        shard = await self._shards.remove(user)
+        return StoreErasure("index", {"rows": shard.count if shard else 0}, note="" if shard else "nothing was held")
 
     async def close(self) -> None:
         self._shards.clear()

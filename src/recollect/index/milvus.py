@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recollect.errors import MissingExtra
-from recollect.index.calls import Calls, checked_mark
-from recollect.index.engine import Kept
-from recollect.index.engine_options import EngineOptions, bare_address, model_digest
-from recollect.ledger.protocol import Scored
+from recollect.index.calls import ThreadCalls, require_hash
+from recollect.index.engine import StoredVector
+from recollect.index.engine_options import VectorStoreOptions, model_digest, redact_address
+from recollect.ledger.protocol import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 _PARTITIONS = 64
 # How many ids go in one call, and over how many of them users are looked for at a time.
-_IDS, _WINDOW = 1_000, 20_000
+_BATCH_IDS, _WINDOW = 1_000, 20_000
 # Searches see what was acknowledged so long ago, for they are told to be no further behind than Milvus's 5 seconds.
 _SETTLES_S = 10.0
-_BEHIND, _STRONG = "Bounded", "Strong"
+_BOUNDED, _STRONG = "Bounded", "Strong"
 
 
-class MilvusOptions(EngineOptions):
+class MilvusOptions(VectorStoreOptions):
     """What Milvus is told."""
 
     __slots__ = ()
@@ -53,17 +53,17 @@ class MilvusOptions(EngineOptions):
         return self.address if "://" in self.address else f"http://{self.address}"
 
 
-def _is_more_than_unknown(record: logging.LogRecord) -> bool:
+def _is_relevant_log(record: logging.LogRecord) -> bool:
     return "Method not implemented" not in record.getMessage()
 
 
-class MilvusEngine:
+class MilvusVectorStore:
     """Rows with the marks of their user, who is the partition key, and place. It is opened when it is first used.
 
     Its blocking client is called from threads: the other one is no faster, and cannot do without an event loop.
     """
 
-    leaves = "the bytes of what it dropped go from its files when it compacts them"
+    residue = "the bytes of what it dropped go from its files when it compacts them"
 
     def __init__(self, options: MilvusOptions, model: EmbeddingModel) -> None:
         try:
@@ -78,55 +78,55 @@ class MilvusEngine:
         # A Lite file keeps no description of a collection, so the field says of which model it is.
         self._field = f"vector_{model_digest(model)}"
         self._opening = threading.Lock()
-        self._calls = Calls(self.name, (MilvusException, grpc.RpcError, OSError, RuntimeError))
+        self._calls = ThreadCalls(self.name, (MilvusException, grpc.RpcError, OSError, RuntimeError))
 
     @property
     def name(self) -> str:
         """Milvus, with where it is."""
         options = self._options
-        return "Milvus Lite" if options.is_lite else f"Milvus at {bare_address(options.uri)}"
+        return "Milvus Lite" if options.is_lite else f"Milvus at {redact_address(options.uri)}"
 
     @property
     def settles_s(self) -> float:
         """A file shows changes at once."""
         return 0.0 if self._options.is_lite else _SETTLES_S
 
-    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
-        inside = ", ".join(f'"{checked_mark(place)}"' for place in places)
-        asked = f'user == "{checked_mark(user)}" and place in [{inside}]'
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
+        quoted_places = ", ".join(f'"{require_hash(place)}"' for place in places)
+        condition = f'user == "{require_hash(user)}" and place in [{quoted_places}]'
         # No fewer may be looked at than are to be found.
         params = {"metric_type": "COSINE", "params": {"ef": max(self._options.ef, limit)}}
 
-        def search() -> Scored:
-            client = self._opened()
+        def search() -> ScoredRows:
+            client = self._connect()
             [hits] = client.search(
                 self._collection,
                 data=[vector],
                 anns_field=self._field,
-                filter=asked,
+                filter=condition,
                 limit=limit,
                 search_params=params,
-                consistency_level=_BEHIND,
+                consistency_level=_BOUNDED,
                 timeout=self._options.timeout_s,
             )
             rows = np.fromiter((hit["id"] for hit in hits), np.int64, len(hits))
-            return Scored(rows, np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)))
+            return ScoredRows(rows, np.fromiter((hit["distance"] for hit in hits), np.float32, len(hits)))
 
         return await self._calls.run(search)
 
-    async def put(self, rows: Sequence[Kept]) -> None:
+    async def put(self, rows: Sequence[StoredVector]) -> None:
         data = [
             {
                 "id": each.row,
-                "user": checked_mark(each.user),
-                "place": checked_mark(each.place),
+                "user": require_hash(each.user),
+                "place": require_hash(each.place),
                 self._field: np.asarray(each.vector, np.float32),
             }
             for each in rows
         ]
 
         def put() -> None:
-            client = self._opened()
+            client = self._connect()
             # Not upsert: a server of 2.3 puts what it upserts into the partition of another user, where no search
             # for its own finds it.
             self._delete(client, [each.row for each in rows])
@@ -135,13 +135,13 @@ class MilvusEngine:
         await self._calls.run(put)
 
     async def drop(self, rows: Sequence[int]) -> None:
-        await self._calls.run(lambda: self._delete(self._opened(), rows))
+        await self._calls.run(lambda: self._delete(self._connect(), rows))
 
     async def drop_user(self, user: str) -> int:
-        checked_mark(user)
+        require_hash(user)
 
         def drop() -> int:
-            client = self._opened()
+            client = self._connect()
             rows = self._rows(client, user)
             self._delete(client, rows)
             return len(rows)
@@ -149,17 +149,17 @@ class MilvusEngine:
         return await self._calls.run(drop)
 
     async def rows(self, user: str) -> Sequence[int]:
-        checked_mark(user)
-        return await self._calls.run(lambda: self._rows(self._opened(), user))
+        require_hash(user)
+        return await self._calls.run(lambda: self._rows(self._connect(), user))
 
     async def users(self) -> Sequence[str]:
-        return await self._calls.run(lambda: sorted(set(self._users(self._opened()))))
+        return await self._calls.run(lambda: sorted(set(self._users(self._connect()))))
 
     async def clear(self) -> None:
         def clear() -> None:
-            client = self._opened()
+            client = self._connect()
             client.drop_collection(self._collection, timeout=self._options.timeout_s)
-            self._make(client, self._collection)
+            self._create_collection(client, self._collection)
 
         await self._calls.run(clear)
 
@@ -171,35 +171,38 @@ class MilvusEngine:
             self._client = None
 
     def _rows(self, client: Any, user: str) -> list[int]:
-        found = client.query(
+        matches = client.query(
             self._collection,
             filter=f'user == "{user}"',
             output_fields=["id"],
             consistency_level=_STRONG,
             timeout=self._options.timeout_s,
         )
-        return sorted(each["id"] for each in found)
+        return sorted(each["id"] for each in matches)
 
     def _users(self, client: Any) -> Iterator[str]:
         """Whose each row is; looked up by ranges of rows, for no answer may be too large."""
         start = 0
         while True:
-            asked = {"consistency_level": _STRONG, "timeout": self._options.timeout_s}
-            some = client.query(
-                self._collection, filter=f"id >= {start} and id < {start + _WINDOW}", output_fields=["user"], **asked
+            options = {"consistency_level": _STRONG, "timeout": self._options.timeout_s}
+            page = client.query(
+                self._collection,
+                filter=f"id >= {start} and id < {start + _WINDOW}",
+                output_fields=["user"],
+                **options,
             )
-            yield from (each["user"] for each in some)
+            yield from (each["user"] for each in page)
             start += _WINDOW
-            beyond = {"filter": f"id >= {start}", "output_fields": ["id"], "limit": 1}
-            if not some and not client.query(self._collection, **beyond, **asked):
+            rest = {"filter": f"id >= {start}", "output_fields": ["id"], "limit": 1}
+            if not page and not client.query(self._collection, **rest, **options):
                 return
 
     def _delete(self, client: Any, rows: Sequence[int]) -> None:
-        for start in range(0, len(rows), _IDS):
-            ids = [int(row) for row in rows[start : start + _IDS]]
+        for start in range(0, len(rows), _BATCH_IDS):
+            ids = [int(row) for row in rows[start : start + _BATCH_IDS]]
             client.delete(self._collection, ids=ids, timeout=self._options.timeout_s)
 
-    def _opened(self) -> Any:
+    def _connect(self) -> Any:
         with self._opening:
             if self._client is None:
                 from pymilvus import MilvusClient
@@ -208,25 +211,25 @@ class MilvusEngine:
                 if options.is_lite:
                     Path(options.uri).parent.mkdir(parents=True, exist_ok=True)
                     # It is asked what only servers know, and logs that as an error each time it is opened.
-                    logging.getLogger("grpc._server").addFilter(_is_more_than_unknown)
+                    logging.getLogger("grpc._server").addFilter(_is_relevant_log)
                 client = MilvusClient(options.uri, token=options.token, timeout=options.timeout_s)
-                self._collection = self._ours(client)
+                self._collection = self._open_collection(client)
                 self._client = client
             return self._client
 
-    def _ours(self, client: Any) -> str:
+    def _open_collection(self, client: Any) -> str:
         """The collection of our model, made if there is none."""
-        for name in self._options.collections_of(self._model):
+        for name in self._options.collection_names(self._model):
             if not client.has_collection(name, timeout=self._options.timeout_s):
-                self._make(client, name)
+                self._create_collection(client, name)
                 return name
-            told = client.describe_collection(name, timeout=self._options.timeout_s)
-            if any(each["name"] == self._field for each in told["fields"]):
+            description = client.describe_collection(name, timeout=self._options.timeout_s)
+            if any(each["name"] == self._field for each in description["fields"]):
                 client.load_collection(name, timeout=self._options.timeout_s)
                 return name
         raise RuntimeError(f"the collection {name} is not one of ours")
 
-    def _make(self, client: Any, name: str) -> None:
+    def _create_collection(self, client: Any, name: str) -> None:
         from pymilvus import DataType
 
         schema = client.create_schema(
@@ -239,9 +242,9 @@ class MilvusEngine:
         schema.add_field("user", DataType.VARCHAR, max_length=32, is_partition_key=True)
         schema.add_field("place", DataType.VARCHAR, max_length=32)
         schema.add_field(self._field, DataType.FLOAT_VECTOR, dim=self._model.dimensions)
-        built = {"M": self._options.m, "efConstruction": self._options.ef_construction}
+        parameters = {"M": self._options.m, "efConstruction": self._options.ef_construction}
         index = client.prepare_index_params()
-        index.add_index(self._field, index_type="HNSW", metric_type="COSINE", params=built)
+        index.add_index(self._field, index_type="HNSW", metric_type="COSINE", params=parameters)
         client.create_collection(
-            name, schema=schema, index_params=index, consistency_level=_BEHIND, timeout=self._options.timeout_s
+            name, schema=schema, index_params=index, consistency_level=_BOUNDED, timeout=self._options.timeout_s
         )

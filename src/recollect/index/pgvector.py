@@ -6,53 +6,53 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from recollect.errors import IndexUnavailable, InvalidSettings, Unavailable
-from recollect.index.engine_index import EngineIndex
+from recollect.index.engine_index import VectorStoreIndex
 from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger, Scored
+from recollect.ledger.protocol import Ledger, ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
-    from recollect.ledger.postgres_near import Near
+    from recollect.ledger.postgres_near import HnswIndex
     from recollect.model.change import Vector
 
 
-class PgvectorEngine:
+class PgvectorStore:
     """Finds the nearest of a user's rows inside PostgreSQL."""
 
-    def __init__(self, near: Near) -> None:
-        self.near = near
+    def __init__(self, hnsw_index: HnswIndex) -> None:
+        self.hnsw_index = hnsw_index
 
     @property
     def name(self) -> str:
-        return f"pgvector at {self.near.where}"
+        return f"pgvector at {self.hnsw_index.where}"
 
-    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
         try:
-            return await self.near.nearest(user, vector, places=places, limit=limit)
+            return await self.hnsw_index.nearest(user, vector, places=places, limit=limit)
         except IndexUnavailable:
             raise
         except Unavailable as error:
             raise IndexUnavailable(str(error)) from error
 
     async def close(self) -> None:
-        await self.near.close()
+        await self.hnsw_index.close()
 
 
-def open_pgvector(ledger: Ledger, model: EmbeddingModel) -> PgvectorEngine:
+def open_pgvector(ledger: Ledger, model: EmbeddingModel) -> PgvectorStore:
     """The engine over the vectors of a ledger in PostgreSQL."""
     from recollect.ledger.sql.ledger import SqlLedger
 
     if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
         raise InvalidSettings("pgvector searches a ledger in PostgreSQL: set database to a postgresql:// address")
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.ledger.postgres_near import Near
+    from recollect.ledger.postgres_near import HnswIndex
 
     assert isinstance(ledger.engine, PostgresEngine)
-    return PgvectorEngine(Near(ledger.engine, model))
+    return PgvectorStore(HnswIndex(ledger.engine, model))
 
 
-def near_of(index: Index) -> Near | None:
+def hnsw_index_of(index: Index) -> HnswIndex | None:
     """What makes vectors ready for pgvector, if that is what the index asks."""
-    if isinstance(index, EngineIndex) and isinstance(index.engine, PgvectorEngine):
-        return index.engine.near
+    if isinstance(index, VectorStoreIndex) and isinstance(index.store, PgvectorStore):
+        return index.store.hnsw_index
     return None

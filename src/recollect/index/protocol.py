@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from recollect.model.erase import Cleared
+from recollect.model.erase import StoreErasure
 from recollect.model.query import Filter
 from recollect.model.scope import Scope
 
@@ -77,7 +77,7 @@ class View(Protocol):
         """What each of these rows is like."""
         ...
 
-    def beside(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def neighbors(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The rows before and after each of these in its own session; -1 where none may be found."""
         ...
 
@@ -97,7 +97,7 @@ class Index(Protocol):
         """
         ...
 
-    async def forget(self, user: str) -> Cleared:
+    async def forget(self, user: str) -> StoreErasure:
         """Let go of what is held of a user of whom something was erased from the ledger; says what that was."""
         ...
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from recollect.index.shard import Shard, unpacked
+from recollect.index.shard import Shard, unpack_vectors
 from recollect.ledger.protocol import Ledger, Revision
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
@@ -19,67 +19,67 @@ if TYPE_CHECKING:
 # Of so many rows is told how near all of them lie: the mean is off by a 32nd of the deviation, most of the time.
 SAMPLE_ROWS = 1_024
 # How often is looked how far the engine is.
-_LOOK_EVERY_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
-class Recent:
+class UnsyncedRows:
     """The rows that changed since what the engine surely has: by row, the revision by which they had, and the vector.
 
     They are looked at beside whatever the engine suggests, so that what was just added is found at once.
     """
 
-    upto: Revision
+    revision: Revision
     rows: dict[int, tuple[int, bytes]] = field(default_factory=dict)
-    looked_at: float = 0.0
+    checked_at: float = 0.0
 
     async def catch_up(self, user: str, shard: Shard, *, ledger: Ledger, model: EmbeddingModel) -> None:
         """Take up what changed up to what the shard has."""
-        if self.upto == shard.revision:
+        if self.revision == shard.revision:
             return
-        revision, changed = await ledger.index_rows(user, model=model, after=self.upto.number)
+        revision, changed = await ledger.index_rows(user, model=model, after=self.revision.number)
         for row in changed:
             self.rows.pop(row.row, None)
             if row.vector is not None:
                 self.rows[row.row] = (revision.number, row.vector)
-        self.upto = revision
+        self.revision = revision
 
-    async def look(self, user: str, *, ledger: Ledger, index: str, settles_s: float) -> None:
+    async def drop_synced(self, user: str, *, ledger: Ledger, index: str, settles_s: float) -> None:
         """Let go of what every search of the engine sees by now."""
         moment = monotonic()
-        if not self.rows or moment < self.looked_at + _LOOK_EVERY_S:
+        if not self.rows or moment < self.checked_at + _CHECK_EVERY_S:
             return
-        self.looked_at = moment
-        seen = await seen_of(user, ledger=ledger, index=index, settles_s=settles_s)
-        self.rows = {row: each for row, each in self.rows.items() if each[0] > seen}
+        self.checked_at = moment
+        synced = await synced_revision(user, ledger=ledger, index=index, settles_s=settles_s)
+        self.rows = {row: each for row, each in self.rows.items() if each[0] > synced}
 
 
-async def seen_of(user: str, *, ledger: Ledger, index: str, settles_s: float) -> int:
+async def synced_revision(user: str, *, ledger: Ledger, index: str, settles_s: float) -> int:
     """The revision of a user of which every search of the engine sees all."""
-    return (await ledger.fed(user, index=index)).seen(settles_s, at=to_micros(now()))
+    return (await ledger.feed_position(user, index=index)).visible_revision(settles_s, at=to_micros(now()))
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class VectorSample:
     """Some rows of a user, the same for every question until there are twice as many to choose from."""
 
     epoch: int
-    of: int
+    population: int
     rows: NDArray[np.int64]
     halves: NDArray[np.float16]
 
     def fits(self, shard: Shard) -> bool:
         """Whether it still stands for what the shard has."""
-        return self.epoch == shard.revision.epoch and shard.count < 2 * self.of
+        return self.epoch == shard.revision.epoch and shard.count < 2 * self.population
 
     @classmethod
-    async def take(cls, user: str, shard: Shard, *, ledger: Ledger, model: EmbeddingModel) -> Sample:
+    async def draw(cls, user: str, shard: Shard, *, ledger: Ledger, model: EmbeddingModel) -> VectorSample:
         """A sample of what can be found now."""
         count = shard.count
         rows = shard.rows[:count][shard.active[:count] & shard.embedded[:count]]
         if len(rows) > SAMPLE_ROWS:
             rows = np.sort(np.random.default_rng(count).choice(rows, SAMPLE_ROWS, replace=False))
-        held = await ledger.vectors_of(user, rows.tolist(), model=model)
-        rows = np.asarray([row for row in rows.tolist() if row in held], np.int64)
-        halves = unpacked((held[row] for row in rows.tolist()), model.dimensions)
+        vectors = await ledger.vectors_of(user, rows.tolist(), model=model)
+        rows = np.asarray([row for row in rows.tolist() if row in vectors], np.int64)
+        halves = unpack_vectors((vectors[row] for row in rows.tolist()), model.dimensions)
         return cls(shard.revision.epoch, max(count, 1), rows, halves)

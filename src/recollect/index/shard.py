@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from recollect.ledger.protocol import IndexRow, Revision
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
-from recollect.model.traits import Trait, first_word, flags_in, words_in
+from recollect.model.traits import Trait, first_word, trait_flags, trait_word_count
 
 _MAX_MASKS = 8
 _STEPS = 127
@@ -37,14 +37,14 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
 ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS) + _MAX_MASKS
 
 
-def coarsened(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def quantize(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Each vector in whole steps from -127 to 127, and what a step of it is worth."""
     largest = np.maximum(np.abs(vectors).max(axis=1, initial=0).astype(np.float32), np.float32(1e-6))
     steps = largest / np.float32(_STEPS)
     return np.rint(vectors / steps[:, None]).astype(np.int8), steps
 
 
-def unpacked(vectors: Iterable[bytes | None], dimensions: int) -> NDArray[np.float16]:
+def unpack_vectors(vectors: Iterable[bytes | None], dimensions: int) -> NDArray[np.float16]:
     """Vectors as the ledger keeps them, one under the other; zeros where there is none."""
     blank = bytes(2 * dimensions)
     return np.frombuffer(b"".join(vector or blank for vector in vectors), dtype="<f2").reshape(-1, dimensions)
@@ -83,10 +83,10 @@ class Shard:
     halves: NDArray[np.float16] = field(default_factory=lambda: np.empty((0, 0), np.float16))
     coarse: NDArray[np.int8] = field(default_factory=lambda: np.empty((0, 0), np.int8))
     scales: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
-    codes: dict[str, int] = field(default_factory=dict)
-    names: dict[str, int] = field(default_factory=dict)
+    place_codes: dict[str, int] = field(default_factory=dict)
+    speaker_codes: dict[str, int] = field(default_factory=dict)
     first_names: dict[str, list[str]] = field(default_factory=dict)
-    threads: dict[tuple[str, str], int] = field(default_factory=dict)
+    session_codes: dict[tuple[str, str], int] = field(default_factory=dict)
     last: dict[int, int] = field(default_factory=dict)
     masks: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
 
@@ -102,53 +102,53 @@ class Shard:
     def update(self, revision: Revision, changed: Sequence[IndexRow]) -> None:
         """Take up what changed since the last revision."""
         if changed:
-            self._take(sorted(changed, key=lambda row: row.row))
+            self._apply(sorted(changed, key=lambda row: row.row))
         # Last of all: whoever compares revisions must find the rows of this one.
         self.masks = {}
         self.revision = revision
 
-    def _take(self, changed: Sequence[IndexRow]) -> None:
+    def _apply(self, changed: Sequence[IndexRow]) -> None:
         numbers = np.fromiter((row.row for row in changed), np.int64, len(changed))
-        known = self.rows[self.count - 1] if self.count else -1
-        fresh = int((numbers > known).sum())
-        self._reserve(self.count + fresh)
+        last_row = self.rows[self.count - 1] if self.count else -1
+        new_count = int((numbers > last_row).sum())
+        self._reserve(self.count + new_count)
         at = np.empty(len(changed), np.int64)
-        old = len(changed) - fresh
-        at[:old] = np.searchsorted(self.rows[: self.count], numbers[:old])
-        at[old:] = np.arange(self.count, self.count + fresh)
+        old_count = len(changed) - new_count
+        at[:old_count] = np.searchsorted(self.rows[: self.count], numbers[:old_count])
+        at[old_count:] = np.arange(self.count, self.count + new_count)
         self.rows[at] = numbers
-        self.places[at] = [self.codes.setdefault(row.place, len(self.codes)) for row in changed]
+        self.places[at] = [self.place_codes.setdefault(row.visibility_key, len(self.place_codes)) for row in changed]
         self.active[at] = [row.status == Status.ACTIVE for row in changed]
         self.embedded[at] = [row.vector is not None for row in changed]
-        self._take_traits(at, changed)
+        self._apply_traits(at, changed)
         if not self.light:
-            halves = unpacked((row.vector for row in changed), self.dimensions)
+            halves = unpack_vectors((row.vector for row in changed), self.dimensions)
             self.halves[at] = halves
-            self.coarse[at], self.scales[at] = coarsened(halves)
-        self._join(at[old:], changed[old:])
-        self.count += fresh
+            self.coarse[at], self.scales[at] = quantize(halves)
+        self._link_turns(at[old_count:], changed[old_count:])
+        self.count += new_count
 
-    def _take_traits(self, at: NDArray[np.int64], changed: Sequence[IndexRow]) -> None:
-        self.speakers[at] = [self._code_of(row.speaker) if row.speaker else -1 for row in changed]
-        self.flags[at] = [int(flags_in(row.traits)) for row in changed]
-        self.words[at] = [words_in(row.traits) for row in changed]
+    def _apply_traits(self, at: NDArray[np.int64], changed: Sequence[IndexRow]) -> None:
+        self.speakers[at] = [self._speaker_code(row.speaker) if row.speaker else -1 for row in changed]
+        self.flags[at] = [int(trait_flags(row.traits)) for row in changed]
+        self.words[at] = [trait_word_count(row.traits) for row in changed]
         self.at_s[at] = [row.at / 1e6 for row in changed]
         self.begins_s[at] = [-np.inf if row.begins is None else row.begins / 1e6 for row in changed]
         self.ends_s[at] = [np.inf if row.ends is None else row.ends / 1e6 for row in changed]
         self.bounded = self.bounded or any(row.begins is not None or row.ends is not None for row in changed)
 
-    def _code_of(self, speaker: str) -> int:
-        if speaker not in self.names:
-            self.names[speaker] = len(self.names)
+    def _speaker_code(self, speaker: str) -> int:
+        if speaker not in self.speaker_codes:
+            self.speaker_codes[speaker] = len(self.speaker_codes)
             self.first_names.setdefault(first_word(speaker), []).append(speaker)
-        return self.names[speaker]
+        return self.speaker_codes[speaker]
 
-    def _join(self, places: NDArray[np.int64], fresh: Sequence[IndexRow]) -> None:
+    def _link_turns(self, places: NDArray[np.int64], new_rows: Sequence[IndexRow]) -> None:
         """Link the turns of a session in the order they came; what is no turn stands alone."""
-        for at, row in zip(places.tolist(), fresh, strict=True):
+        for at, row in zip(places.tolist(), new_rows, strict=True):
             if not row.session or not row.traits & Trait.TURN:
                 continue
-            session = self.threads.setdefault((row.place, row.session), len(self.threads))
+            session = self.session_codes.setdefault((row.visibility_key, row.session), len(self.session_codes))
             self.sessions[at] = session
             previous = self.last.get(session, -1)
             if previous >= 0:
@@ -171,23 +171,23 @@ class Shard:
             halves[: self.count], coarse[: self.count] = self.halves[: self.count], self.coarse[: self.count]
         self.halves, self.coarse = halves, coarse
 
-    def grows_for(self, changed: Sequence[IndexRow]) -> bool:
+    def needs_growth(self, changed: Sequence[IndexRow]) -> bool:
         """Whether taking these up copies all there is."""
         last = self.rows[self.count - 1] if self.count else -1
         return self.count + sum(row.row > last for row in changed) > len(self.rows)
 
-    def seen_places(self, scope: Scope) -> tuple[str, ...]:
+    def visible_places(self, scope: Scope) -> tuple[str, ...]:
         """The places that may be looked at from the scope: from everywhere, all that there are."""
-        return tuple(self.codes) if scope.everywhere else scope.seen_places
+        return tuple(self.place_codes) if scope.everywhere else scope.visible_keys
 
-    def seen_from(self, places: Sequence[str]) -> NDArray[np.bool_]:
+    def visible_from(self, places: Sequence[str]) -> NDArray[np.bool_]:
         """Which rows are active and live in one of these places."""
         masks, count = self.masks, self.count
-        codes = tuple(sorted(self.codes[place] for place in places if place in self.codes))
+        codes = tuple(sorted(self.place_codes[place] for place in places if place in self.place_codes))
         mask = masks.get(codes)
         if mask is None or len(mask) != count:
             mask = self.active[:count].copy()
-            if len(codes) < len(self.codes):
+            if len(codes) < len(self.place_codes):
                 mask &= np.isin(self.places[:count], codes)
             if len(masks) >= _MAX_MASKS:
                 masks.clear()

@@ -14,7 +14,7 @@ from recollect.models.embedding import EmbeddingModel
 _INLINE_ROWS = 1_000
 
 
-class Shards:
+class ShardCache:
     """One shard a user, as the ledger has their rows at the moment it is asked for."""
 
     def __init__(self, ledger: Ledger, model: EmbeddingModel, *, budget_bytes: int, light: bool = False) -> None:
@@ -31,7 +31,7 @@ class Shards:
     def __len__(self) -> int:
         return len(self._shards)
 
-    def held(self, user: str) -> Shard | None:
+    def peek(self, user: str) -> Shard | None:
         """The user's shard as it was when it was last asked for, if it is still held."""
         return self._shards.get(user)
 
@@ -41,11 +41,11 @@ class Shards:
         if shard is None or shard.revision != await self._ledger.revision(user):
             lock = self._locks.setdefault(user, asyncio.Lock())
             async with lock:
-                shard = await self._refreshed(user, self._shards.get(user))
-        self._keep(user, shard)
+                shard = await self._refresh(user, self._shards.get(user))
+        self._mark_used(user, shard)
         return shard
 
-    async def let_go(self, user: str) -> Shard | None:
+    async def remove(self, user: str) -> Shard | None:
         """Hold nothing of the user any more; gives what was held."""
         # Whoever is reading rows for the shard is done first, or they would be held again.
         async with self._locks.setdefault(user, asyncio.Lock()):
@@ -59,7 +59,7 @@ class Shards:
         self._sizes.clear()
         self.nbytes = 0
 
-    async def _refreshed(self, user: str, shard: Shard | None) -> Shard:
+    async def _refresh(self, user: str, shard: Shard | None) -> Shard:
         after, vectors = shard.revision.number if shard else 0, not self._light
         revision, changed = await self._ledger.index_rows(user, model=self._model, after=after, vectors=vectors)
         if shard is not None and revision.epoch != shard.revision.epoch:
@@ -67,7 +67,7 @@ class Shards:
             shard = None
             revision, changed = await self._ledger.index_rows(user, model=self._model, after=0, vectors=vectors)
         shard = shard or Shard(self._model.dimensions, light=self._light)
-        if len(changed) <= _INLINE_ROWS and (shard.count < _INLINE_ROWS or not shard.grows_for(changed)):
+        if len(changed) <= _INLINE_ROWS and (shard.count < _INLINE_ROWS or not shard.needs_growth(changed)):
             shard.update(revision, changed)
             return shard
         try:
@@ -78,7 +78,7 @@ class Shards:
             raise
         return shard
 
-    def _keep(self, user: str, shard: Shard) -> None:
+    def _mark_used(self, user: str, shard: Shard) -> None:
         """Note the user as used last, and let the least used go; the one in use stays, whatever its size."""
         self._shards[user] = shard
         self._shards.move_to_end(user)

@@ -29,7 +29,7 @@ class ShardView:
         self._mask = mask
         self._rows = shard.rows[:count]
         self._embedded = shard.embedded[:count]
-        self._looked_up: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None
+        self._last_lookup: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]] | None = None
 
     @property
     def count(self) -> int:
@@ -37,14 +37,14 @@ class ShardView:
 
     def speakers_called(self, words: Collection[str]) -> Mapping[str, int]:
         shard = self._shard
-        called = {name: shard.names[name] for word in words for name in shard.first_names.get(word, ())}
-        said_by = shard.speakers[: len(self._mask)]
-        return {name: code for name, code in called.items() if (self._mask & (said_by == code)).any()}
+        codes = {name: shard.speaker_codes[name] for word in words for name in shard.first_names.get(word, ())}
+        speakers = shard.speakers[: len(self._mask)]
+        return {name: code for name, code in codes.items() if (self._mask & (speakers == code)).any()}
 
     def traits(self, rows: NDArray[np.int64]) -> Traits:
-        at, here = self._look_up(rows)
+        at, is_present = self._look_up(rows)
         shard = self._shard
-        if here.all():
+        if is_present.all():
             return Traits(
                 flags=shard.flags[at],
                 words=shard.words[at],
@@ -54,20 +54,20 @@ class ShardView:
                 embedded=shard.embedded[at],
             )
         return Traits(
-            flags=np.where(here, shard.flags[at], 0),
-            words=np.where(here, shard.words[at], np.float32(0)),
-            sessions=np.where(here, shard.sessions[at], -1),
-            speakers=np.where(here, shard.speakers[at], -1),
-            at_s=np.where(here, shard.at_s[at], 0.0),
-            embedded=here & shard.embedded[at],
+            flags=np.where(is_present, shard.flags[at], 0),
+            words=np.where(is_present, shard.words[at], np.float32(0)),
+            sessions=np.where(is_present, shard.sessions[at], -1),
+            speakers=np.where(is_present, shard.speakers[at], -1),
+            at_s=np.where(is_present, shard.at_s[at], 0.0),
+            embedded=is_present & shard.embedded[at],
         )
 
-    def beside(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        at, here = self._look_up(rows)
-        before = np.where(here, self._shard.before[at], -1)
-        return self._seen_rows(before), self._seen_rows(np.where(here, self._shard.after[at], -1))
+    def neighbors(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        at, is_present = self._look_up(rows)
+        before = np.where(is_present, self._shard.before[at], -1)
+        return self._visible_rows(before), self._visible_rows(np.where(is_present, self._shard.after[at], -1))
 
-    def _seen_rows(self, places: NDArray[np.int32]) -> NDArray[np.int64]:
+    def _visible_rows(self, places: NDArray[np.int32]) -> NDArray[np.int64]:
         """The rows at these places of the shard, -1 for those that may not be found."""
         if not len(self._mask):
             return np.full(len(places), -1, np.int64)
@@ -77,45 +77,45 @@ class ShardView:
         return np.where(inside & self._mask[places], self._rows[places], -1)
 
     def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        at, here = self._look_up(rows)
-        return here & self._mask[at] if len(self._mask) else here
+        at, is_present = self._look_up(rows)
+        return is_present & self._mask[at] if len(self._mask) else is_present
 
     def _look_up(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Where each row stands, and whether it is there at all."""
         # One set of candidates is asked about several times in a row.
-        if self._looked_up is not None and self._looked_up[0] is rows:
-            return self._looked_up[1], self._looked_up[2]
+        if self._last_lookup is not None and self._last_lookup[0] is rows:
+            return self._last_lookup[1], self._last_lookup[2]
         if not len(rows) or not len(self._rows):
             return np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         at = np.minimum(np.searchsorted(self._rows, rows), len(self._rows) - 1)
-        here = self._rows[at] == rows
-        self._looked_up = (rows, at, here)
-        return at, here
+        is_present = self._rows[at] == rows
+        self._last_lookup = (rows, at, is_present)
+        return at, is_present
 
 
-def mask_of(
+def visible_mask(
     shard: Shard, places: Sequence[str], allowed: Sequence[int] | None, *, as_of: datetime | None, turns: bool
 ) -> NDArray[np.bool_]:
     """Which rows of the shard may be found from these places now, or of those `allowed`, which the ledger told."""
-    mask = shard.seen_from(places)
+    mask = shard.visible_from(places)
     if shard.bounded and as_of is None:
         moment_s = now().timestamp()
         mask = mask & (shard.begins_s[: len(mask)] <= moment_s) & (shard.ends_s[: len(mask)] > moment_s)
     if not turns:
         mask = mask & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
     if allowed is not None:
-        told = _among(shard.rows[: len(mask)], np.asarray(allowed, np.int64))
+        is_allowed = _is_among(shard.rows[: len(mask)], np.asarray(allowed, np.int64))
         # What held at another moment need not be active now.
-        held = told if turns else told & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
-        mask = held if as_of is not None else mask & told
+        valid_then = is_allowed if turns else is_allowed & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
+        mask = valid_then if as_of is not None else mask & is_allowed
     return mask
 
 
 def dots(vector: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
     """The product of the vector with each row, both in the same short numbers, which NumPy would first make long."""
     # Not into an array of ours: with `out` it gives back a None that it does not count, until Python dies of it.
-    found = np.asarray(simsimd.cdist(vector[None], rows, "dot", out_dtype="float32"))
-    scores: NDArray[np.float32] = found[0]
+    products = np.asarray(simsimd.cdist(vector[None], rows, "dot", out_dtype="float32"))
+    scores: NDArray[np.float32] = products[0]
     return scores
 
 
@@ -124,11 +124,11 @@ def cosines(vector: Vector, halves: NDArray[np.float16]) -> NDArray[np.float32]:
     return np.maximum(dots(vector.astype(np.float16), halves), 0)
 
 
-def _among(rows: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _is_among(rows: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of the rows, which rise, are wanted."""
     mask = np.zeros(len(rows), np.bool_)
-    at = np.searchsorted(rows, wanted)
+    at = np.searchsorted(rows, targets)
     inside = at < len(rows)
     at = at[inside]
-    mask[at[rows[at] == wanted[inside]]] = True
+    mask[at[rows[at] == targets[inside]]] = True
     return mask

@@ -6,9 +6,9 @@ from typing import Any, Generic, TypeVar, overload
 
 from recollect.api import AsyncMemory
 from recollect.errors import MissingExtra, RecollectError
-from recollect.files.commands import run
-from recollect.integrations.asking import AnyMemory, ask, ask_blocking
-from recollect.model.change import By
+from recollect.files.commands import run_command
+from recollect.integrations.asking import AnyMemory, call_memory, call_memory_blocking
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.sync import Memory
 
@@ -18,11 +18,11 @@ try:
 except ImportError as error:
     raise MissingExtra("Anthropic's memory tool", "anthropic") from error
 
-BY = By("anthropic")
+BY = Author("anthropic")
 _M = TypeVar("_M", bound=AnyMemory)
 
 
-class _OfUser(Generic[_M]):
+class _UserScoped(Generic[_M]):
     """Whose files a tool has, and in which memory; it stands before the SDK's class among those of a tool."""
 
     def __init__(
@@ -37,7 +37,7 @@ class _OfUser(Generic[_M]):
         self._memory, self._scope = memory, Scope(user_id, project_id or "")
 
 
-class MemoryTool(_OfUser[Memory], BetaAbstractMemoryTool):
+class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
     """The memory tool of one user, for `Anthropic().beta.messages.tool_runner`.
 
     Files lie with the user, or in a project of theirs. Each is a memory: in history, undone by `undo`, found by
@@ -46,7 +46,7 @@ class MemoryTool(_OfUser[Memory], BetaAbstractMemoryTool):
 
     def _do(self, command: Any) -> str:
         try:
-            return ask_blocking(self._memory, lambda memory: _done(memory, self._scope, dict(command)))
+            return call_memory_blocking(self._memory, lambda memory: _run_command(memory, self._scope, dict(command)))
         except RecollectError as error:
             raise ToolError(str(error)) from error
 
@@ -54,15 +54,15 @@ class MemoryTool(_OfUser[Memory], BetaAbstractMemoryTool):
 
     def clear_all_memory(self) -> str:
         """Forget all files; `undo` brings them back."""
-        return ask_blocking(self._memory, lambda memory: _cleared(memory, self._scope))
+        return call_memory_blocking(self._memory, lambda memory: _clear_files(memory, self._scope))
 
 
-class AsyncMemoryTool(_OfUser[AnyMemory], BetaAsyncAbstractMemoryTool):
+class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
     """The same for `AsyncAnthropic().beta.messages.tool_runner`."""
 
     async def _do(self, command: Any) -> str:
         try:
-            return await ask(self._memory, lambda memory: _done(memory, self._scope, dict(command)))
+            return await call_memory(self._memory, lambda memory: _run_command(memory, self._scope, dict(command)))
         except RecollectError as error:
             raise ToolError(str(error)) from error
 
@@ -70,7 +70,7 @@ class AsyncMemoryTool(_OfUser[AnyMemory], BetaAsyncAbstractMemoryTool):
 
     async def clear_all_memory(self) -> str:
         """Forget all files; `undo` brings them back."""
-        return await ask(self._memory, lambda memory: _cleared(memory, self._scope))
+        return await call_memory(self._memory, lambda memory: _clear_files(memory, self._scope))
 
 
 @overload
@@ -106,9 +106,9 @@ def memory_tool(
     return MemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)
 
 
-async def _done(memory: AsyncMemory, scope: Scope, given: dict[str, Any]) -> str:
-    return await run((await memory._open()).files, scope, given, by=BY)
+async def _run_command(memory: AsyncMemory, scope: Scope, command: dict[str, Any]) -> str:
+    return await run_command((await memory._open()).files, scope, command, by=BY)
 
 
-async def _cleared(memory: AsyncMemory, scope: Scope) -> str:
+async def _clear_files(memory: AsyncMemory, scope: Scope) -> str:
     return await (await memory._open()).files.clear(scope, by=BY)

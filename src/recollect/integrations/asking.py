@@ -14,14 +14,14 @@ R = TypeVar("R")
 AnyMemory: TypeAlias = Memory | AsyncMemory
 
 
-async def ask(memory: AnyMemory, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]]) -> R:
+async def call_memory(memory: AnyMemory, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]]) -> R:
     """What the call comes to; a `Memory` does it in its own loop, so the caller's does not stand still."""
     if isinstance(memory, AsyncMemory):
         return await call(memory)
     return await asyncio.to_thread(memory._run, call)
 
 
-def ask_blocking(memory: AnyMemory, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]]) -> R:
+def call_memory_blocking(memory: AnyMemory, call: Callable[[AsyncMemory], Coroutine[Any, Any, R]]) -> R:
     """What the call comes to, for who cannot await it."""
     if isinstance(memory, AsyncMemory):
         raise InvalidInput("an AsyncMemory can only be awaited; give a Memory, which serves both ways of calling")

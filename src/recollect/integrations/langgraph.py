@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect.api import AsyncMemory
 from recollect.errors import InvalidInput, MissingExtra, StaleVersion
-from recollect.integrations.asking import AnyMemory, ask, ask_blocking
+from recollect.integrations.asking import AnyMemory, call_memory, call_memory_blocking
 from recollect.model.memory import MemoryRecord
 from recollect.model.times import now
 
@@ -29,17 +29,17 @@ try:
     )
 
     from recollect.integrations import langgraph_items as items
-    from recollect.integrations.langgraph_items import MARK, Place
+    from recollect.integrations.langgraph_items import METADATA_PREFIX, ItemKey
 except ImportError as error:
     raise MissingExtra("memory for LangGraph", "langgraph") from error
 
 BY = "langgraph"
 # The most that one search or one page of a listing can give.
-_MOST = 1000
+_MAX_RESULTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Whose:
+class _UserResolver:
     """How the user is told from a namespace: always the same one, or the label at a place."""
 
     user_id: str | None
@@ -67,7 +67,7 @@ class RecollectStore(BaseStore):
     """
 
     supports_ttl = True
-    __slots__ = ("_memory", "_project", "_whose", "fields", "ttl_config")
+    __slots__ = ("_memory", "_project", "_users", "fields", "ttl_config")
 
     def __init__(
         self,
@@ -81,20 +81,20 @@ class RecollectStore(BaseStore):
     ) -> None:
         """`fields` are the paths whose words an item is found by, all of it by default."""
         self._memory = memory
-        self._whose = _Whose(user_id, user_at)
+        self._users = _UserResolver(user_id, user_at)
         self._project = project_id
         self.fields = fields
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations; what is read is as it was before what is put."""
-        given = list(ops)
-        return ask_blocking(self._memory, lambda memory: self._do(memory, given))
+        operations = list(ops)
+        return call_memory_blocking(self._memory, lambda memory: self._do(memory, operations))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Do operations; what is read is as it was before what is put."""
-        given = list(ops)
-        return await ask(self._memory, lambda memory: self._do(memory, given))
+        operations = list(ops)
+        return await call_memory(self._memory, lambda memory: self._do(memory, operations))
 
     async def _do(self, memory: AsyncMemory, ops: list[Op]) -> list[Result]:
         at = now()
@@ -117,49 +117,49 @@ class RecollectStore(BaseStore):
             await self._put(memory, put)
         return results
 
-    def _place(self, namespace: tuple[str, ...], key: str) -> Place:
-        return Place(self._whose.user(namespace), tuple(namespace), key)
+    def _item_key(self, namespace: tuple[str, ...], key: str) -> ItemKey:
+        return ItemKey(self._users.user(namespace), tuple(namespace), key)
 
-    async def _held(self, memory: AsyncMemory, place: Place) -> MemoryRecord | None:
+    async def _find_record(self, memory: AsyncMemory, item_key: ItemKey) -> MemoryRecord | None:
         page = await memory.get_all(
-            user_id=place.user, project_id=self._project, filters={"key": place.digest}, limit=1
+            user_id=item_key.user, project_id=self._project, filters={"key": item_key.digest}, limit=1
         )
         return next(iter(page), None)
 
     async def _get(self, memory: AsyncMemory, op: GetOp, at: datetime) -> Item | None:
-        place = self._place(op.namespace, op.key)
-        held = await self._held(memory, place)
-        if held is None or items.is_over(held, at):
+        item_key = self._item_key(op.namespace, op.key)
+        record = await self._find_record(memory, item_key)
+        if record is None or items.is_expired(record, at):
             return None
         if op.refresh_ttl:
-            await self._renew(memory, held, at)
-        return items.item_of(held)
+            await self._renew(memory, record, at)
+        return items.to_item(record)
 
     async def _put(self, memory: AsyncMemory, op: PutOp) -> None:
-        place = self._place(op.namespace, op.key)
+        item_key = self._item_key(op.namespace, op.key)
         while True:
             try:
-                return await self._write(memory, place, op)
+                return await self._write(memory, item_key, op)
             except StaleVersion:
                 # Someone else changed it in between; what they made of it is changed now.
                 continue
 
-    async def _write(self, memory: AsyncMemory, place: Place, op: PutOp) -> None:
-        held = await self._held(memory, place)
+    async def _write(self, memory: AsyncMemory, item_key: ItemKey, op: PutOp) -> None:
+        record = await self._find_record(memory, item_key)
         if op.value is None:
-            if held is not None:
-                await memory.delete(held.id, user_id=place.user, sources=False, by=BY)
+            if record is not None:
+                await memory.delete(record.id, user_id=item_key.user, sources=False, by=BY)
             return
         index = self.fields if op.index is None else op.index
-        fields = items.fields_of(place, op.value, index=index, ttl=op.ttl)
-        if held is not None:
-            await memory.update(held.id, user_id=place.user, expected_version=held.version, by=BY, **fields)
+        fields = items.to_fields(item_key, op.value, index=index, ttl=op.ttl)
+        if record is not None:
+            await memory.update(record.id, user_id=item_key.user, expected_version=record.version, by=BY, **fields)
         else:
             # The ledger lets a key have one value at a time: of two that put it at once, the later one stays.
             await memory.add(
-                user_id=place.user,
+                user_id=item_key.user,
                 project_id=self._project,
-                key=place.digest,
+                key=item_key.digest,
                 importance=items.IMPORTANCE,
                 source=BY,
                 by=BY,
@@ -167,43 +167,47 @@ class RecollectStore(BaseStore):
             )
 
     async def _search(self, memory: AsyncMemory, op: SearchOp, at: datetime) -> list[SearchItem]:
-        found: list[tuple[MemoryRecord, float | None]] = []
+        matches: list[tuple[MemoryRecord, float | None]] = []
         async for record, score in self._candidates(memory, op):
-            if len(found) >= op.offset + op.limit:
+            if len(matches) >= op.offset + op.limit:
                 break
-            if not items.is_over(record, at) and items.fits(record.detail["value"], op.filter or {}):
-                found.append((record, score))
-        wanted = found[op.offset :]
+            if not items.is_expired(record, at) and items.matches(record.detail["value"], op.filter or {}):
+                matches.append((record, score))
+        page = matches[op.offset :]
         if op.refresh_ttl:
-            for record, _ in wanted:
+            for record, _ in page:
                 await self._renew(memory, record, at)
-        return [items.found_item(record, score) for record, score in wanted]
+        return [items.to_search_item(record, score) for record, score in page]
 
     async def _candidates(
         self, memory: AsyncMemory, op: SearchOp
     ) -> AsyncIterator[tuple[MemoryRecord, float | None]]:
         """What lies in the namespace: what fits the query best, then what has no words; without one the newest."""
-        user, prefix = self._whose.user(op.namespace_prefix), items.namespace_filter(op.namespace_prefix)
+        user, prefix = self._users.user(op.namespace_prefix), items.namespace_filter(op.namespace_prefix)
         if not op.query:
-            async for record in self._listed(memory, user, prefix):
+            async for record in self._list_records(memory, user, prefix):
                 yield record, None
             return
-        limit = _MOST if op.filter else min(op.offset + op.limit, _MOST)
-        with_words = {**prefix, f"metadata.{MARK}_words": True}
+        limit = _MAX_RESULTS if op.filter else min(op.offset + op.limit, _MAX_RESULTS)
+        with_words = {**prefix, f"metadata.{METADATA_PREFIX}_words": True}
         hits = await memory.search(
             op.query, user_id=user, project_id=self._project, filters=with_words, min_score=0, limit=max(limit, 1)
         )
         for hit in hits:
             yield hit.record, hit.score
         if len(hits) < limit:
-            async for record in self._listed(memory, user, {**prefix, f"metadata.{MARK}_words": False}):
+            async for record in self._list_records(
+                memory, user, {**prefix, f"metadata.{METADATA_PREFIX}_words": False}
+            ):
                 yield record, None
 
-    async def _listed(self, memory: AsyncMemory, user: str, filters: dict[str, Any]) -> AsyncIterator[MemoryRecord]:
+    async def _list_records(
+        self, memory: AsyncMemory, user: str, filters: dict[str, Any]
+    ) -> AsyncIterator[MemoryRecord]:
         cursor = None
         while True:
             page = await memory.get_all(
-                user_id=user, project_id=self._project, filters=filters, limit=_MOST, cursor=cursor
+                user_id=user, project_id=self._project, filters=filters, limit=_MAX_RESULTS, cursor=cursor
             )
             for record in page:
                 yield record
@@ -214,12 +218,12 @@ class RecollectStore(BaseStore):
     async def _namespaces(self, memory: AsyncMemory, op: ListNamespacesOp, at: datetime) -> list[tuple[str, ...]]:
         conditions = op.match_conditions or ()
         prefix = next((each.path for each in conditions if each.match_type == "prefix"), ())
-        found: set[tuple[str, ...]] = set()
-        async for record in self._listed(memory, self._whose.user(prefix), items.namespace_filter(())):
+        namespaces: set[tuple[str, ...]] = set()
+        async for record in self._list_records(memory, self._users.user(prefix), items.namespace_filter(())):
             namespace = tuple(record.detail["namespace"])
-            if not items.is_over(record, at) and all(items.is_within(namespace, each) for each in conditions):
-                found.add(namespace[: op.max_depth])
-        return sorted(found)[op.offset : op.offset + op.limit]
+            if not items.is_expired(record, at) and all(items.is_within(namespace, each) for each in conditions):
+                namespaces.add(namespace[: op.max_depth])
+        return sorted(namespaces)[op.offset : op.offset + op.limit]
 
     async def _renew(self, memory: AsyncMemory, record: MemoryRecord, at: datetime) -> None:
         until = items.renewed_until(record, at)

@@ -14,20 +14,20 @@ from langgraph.store.base import Item, MatchCondition, SearchItem, get_text_at_p
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import MemoryRecord
-from recollect.model.text import mended_text
+from recollect.model.text import repair_text
 from recollect.model.times import now
 
 # How the names begin by which a memory's metadata says in which namespaces it is: one digest for each depth.
-MARK = "langgraph"
-# Recall gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
+METADATA_PREFIX = "langgraph"
+# RecallRequest gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
 # less than 0.4 fades, and upkeep forgets it: a store is to keep them.
 IMPORTANCE = 0.4
 # A time to live is counted anew when this much of it has passed, not with every read: each is a line of history.
-_WORN = 0.1
+_RENEW_FRACTION = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ItemKey:
     """Where an item is: whose it is, the namespace as the caller says it, and its key."""
 
     user: str
@@ -42,28 +42,34 @@ class Place:
 
 def namespace_filter(prefix: Sequence[str]) -> dict[str, Any]:
     """The filter for what lies in a namespace or below it."""
-    return {f"metadata.{MARK}_{len(prefix)}": _digest(prefix, "namespace")}
+    return {f"metadata.{METADATA_PREFIX}_{len(prefix)}": _digest(prefix, "namespace")}
 
 
-def fields_of(
-    place: Place, value: Mapping[str, Any], *, index: list[str] | Literal[False] | None, ttl: float | None
+def to_fields(
+    item_key: ItemKey, value: Mapping[str, Any], *, index: list[str] | Literal[False] | None, ttl: float | None
 ) -> dict[str, Any]:
     """The fields of the memory that keeps an item; its content are the words by which it is found."""
-    words = "" if index is False else words_of(value, index)
+    words = "" if index is False else search_text(value, index)
     depths = {
-        f"{MARK}_{depth}": _digest(place.namespace[:depth], "namespace") for depth in range(len(place.namespace) + 1)
+        f"{METADATA_PREFIX}_{depth}": _digest(item_key.namespace[:depth], "namespace")
+        for depth in range(len(item_key.namespace) + 1)
     }
     return {
-        "content": words or mended_text(f"item {place.key} in {' / '.join(place.namespace)}"),
-        "metadata": {f"{MARK}_words": bool(words), **depths},
-        "detail": {"namespace": list(place.namespace), "key": place.key, "value": dict(value), "ttl_minutes": ttl},
+        "content": words or repair_text(f"item {item_key.key} in {' / '.join(item_key.namespace)}"),
+        "metadata": {f"{METADATA_PREFIX}_words": bool(words), **depths},
+        "detail": {
+            "namespace": list(item_key.namespace),
+            "key": item_key.key,
+            "value": dict(value),
+            "ttl_minutes": ttl,
+        },
         "expires_at": None if ttl is None else now() + timedelta(minutes=ttl),
         # What tells two values apart whose words are the same.
         "value": _digest_of(["value", dict(value)]),
     }
 
 
-def words_of(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
+def search_text(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
     """The words an item is found by: those at the paths, or all of it, "name: words" a line.
 
     An item that says one thing only is told without its name.
@@ -73,29 +79,29 @@ def words_of(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
     else:
         leaves = list(_leaves(value, ""))
         lines = [text if len(leaves) == 1 else f"{name}: {text}" for name, text in leaves]
-    return normalise_invisible(mended_text("\n".join(lines))).strip()
+    return normalise_invisible(repair_text("\n".join(lines))).strip()
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
     match value:
         case Mapping():
-            for each, held in value.items():
-                yield from _leaves(held, f"{name} {each}".strip())
+            for each, child in value.items():
+                yield from _leaves(child, f"{name} {each}".strip())
         case list() | tuple():
-            for held in value:
-                yield from _leaves(held, name)
+            for child in value:
+                yield from _leaves(child, name)
         case None:
             return
         case _:
             yield name, str(value)
 
 
-def item_of(record: MemoryRecord) -> Item:
+def to_item(record: MemoryRecord) -> Item:
     """The item that a memory keeps."""
     return Item(**_item_fields(record))
 
 
-def found_item(record: MemoryRecord, score: float | None) -> SearchItem:
+def to_search_item(record: MemoryRecord, score: float | None) -> SearchItem:
     """The item that a memory keeps, as a search gives it."""
     return SearchItem(**_item_fields(record), score=score)
 
@@ -110,7 +116,7 @@ def _item_fields(record: MemoryRecord) -> dict[str, Any]:
     }
 
 
-def is_over(record: MemoryRecord, at: datetime) -> bool:
+def is_expired(record: MemoryRecord, at: datetime) -> bool:
     """Whether its time has run out, though upkeep may not have forgotten it yet."""
     return record.expires_at is not None and record.expires_at <= at
 
@@ -121,22 +127,22 @@ def renewed_until(record: MemoryRecord, at: datetime) -> datetime | None:
     if minutes is None or record.expires_at is None:
         return None
     until = at + timedelta(minutes=minutes)
-    return until if until - record.expires_at > timedelta(minutes=minutes * _WORN) else None
+    return until if until - record.expires_at > timedelta(minutes=minutes * _RENEW_FRACTION) else None
 
 
-def fits(value: Any, wanted: Any) -> bool:
+def matches(value: Any, expected: Any) -> bool:
     """Whether a value is as a filter wants it: equal, or compared by $eq, $ne, $gt, $gte, $lt or $lte."""
-    if isinstance(wanted, Mapping):
-        if any(isinstance(name, str) and name.startswith("$") for name in wanted):
-            return all(_compared(value, op, other) for op, other in wanted.items())
-        return isinstance(value, Mapping) and all(fits(value.get(name), other) for name, other in wanted.items())
-    if isinstance(wanted, list | tuple):
-        same_length = isinstance(value, list | tuple) and len(value) == len(wanted)
-        return same_length and all(fits(each, other) for each, other in zip(value, wanted, strict=True))
-    return bool(value == wanted)
+    if isinstance(expected, Mapping):
+        if any(isinstance(name, str) and name.startswith("$") for name in expected):
+            return all(_compare(value, op, other) for op, other in expected.items())
+        return isinstance(value, Mapping) and all(matches(value.get(name), other) for name, other in expected.items())
+    if isinstance(expected, list | tuple):
+        same_length = isinstance(value, list | tuple) and len(value) == len(expected)
+        return same_length and all(matches(each, other) for each, other in zip(value, expected, strict=True))
+    return bool(value == expected)
 
 
-def _compared(value: Any, op: str, other: Any) -> bool:
+def _compare(value: Any, op: str, other: Any) -> bool:
     if op in ("$eq", "$ne"):
         return bool(value == other) is (op == "$eq")
     if op not in ("$gt", "$gte", "$lt", "$lte"):
@@ -158,13 +164,13 @@ def is_within(namespace: Sequence[str], condition: MatchCondition) -> bool:
     if len(path) > len(namespace):
         return False
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return all(wanted in ("*", label) for wanted, label in zip(path, part, strict=True))
+    return all(expected in ("*", label) for expected, label in zip(path, part, strict=True))
 
 
-def _digest(labels: Sequence[str], what: str) -> str:
+def _digest(labels: Sequence[str], kind: str) -> str:
     if not all(isinstance(label, str) for label in labels):
         raise InvalidInput(f"the labels of a namespace, and a key, are texts: {list(labels)!r}")
-    return _digest_of([what, *labels])
+    return _digest_of([kind, *labels])
 
 
 def _digest_of(plain: object) -> str:

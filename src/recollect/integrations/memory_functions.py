@@ -10,7 +10,7 @@ from recollect.integrations.memory_calls import Kind, MemoryCalls
 Function: TypeAlias = Callable[..., Coroutine[Any, Any, str]]
 
 
-def memory_functions(of: Callable[[Any], MemoryCalls], context: Any) -> list[Function]:
+def memory_functions(calls_for: Callable[[Any], MemoryCalls], context: Any) -> list[Function]:
     """Recall, store, correct and forget; `of` tells from the run, which is of type `context`, whose memories."""
 
     async def recall_memories(ctx: Any, query: str, limit: int = 5) -> str:
@@ -21,7 +21,7 @@ def memory_functions(of: Callable[[Any], MemoryCalls], context: Any) -> list[Fun
             query: What to look for, in words.
             limit: How many memories at most, up to 20.
         """
-        return await of(ctx).recall(query, limit)
+        return await calls_for(ctx).recall(query, limit)
 
     async def store_memory(ctx: Any, content: str, kind: Kind = "fact") -> str:
         """Keep something about the user for later conversations.
@@ -31,7 +31,7 @@ def memory_functions(of: Callable[[Any], MemoryCalls], context: Any) -> list[Fun
             content: One statement that is understood by itself, with its names and dates.
             kind: What it says about the user.
         """
-        return await of(ctx).store(content, kind)
+        return await calls_for(ctx).store(content, kind)
 
     async def correct_memory(ctx: Any, memory_id: str, content: str) -> str:
         """Correct a memory that is wrong or no longer true.
@@ -41,7 +41,7 @@ def memory_functions(of: Callable[[Any], MemoryCalls], context: Any) -> list[Fun
             memory_id: Its id, from recall_memories.
             content: What is true, as one statement.
         """
-        return await of(ctx).correct(memory_id, content)
+        return await calls_for(ctx).correct(memory_id, content)
 
     async def forget_memory(ctx: Any, memory_id: str) -> str:
         """Forget a memory, when the user asks for it.
@@ -50,7 +50,7 @@ def memory_functions(of: Callable[[Any], MemoryCalls], context: Any) -> list[Fun
             ctx: The run.
             memory_id: Its id, from recall_memories.
         """
-        return await of(ctx).forget(memory_id)
+        return await calls_for(ctx).forget(memory_id)
 
     functions: list[Function] = [recall_memories, store_memory, correct_memory, forget_memory]
     for each in functions:

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias, cast
 
 from recollect.api import AsyncMemory
 from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached, Unavailable
-from recollect.integrations.asking import AnyMemory, ask
+from recollect.integrations.asking import AnyMemory, call_memory
 from recollect.integrations.memory_calls import MemoryCalls
 from recollect.integrations.memory_functions import memory_functions
-from recollect.ledger.responses import Responses
+from recollect.ledger.responses import ResponseStore
 from recollect.model.ids import new_id
-from recollect.model.message import role_of, text_of
+from recollect.model.message import message_role, message_text
 from recollect.model.response import Plain, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -32,7 +32,7 @@ BY = "openai-agents"
 # How many lines of a session's log are read at a time.
 _PAGE = 200
 # An id, or how to tell it from the context of the run.
-Told: TypeAlias = str | Callable[[Any], str]
+IdSource: TypeAlias = str | Callable[[Any], str]
 
 
 class RecollectSession:
@@ -62,109 +62,112 @@ class RecollectSession:
         if not session_id:
             raise InvalidInput("session_id is empty; name the conversation")
         self._learns = learns
-        told = json.dumps([self._scope.project, session_id]).encode()
-        self._thread = f"agents-{hashlib.blake2b(told, digest_size=16).hexdigest()}"
+        identity = json.dumps([self._scope.project, session_id]).encode()
+        self._thread = f"agents-{hashlib.blake2b(identity, digest_size=16).hexdigest()}"
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items in order; with a limit, the latest so many."""
         settings = self.session_settings
-        most = limit if limit is not None else settings.limit if settings is not None else None
-        lines = await ask(self._memory, lambda memory: self._lines(memory, most))
+        max_items = limit if limit is not None else settings.limit if settings is not None else None
+        lines = await call_memory(self._memory, lambda memory: self._lines(memory, max_items))
         return [cast("TResponseInputItem", line["item"]) for line in reversed(lines)]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Add items to the end, all or none; they are on disk when this returns."""
         lines = [_line(item) for item in items]
         if lines:
-            await ask(self._memory, lambda memory: self._add(memory, lines))
+            await call_memory(self._memory, lambda memory: self._add(memory, lines))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the last item away, with what was learned from it alone; None if there is none."""
-        line = await ask(self._memory, self._pop)
+        line = await call_memory(self._memory, self._pop)
         return None if line is None else cast("TResponseInputItem", line["item"])
 
     async def clear_session(self) -> None:
         """Begin anew: the items so far are not given any more. What was learned from them stays known."""
-        await ask(self._memory, self._clear)
+        await call_memory(self._memory, self._clear)
 
     async def undo(self) -> None:
         """Bring back what the last clear or pop took; a NotFound if there is none to take back."""
-        await ask(self._memory, self._undo)
+        await call_memory(self._memory, self._undo)
 
     async def _add(self, memory: AsyncMemory, lines: Sequence[dict[str, Any]]) -> None:
-        said = [
-            {"role": role_of(line["item"]), "content": text, "turn_id": line["id"]}
+        messages = [
+            {"role": message_role(line["item"]), "content": text, "turn_id": line["id"]}
             for line in lines
-            if role_of(line["item"]) in tuple(Role) and (text := text_of(line["item"].get("content"))).strip()
+            if message_role(line["item"]) in tuple(Role)
+            and (text := message_text(line["item"].get("content"))).strip()
         ]
-        names = await self._remember(memory, said) if said and self._learns else ()
+        names = await self._remember(memory, messages) if messages and self._learns else ()
         await self._write(memory, lines, names)
 
-    async def _remember(self, memory: AsyncMemory, said: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    async def _remember(self, memory: AsyncMemory, messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         """The turns that were kept: none where too much waits to be learned, but the items are kept all the same."""
         scope = self._scope
         try:
-            kept = await memory.remember(
-                said, user_id=scope.user, project_id=scope.project, session_id=scope.session, by=BY
+            remembered = await memory.remember(
+                messages, user_id=scope.user, project_id=scope.project, session_id=scope.session, by=BY
             )
         except (Backlog, QuotaReached) as error:
             _log.warning("the items of a session are kept, but not learned from: %s", error)
             return ()
-        return tuple(turn.id for turn in kept.turns)
+        return tuple(turn.id for turn in remembered.turns)
 
     async def _write(self, memory: AsyncMemory, lines: Sequence[Plain], names: tuple[str, ...] = ()) -> None:
         """Add lines to the log; erasing one of the turns that they are named after removes them."""
-        log = await self._log(memory)
+        responses = await self._responses(memory)
         added = ThreadItems(self._thread, lines, names)
         try:
-            await log.add_items(self._scope, added)
+            await responses.add_items(self._scope, added)
         except NotFound:
             # The first line of the session.
-            await log.keep_thread(
+            await responses.save_thread(
                 self._scope, Thread(id=self._thread, scope=self._scope, created_at=now(), expires_at=None)
             )
-            await log.add_items(self._scope, added)
+            await responses.add_items(self._scope, added)
 
-    async def _lines(self, memory: AsyncMemory, most: int | None = None) -> list[Plain]:
+    async def _lines(self, memory: AsyncMemory, max_items: int | None = None) -> list[Plain]:
         """The lines whose items are there, the latest first."""
-        found: list[Plain] = []
+        lines: list[Plain] = []
         popped: set[str] = set()
-        most = None if most is None else max(most, 0)
+        max_items = None if max_items is None else max(max_items, 0)
         after = ""
-        while (most is None or len(found) < most) and (page := await self._page(memory, after)):
+        while (max_items is None or len(lines) < max_items) and (page := await self._page(memory, after)):
             for line in page:
                 if "cleared" in line:
-                    return found[:most]
+                    return lines[:max_items]
                 if "popped" in line:
                     popped.add(line["popped"])
                 elif line["id"] not in popped:
-                    found.append(line)
+                    lines.append(line)
             after = page[-1]["id"]
-        return found[:most]
+        return lines[:max_items]
 
     async def _page(self, memory: AsyncMemory, after: str) -> list[Plain]:
-        log = await self._log(memory)
+        responses = await self._responses(memory)
         try:
-            return await log.thread_items(self._scope, self._thread, after=after, newest_first=True, limit=_PAGE)
+            return await responses.thread_items(
+                self._scope, self._thread, after=after, newest_first=True, limit=_PAGE
+            )
         except NotFound:
             return []
 
     async def _pop(self, memory: AsyncMemory) -> Plain | None:
         while lines := await self._lines(memory, 1):
             [line] = lines
-            forgets = await self._rests_on(memory, line["id"])
+            forget_ids = await self._dependent_ids(memory, line["id"])
             try:
                 # The id of the mark is the item's, so of two that pop it at once one gets it.
-                mark = {"id": f"{line['id']}-popped", "popped": line["id"], "forgot": forgets}
+                mark = {"id": f"{line['id']}-popped", "popped": line["id"], "forgot": forget_ids}
                 await self._write(memory, [mark])
             except Conflict:
                 continue
-            for id in forgets:
+            for id in forget_ids:
                 await memory.delete(id, user_id=self._scope.user, sources=False, by=BY, why="the item was popped")
             return line
         return None
 
-    async def _rests_on(self, memory: AsyncMemory, turn_id: str) -> list[str]:
+    async def _dependent_ids(self, memory: AsyncMemory, turn_id: str) -> list[str]:
         """The turn of an item, if it has one, and what was learned from it alone."""
         user = self._scope.user
         try:
@@ -183,7 +186,7 @@ class RecollectSession:
         while page := await self._page(memory, after):
             mark = next((line for line in page if "item" not in line), None)
             if mark is not None:
-                await (await self._log(memory)).drop_item(self._scope, self._thread, mark["id"])
+                await (await self._responses(memory)).drop_item(self._scope, self._thread, mark["id"])
                 await self._restore(memory, mark.get("forgot", ()))
                 return
             after = page[-1]["id"]
@@ -196,7 +199,7 @@ class RecollectSession:
             except (Conflict, NotFound) as error:
                 _log.warning("something that was learned from an item does not come back with it: %s", error)
 
-    async def _log(self, memory: AsyncMemory) -> Responses:
+    async def _responses(self, memory: AsyncMemory) -> ResponseStore:
         return (await memory._open()).responses
 
 
@@ -212,7 +215,7 @@ def _line(item: TResponseInputItem) -> dict[str, Any]:
 
 
 def recalling(
-    memory: AnyMemory, *, user_id: Told, project_id: Told | None = None, session_id: str | None = None
+    memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None, session_id: str | None = None
 ) -> Callable[[CallModelData[Any]], Any]:
     """A `call_model_input_filter` for a RunConfig: it puts what is known about the user before their question.
 
@@ -220,31 +223,31 @@ def recalling(
     """
 
     async def recall(data: CallModelData[Any]) -> ModelInputData:
-        given = cast("Sequence[Mapping[str, Any]]", data.model_data.input)
-        user = _told(user_id, data.context)
-        project = None if project_id is None else _told(project_id, data.context)
+        input_items = cast("Sequence[Mapping[str, Any]]", data.model_data.input)
+        user = _resolve_id(user_id, data.context)
+        project = None if project_id is None else _resolve_id(project_id, data.context)
         try:
-            found = await ask(
-                memory, lambda each: each.recall(given, user_id=user, project_id=project, session_id=session_id)
+            result = await call_memory(
+                memory, lambda each: each.recall(input_items, user_id=user, project_id=project, session_id=session_id)
             )
         except Unavailable as error:
             _log.warning("a call goes on without memories: %s", error)
             return data.model_data
-        messages = cast("list[TResponseInputItem]", list(found.messages))
+        messages = cast("list[TResponseInputItem]", list(result.messages))
         return ModelInputData(input=messages, instructions=data.model_data.instructions)
 
     return recall
 
 
-def memory_tools(memory: AnyMemory, *, user_id: Told, project_id: Told | None = None) -> list[FunctionTool]:
+def memory_tools(memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None) -> list[FunctionTool]:
     """Tools with which a model recalls, stores, corrects and forgets its user's memories, and nobody else's."""
 
-    def of(ctx: RunContextWrapper[Any]) -> MemoryCalls:
-        project = None if project_id is None else _told(project_id, ctx.context)
-        return MemoryCalls(memory=memory, user_id=_told(user_id, ctx.context), project_id=project, by=BY)
+    def calls_for(ctx: RunContextWrapper[Any]) -> MemoryCalls:
+        project = None if project_id is None else _resolve_id(project_id, ctx.context)
+        return MemoryCalls(memory=memory, user_id=_resolve_id(user_id, ctx.context), project_id=project, by=BY)
 
-    return [function_tool(each) for each in memory_functions(of, RunContextWrapper[Any])]
+    return [function_tool(each) for each in memory_functions(calls_for, RunContextWrapper[Any])]
 
 
-def _told(told: Told, context: Any) -> str:
-    return told if isinstance(told, str) else told(context)
+def _resolve_id(source: IdSource, context: Any) -> str:
+    return source if isinstance(source, str) else source(context)

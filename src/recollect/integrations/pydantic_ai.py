@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from recollect.api import AsyncMemory
 from recollect.errors import MissingExtra, Unavailable
-from recollect.integrations.asking import AnyMemory, ask
+from recollect.integrations.asking import AnyMemory, call_memory
 from recollect.integrations.memory_calls import MemoryCalls
 from recollect.integrations.memory_functions import memory_functions
 
@@ -25,25 +25,25 @@ except ImportError as error:
 _log = logging.getLogger("recollect")
 BY = "pydantic-ai"
 # An id, or how to tell it from the run: its deps, its metadata, its conversation.
-Told: TypeAlias = str | Callable[[RunContext[Any]], str]
+IdSource: TypeAlias = str | Callable[[RunContext[Any]], str]
 
 
 def memory_tools(
-    memory: AnyMemory, *, user_id: Told, project_id: Told | None = None, id: str = "recollect"
+    memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None, id: str = "recollect"
 ) -> FunctionToolset[Any]:
     """Tools with which a model recalls, stores, corrects and forgets its user's memories, and nobody else's."""
 
-    def of(ctx: RunContext[Any]) -> MemoryCalls:
-        project = None if project_id is None else _told(project_id, ctx)
+    def calls_for(ctx: RunContext[Any]) -> MemoryCalls:
+        project = None if project_id is None else _resolve_id(project_id, ctx)
         return MemoryCalls(
             memory=memory,
-            user_id=_told(user_id, ctx),
+            user_id=_resolve_id(user_id, ctx),
             project_id=project,
             session_id=ctx.conversation_id,
             by=BY,
         )
 
-    return FunctionToolset(memory_functions(of, RunContext[Any]), id=id)
+    return FunctionToolset(memory_functions(calls_for, RunContext[Any]), id=id)
 
 
 @dataclass
@@ -56,9 +56,9 @@ class Remembering(AbstractCapability[Any]):
 
     memory: AnyMemory
     _: KW_ONLY
-    user_id: Told
-    project_id: Told | None = None
-    session_id: Told | None = None
+    user_id: IdSource
+    project_id: IdSource | None = None
+    session_id: IdSource | None = None
     recalls: bool = True
     remembers: bool = True
     _block: str | None = field(default=None, init=False, repr=False)
@@ -70,9 +70,9 @@ class Remembering(AbstractCapability[Any]):
 
     async def for_run(self, ctx: RunContext[Any]) -> Remembering:
         """One for each run, with the ids of that run: runs of two users may go on at once."""
-        session = _told(self.session_id, ctx) if self.session_id is not None else ctx.conversation_id
-        project = None if self.project_id is None else _told(self.project_id, ctx)
-        return replace(self, user_id=_told(self.user_id, ctx), project_id=project, session_id=session)
+        session = _resolve_id(self.session_id, ctx) if self.session_id is not None else ctx.conversation_id
+        project = None if self.project_id is None else _resolve_id(self.project_id, ctx)
+        return replace(self, user_id=_resolve_id(self.user_id, ctx), project_id=project, session_id=session)
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -81,7 +81,7 @@ class Remembering(AbstractCapability[Any]):
         if not self.recalls:
             return request_context
         if self._block is None:
-            self._block = await self._recall(ctx, said(request_context.messages))
+            self._block = await self._recall(ctx, chat_messages(request_context.messages))
         if not self._block:
             return request_context
         return replace(request_context, messages=with_block(request_context.messages, self._block))
@@ -89,7 +89,7 @@ class Remembering(AbstractCapability[Any]):
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Keep what was said; it is learned from behind."""
         if self.remembers:
-            await self._remember(ctx, said(result.new_messages()))
+            await self._remember(ctx, chat_messages(result.new_messages()))
         return result
 
     async def _recall(self, ctx: RunContext[Any], messages: Sequence[Mapping[str, str]]) -> str:
@@ -99,7 +99,7 @@ class Remembering(AbstractCapability[Any]):
             return (await memory.recall(messages, **ids)).context.text
 
         try:
-            return await ask(self.memory, recall) if messages else ""
+            return await call_memory(self.memory, recall) if messages else ""
         except Unavailable as error:
             _log.warning("a run goes on without memories: %s", error)
             return ""
@@ -114,42 +114,42 @@ class Remembering(AbstractCapability[Any]):
 
         try:
             if named:
-                await ask(self.memory, remember)
+                await call_memory(self.memory, remember)
         except Unavailable as error:
             _log.warning("what was said in run %s is not kept: %s", ctx.run_id, error)
 
     def _ids(self, ctx: RunContext[Any]) -> dict[str, Any]:
         ids = {"user_id": self.user_id, "project_id": self.project_id, "session_id": self.session_id}
-        return {name: None if told is None else _told(told, ctx) for name, told in ids.items()}
+        return {name: None if source is None else _resolve_id(source, ctx) for name, source in ids.items()}
 
 
-def said(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
+def chat_messages(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
     """What user and model said in text, as chat messages; images, tools and thoughts are left out."""
-    found = []
+    result = []
     for message in messages:
         if isinstance(message, ModelResponse):
             text = "".join(part.content for part in message.parts if isinstance(part, TextPart))
-            found.append({"role": "assistant", "content": text})
+            result.append({"role": "assistant", "content": text})
         else:
             prompts = [_text_of(part) for part in message.parts if isinstance(part, UserPromptPart)]
-            found.append({"role": "user", "content": "\n".join(filter(None, prompts))})
-    return [each for each in found if each["content"].strip()]
+            result.append({"role": "user", "content": "\n".join(filter(None, prompts))})
+    return [each for each in result if each["content"].strip()]
 
 
 def with_block(messages: Sequence[ModelMessage], block: str) -> list[ModelMessage]:
     """The messages with the block before the last prompt, in its request: never between a call and its result."""
-    given = list(messages)
-    for at in range(len(given) - 1, -1, -1):
-        message = given[at]
+    updated = list(messages)
+    for at in range(len(updated) - 1, -1, -1):
+        message = updated[at]
         if not isinstance(message, ModelRequest):
             continue
         parts = list(message.parts)
         prompts = [place for place, part in enumerate(parts) if isinstance(part, UserPromptPart)]
         if prompts:
             parts.insert(prompts[-1], UserPromptPart(block))
-            given[at] = replace(message, parts=parts)
+            updated[at] = replace(message, parts=parts)
             break
-    return given
+    return updated
 
 
 def _text_of(prompt: UserPromptPart) -> str:
@@ -159,5 +159,5 @@ def _text_of(prompt: UserPromptPart) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _told(told: Told, ctx: RunContext[Any]) -> str:
-    return told if isinstance(told, str) else told(ctx)
+def _resolve_id(source: IdSource, ctx: RunContext[Any]) -> str:
+    return source if isinstance(source, str) else source(ctx)

@@ -80,7 +80,7 @@ class SmallTalk:
         return True
 
 
-def plain(text: str) -> str:
+def fold_text(text: str) -> str:
     """Fold case and look-alike forms; drop accents and invisible characters."""
     if text.isascii():
         return text.lower()
@@ -88,7 +88,7 @@ def plain(text: str) -> str:
     return unicodedata.normalize("NFC", ACCENTS.sub("", unicodedata.normalize("NFKD", apart)))
 
 
-def examined(text: str) -> str:
+def head_and_tail(text: str) -> str:
     """Return the part of a message that is read: all of it, or the beginning and the end of a long one."""
     if len(text) <= HEAD_CHARS + TAIL_CHARS:
         return text
@@ -96,7 +96,7 @@ def examined(text: str) -> str:
 
 
 @cache
-def small_talk() -> SmallTalk:
+def load_small_talk() -> SmallTalk:
     """Return the words of small_talk.toml, all languages together."""
     text = files("recollect.language").joinpath("small_talk.toml").read_text(encoding="utf-8")
     groups = tomllib.loads(text).values()
@@ -104,8 +104,8 @@ def small_talk() -> SmallTalk:
     for group in groups:
         for first, *rest in _entries(group):
             phrases.setdefault(first, set()).add(tuple(rest))
-    glue = frozenset(word for group in groups for word in WORD.findall(plain(group.get("glue", ""))))
-    parts = frozenset(plain(part) for group in groups for part in group.get("parts", ()))
+    glue = frozenset(word for group in groups for word in WORD.findall(fold_text(group.get("glue", ""))))
+    parts = frozenset(fold_text(part) for group in groups for part in group.get("parts", ()))
     longest_first = {first: sorted(rests, key=len, reverse=True) for first, rests in phrases.items()}
     return SmallTalk(longest_first, glue, parts, max(map(len, parts)))
 
@@ -113,4 +113,4 @@ def small_talk() -> SmallTalk:
 def _entries(group: Mapping[str, Any]) -> Iterable[list[str]]:
     """Yield the words and phrases of a group, each as the words a message is split into."""
     for phrase in (*group.get("words", "").split(), *group.get("phrases", ())):
-        yield WORD.findall(plain(phrase))
+        yield WORD.findall(fold_text(phrase))

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from recollect.language.when_calendar import day_of, stepped, whole
-from recollect.language.when_text import Words
+from recollect.language.when_calendar import add_units, day_span, unit_span
+from recollect.language.when_text import TokenizedText
 from recollect.language.when_words import COUNTS, LAST, MONTHS, NEXT, UNITS, WEEKDAYS
 
 if TYPE_CHECKING:
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 _DAY = timedelta(days=1)
 _TOMORROW = frozenset("tomorrow morgen demain mañana".split())
 _MORNING_BEFORE = frozenset("heute gestern am jeden la esta cada de".split())
-_COMING = frozenset("coming upcoming kommende kommenden kommender".split())
+_UPCOMING = frozenset("coming upcoming kommende kommenden kommender".split())
 _IN = frozenset("in within dans en dentro".split())
 # Black Friday is not the last Friday there was.
 _NAMED_DAYS = frozenset("black cyber good easter giving super fat ash palm".split())
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-_LONGEST_DAYS = 370
+_MAX_DAYS = 370
 # So many words on, a week still belongs to a weekday.
-_BESIDE = 4
+_MAX_WEEK_DISTANCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class When:
+class StatementDate:
     """A time that was spoken of: its start, how it reads as a date, and whether the words alone tell it."""
 
     start: datetime
-    written: str
+    formatted: str
     span: tuple[int, int]
     is_relative: bool
 
 
-def date_in(text: str, *, at: datetime, ahead: bool = False) -> When | None:
+def find_date(text: str, *, at: datetime, ahead: bool = False) -> StatementDate | None:
     """The first time that the text speaks of, as said at that moment; with `ahead`, of what is still to come.
 
     Stretches that are still running ("this week", "for the past three months") are no time of an event.
     """
-    words, periods = _read(text, at)
-    if (coming := _coming(words, ahead=ahead)) is not None:
+    words, periods = _tokenize(text, at)
+    if (coming := _find_future_date(words, ahead=ahead)) is not None:
         return coming
     for period in periods:
-        if period.start is None or period.end is None or period.end - period.start > _LONGEST_DAYS * _DAY:
+        if period.start is None or period.end is None or period.end - period.start > _MAX_DAYS * _DAY:
             continue
         shift = _shift(period, at) if ahead else 0 * _DAY
         start, end = period.start + shift, period.end + shift
@@ -57,11 +57,11 @@ def date_in(text: str, *, at: datetime, ahead: bool = False) -> When | None:
         over = ahead and end <= at and _is_relative(period)
         if named or over or (end - start > _DAY and start <= at < end):
             continue
-        return _when(start, end, period.span, is_relative=_is_relative(period))
+        return _statement_date(start, end, period.span, is_relative=_is_relative(period))
     return None
 
 
-def _in_another_week(period: Period, at: tuple[datetime, Sequence[Period]], words: Words) -> bool:
+def _in_another_week(period: Period, at: tuple[datetime, Sequence[Period]], words: TokenizedText) -> bool:
     """Whether a weekday belongs to a week that is told beside it: "Monday and Tuesday last week"."""
     if _words_of(period).isdisjoint(WEEKDAYS):
         return False
@@ -71,39 +71,39 @@ def _in_another_week(period: Period, at: tuple[datetime, Sequence[Period]], word
         return not any(each.start and each.end and each.start <= start < each.end for each in weeks)
     # A week that could not be told: "Friday the week after next".
     place = next(place for place, mark in enumerate(words.marks) if mark[1] >= period.span[1])
-    return any(UNITS.get(word) == "week" for word in words.words[place + 1 : place + _BESIDE])
+    return any(UNITS.get(word) == "week" for word in words.words[place + 1 : place + _MAX_WEEK_DISTANCE])
 
 
 def _words_of(period: Period) -> set[str]:
-    return set(period.said.lower().replace(",", " ").split())
+    return set(period.phrase.lower().replace(",", " ").split())
 
 
-def _read(text: str, at: datetime) -> tuple[Words, list[Period]]:
+def _tokenize(text: str, at: datetime) -> tuple[TokenizedText, list[Period]]:
     # It brings numpy along.
-    from recollect.language.when import periods
+    from recollect.language.when import find_periods
 
-    return Words(text, at), periods(text, at=at)
+    return TokenizedText(text, at), find_periods(text, at=at)
 
 
-def with_date(content: str, when: When) -> str:
+def insert_date(content: str, when: StatementDate) -> str:
     """The content with the date behind the words for it, where they alone will not tell it later."""
     if not when.is_relative:
         return content
     end = when.span[1]
-    return f"{content[:end]} ({when.written}){content[end:]}"
+    return f"{content[:end]} ({when.formatted}){content[end:]}"
 
 
 def _shift(period: Period, at: datetime) -> timedelta:
     """How far a day without a year or a week lies ahead of the latest one there was."""
-    said = _words_of(period)
-    if _YEAR.search(period.said) or period.start is None or not said.isdisjoint(LAST):
+    words = _words_of(period)
+    if _YEAR.search(period.phrase) or period.start is None or not words.isdisjoint(LAST):
         return 0 * _DAY
     today = at.replace(hour=0, minute=0, second=0, microsecond=0)
-    if period.start >= today or "today" in said:
+    if period.start >= today or "today" in words:
         return 0 * _DAY
-    if not said.isdisjoint(WEEKDAYS):
+    if not words.isdisjoint(WEEKDAYS):
         return 7 * _DAY * -(-(today - period.start).days // 7)
-    if said.isdisjoint(MONTHS) or (period.end is not None and period.end > today):
+    if words.isdisjoint(MONTHS) or (period.end is not None and period.end > today):
         return 0 * _DAY
     return _next_year(period.start, today) - period.start
 
@@ -120,54 +120,54 @@ def _next_year(start: datetime, today: datetime) -> datetime:
 
 
 def _is_relative(period: Period) -> bool:
-    said = period.said.lower()
-    return not _YEAR.search(said) and not any(word in MONTHS for word in re.findall(r"\w+", said))
+    phrase = period.phrase.lower()
+    return not _YEAR.search(phrase) and not any(word in MONTHS for word in re.findall(r"\w+", phrase))
 
 
-def _coming(text: Words, *, ahead: bool) -> When | None:
+def _find_future_date(text: TokenizedText, *, ahead: bool) -> StatementDate | None:
     """Tomorrow, next week, on the coming Friday; in three days, unless that is how long something took."""
-    today = day_of(text.at)[0]
+    today = day_span(text.at)[0]
     for place, word in enumerate(text.words):
         before = text.word(place - 1)
         if word in _TOMORROW and before not in _MORNING_BEFORE:
             days = 2 if text.ends(place, "day", "after") else 1
-            return _coming_at(text, (place, place), (today + days * _DAY, today + (days + 1) * _DAY))
+            return _future_date(text, (place, place), (today + days * _DAY, today + (days + 1) * _DAY))
         # The French year is an English article: only "an prochain" is next year.
         after = text.word(place + 1)
         follows = before in NEXT or (after in NEXT and (word != "an" or after == "prochain"))
         if word in WEEKDAYS and follows:
             # The one of next week; only a coming Friday can be in this one.
             days = WEEKDAYS[word] - today.weekday()
-            days += 0 if days > 0 and before in _COMING else 7
-            return _coming_at(text, (place, place), (today + days * _DAY, today + (days + 1) * _DAY))
+            days += 0 if days > 0 and before in _UPCOMING else 7
+            return _future_date(text, (place, place), (today + days * _DAY, today + (days + 1) * _DAY))
         if word in UNITS and follows and UNITS[word] not in ("minute", "hour", "day"):
-            return _coming_at(text, (place, place), whole(UNITS[word], text.at, back=-1))
+            return _future_date(text, (place, place), unit_span(UNITS[word], text.at, back=-1))
         if ahead and word in UNITS and text.word(place - 2) in _IN:
             count = float(before) if before.isdecimal() and len(before) < 4 else COUNTS.get(before, (0.0, 0.0))[0]
             if count and UNITS[word] not in ("minute", "hour", "season", "weekend"):
-                start = day_of(stepped(text.at, UNITS[word], count))[0]
-                return _coming_at(text, (place - 2, place), (start, start + _DAY), about=UNITS[word] != "day")
+                start = day_span(add_units(text.at, UNITS[word], count))[0]
+                return _future_date(text, (place - 2, place), (start, start + _DAY), about=UNITS[word] != "day")
     return None
 
 
-def _coming_at(
-    text: Words, places: tuple[int, int], stretch: tuple[datetime, datetime], *, about: bool = False
-) -> When:
+def _future_date(
+    text: TokenizedText, places: tuple[int, int], stretch: tuple[datetime, datetime], *, about: bool = False
+) -> StatementDate:
     span = text.marks[places[0]][0], text.marks[places[1]][1]
-    found = _when(*stretch, span, is_relative=True)
-    return When(found.start, f"~{found.written}", span, True) if about else found
+    date = _statement_date(*stretch, span, is_relative=True)
+    return StatementDate(date.start, f"~{date.formatted}", span, True) if about else date
 
 
-def _when(start: datetime, end: datetime, span: tuple[int, int], *, is_relative: bool) -> When:
+def _statement_date(start: datetime, end: datetime, span: tuple[int, int], *, is_relative: bool) -> StatementDate:
     days = (end - start).days
     if days <= 1:
-        return When(start, f"{start:%Y-%m-%d}", span, is_relative)
+        return StatementDate(start, f"{start:%Y-%m-%d}", span, is_relative)
     if start.day == 1 and 28 <= days <= 31:
-        return When(start, f"{start:%Y-%m}", span, is_relative)
+        return StatementDate(start, f"{start:%Y-%m}", span, is_relative)
     if start.day == start.month == 1 and days >= 365:
-        return When(start, f"{start:%Y}", span, is_relative)
+        return StatementDate(start, f"{start:%Y}", span, is_relative)
     if days == 2 or (days == 7 and start.weekday() == 0) or not is_relative:
-        return When(start, f"{start:%Y-%m-%d} to {end - _DAY:%Y-%m-%d}", span, is_relative)
+        return StatementDate(start, f"{start:%Y-%m-%d} to {end - _DAY:%Y-%m-%d}", span, is_relative)
     # "Two months ago" reaches to both sides of the day that is meant.
     middle = (start + (end - start) / 2).replace(hour=0, minute=0, second=0, microsecond=0)
-    return When(middle, f"~{middle:%Y-%m-%d}", span, is_relative)
+    return StatementDate(middle, f"~{middle:%Y-%m-%d}", span, is_relative)

@@ -22,8 +22,8 @@ import numpy as np
 from recollect.errors import InvalidInput
 from recollect.language import when_dates, when_units
 from recollect.language import when_words as say
-from recollect.language.when_calendar import ago, latest, stepped
-from recollect.language.when_text import Found, Words
+from recollect.language.when_calendar import add_units, latest_date, span_ago
+from recollect.language.when_text import TimeMatch, TokenizedText
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 
 if TYPE_CHECKING:
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 # A question says when in its first or last words; what was pasted between them is not read.
 _WINDOW_CHARS = 2000
-_MOST_PERIODS = 16
+_MAX_PERIODS = 16
 _DAY_S = 86_400.0
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 _EDGES = say.BEFORE | say.AFTER | say.SINCE | say.UNTIL
 
 TimeWords: TypeAlias = Literal["prefer", "filter", "off"]
-Read = Callable[[Words, int], Found | None]
-_READERS: Mapping[str, Read] = {
-    **dict.fromkeys(say.UNITS, when_units.unit),
-    **dict.fromkeys(say.DAY_PARTS, when_units.day_part),
-    **dict.fromkeys(say.DAYS_BACK, when_units.day_back),
-    **dict.fromkeys(say.NIGHTS_BACK, when_units.night),
-    **dict.fromkeys(say.LATELY, when_units.lately),
-    **dict.fromkeys(say.WEEKDAYS, when_units.weekday),
-    **dict.fromkeys(say.SEASONS, when_dates.season),
-    **dict.fromkeys(say.MONTHS, when_dates.month),
-    **dict.fromkeys(("q1", "q2", "q3", "q4"), when_dates.quarter),
+Parser = Callable[[TokenizedText, int], TimeMatch | None]
+_PARSERS: Mapping[str, Parser] = {
+    **dict.fromkeys(say.UNITS, when_units.parse_unit),
+    **dict.fromkeys(say.DAY_PARTS, when_units.parse_day_part),
+    **dict.fromkeys(say.DAYS_BACK, when_units.parse_day_back),
+    **dict.fromkeys(say.NIGHTS_BACK, when_units.parse_night),
+    **dict.fromkeys(say.LATELY, when_units.parse_lately),
+    **dict.fromkeys(say.WEEKDAYS, when_units.parse_weekday),
+    **dict.fromkeys(say.SEASONS, when_dates.parse_season),
+    **dict.fromkeys(say.MONTHS, when_dates.parse_month),
+    **dict.fromkeys(("q1", "q2", "q3", "q4"), when_dates.parse_quarter),
 }
 
 
@@ -61,26 +61,26 @@ class Period:
 
     start: datetime | None
     end: datetime | None
-    said: str
+    phrase: str
     span: tuple[int, int]
     grain_s: float
 
 
-def periods(text: str, *, at: datetime) -> list[Period]:
+def find_periods(text: str, *, at: datetime) -> list[Period]:
     """The periods a text speaks of, in order, as someone understands them who reads it at that moment."""
     if at.utcoffset() is None:
         raise InvalidInput("the moment a text was said at needs a zone")
-    found: list[Period] = []
+    results: list[Period] = []
     for offset, piece in _windows(text):
-        words = Words(piece, at.replace(tzinfo=None))
-        for each in _meant(words, _expressions(words)):
+        words = TokenizedText(piece, at.replace(tzinfo=None))
+        for each in _interpret(words, _expressions(words)):
             try:
                 start, end = (edge and edge.replace(tzinfo=at.tzinfo).astimezone(UTC) for edge in each.when)
             except OverflowError:
                 continue
             first, last = words.marks[each.first][0], words.marks[each.last - 1][1]
-            found.append(Period(start, end, piece[first:last], (first + offset, last + offset), each.grain_s))
-    return found[:_MOST_PERIODS]
+            results.append(Period(start, end, piece[first:last], (first + offset, last + offset), each.grain_s))
+    return results[:_MAX_PERIODS]
 
 
 def _windows(text: str) -> Iterator[tuple[int, str]]:
@@ -94,36 +94,36 @@ def _windows(text: str) -> Iterator[tuple[int, str]]:
         yield start, text[start:]
 
 
-def _expressions(text: Words) -> list[Found]:
+def _expressions(text: TokenizedText) -> list[TimeMatch]:
     """Every single expression, from left to right."""
-    found: list[Found] = []
+    matches: list[TimeMatch] = []
     place, count = 0, len(text.words)
-    while place < count and len(found) < _MOST_PERIODS:
+    while place < count and len(matches) < _MAX_PERIODS:
         word = text.words[place]
-        read = _READERS.get(word) or (when_dates.number if "0" <= word[0] <= "9" else None)
+        parser = _PARSERS.get(word) or (when_dates.parse_numeric_date if "0" <= word[0] <= "9" else None)
         try:
-            got = read(text, place) if read is not None else None
+            match = parser(text, place) if parser is not None else None
         except (ValueError, OverflowError):
             # There is no such day, or it lies outside of the calendar.
-            got = None
-        if got is None:
+            match = None
+        if match is None:
             place += 1
             continue
-        if got.kind == "day" and found and found[-1].kind == "weekday" and _adjoins(text, found[-1], got):
+        if match.kind == "day" and matches and matches[-1].kind == "weekday" and _adjoins(text, matches[-1], match):
             # "Monday, 7 May" is one day.
-            got.first = found.pop().first
-        found.append(got)
-        place = text.free = got.last
-    return found
+            match.first = matches.pop().first
+        matches.append(match)
+        place = text.free = match.last
+    return matches
 
 
-def _adjoins(text: Words, first: Found, second: Found) -> bool:
+def _adjoins(text: TokenizedText, first: TimeMatch, second: TimeMatch) -> bool:
     gap = text.words[first.last : second.first]
     return not gap or (gap[0] in (",", "the") and len(gap) <= 2 and all(word in say.ARTICLES for word in gap[1:]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Meant:
+class _Interpretation:
     """What is meant by some of the words, with the edges that are open."""
 
     first: int
@@ -132,68 +132,70 @@ class _Meant:
     grain_s: float
 
 
-def _meant(text: Words, found: list[Found]) -> Iterator[_Meant]:
+def _interpret(text: TokenizedText, matches: list[TimeMatch]) -> Iterator[_Interpretation]:
     """Expressions with what stands before and between them: from X to Y, before X, since X."""
     place = 0
-    while place < len(found):
-        each, after = found[place], found[place + 1] if place + 1 < len(found) else None
-        text.free = found[place - 1].last if place else 0
-        opening = _opening(text, each)
+    while place < len(matches):
+        each, after = matches[place], matches[place + 1] if place + 1 < len(matches) else None
+        text.free = matches[place - 1].last if place else 0
+        preceding = _preceding_words(text, each)
         place += 1
         try:
-            if after is not None and (whole := _range(text, each, after, opening)):
+            if after is not None and (whole := _read_range(text, each, after, preceding)):
                 place += 1
                 yield whole
             else:
-                yield _edged(text, each, opening)
+                yield _read_edge(text, each, preceding)
         except (ValueError, OverflowError):
             # What lies beside it is outside of the calendar.
             continue
 
 
-def _grain_s(found: Found) -> float:
-    return (found.when[1] - found.when[0]).total_seconds()
+def _grain_s(match: TimeMatch) -> float:
+    return (match.when[1] - match.when[0]).total_seconds()
 
 
-def _opening(text: Words, found: Found) -> list[int]:
+def _preceding_words(text: TokenizedText, match: TimeMatch) -> list[int]:
     """Places of the few words before an expression that may tell how it is meant, nearest first."""
     places = []
-    for place in range(found.first - 1, max(text.free, found.first - 4) - 1, -1):
+    for place in range(match.first - 1, max(text.free, match.first - 4) - 1, -1):
         places.append(place)
         if text.words[place] not in say.FILLERS:
             break
     return places
 
 
-def _range(text: Words, first: Found, second: Found, opening: list[int]) -> _Meant | None:
+def _read_range(
+    text: TokenizedText, first: TimeMatch, second: TimeMatch, preceding: list[int]
+) -> _Interpretation | None:
     """From the first to the second, if the words around and between say so; a year said once is for both."""
     gap = [word for word in text.words[first.last : second.first] if word not in say.FILLERS]
     if len(gap) != 1 or not (
-        gap[0] in say.TO or (gap[0] in say.AND and any(text.words[at] in say.FROM for at in opening))
+        gap[0] in say.TO or (gap[0] in say.AND and any(text.words[at] in say.FROM for at in preceding))
     ):
         return None
     if gap[0] in ("-", "–", "—") and first.kind != second.kind:
         return None
     start, end = first.when[0], second.when[1]
     if first.floating is not None:
-        start = latest(*first.floating, upto=second.when[0])[0]
+        start = latest_date(*first.floating, upto=second.when[0])[0]
     elif first.kind == second.kind == "weekday" and start >= end:
-        start = stepped(start, "week", -1)
-    begin = min((at for at in opening if text.words[at] in say.FROM), default=first.first)
+        start = add_units(start, "week", -1)
+    begin = min((at for at in preceding if text.words[at] in say.FROM), default=first.first)
     grain_s = max(_grain_s(first), _grain_s(second))
-    return _Meant(begin, second.last, (start, end), grain_s) if start < end else None
+    return _Interpretation(begin, second.last, (start, end), grain_s) if start < end else None
 
 
-def _edged(text: Words, found: Found, opening: list[int]) -> _Meant:
+def _read_edge(text: TokenizedText, match: TimeMatch, preceding: list[int]) -> _Interpretation:
     """The expression, or what lies before or after it; "after yesterday's lunch" is still yesterday."""
-    start, end = found.when
-    itself = _Meant(found.first, found.last, found.when, _grain_s(found))
-    at = next((at for at in opening if text.words[at] not in say.FILLERS), -1)
+    start, end = match.when
+    itself = _Interpretation(match.first, match.last, match.when, _grain_s(match))
+    at = next((at for at in preceding if text.words[at] not in say.FILLERS), -1)
     word = text.word(at)
-    if word not in _EDGES or (text.word(found.last) == "'" and text.word(found.last + 1) == "s"):
+    if word not in _EDGES or (text.word(match.last) == "'" and text.word(match.last + 1) == "s"):
         return itself
-    if (beside := _beside(text, found, at)) is not None:
-        return _Meant(beside.first, beside.last, beside.when, _grain_s(beside))
+    if (offset := _read_offset(text, match, at)) is not None:
+        return _Interpretation(offset.first, offset.last, offset.when, _grain_s(offset))
     if word in say.SINCE:
         return replace(itself, first=at, when=(start, None))
     if word in say.AFTER:
@@ -201,18 +203,22 @@ def _edged(text: Words, found: Found, opening: list[int]) -> _Meant:
     return replace(itself, first=at, when=(None, end if word in say.UNTIL else start))
 
 
-def _beside(text: Words, found: Found, at: int) -> Found | None:
+def _read_offset(text: TokenizedText, match: TimeMatch, at: int) -> TimeMatch | None:
     """The week before 7 May, two days after it."""
     unit, before = say.UNITS.get(text.before(at)), text.words[at] in say.BEFORE
     if unit is None or not (before or text.words[at] in say.AFTER):
         return None
-    start, end = found.when
-    count = when_units.count_before(text, at - 1)
+    start, end = match.when
+    count = when_units.parse_count_before(text, at - 1)
     if count is None:
-        when = (stepped(start, unit, -1), start) if before else (end, stepped(end, unit, 1))
-        return replace(found, first=at - 1, when=when)
-    first, least, most = count
-    return replace(found, first=first, when=ago(start, unit, *((least, most) if before else (-most, -least))))
+        when = (add_units(start, unit, -1), start) if before else (end, add_units(end, unit, 1))
+        return replace(match, first=at - 1, when=when)
+    first, min_count, max_count = count
+    return replace(
+        match,
+        first=first,
+        when=span_ago(start, unit, *((min_count, max_count) if before else (-max_count, -min_count))),
+    )
 
 
 def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -232,22 +238,22 @@ def nearness(period: Period, occurred: NDArray[np.float64]) -> NDArray[np.float3
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class TimeFilter:
     """What a question says of time: the periods it speaks of, and a filter where it is to ask for them."""
 
     periods: tuple[Period, ...] = ()
     filter: Filter = EVERYTHING
 
 
-def spoken_of(question: str, *, at: datetime, mode: TimeWords) -> Times:
+def parse_time_filter(question: str, *, at: datetime, mode: TimeWords) -> TimeFilter:
     """The periods a question speaks of, to be preferred or, in mode `filter`, asked for; none in mode `off`."""
-    found = tuple(periods(question, at=at)) if mode != "off" else ()
-    if mode != "filter" or not found:
-        return Times(found)
-    return Times(found, Or(tuple(covers(period) for period in found)))
+    mentioned = tuple(find_periods(question, at=at)) if mode != "off" else ()
+    if mode != "filter" or not mentioned:
+        return TimeFilter(mentioned)
+    return TimeFilter(mentioned, Or(tuple(period_filter(period) for period in mentioned)))
 
 
-def covers(period: Period) -> Filter:
+def period_filter(period: Period) -> Filter:
     """A filter for what happened in the period; what has no such time counts by when it was made."""
     happened = Where("occurred_at", Op.GTE, _EARLIEST)
     return Or((_within(period, "occurred_at"), And((Not(happened), _within(period, "created_at")))))

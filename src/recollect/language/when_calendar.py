@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TypeAlias
 
-Stretch: TypeAlias = tuple[datetime, datetime]
+TimeSpan: TypeAlias = tuple[datetime, datetime]
 
 DAY = timedelta(days=1)
 # Units that are so many of a smaller one.
@@ -14,7 +14,7 @@ _MONTHS = {"month": 1, "quarter": 3, "season": 3, "year": 12, "decade": 120}
 _SHORT = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1)}
 
 
-def shifted(day: datetime, months: int) -> datetime:
+def add_months(day: datetime, months: int) -> datetime:
     """The same day so many months on, or the last day of that month if it is shorter."""
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     # No month ends before its 28th; from there on the next month is at most three days away.
@@ -26,15 +26,15 @@ def shifted(day: datetime, months: int) -> datetime:
     return day.replace(year=year, month=month + 1)
 
 
-def day_of(moment: datetime, back: int = 0) -> Stretch:
+def day_span(moment: datetime, back: int = 0) -> TimeSpan:
     """The calendar day, or one so many days before it."""
     start = moment.replace(hour=0, minute=0, second=0, microsecond=0) - back * DAY
     return start, start + DAY
 
 
-def whole(unit: str, moment: datetime, *, back: int = 0) -> Stretch:
+def unit_span(unit: str, moment: datetime, *, back: int = 0) -> TimeSpan:
     """The calendar unit that the moment lies in, or one so many units before it. Weeks begin on Monday."""
-    today = day_of(moment)[0]
+    today = day_span(moment)[0]
     if unit in _DAYS:
         days = _DAYS[unit]
         start = today - (today.weekday() if days > 1 else 0) * DAY - back * days * DAY
@@ -45,48 +45,50 @@ def whole(unit: str, moment: datetime, *, back: int = 0) -> Stretch:
     months = _MONTHS[unit]
     # Seasons begin in December, March, June and September; years and quarters with the calendar.
     into = today.month % 3 if unit == "season" else (today.year * 12 + today.month - 1) % months
-    start = shifted(today.replace(day=1), -into - back * months)
-    return start, shifted(start, months)
+    start = add_months(today.replace(day=1), -into - back * months)
+    return start, add_months(start, months)
 
 
-def ago(moment: datetime, unit: str, least: float, most: float) -> Stretch:
+def span_ago(moment: datetime, unit: str, min_count: float, max_count: float) -> TimeSpan:
     """What lies between `most` and `least` units back, with half a unit on either side; days are whole days."""
-    today = day_of(moment)[0]
+    today = day_span(moment)[0]
     if unit in _SHORT:
         each = _SHORT[unit]
-        return moment - most * each - each / 2, moment - least * each + each / 2
+        return moment - max_count * each - each / 2, moment - min_count * each + each / 2
     if unit == "weekend":
-        return whole(unit, moment, back=round(most))[0], whole(unit, moment, back=round(least))[1]
+        return unit_span(unit, moment, back=round(max_count))[0], unit_span(unit, moment, back=round(min_count))[1]
     if unit in _DAYS:
         days = _DAYS[unit]
-        return today - (round(most * days) + days // 2) * DAY, today - (round(least * days) - days // 2 - 1) * DAY
+        return today - (round(max_count * days) + days // 2) * DAY, today - (
+            round(min_count * days) - days // 2 - 1
+        ) * DAY
     months = _MONTHS[unit]
-    first, last = shifted(today, -round(most * months)), shifted(today, -round(least * months))
+    first, last = add_months(today, -round(max_count * months)), add_months(today, -round(min_count * months))
     if months == 1:
         return first - 15 * DAY, last + 16 * DAY
-    return shifted(first, -(months // 2)), shifted(last, months // 2)
+    return add_months(first, -(months // 2)), add_months(last, months // 2)
 
 
-def rolling(moment: datetime, unit: str, count: float) -> Stretch:
+def rolling_span(moment: datetime, unit: str, count: float) -> TimeSpan:
     """The last so many units, up to the end of today."""
     if unit in _SHORT:
         return moment - count * _SHORT[unit], moment
     if unit == "weekend":
-        return whole(unit, moment, back=round(count))[0], whole(unit, moment, back=1)[1]
-    today, end = day_of(moment)
-    return stepped(today, unit, -count), end
+        return unit_span(unit, moment, back=round(count))[0], unit_span(unit, moment, back=1)[1]
+    today, end = day_span(moment)
+    return add_units(today, unit, -count), end
 
 
-def stepped(moment: datetime, unit: str, count: float) -> datetime:
+def add_units(moment: datetime, unit: str, count: float) -> datetime:
     """The moment so many units on, or back for a count below 0."""
     if unit in _SHORT:
         return moment + count * _SHORT[unit]
     if unit in _MONTHS:
-        return shifted(moment, round(count * _MONTHS[unit]))
+        return add_months(moment, round(count * _MONTHS[unit]))
     return moment + round(count * _DAYS.get(unit, 7)) * DAY
 
 
-def latest(month: int, day: int, *, upto: datetime) -> Stretch:
+def latest_date(month: int, day: int, *, upto: datetime) -> TimeSpan:
     """The latest such month (day 0) or day that had begun by then."""
     # A 29 February comes after eight years at the latest.
     for year in range(upto.year, upto.year - 9, -1):
@@ -95,11 +97,11 @@ def latest(month: int, day: int, *, upto: datetime) -> Stretch:
         except ValueError:
             continue
         if start <= upto:
-            return start, start + DAY if day else shifted(start, 1)
+            return start, start + DAY if day else add_months(start, 1)
     raise ValueError(f"no month {month} has a day {day}")
 
 
-def third(stretch: Stretch, which: int) -> Stretch:
+def third_of_span(stretch: TimeSpan, which: int) -> TimeSpan:
     """The early (0), middle (1) or late (2) part, in whole days."""
     start, end = stretch
     days = (end - start).days

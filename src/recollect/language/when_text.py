@@ -7,24 +7,24 @@ import unicodedata
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect.language.when_calendar import Stretch
+from recollect.language.when_calendar import TimeSpan
 
 # Words with their digits and accents, single signs, and an ISO date as one word.
 _TOKEN = re.compile(r"(?<![-/.])\d{4}-\d\d-\d\d(?!\d)|[\w\u0300-\u036f]+|[^\w\s]")
 
 
 @dataclass(slots=True)
-class Found:
+class TimeMatch:
     """An expression: which words it takes, the local time it means, and its month and day if no year was said."""
 
     first: int
     last: int
-    when: Stretch
+    when: TimeSpan
     kind: str = ""
     floating: tuple[int, int] | None = None
 
 
-class Words:
+class TokenizedText:
     """The words of a text in lower case, read from left to right; `free` is the first not yet part of anything."""
 
     __slots__ = ("at", "free", "marks", "text", "words")

@@ -77,7 +77,7 @@ NEXT = frozenset(
 )
 LAST_BUT_ONE = frozenset("vorletzte vorletzten vorletzter vorletztes".split())
 LAST_AFTER = frozenset("dernier dernière derniere passé passée pasado pasada".split())
-AGAIN = frozenset("every each per jeden jede jedes jeder chaque cada".split())
+RECURRING = frozenset("every each per jeden jede jedes jeder chaque cada".split())
 AGO_BEFORE = frozenset("vor hace".split())
 AGO_OPENS = AGO_BEFORE | {"il"}
 ABOUT = frozenset("about around roughly almost nearly etwa ungefähr circa rund environ unos casi".split())

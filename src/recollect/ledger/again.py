@@ -21,32 +21,34 @@ _SKEW = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class DedupedTurns:
     """Turns as the ledger has them, by id, and the numbers of those that are still to be appended."""
 
-    there: Mapping[str, Turn]
-    new: Sequence[int]
+    existing: Mapping[str, Turn]
+    new_indexes: Sequence[int]
 
 
-def sift(
+def dedupe_turns(
     scope: Scope,
     turns: Sequence[Turn],
     *,
-    known: Mapping[str, MemoryRecord],
+    stored: Mapping[str, MemoryRecord],
     erasures: Sequence[Erasure],
     resent: Collection[str] = (),
-) -> Sifted:
+) -> DedupedTurns:
     """Tell turns apart, by the memories of their ids and by what was erased of the user since they were given.
 
     `resent` are the ids of those that match a tombstone.
     """
-    there = {turn.id: _as_kept(scope, known[turn.id]) for turn in turns if turn.id in known}
+    existing = {turn.id: _stored_turn(scope, stored[turn.id]) for turn in turns if turn.id in stored}
     # One of the future was made while a clock was wrong: it must not keep out what is said until then.
     erasures = [erasure for erasure in erasures if erasure.at <= now() + _SKEW]
-    gone = {id for erasure in erasures for id in erasure.ids}.union(resent)
-    covered = any(_covers(erasure, scope) for erasure in erasures)
-    new = [n for n, turn in enumerate(turns) if turn.id not in there and turn.id not in gone and not covered]
-    return Sifted(there, new)
+    erased_ids = {id for erasure in erasures for id in erasure.ids}.union(resent)
+    is_covered = any(_covers(erasure, scope) for erasure in erasures)
+    new = [
+        n for n, turn in enumerate(turns) if turn.id not in existing and turn.id not in erased_ids and not is_covered
+    ]
+    return DedupedTurns(existing, new)
 
 
 def _covers(erasure: Erasure, scope: Scope) -> bool:
@@ -57,7 +59,7 @@ def _covers(erasure: Erasure, scope: Scope) -> bool:
     return erasure.target is Target.SESSION and (erasure.project, erasure.session) == (scope.project, scope.session)
 
 
-def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
+def turn_from_record(scope: Scope, record: MemoryRecord, position: int) -> Turn:
     """The turn that was kept as this record."""
     return Turn(
         id=record.id,
@@ -70,7 +72,7 @@ def turn_of(scope: Scope, record: MemoryRecord, position: int) -> Turn:
     )
 
 
-def _as_kept(scope: Scope, record: MemoryRecord) -> Turn:
+def _stored_turn(scope: Scope, record: MemoryRecord) -> Turn:
     if record.category is not Category.TURN or record.scope != scope or "position" not in record.detail:
         raise Conflict(f"{record.id} is the id of something else; give the turn its own")
-    return turn_of(scope, record, record.detail["position"])
+    return turn_from_record(scope, record, record.detail["position"])

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.usage import Allowance
+from recollect.model.usage import LlmQuota
 
 
-async def refusal(
-    ledger: Ledger, user: str, allowance: Allowance, *, unwritten: int = 0, unwritten_by_all: int = 0
+async def quota_exceeded_reason(
+    ledger: Ledger, user: str, allowance: LlmQuota, *, unrecorded: int = 0, unrecorded_total: int = 0
 ) -> str:
     """Why no LLM may be asked for the user any more today; empty if one may.
 
@@ -16,11 +16,11 @@ async def refusal(
     if allowance.refusal:
         return allowance.refusal
     if allowance.user:
-        spent = (await ledger.spent_today(user)).tokens + unwritten
+        spent = (await ledger.spent_today(user)).tokens + unrecorded
         if spent >= allowance.user:
             return f"the LLM has used today's {allowance.user:,} tokens of this user"
     if allowance.everyone:
-        spent = (await ledger.spent_today(None)).tokens + unwritten_by_all
+        spent = (await ledger.spent_today(None)).tokens + unrecorded_total
         if spent >= allowance.everyone:
             return f"the LLM has used today's {allowance.everyone:,} tokens of all users"
     return ""

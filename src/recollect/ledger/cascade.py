@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from recollect.errors import NotFound
-from recollect.model.erase import Erase, Remade, Target
+from recollect.model.erase import ErasureRequest, Remade, Target
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 
-Session: TypeAlias = tuple[str, str]
+SessionKey: TypeAlias = tuple[str, str]
 
 # Under these names, and under those that end in _id or _ids, the detail of a memory cites others.
-_CITING = frozenset({"evidence", "sources", "cites", "turns", "memories"})
+_CITATION_FIELDS = frozenset({"evidence", "sources", "cites", "turns", "memories"})
 _MAX_DEPTH = 8
-_SUMMED = (Category.EPISODE, Category.SUMMARY)
+_SUMMARY_CATEGORIES = (Category.EPISODE, Category.SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MemoryLink:
     """How one memory hangs together with others."""
 
     id: str
@@ -39,7 +39,7 @@ class Link:
     at_end: bool = False
 
     @property
-    def session(self) -> Session:
+    def session(self) -> SessionKey:
         return self.scope.project, self.scope.session
 
 
@@ -47,9 +47,9 @@ class Link:
 class Cascade:
     """What goes, and what that means for what stays."""
 
-    gone: set[str]
+    removed: set[str]
     # Sessions that lose a turn.
-    sessions: set[Session] = field(default_factory=set)
+    sessions: set[SessionKey] = field(default_factory=set)
     # What was superseded by something that goes: what supersedes it instead, if anything does.
     relinked: dict[str, str | None] = field(default_factory=dict)
     # What is to be active again, the latest first.
@@ -60,13 +60,13 @@ class Cascade:
     hidden: tuple[str, ...] = ()
 
 
-def link(
+def build_link(
     id: str, scope: Scope, *, category: str, status: str, body: Mapping[str, Any], superseded_by: str | None
-) -> Link:
+) -> MemoryLink:
     """The link of a memory whose `body` has its evidence and its detail."""
     detail = body.get("detail") or {}
     first, last, position = detail.get("turn_start"), detail.get("turn_end"), detail.get("position")
-    return Link(
+    return MemoryLink(
         id,
         scope,
         category,
@@ -79,16 +79,16 @@ def link(
     )
 
 
-def _cited(held: Any, *, depth: int = 0) -> Iterator[str]:
+def _cited(data: Any, *, depth: int = 0) -> Iterator[str]:
     """The texts that stand where the detail cites others."""
     if depth > _MAX_DEPTH:
         return
-    if isinstance(held, list | tuple):
-        for each in held:
+    if isinstance(data, list | tuple):
+        for each in data:
             yield from _cited(each, depth=depth + 1)
-    elif isinstance(held, Mapping):
-        for name, value in held.items():
-            if name in _CITING or name.endswith(("_id", "_ids")):
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            if name in _CITATION_FIELDS or name.endswith(("_id", "_ids")):
                 yield from (text for text in (value if isinstance(value, list | tuple) else (value,)) if _is_id(text))
             if isinstance(value, list | tuple | Mapping):
                 yield from _cited(value, depth=depth + 1)
@@ -98,7 +98,7 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str) and bool(value)
 
 
-def seeds_of(links: Mapping[str, Link], scope: Scope, target: Target, ids: Collection[str]) -> set[str]:
+def erasure_seeds(links: Mapping[str, MemoryLink], scope: Scope, target: Target, ids: Collection[str]) -> set[str]:
     """Where an erasure begins: at the ids that are named, or at all that came from the project or the session."""
     match target:
         case Target.TURN | Target.MEMORY:
@@ -113,25 +113,25 @@ def seeds_of(links: Mapping[str, Link], scope: Scope, target: Target, ids: Colle
             assert_never(target)
 
 
-def check_found(links: Mapping[str, Link], what: Erase) -> None:
+def check_exists(links: Mapping[str, MemoryLink], request: ErasureRequest) -> None:
     """Raise a NotFound if what is named by its id is not there, or is not what it is said to be."""
-    found = links.get(what.id)
-    if what.id and (found is None or (what.target is Target.TURN and found.position is None)):
-        raise NotFound(f"no {what.target} {what.id}")
+    target_link = links.get(request.id)
+    if request.id and (target_link is None or (request.target is Target.TURN and target_link.position is None)):
+        raise NotFound(f"no {request.target} {request.id}")
 
 
-def without(held: Any, ids: Collection[str]) -> Any:
+def strip_ids(data: Any, ids: Collection[str]) -> Any:
     """Plain values with every mention of the ids taken out."""
-    if isinstance(held, Mapping):
-        return {name: without(value, ids) for name, value in held.items() if not _is_among(value, ids)}
-    if isinstance(held, list):
-        return [without(value, ids) for value in held if not _is_among(value, ids)]
-    return held
+    if isinstance(data, Mapping):
+        return {name: strip_ids(value, ids) for name, value in data.items() if not _is_among(value, ids)}
+    if isinstance(data, list):
+        return [strip_ids(value, ids) for value in data if not _is_among(value, ids)]
+    return data
 
 
-def mentions(held: Any, ids: Collection[str]) -> bool:
+def mentions_any(data: Any, ids: Collection[str]) -> bool:
     """Whether plain values hold one of the ids."""
-    return _is_among(held, ids) or without(held, ids) != held
+    return _is_among(data, ids) or strip_ids(data, ids) != data
 
 
 def _is_among(value: Any, ids: Collection[str]) -> bool:
@@ -139,35 +139,39 @@ def _is_among(value: Any, ids: Collection[str]) -> bool:
 
 
 def cascade(
-    links: Mapping[str, Link], seeds: Collection[str], *, with_older: bool, hide: Collection[str] = ()
+    links: Mapping[str, MemoryLink], seeds: Collection[str], *, with_older: bool, hide: Collection[str] = ()
 ) -> Cascade:
     """All that goes with the seeds; `with_older` takes the versions they superseded along.
 
     The turns to `hide` are forgotten, unless they go.
     """
-    asked = {id for id in seeds if id in links}
+    selected = {id for id in seeds if id in links}
     if with_older:
-        asked |= _older(links, asked)
-    gone = _derived(links, asked)
-    result = Cascade(gone)
-    result.sessions = {links[id].session for id in gone if links[id].position is not None}
-    result.remade = tuple(each for id in sorted(gone - asked) if (each := _remade(links, links[id], gone)))
-    cited = {source for id in asked for source in links[id].cites}
-    result.stays = tuple(sorted(source for source in cited if source in links and source not in gone))
+        selected |= _older_versions(links, selected)
+    removed = _with_derived(links, selected)
+    result = Cascade(removed)
+    result.sessions = {links[id].session for id in removed if links[id].position is not None}
+    result.remade = tuple(
+        each for id in sorted(removed - selected) if (each := _describe_rebuild(links, links[id], removed))
+    )
+    cited = {source for id in selected for source in links[id].cites}
+    result.stays = tuple(sorted(source for source in cited if source in links and source not in removed))
     if with_older:
-        result.hidden = tuple(id for id in result.stays if _says(links, links[id], asked))
-    others = (id for id in hide if id in links and id not in gone and links[id].status == Status.ACTIVE)
-    result.hidden = tuple(dict.fromkeys((*result.hidden, *others)))
+        result.hidden = tuple(id for id in result.stays if _is_direct_source(links, links[id], selected))
+    extra_turns = (id for id in hide if id in links and id not in removed and links[id].status == Status.ACTIVE)
+    result.hidden = tuple(dict.fromkeys((*result.hidden, *extra_turns)))
     _close_gaps(links, result)
     return result
 
 
-def _says(links: Mapping[str, Link], turn: Link, asked: Collection[str]) -> bool:
+def _is_direct_source(links: Mapping[str, MemoryLink], turn: MemoryLink, selected: Collection[str]) -> bool:
     """Whether it is a turn that can be found and that one of these was learned from, and not summed up with others.
 
     Nothing of a project is hidden for what somebody keeps in another one.
     """
-    learned = (links[id] for id in asked if turn.id in links[id].cites and links[id].category not in _SUMMED)
+    learned = (
+        links[id] for id in selected if turn.id in links[id].cites and links[id].category not in _SUMMARY_CATEGORIES
+    )
     return (
         turn.position is not None
         and turn.status == Status.ACTIVE
@@ -175,58 +179,61 @@ def _says(links: Mapping[str, Link], turn: Link, asked: Collection[str]) -> bool
     )
 
 
-def older_than(links: Mapping[str, Link], ids: Collection[str]) -> set[str]:
+def with_older_versions(links: Mapping[str, MemoryLink], ids: Collection[str]) -> set[str]:
     """The memories of these ids and all versions they superseded."""
-    found = {id for id in ids if id in links}
-    return found | _older(links, found)
+    selected = {id for id in ids if id in links}
+    return selected | _older_versions(links, selected)
 
 
-def _older(links: Mapping[str, Link], ids: Iterable[str]) -> set[str]:
+def _older_versions(links: Mapping[str, MemoryLink], ids: Iterable[str]) -> set[str]:
     """What was superseded by these, by what those superseded, and so on."""
     before: dict[str, list[str]] = defaultdict(list)
     for each in links.values():
         if each.superseded_by is not None:
             before[each.superseded_by].append(each.id)
-    found: set[str] = set()
+    older: set[str] = set()
     waiting = list(ids)
     while waiting:
         for id in before[waiting.pop()]:
-            if id not in found:
-                found.add(id)
+            if id not in older:
+                older.add(id)
                 waiting.append(id)
-    return found
+    return older
 
 
-def _derived(links: Mapping[str, Link], seeds: Collection[str]) -> set[str]:
+def _with_derived(links: Mapping[str, MemoryLink], seeds: Collection[str]) -> set[str]:
     """The seeds and whatever was made from them, however far."""
     citing: dict[str, list[str]] = defaultdict(list)
-    ranges: dict[Session, list[tuple[int, int, str]]] = defaultdict(list)
+    ranges: dict[SessionKey, list[tuple[int, int, str]]] = defaultdict(list)
     for each in links.values():
         for source in each.cites:
             citing[source].append(each.id)
         if each.turns is not None:
             ranges[each.session].append((*each.turns, each.id))
-    gone, waiting = set(seeds), list(seeds)
+    removed, waiting = set(seeds), list(seeds)
     while waiting:
         erased = links[waiting.pop()]
-        found = citing.get(erased.id, [])
+        dependents = citing.get(erased.id, [])
         if erased.position is not None:
-            found = [*found, *(id for a, b, id in ranges.get(erased.session, ()) if a <= erased.position <= b)]
-        waiting += (new := set(found) - gone)
-        gone |= new
-    return gone
+            dependents = [
+                *dependents,
+                *(id for a, b, id in ranges.get(erased.session, ()) if a <= erased.position <= b),
+            ]
+        waiting += (new := set(dependents) - removed)
+        removed |= new
+    return removed
 
 
-def _remade(links: Mapping[str, Link], erased: Link, gone: Collection[str]) -> Remade | None:
+def _describe_rebuild(links: Mapping[str, MemoryLink], erased: MemoryLink, removed: Collection[str]) -> Remade | None:
     """How to make it anew, unless nothing it rested on stays."""
-    sources = tuple(sorted(id for id in erased.cites if id in links and id not in gone))
+    sources = tuple(sorted(id for id in erased.cites if id in links and id not in removed))
     if not sources and erased.turns is not None:
         first, last = erased.turns
         if not any(
             each.position is not None
             and first <= each.position <= last
             and each.session == erased.session
-            and each.id not in gone
+            and each.id not in removed
             for each in links.values()
         ):
             return None
@@ -235,18 +242,18 @@ def _remade(links: Mapping[str, Link], erased: Link, gone: Collection[str]) -> R
     return Remade(str(erased.category), erased.scope, sources, erased.turns, erased.at_end)
 
 
-def _close_gaps(links: Mapping[str, Link], result: Cascade) -> None:
+def _close_gaps(links: Mapping[str, MemoryLink], result: Cascade) -> None:
     """Say what becomes of memories that were superseded by what goes."""
     for each in reversed(list(links.values())):
-        if each.id in result.gone or each.superseded_by not in result.gone:
+        if each.id in result.removed or each.superseded_by not in result.removed:
             continue
         seen = {each.id}
         last = links[each.superseded_by]
-        while last.superseded_by in result.gone and last.superseded_by not in seen:
+        while last.superseded_by in result.removed and last.superseded_by not in seen:
             seen.add(last.superseded_by)
             last = links[last.superseded_by]
         if last.superseded_by is not None and last.superseded_by in links:
-            result.relinked[each.id] = None if last.superseded_by in result.gone else last.superseded_by
+            result.relinked[each.id] = None if last.superseded_by in result.removed else last.superseded_by
         elif last.status == Status.ACTIVE and each.status == Status.SUPERSEDED:
             result.restored.append(each.id)
         else:

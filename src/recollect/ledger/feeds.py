@@ -18,7 +18,7 @@ class IndexRow:
     """
 
     row: int
-    place: str
+    visibility_key: str
     status: str
     session: str
     speaker: str
@@ -38,7 +38,7 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class ChangedRow:
     """A row as it is now, and the revision that last changed it."""
 
     revision: int
@@ -46,7 +46,7 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
+class FeedPosition:
     """How far an index was fed with a user's rows, and since when; times are in microseconds.
 
     What it was told need not be seen by a search at once. `waiting` is a revision it was told at `waiting_at`, and
@@ -59,38 +59,38 @@ class Fed:
     waiting_at: int = 0
     settled: int = 0
 
-    def seen(self, settles_s: float, *, at: int) -> int:
+    def visible_revision(self, settles_s: float, *, at: int) -> int:
         """The last revision of which a search sees everything, if changes are seen after so long."""
         before = at - int(settles_s * 1e6)
         if self.noted_at <= before:
             return self.revision.number
         return self.waiting if self.waiting_at <= before else self.settled
 
-    def noted(self, revision: Revision, settles_s: float, *, at: int) -> Fed:
+    def advanced_to(self, revision: Revision, settles_s: float, *, at: int) -> FeedPosition:
         """The same once it is fed up to this revision."""
         if revision.number < self.revision.number:
-            return Fed(revision, at, 0, at, 0)
+            return FeedPosition(revision, at, 0, at, 0)
         if self.waiting_at > at - int(settles_s * 1e6):
-            return Fed(revision, at, self.waiting, self.waiting_at, self.settled)
-        return Fed(revision, at, revision.number, at, self.seen(settles_s, at=at))
+            return FeedPosition(revision, at, self.waiting, self.waiting_at, self.settled)
+        return FeedPosition(revision, at, revision.number, at, self.visible_revision(settles_s, at=at))
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class IndexLag:
     """A user of whom an index does not have everything: how far the ledger is, and how far the index."""
 
     user: str
-    now: Revision
-    fed: Revision
+    current: Revision
+    indexed: Revision
 
 
-class Feeds(Protocol):
+class IndexFeed(Protocol):
     """Everything an index of its own store needs. It has a name, under which the ledger keeps how far it is.
 
     Nothing is written down when a memory changes: users whose revision is beyond that are what is left to do.
     """
 
-    async def row_count(self, user: str, *, most: int, after: int = 0) -> int:
+    async def row_count(self, user: str, *, max_count: int, after: int = 0) -> int:
         """How many memories a user has that changed since a revision; no more than `most` are counted."""
         ...
 
@@ -100,32 +100,34 @@ class Feeds(Protocol):
 
     async def changed_rows(
         self, user: str, *, model: EmbeddingModel, after: tuple[int, int], limit: int
-    ) -> list[Changed]:
+    ) -> list[ChangedRow]:
         """Rows in the order they were last changed, from beyond a revision and a row on."""
         ...
 
-    async def fed(self, user: str, *, index: str) -> Fed:
+    async def feed_position(self, user: str, *, index: str) -> FeedPosition:
         """How far the index was fed with the user's rows; a revision of 0 if never."""
         ...
 
-    async def behind(self, index: str, *, limit: int, after: str = "") -> list[Behind]:
+    async def lagging_users(self, index: str, *, limit: int, after: str = "") -> list[IndexLag]:
         """Users, in order, of whom something changed or was erased that the index was not told of."""
         ...
 
-    async def lease_feeding(self, index: str, *, feeder: str, lease_s: float, take: bool = False) -> bool:
+    async def lease_feed(self, index: str, *, feeder: str, lease_s: float, take: bool = False) -> bool:
         """Whether this feeder, and no other, may feed the index for so long; who has the lease can renew it so.
 
         With `take` it is taken from whoever has it.
         """
         ...
 
-    async def note_fed(self, index: str, fed: Mapping[str, Revision], *, feeder: str, settles_s: float = 0.0) -> bool:
+    async def save_feed_positions(
+        self, index: str, positions: Mapping[str, Revision], *, feeder: str, settles_s: float = 0.0
+    ) -> bool:
         """Note how far the index is with these users, as far as they still are users; searches see it after a time.
 
         Nothing is noted, and the answer is no, if another has the lease by now.
         """
         ...
 
-    async def drop_fed(self, index: str) -> None:
+    async def reset_feed(self, index: str) -> None:
         """Count the index as fed with nothing."""
         ...

@@ -16,11 +16,11 @@ from recollect.model.scope import Level
 from recollect.model.text import is_storable
 from recollect.model.times import as_utc
 
-TIMES = frozenset(
+TIME_FIELDS = frozenset(
     ["created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at"]
 )
-LISTS = frozenset(["evidence", "tags"])
-KINDS: Mapping[str, Callable[[str], Any]] = {
+LIST_FIELDS = frozenset(["evidence", "tags"])
+ENUM_FIELDS: Mapping[str, Callable[[str], Any]] = {
     "level": Level,
     "type": MemoryType,
     "category": Category,
@@ -29,17 +29,17 @@ KINDS: Mapping[str, Callable[[str], Any]] = {
 }
 
 # What an Update may set. Scope, id and times of the ledger's own keeping are not for the asking.
-UPDATABLE = frozenset(MemoryRecord.__dataclass_fields__) - {
+UPDATABLE_FIELDS = frozenset(MemoryRecord.__dataclass_fields__) - {
     "id", "scope", "level", "created_at", "updated_at", "version", "access_count", "last_accessed_at"
 }  # fmt: skip
 
 
 def to_plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Field values as JSON can hold them."""
-    return {name: _plain(value) for name, value in fields.items()}
+    return {name: _to_json_value(value) for name, value in fields.items()}
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, tuple):
@@ -49,34 +49,34 @@ def _plain(value: Any) -> Any:
 
 def from_plain(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Field values as a MemoryRecord holds them."""
-    return {name: _field(name, value) for name, value in fields.items()}
+    return {name: _from_json_value(name, value) for name, value in fields.items()}
 
 
-def _field(name: str, value: Any) -> Any:
+def _from_json_value(name: str, value: Any) -> Any:
     if value is None:
         return None
-    if name in TIMES:
+    if name in TIME_FIELDS:
         return as_utc(value, name=name)
-    if name in LISTS:
+    if name in LIST_FIELDS:
         if not isinstance(value, (list, tuple)):
             raise InvalidInput(f"{name} takes a list of texts, not {type(value).__name__}")
         return tuple(value)
-    if name in KINDS:
+    if name in ENUM_FIELDS:
         try:
-            return KINDS[name](value)
+            return ENUM_FIELDS[name](value)
         except ValueError:
-            known = ", ".join(KINDS[name])  # type: ignore[arg-type]
-            raise InvalidInput(f"unknown {name} {value!r}; it is one of {known}") from None
+            allowed = ", ".join(ENUM_FIELDS[name])  # type: ignore[arg-type]
+            raise InvalidInput(f"unknown {name} {value!r}; it is one of {allowed}") from None
     return value
 
 
-_SHAPES: Mapping[str, tuple[type, ...]] = {
+_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("id", "content", "source"), (str,)),
     **dict.fromkeys(("key", "value", "superseded_by", "prompt_digest"), (str, NoneType)),
     **dict.fromkeys(("importance", "confidence"), (int, float)),
-    **dict.fromkeys(LISTS, (tuple,)),
+    **dict.fromkeys(LIST_FIELDS, (tuple,)),
     **dict.fromkeys(("metadata", "detail"), (dict, Mapping)),
-    **dict.fromkeys(TIMES, (datetime, NoneType)),
+    **dict.fromkeys(TIME_FIELDS, (datetime, NoneType)),
     **dict.fromkeys(("created_at", "updated_at"), (datetime,)),
     "level": (Level,),
     "type": (MemoryType,),
@@ -84,24 +84,24 @@ _SHAPES: Mapping[str, tuple[type, ...]] = {
     "status": (Status,),
     "trust": (Trust,),
 }
-_TEXTS = [name for name, shape in _SHAPES.items() if str in shape]
+_TEXT_FIELDS = [name for name, shape in _FIELD_TYPES.items() if str in shape]
 # A NUL as JSON writes it; a backslash before it would make it the text of an escape.
 NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def check_storable(record: MemoryRecord) -> None:
     """Raise an InvalidInput for a record that some ledger could not give back as it was."""
-    for name, shape in _SHAPES.items():
+    for name, field_types in _FIELD_TYPES.items():
         value = getattr(record, name)
         # Nearly always it is the very type; asking for a kind of Mapping takes far longer.
-        if type(value) not in shape and not isinstance(value, shape):
+        if type(value) not in field_types and not isinstance(value, field_types):
             raise InvalidInput(f"{name} cannot be {type(value).__name__}")
-    texts = [getattr(record, name) or "" for name in _TEXTS]
+    texts = [getattr(record, name) or "" for name in _TEXT_FIELDS]
     try:
         plain = "\n".join((*texts, *record.tags, *record.evidence))
         if record.metadata or record.detail:
-            held = json.dumps([dict(record.metadata), dict(record.detail)], ensure_ascii=False, allow_nan=False)
-            plain += "\0" if NUL_IN_JSON.search(held) else held
+            extra_json = json.dumps([dict(record.metadata), dict(record.detail)], ensure_ascii=False, allow_nan=False)
+            plain += "\0" if NUL_IN_JSON.search(extra_json) else extra_json
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"memory {record.id} holds something that cannot be kept: {error}") from None
     if not math.isfinite(record.importance + record.confidence):

@@ -17,19 +17,19 @@ from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
 # Who writes for upkeep: that is nothing that was heard of a user.
-UPKEEP = "upkeep"
-CHORES = frozenset({JobKind.UPKEEP, JobKind.CONSOLIDATE, JobKind.REFLECT})
-# Failures longer ago than this are no longer in a row with whatever comes.
-LATELY = timedelta(minutes=10)
+MAINTENANCE_AUTHOR = "upkeep"
+MAINTENANCE_KINDS = frozenset({JobKind.UPKEEP, JobKind.CONSOLIDATE, JobKind.REFLECT})
+# Lockout longer ago than this are no longer in a row with whatever comes.
+FAILURE_WINDOW = timedelta(minutes=10)
 
 
-def chore_of(job: Job | NewJob) -> str | None:
+def maintenance_task_name(job: Job | NewJob) -> str | None:
     """The name of the chore that a job does, if it does one."""
-    return str(job.payload.get("chore") or job.kind) if job.kind in CHORES else None
+    return str(job.payload.get("chore") or job.kind) if job.kind in MAINTENANCE_KINDS else None
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class TaskRun:
     """When a chore was last queued, and when the last run of it that went well had begun."""
 
     queued_at: datetime
@@ -37,34 +37,34 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tended:
+class MaintenanceState:
     """A user as upkeep sees them: when they were last heard of, the projects they talk in, and their chores so far.
 
     Heard of is whatever was written by anyone but upkeep. Chores are known by project and name.
     """
 
     user: str
-    heard_at: datetime | None = None
+    last_active_at: datetime | None = None
     projects: tuple[str, ...] = ()
-    chores: Mapping[tuple[str, str], Begun] = field(default_factory=dict)
+    tasks: Mapping[tuple[str, str], TaskRun] = field(default_factory=dict)
 
 
-class Jobs(Protocol):
+class JobStore(Protocol):
     """The part of a ledger that workers need beside the memories."""
 
-    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, known_only: bool = False) -> tuple[Job, ...]:
+    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, existing_only: bool = False) -> tuple[Job, ...]:
         """Have jobs done; gives each as it was made, or as the one it joined now is.
 
-        With `known_only` nothing happens if the ledger knows no such user, or no such session or project of theirs:
+        With `existing_only` nothing happens if the ledger knows no such user, or no such session or project of theirs:
         what was erased meanwhile does not come back by its jobs.
         """
         ...
 
-    async def tended(self, *, after: str = "", limit: int = 100) -> list[Tended]:
+    async def maintenance_states(self, *, after: str = "", limit: int = 100) -> list[MaintenanceState]:
         """Users in order, after one of them, with what it takes to tell which chores are due."""
         ...
 
-    async def tend(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
+    async def enqueue_due(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
         """Queue what is due, of many users, and note which chores were; gives how many jobs that are.
 
         Only for who is known. A chore that is dead is given another chance; any other dead job stays as it is, and
@@ -72,11 +72,11 @@ class Jobs(Protocol):
         """
         ...
 
-    async def moments(self) -> Mapping[str, datetime]:
+    async def maintenance_times(self) -> Mapping[str, datetime]:
         """When the store was last looked after, by name; "written" is when anything was last written to history."""
         ...
 
-    async def note_moments(self, moments: Mapping[str, datetime | None]) -> None:
+    async def record_maintenance_times(self, times: Mapping[str, datetime | None]) -> None:
         """Note when the store was looked after; None forgets that it was."""
         ...
 
@@ -128,7 +128,7 @@ class Jobs(Protocol):
         """Remove jobs that were done or cancelled before a time; gives how many."""
         ...
 
-    async def prune_replies(self, before: datetime) -> int:
+    async def prune_idempotency_keys(self, before: datetime) -> int:
         """Forget what requests with a key of their own came to before a time: who repeats one later does it again."""
         ...
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from recollect.model.key import ApiKey
 
 
-class Keys(Protocol):
+class ApiKeyStore(Protocol):
     """The part of a ledger that keeps keys; of their text it knows the hash alone. They go with their user."""
 
     async def add_key(self, key: ApiKey) -> None:
@@ -20,7 +20,7 @@ class Keys(Protocol):
         """All keys ever made, or those of one user, the oldest first; revoked and expired ones are among them."""
         ...
 
-    async def key_of(self, hash: bytes) -> ApiKey:
+    async def find_key(self, hash: bytes) -> ApiKey:
         """The key of a hash, whether it still holds or not; NotFound if there is none."""
         ...
 
@@ -32,6 +32,6 @@ class Keys(Protocol):
         """Have a key open nothing from now on; one that was revoked before stays as it is. NotFound if unknown."""
         ...
 
-    async def use_keys(self, used: Mapping[str, datetime]) -> None:
+    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
         """Note when keys were last used; ids that are gone are left out, and no time goes back."""
         ...

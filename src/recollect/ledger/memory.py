@@ -16,48 +16,48 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.errors import NotFound, StoreUnavailable, Unsupported
-from recollect.ledger.counted import counted, unheard
-from recollect.ledger.cursors import page_of, read_cursor
+from recollect.ledger.counted import ignore_change, record_metrics
+from recollect.ledger.cursors import make_page, parse_cursor
 from recollect.ledger.fields import to_plain
 from recollect.ledger.memory_rows import (
-    Row,
-    User,
+    StoredRow,
+    UserState,
     by_time,
     copy_of,
     derived_from,
+    existing_records,
     index_row,
     is_within,
-    known_of,
     lines_of,
     plain_copy,
     replayed,
 )
 from recollect.ledger.memory_turns import MemoryTurns
-from recollect.ledger.packing import packed
+from recollect.ledger.packing import pack_vector
 from recollect.ledger.plan import (
     Plan,
     Revert,
+    check_not_erased,
     check_owner,
-    check_unerased,
-    holders_of,
-    is_bill_only,
+    conflicting_records,
+    is_usage_only,
     plan,
 )
-from recollect.ledger.protocol import Derived, IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.protocol import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision, Unembedded
 from recollect.ledger.succession import successions
 from recollect.ledger.terms import K1, B, query_terms, terms_of
-from recollect.ledger.undo import reverts, taken_back
-from recollect.model.change import Applied, By, Change, Entry, Once, Verb
+from recollect.ledger.undo import plan_reverts, undone_line_ids
+from recollect.model.change import Applied, Author, Change, ChangeKind, HistoryEntry, IdempotencyToken
 from recollect.model.effect import Effect, check_effects
 from recollect.model.erase import user_digest
 from recollect.model.filters import matches
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, Status
-from recollect.model.query import Filter, Listing, checked_limit
+from recollect.model.query import Filter, Listing, validate_limit
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.validity import holds_now, valid_at
+from recollect.model.validity import is_valid_now, valid_at
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -65,28 +65,28 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-class MemoryLedger(MemoryTurns):
+class InMemoryLedger(MemoryTurns):
     """Everything in dicts. Nothing waits, so each method is one undivided step of its event loop."""
 
     def __init__(self, model: EmbeddingModel) -> None:
         super().__init__()
         self._model = model
-        self._users: dict[str, User] = {}
+        self._users: dict[str, UserState] = {}
         self._row_count = 0
         self._entry_count = 0
         self._closed = False
-        self.on_change: Callable[[str], None] = unheard
+        self.on_change: Callable[[str], None] = ignore_change
 
     @classmethod
-    def of(
+    def from_records(
         cls, user: str, records: Sequence[MemoryRecord], vectors: Mapping[str, bytes], *, model: EmbeddingModel
-    ) -> MemoryLedger:
+    ) -> InMemoryLedger:
         """One that holds memories of a user as they are given, whatever they say alike, with packed vectors by id."""
         ledger = cls(model)
-        held = ledger._users[user] = User(revision=1)
+        owner = ledger._users[user] = UserState(revision=1)
         for number, record in enumerate(records, 1):
-            known = {model: vectors[record.id]} if record.id in vectors else {}
-            held.rows[record.id] = Row(number, copy_of(record), 1, known)
+            own_vectors = {model: vectors[record.id]} if record.id in vectors else {}
+            owner.rows[record.id] = StoredRow(number, copy_of(record), 1, own_vectors)
         ledger._row_count = len(records)
         return ledger
 
@@ -95,8 +95,8 @@ class MemoryLedger(MemoryTurns):
         scope: Scope,
         changes: Sequence[Change],
         *,
-        by: By,
-        once: Once | None = None,
+        by: Author,
+        once: IdempotencyToken | None = None,
         effects: Sequence[Effect] = (),
         since: Revision | None = None,
     ) -> Applied:
@@ -105,28 +105,28 @@ class MemoryLedger(MemoryTurns):
             return replayed(user, once)
         if once is not None:
             self._check_key(scope.user, once)
-        check_unerased(user.epoch, since)
+        check_not_erased(user.epoch, since)
         check_owner(scope, changes)
         check_effects(scope, effects)
-        if is_bill_only(changes, effects) and scope.user not in self._users:
-            self._spend_for_all(effects)
-            return counted(Applied(by.batch or new_id(), ()), effects, by)
+        if is_usage_only(changes, effects) and scope.user not in self._users:
+            self._add_to_daily_total(effects)
+            return record_metrics(Applied(by.batch or new_id(), ()), effects, by)
         with self._all_or_none(user):
-            self._take_effect(scope, user, effects)
+            self._apply_effects(scope, user, effects)
             applied = self._write(scope, user, changes, by=by)
         if once is not None:
             user.done[once.key] = (once, applied, now())
-        return counted(applied, effects, by)
+        return record_metrics(applied, effects, by)
 
-    async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
+    async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
         entry = await self.entry(scope, entry_id)
         user = self._user(scope.user)
         batch = [each for each in user.entries if each.batch == entry.batch]
         if whole:
-            gone = taken_back(user.entries)
-            batch = [each for each in batch if each.id not in gone]
+            undone = undone_line_ids(user.entries)
+            batch = [each for each in batch if each.id not in undone]
         current = {id: row.record for id, row in user.rows.items()}
-        return self._write(scope, user, reverts(entry, batch, current, whole=whole), by=by)
+        return self._write(scope, user, plan_reverts(entry, batch, current, whole=whole), by=by)
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
         rows = self._user(scope.user).rows
@@ -134,22 +134,22 @@ class MemoryLedger(MemoryTurns):
             record = rows[id].record
             rows[id].record = replace(record, access_count=record.access_count + 1, last_accessed_at=at)
 
-    def _user(self, name: str) -> User:
+    def _user(self, name: str) -> UserState:
         """What the user has; someone new is kept with the first write that goes through."""
         if self._closed:
             raise StoreUnavailable("the ledger in memory is closed")
-        return self._users.get(name) or User(epoch=self._epochs.get(user_digest(name), 0))
+        return self._users.get(name) or UserState(epoch=self._epochs.get(user_digest(name), 0))
 
-    def _write(self, scope: Scope, user: User, changes: Sequence[Change | Revert], *, by: By) -> Applied:
-        planned = plan(changes, known_of(user), at=now())
-        vectors = {id: packed(vector, self._model) for id, vector in planned.vectors.items()}
+    def _write(self, scope: Scope, user: UserState, changes: Sequence[Change | Revert], *, by: Author) -> Applied:
+        planned = plan(changes, existing_records(user), at=now())
+        vectors = {id: pack_vector(vector, self._model) for id, vector in planned.vectors.items()}
         # Nothing below can fail, so all of it happens or none.
         self._users[scope.user] = user
         user.revision += not planned.is_empty
         batch = by.batch or new_id()
         for id, record in planned.added.items():
             self._row_count += 1
-            user.rows[id] = Row(self._row_count, copy_of(record), user.revision)
+            user.rows[id] = StoredRow(self._row_count, copy_of(record), user.revision)
         for id, record in planned.changed.items():
             row = user.rows[id]
             if record.content != row.record.content:
@@ -162,17 +162,17 @@ class MemoryLedger(MemoryTurns):
         self.on_change(scope.user)
         return Applied(batch, tuple(planned.outcomes))
 
-    def _write_lines(self, user: User, planned: Plan, *, batch: str, by: By) -> None:
+    def _write_lines(self, user: UserState, planned: Plan, *, batch: str, by: Author) -> None:
         for line in planned.lines:
             self._entry_count += 1
             user.entries.append(
-                Entry(
+                HistoryEntry(
                     id=self._entry_count,
                     batch=batch,
                     memory_id=line.memory_id,
                     verb=line.verb,
                     at=planned.at,
-                    by=By(by.who, by.why),
+                    by=Author(by.who, by.why),
                     version=line.version,
                     before=None if line.before is None else plain_copy(to_plain(line.before)),
                     after=plain_copy(to_plain(line.after)),
@@ -185,22 +185,22 @@ class MemoryLedger(MemoryTurns):
         return [copy_of(rows[id].record) for id in ids if id in rows]
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        records = sorted(self._listed(scope, listing), key=by_time, reverse=listing.order == "newest")
+        records = sorted(self._matching_records(scope, listing), key=by_time, reverse=listing.order == "newest")
         if listing.cursor is not None:
-            last = read_cursor(listing.cursor)
+            last = parse_cursor(listing.cursor)
             newest = listing.order == "newest"
             records = [each for each in records if (by_time(each) < last if newest else by_time(each) > last)]
-        return page_of(records, listing.limit)
+        return make_page(records, listing.limit)
 
     async def count(self, scope: Scope, listing: Listing) -> int:
-        return sum(1 for _ in self._listed(scope, listing))
+        return sum(1 for _ in self._matching_records(scope, listing))
 
-    def _listed(self, scope: Scope, listing: Listing) -> Iterator[MemoryRecord]:
+    def _matching_records(self, scope: Scope, listing: Listing) -> Iterator[MemoryRecord]:
         for row in self._user(scope.user).rows.values():
             record = row.record
-            inside = scope.sees(record.place) if listing.visible else is_within(record, scope)
-            wanted = not listing.statuses or record.status in listing.statuses
-            if inside and wanted and matches(record, listing.filter):
+            inside = scope.can_see(record.visibility_key) if listing.visible else is_within(record, scope)
+            has_status = not listing.statuses or record.status in listing.statuses
+            if inside and has_status and matches(record, listing.filter):
                 yield copy_of(record)
 
     async def history(
@@ -211,16 +211,16 @@ class MemoryLedger(MemoryTurns):
         limit: int = 100,
         before: int | None = None,
         after: int | None = None,
-    ) -> list[Entry]:
-        found = lines_of(self._user(scope.user), scope, memory_id=memory_id, before=before, after=after)
-        return found[: checked_limit(limit)]
+    ) -> list[HistoryEntry]:
+        lines = lines_of(self._user(scope.user), scope, memory_id=memory_id, before=before, after=after)
+        return lines[: validate_limit(limit)]
 
-    async def altered(self, user: str, since: datetime) -> list[Entry]:
+    async def changes_since(self, user: str, since: datetime) -> list[HistoryEntry]:
         lines = [line for line in self._user(user).entries if line.at > since]
-        changed = {line.memory_id for line in lines if line.verb is not Verb.ADD}
+        changed = {line.memory_id for line in lines if line.verb is not ChangeKind.ADD}
         return [line for line in lines if line.memory_id in changed]
 
-    async def entry(self, scope: Scope, entry_id: int) -> Entry:
+    async def entry(self, scope: Scope, entry_id: int) -> HistoryEntry:
         for entry in self._user(scope.user).entries:
             if entry.id == entry_id:
                 return entry
@@ -230,72 +230,74 @@ class MemoryLedger(MemoryTurns):
         self._check_open()
         return sorted(self._users)
 
-    async def lexical(self, scope: Scope, text: str) -> Said:
-        said = {row.number: Counter(terms_of(row.record.content)) for row in self._user(scope.user).rows.values()}
-        average = sum(counts.total() for counts in said.values()) / max(len(said), 1)
+    async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
+        term_counts = {
+            row.number: Counter(terms_of(row.record.content)) for row in self._user(scope.user).rows.values()
+        }
+        average = sum(counts.total() for counts in term_counts.values()) / max(len(term_counts), 1)
         scores: defaultdict[int, float] = defaultdict(float)
         covered: defaultdict[int, float] = defaultdict(float)
-        total, missing, missed = 0.0, set[str](), 0.0
+        total, missing, missing_weight = 0.0, set[str](), 0.0
         for term in query_terms(text):
-            found = {number: counts[term] for number, counts in said.items() if term in counts}
-            rarity = math.log(1 + (len(said) - len(found) + 0.5) / (len(found) + 0.5))
+            occurrences = {number: counts[term] for number, counts in term_counts.items() if term in counts}
+            rarity = math.log(1 + (len(term_counts) - len(occurrences) + 0.5) / (len(occurrences) + 0.5))
             total += rarity
-            if not found:
+            if not occurrences:
                 missing.add(term)
-                missed += rarity
-            for number, times in found.items():
-                length = said[number].total() / average
+                missing_weight += rarity
+            for number, times in occurrences.items():
+                length = term_counts[number].total() / average
                 scores[number] += rarity * times / (times + K1 * (1 - B + B * length))
                 covered[number] += rarity
         rows, total = sorted(scores), total or 1.0
-        return Said(
+        return LexicalMatches(
             np.asarray(rows, np.int64),
             np.asarray([min(scores[row] / total, 1.0) for row in rows], np.float32),
             np.asarray([min(covered[row] / total, 1.0) for row in rows], np.float32),
             frozenset(missing),
-            missed / total,
+            missing_weight / total,
         )
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
-    ) -> list[Numbered]:
-        wanted = {int(row) for row in rows}
-        return [each for each in self._seen(scope, filter, as_of) if each.row in wanted]
+    ) -> list[NumberedRecord]:
+        row_numbers = {int(row) for row in rows}
+        return [each for each in self._visible_records(scope, filter, as_of) if each.row in row_numbers]
 
     async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
-        return [each.row for each in self._seen(scope, filter, as_of)]
+        return [each.row for each in self._visible_records(scope, filter, as_of)]
 
-    def _seen(self, scope: Scope, filter: Filter, as_of: datetime | None) -> Iterator[Numbered]:
+    def _visible_records(self, scope: Scope, filter: Filter, as_of: datetime | None) -> Iterator[NumberedRecord]:
         moment = now()
         for row in self._user(scope.user).rows.values():
             record = row.record
-            held = holds_now(record, moment) if as_of is None else valid_at(record, as_of)
-            if held and scope.sees(record.place) and matches(record, filter):
-                yield Numbered(row.number, copy_of(record))
+            is_valid = is_valid_now(record, moment) if as_of is None else valid_at(record, as_of)
+            if is_valid and scope.can_see(record.visibility_key) and matches(record, filter):
+                yield NumberedRecord(row.number, copy_of(record))
 
-    async def keyed(
-        self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+    async def keyed_facts(
+        self, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
     ) -> list[MemoryRecord]:
         facts = [
             each.record
-            for each in self._seen(scope, filter, as_of)
-            if each.record.key is not None and each.record.importance >= least
+            for each in self._visible_records(scope, filter, as_of)
+            if each.record.key is not None and each.record.importance >= min_importance
         ]
-        return sorted(facts, key=lambda fact: -fact.importance)[: checked_limit(limit)]
+        return sorted(facts, key=lambda fact: -fact.importance)[: validate_limit(limit)]
 
-    async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-        return holders_of(records, known_of(self._user(scope.user)))
+    async def find_conflicting(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        return conflicting_records(records, existing_records(self._user(scope.user)))
 
     async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
         return derived_from(self._user(scope.user), turn_ids)
 
-    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[NumberedRecord, ...]]:
         rows = self._user(scope.user).rows
-        return successions(ids, {id: Numbered(row.number, copy_of(row.record)) for id, row in rows.items()})
+        return successions(ids, {id: NumberedRecord(row.number, copy_of(row.record)) for id, row in rows.items()})
 
     async def revision(self, user: str) -> Revision:
-        found = self._user(user)
-        return Revision(found.revision, found.epoch)
+        owner = self._user(user)
+        return Revision(owner.revision, owner.epoch)
 
     async def index_rows(
         self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
@@ -319,7 +321,7 @@ class MemoryLedger(MemoryTurns):
             for row in owner.rows.values()
             if row.number > after and model not in row.vectors and user in (None, name)
         ]
-        return sorted(lacking, key=lambda each: each.row)[: checked_limit(limit)]
+        return sorted(lacking, key=lambda each: each.row)[: validate_limit(limit)]
 
     async def embed(
         self,
@@ -329,13 +331,13 @@ class MemoryLedger(MemoryTurns):
         user: str,
         versions: Mapping[int, int] | None = None,
     ) -> None:
-        kept = {int(row): packed(vector, model) for row, vector in vectors.items()}
-        holder = self._user(user)
-        holder.revision += 1
-        for row in holder.rows.values():
-            if row.number in kept and (versions is None or versions[row.number] == row.record.version):
-                row.vectors[model] = kept[row.number]
-                row.revision = holder.revision
+        packed_vectors = {int(row): pack_vector(vector, model) for row, vector in vectors.items()}
+        owner = self._user(user)
+        owner.revision += 1
+        for row in owner.rows.values():
+            if row.number in packed_vectors and (versions is None or versions[row.number] == row.record.version):
+                row.vectors[model] = packed_vectors[row.number]
+                row.revision = owner.revision
 
     async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
         rows = self._user(user).rows
@@ -348,21 +350,21 @@ class MemoryLedger(MemoryTurns):
         for row in self._rows():
             row.vectors.pop(model, None)
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[StoredRow]:
         self._check_open()
         return [row for user in self._users.values() for row in user.rows.values()]
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
         self._check_open()
-        holders = [held for name, held in self._users.items() if user in (None, name)]
+        owners = [state for name, state in self._users.items() if user in (None, name)]
         counts = dict.fromkeys(("memories", "turns", "superseded", "review", "forgotten"), 0)
-        rows = [row for holder in holders for row in holder.rows.values()]
+        rows = [row for owner in owners for row in owner.rows.values()]
         for row in rows:
             kind = "turns" if row.record.category is Category.TURN else "memories"
             counts[kind if row.record.status is Status.ACTIVE else str(row.record.status)] += 1
-        counts["users"] = len(holders)
-        counts["conversations"] = sum(len(holder.conversations) for holder in holders)
-        counts["history"] = sum(len(holder.entries) for holder in holders)
+        counts["users"] = len(owners)
+        counts["conversations"] = sum(len(owner.conversations) for owner in owners)
+        counts["history"] = sum(len(owner.entries) for owner in owners)
         counts["jobs"] = sum(user in (None, job.scope.user) for job in self._jobs.values())
         counts["vectors"] = sum(len(row.vectors) for row in rows)
         return counts if user is not None else {**counts, "bytes": sum(len(row.record.content) for row in rows)}
@@ -371,7 +373,7 @@ class MemoryLedger(MemoryTurns):
         self._check_open()
         return []
 
-    async def cautions(self) -> list[str]:
+    async def security_warnings(self) -> list[str]:
         self._check_open()
         return []
 
@@ -379,10 +381,10 @@ class MemoryLedger(MemoryTurns):
         # Terms are made when they are asked for, so there are none that could be stale.
         progress(len(self._rows()))
 
-    async def backup(self, path: Path, told: Callable[[int, int], None]) -> Backup:
+    async def backup(self, path: Path, on_progress: Callable[[int, int], None]) -> Backup:
         raise Unsupported("a ledger in memory has no backup: export it")
 
-    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
+    async def restore_backup(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         raise Unsupported("a ledger in memory takes no backup: import an export")
 
     async def close(self) -> None:
@@ -394,6 +396,6 @@ class MemoryLedger(MemoryTurns):
             raise StoreUnavailable("the ledger in memory is closed")
 
 
-async def open_memory(model: EmbeddingModel) -> MemoryLedger:
+async def open_in_memory(model: EmbeddingModel) -> InMemoryLedger:
     """A ledger that holds nothing yet."""
-    return MemoryLedger(model)
+    return InMemoryLedger(model)

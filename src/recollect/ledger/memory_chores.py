@@ -6,24 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from recollect.ledger.jobs import CHORES, UPKEEP, Begun, Tended, chore_of
-from recollect.ledger.memory_replies import MemoryReplies
-from recollect.ledger.memory_work import MemoryWork
+from recollect.ledger.jobs import (
+    MAINTENANCE_AUTHOR,
+    MAINTENANCE_KINDS,
+    MaintenanceState,
+    TaskRun,
+    maintenance_task_name,
+)
+from recollect.ledger.memory_replies import MemoryIdempotency
+from recollect.ledger.memory_work import MemoryEffects
 from recollect.model.job import Job, JobState, NewJob
-from recollect.model.query import checked_limit
+from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryChores(MemoryWork, MemoryReplies):
+class MemoryMaintenance(MemoryEffects, MemoryIdempotency):
     """What is due is told by looking through everything."""
 
     def __init__(self) -> None:
         super().__init__()
-        MemoryReplies.__init__(self)
-        self._moments: dict[str, datetime] = {}
+        MemoryIdempotency.__init__(self)
+        self._maintenance_times: dict[str, datetime] = {}
 
-    def _is_known(self, scope: Scope) -> bool:
+    def _scope_exists(self, scope: Scope) -> bool:
         if scope.user not in self._users:
             return False
         sessions = self._users[scope.user].conversations
@@ -31,52 +37,60 @@ class MemoryChores(MemoryWork, MemoryReplies):
             return (scope.project, scope.session) in sessions
         return not scope.project or any(project == scope.project for project, _ in sessions)
 
-    async def tended(self, *, after: str = "", limit: int = 100) -> list[Tended]:
+    async def maintenance_states(self, *, after: str = "", limit: int = 100) -> list[MaintenanceState]:
         self._check_open()
-        found = []
-        for name in sorted(name for name in self._users if name > after)[: checked_limit(limit)]:
+        states = []
+        for name in sorted(name for name in self._users if name > after)[: validate_limit(limit)]:
             user = self._users[name]
-            heard = next((entry.at for entry in reversed(user.entries) if entry.by.who != UPKEEP), None)
-            chores = {place[1:]: begun for place, begun in self._chores.items() if place[0] == name}
+            last_active = next(
+                (entry.at for entry in reversed(user.entries) if entry.by.who != MAINTENANCE_AUTHOR), None
+            )
+            tasks = {key[1:]: run for key, run in self._task_runs.items() if key[0] == name}
             projects = sorted({project for project, _ in user.conversations})
-            found.append(Tended(user=name, heard_at=heard, projects=tuple(projects), chores=chores))
-        return found
+            states.append(
+                MaintenanceState(user=name, last_active_at=last_active, projects=tuple(projects), tasks=tasks)
+            )
+        return states
 
-    async def tend(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
+    async def enqueue_due(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
         self._check_open()
-        queued = [each for each in due if self._is_known(each[0]) and self._may_be_made(*each)]
+        queued = [each for each in due if self._scope_exists(each[0]) and self._can_enqueue(*each)]
         for scope, new in queued:
-            self._put(scope, new)
-            if chore := chore_of(new):
-                place = (scope.user, scope.project, chore)
-                self._chores[place] = replace(self._chores.get(place, Begun(now())), queued_at=now())
+            self._put_job(scope, new)
+            if task := maintenance_task_name(new):
+                key = (scope.user, scope.project, task)
+                self._task_runs[key] = replace(self._task_runs.get(key, TaskRun(now())), queued_at=now())
         return len(queued)
 
-    def _may_be_made(self, scope: Scope, new: NewJob) -> bool:
+    def _can_enqueue(self, scope: Scope, new: NewJob) -> bool:
         """Whether no dead job stands in the way; a chore's is brought back to life, to be joined."""
         alike = (JobState.DEAD, scope.user, new.kind, new.key)
         same = [job for job in self._jobs.values() if (job.state, job.scope.user, job.kind, job.key) == alike]
         dead: Job | None = max(same, key=lambda job: job.id, default=None)
         if dead is None:
             return True
-        if new.kind in CHORES:
+        if new.kind in MAINTENANCE_KINDS:
             self._set(dead, state=JobState.WAITING, tries=0, due_at=now(), error=None)
             return True
-        said = self._users[scope.user].conversations.get((scope.project, scope.session))
-        return said is not None and said.last_turn_at is not None and said.last_turn_at > dead.updated_at
+        conversation = self._users[scope.user].conversations.get((scope.project, scope.session))
+        return (
+            conversation is not None
+            and conversation.last_turn_at is not None
+            and conversation.last_turn_at > dead.updated_at
+        )
 
-    async def moments(self) -> Mapping[str, datetime]:
+    async def maintenance_times(self) -> Mapping[str, datetime]:
         self._check_open()
-        written = [user.entries[-1] for user in self._users.values() if user.entries]
-        last = {"written": max(written, key=lambda entry: entry.id).at} if written else {}
-        return {**self._moments, **last}
+        latest_entries = [user.entries[-1] for user in self._users.values() if user.entries]
+        last = {"written": max(latest_entries, key=lambda entry: entry.id).at} if latest_entries else {}
+        return {**self._maintenance_times, **last}
 
-    async def note_moments(self, moments: Mapping[str, datetime | None]) -> None:
+    async def record_maintenance_times(self, times: Mapping[str, datetime | None]) -> None:
         self._check_open()
-        known = {**self._moments, **moments}
-        self._moments = {name: at for name, at in known.items() if at is not None}
+        merged = {**self._maintenance_times, **times}
+        self._maintenance_times = {name: at for name, at in merged.items() if at is not None}
 
-    async def prune_replies(self, before: datetime) -> int:
+    async def prune_idempotency_keys(self, before: datetime) -> int:
         self._check_open()
         pruned = self._drop_old(before)
         for user in self._users.values():

@@ -10,25 +10,25 @@ from datetime import datetime
 from recollect.errors import Conflict
 from recollect.ledger.cascade import (
     Cascade,
-    Link,
+    MemoryLink,
+    build_link,
     cascade,
-    check_found,
-    link,
-    mentions,
-    older_than,
-    seeds_of,
-    without,
+    check_exists,
+    erasure_seeds,
+    mentions_any,
+    strip_ids,
+    with_older_versions,
 )
-from recollect.ledger.memory_chores import MemoryChores
-from recollect.ledger.memory_feeds import MemoryFeeds
-from recollect.ledger.memory_keys import MemoryKeys
-from recollect.ledger.memory_models import MemoryModels
+from recollect.ledger.memory_chores import MemoryMaintenance
+from recollect.ledger.memory_feeds import MemoryIndexFeed
+from recollect.ledger.memory_keys import MemoryApiKeys
+from recollect.ledger.memory_models import MemoryModelStates
 from recollect.ledger.memory_responses import MemoryResponses, drop_inside, drop_mentioned
-from recollect.ledger.memory_rows import User
+from recollect.ledger.memory_rows import UserState
 from recollect.ledger.memory_tombstones import MemoryTombstones
 from recollect.ledger.plan import Revert
-from recollect.model.change import Applied, By, Change, Forget, Restore, Update
-from recollect.model.erase import Cleared, Erase, Erasure, Receipt, Remade, Target, user_digest
+from recollect.model.change import Applied, Author, Change, Forget, Restore, Update
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, Remade, StoreErasure, Target, user_digest
 from recollect.model.ids import new_id
 from recollect.model.job import JobState
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -36,74 +36,76 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 
 
-class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, MemoryModels, MemoryTombstones):
+class MemoryErasure(
+    MemoryMaintenance, MemoryResponses, MemoryApiKeys, MemoryIndexFeed, MemoryModelStates, MemoryTombstones
+):
     """What is erased is in no dict any more; how its bytes fade from memory is Python's business."""
 
     on_change: Callable[[str], None]
 
     def __init__(self) -> None:
         super().__init__()
-        MemoryKeys.__init__(self)
-        MemoryFeeds.__init__(self)
-        MemoryModels.__init__(self)
+        MemoryApiKeys.__init__(self)
+        MemoryIndexFeed.__init__(self)
+        MemoryModelStates.__init__(self)
         MemoryTombstones.__init__(self)
         self._erasures: dict[str, Erasure] = {}
         # Where the epoch goes on for a user of whom all was erased, by digest.
         self._epochs: dict[str, int] = {}
 
-    def _user(self, name: str) -> User:
+    def _user(self, name: str) -> UserState:
         raise NotImplementedError
 
-    def _write(self, scope: Scope, user: User, changes: Sequence[Change | Revert], *, by: By) -> Applied:
+    def _write(self, scope: Scope, user: UserState, changes: Sequence[Change | Revert], *, by: Author) -> Applied:
         raise NotImplementedError
 
-    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+    async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
         user = self._user(scope.user)
-        what.check(scope)
-        check_found(_links(user), what)
-        noted = Erasure(
+        request.check(scope)
+        check_exists(_links(user), request)
+        erasure = Erasure(
             id=new_id(),
             at=now(),
             user=user_digest(scope.user),
-            target=what.target,
-            project=scope.project if what.target in (Target.PROJECT, Target.SESSION) else "",
-            session=scope.session if what.target is Target.SESSION else "",
-            ids=(what.id, *what.also) if what.id else (),
+            target=request.target,
+            project=scope.project if request.target in (Target.PROJECT, Target.SESSION) else "",
+            session=scope.session if request.target is Target.SESSION else "",
+            ids=(request.id, *request.also) if request.id else (),
         )
-        receipt = self._erase(scope, what, noted, by)
+        receipt = self._erase(scope, request, erasure, by)
         self.on_change(scope.user)
         return receipt
 
-    def _erase(self, scope: Scope, what: Erase, noted: Erasure, by: By) -> Receipt:
+    def _erase(self, scope: Scope, request: ErasureRequest, erasure: Erasure, by: Author) -> Receipt:
         user = self._user(scope.user)
-        if what.target is Target.USER:
-            counts = self._erase_user(scope.user, user, noted)
-            return _receipt(scope, what, noted, counts)
+        if request.target is Target.USER:
+            counts = self._erase_user(scope.user, user, erasure)
+            return _receipt(scope, request, erasure, counts)
         links = _links(user)
-        seeds = seeds_of(links, scope, what.target, noted.ids)
-        result = cascade(links, seeds, with_older=what.target is Target.MEMORY, hide=what.hide)
-        self._add_for_erased(scope.user, user, result.gone)
-        counts = _remove(user, result.gone)
-        counts["replies"] += self._drop_answers(scope.user, result.gone)
-        by_id = what.target in (Target.TURN, Target.MEMORY)
+        seeds = erasure_seeds(links, scope, request.target, erasure.ids)
+        result = cascade(links, seeds, with_older=request.target is Target.MEMORY, hide=request.hide)
+        self._add_for_erased(scope.user, user, result.removed)
+        counts = _remove(user, result.removed)
+        counts["replies"] += self._drop_answers(scope.user, result.removed)
+        by_id = request.target in (Target.TURN, Target.MEMORY)
         if by_id:
-            noted = replace(noted, ids=(*noted.ids, *sorted(result.gone.difference(noted.ids))))
+            erasure = replace(erasure, ids=(*erasure.ids, *sorted(result.removed.difference(erasure.ids))))
         else:
-            dropped = self._drop_sessions(scope, user, whole_project=what.target is Target.PROJECT)
+            dropped = self._drop_sessions(scope, user, whole_project=request.target is Target.PROJECT)
             counts = {kind: counts.get(kind, 0) + dropped.get(kind, 0) for kind in {**counts, **dropped}}
         blanked = _blank_summaries(scope.user, user, result)
-        self._void_jobs(scope.user, result.gone)
+        self._void_jobs(scope.user, result.removed)
         if scope.user in self._users:
             self._close_gaps(scope.user, user, result, by)
         user.epoch += 1
-        self._erasures[noted.id] = noted
-        receipt = _receipt(scope, what, noted, counts)
+        self._erasures[erasure.id] = erasure
+        receipt = _receipt(scope, request, erasure, counts)
         stays = result.stays if by_id else ()
         return replace(receipt, remade=(*result.remade, *blanked), stays=stays, hidden=result.hidden)
 
-    def _erase_user(self, name: str, user: User, noted: Erasure) -> dict[str, int]:
+    def _erase_user(self, name: str, user: UserState, erasure: Erasure) -> dict[str, int]:
         self._add_for_erased(name, user, user.rows)
-        counts = _counted([row.record for row in user.rows.values()])
+        counts = _count_kinds([row.record for row in user.rows.values()])
         counts |= {
             "vectors": sum(len(row.vectors) for row in user.rows.values()),
             "history": len(user.entries),
@@ -114,30 +116,30 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
             "items": sum(map(len, user.thread_items.values())),
             "replies": len(user.done) + self._drop_answers(name),
             "keys": sum(key.user == name for key in self._keys.values()),
-            "usage": sum(place[0] == name for place in self._spent),
+            "usage": sum(slot[0] == name for slot in self._spent),
         }
         self._users.pop(name, None)
         self._keys = {id: key for id, key in self._keys.items() if key.user != name}
         self._jobs = {id: job for id, job in self._jobs.items() if job.scope.user != name}
-        for place in [place for place in self._spent if place[0] == name]:
-            del self._spent[place]
+        for slot in [slot for slot in self._spent if slot[0] == name]:
+            del self._spent[slot]
         self._served.pop(name, None)
         self._failures.pop(name, None)
         self._failed_at.pop(name, None)
-        self._chores = {place: begun for place, begun in self._chores.items() if place[0] != name}
+        self._task_runs = {slot: run for slot, run in self._task_runs.items() if slot[0] != name}
         for id, each in self._erasures.items():
-            if each.user == noted.user:
+            if each.user == erasure.user:
                 self._erasures[id] = replace(each, project="", session="", ids=())
-        self._epochs[noted.user] = user.epoch + 1
-        self._erasures[noted.id] = noted
+        self._epochs[erasure.user] = user.epoch + 1
+        self._erasures[erasure.id] = erasure
         return counts
 
-    def _drop_sessions(self, scope: Scope, user: User, *, whole_project: bool) -> dict[str, int]:
+    def _drop_sessions(self, scope: Scope, user: UserState, *, whole_project: bool) -> dict[str, int]:
         def inside(project: str, session: str) -> bool:
             return project == scope.project and (whole_project or session == scope.session)
 
-        gone = [session for session in user.conversations if inside(*session)]
-        for session in gone:
+        removed = [session for session in user.conversations if inside(*session)]
+        for session in removed:
             user.conversations.pop(session)
             user.turn_ids.pop(session, None)
         jobs = [
@@ -148,17 +150,17 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         for id in jobs:
             del self._jobs[id]
         if whole_project:
-            mine = (scope.user, scope.project)
-            self._chores = {place: begun for place, begun in self._chores.items() if place[:2] != mine}
-        return {"conversations": len(gone), "jobs": len(jobs), **drop_inside(user, inside)}
+            project_key = (scope.user, scope.project)
+            self._task_runs = {slot: run for slot, run in self._task_runs.items() if slot[:2] != project_key}
+        return {"conversations": len(removed), "jobs": len(jobs), **drop_inside(user, inside)}
 
     def _void_jobs(self, user: str, ids: Collection[str]) -> None:
         """Have what runs done again, and keep jobs from naming or quoting what is gone."""
         for job in [job for job in self._jobs.values() if job.scope.user == user]:
-            left = replace(job, payload=without(job.payload, ids), error=None, result=None)
+            updated = replace(job, payload=strip_ids(job.payload, ids), error=None, result=None)
             if job.state is JobState.RUNNING:
-                left = replace(
-                    left,
+                updated = replace(
+                    updated,
                     state=JobState.WAITING,
                     tries=job.tries - 1,
                     due_at=now(),
@@ -166,9 +168,9 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
                     lease=None,
                     leased_until=None,
                 )
-            self._jobs[job.id] = left
+            self._jobs[job.id] = updated
 
-    def _close_gaps(self, name: str, user: User, result: Cascade, by: By) -> None:
+    def _close_gaps(self, name: str, user: UserState, result: Cascade, by: Author) -> None:
         scope, relinked = Scope(name), dict(result.relinked)
         for id in result.restored:
             try:
@@ -180,49 +182,49 @@ class MemoryErasing(MemoryChores, MemoryResponses, MemoryKeys, MemoryFeeds, Memo
         changes += [Forget(id) for id in result.hidden]
         self._write(scope, user, changes, by=by)
 
-    async def purge(self, before: datetime) -> Cleared:
+    async def purge(self, before: datetime) -> StoreErasure:
         self._check_open()
         total: Counter[str] = Counter()
         for name, user in self._users.items():
             records = [row.record for row in user.rows.values()]
             old = [each.id for each in records if each.status is Status.FORGOTTEN and each.updated_at < before]
             if old:
-                gone = older_than(_links(user), old)
-                self._add_for_erased(name, user, gone, purged=True)
-                total.update(_remove(user, gone), replies=self._drop_answers(name, gone))
+                removed = with_older_versions(_links(user), old)
+                self._add_for_erased(name, user, removed, purged=True)
+                total.update(_remove(user, removed), replies=self._drop_answers(name, removed))
                 user.epoch += 1
-        return Cleared("ledger", dict(total))
+        return StoreErasure("ledger", dict(total))
 
-    async def finish_erasures(self) -> Cleared:
+    async def finish_erasures(self) -> StoreErasure:
         self._check_open()
-        return Cleared("ledger")
+        return StoreErasure("ledger")
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
         self._check_open()
-        found = sorted(self._erasures.values(), key=lambda each: (each.at, each.id))
-        return [each for each in found if each.names_something and (since is None or each.at >= since)]
+        ordered = sorted(self._erasures.values(), key=lambda each: (each.at, each.id))
+        return [each for each in ordered if each.is_replayable and (since is None or each.at >= since)]
 
-    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         self._check_open()
         receipts = []
         for each in erasures:
             user = next((name for name in self._users if user_digest(name) == each.user), None)
-            if each.id not in self._erasures and user is not None and each.names_something:
+            if each.id not in self._erasures and user is not None and each.is_replayable:
                 scope = Scope(user, each.project, each.session)
                 receipts.append(self._erase(scope, each.what, each, by))
         return receipts
 
 
-def _receipt(scope: Scope, what: Erase, noted: Erasure, counts: dict[str, int]) -> Receipt:
-    return Receipt(id=noted.id, at=noted.at, scope=scope, what=what, stores=(Cleared("ledger", counts),))
+def _receipt(scope: Scope, request: ErasureRequest, erasure: Erasure, counts: dict[str, int]) -> Receipt:
+    return Receipt(id=erasure.id, at=erasure.at, scope=scope, what=request, stores=(StoreErasure("ledger", counts),))
 
 
-def _links(user: User) -> dict[str, Link]:
+def _links(user: UserState) -> dict[str, MemoryLink]:
     return {id: _link(row.record) for id, row in user.rows.items()}
 
 
-def _link(record: MemoryRecord) -> Link:
-    return link(
+def _link(record: MemoryRecord) -> MemoryLink:
+    return build_link(
         record.id,
         record.scope,
         category=str(record.category),
@@ -232,35 +234,37 @@ def _link(record: MemoryRecord) -> Link:
     )
 
 
-def _counted(records: Sequence[MemoryRecord]) -> dict[str, int]:
+def _count_kinds(records: Sequence[MemoryRecord]) -> dict[str, int]:
     turns = sum(record.category is Category.TURN for record in records)
     return {"memories": len(records) - turns, "turns": turns}
 
 
-def _remove(user: User, ids: Collection[str]) -> dict[str, int]:
+def _remove(user: UserState, ids: Collection[str]) -> dict[str, int]:
     """Remove memories from everything that holds anything of them."""
-    gone = [user.rows.pop(id) for id in ids if id in user.rows]
-    counts = _counted([row.record for row in gone])
-    counts["vectors"] = sum(len(row.vectors) for row in gone)
+    removed = [user.rows.pop(id) for id in ids if id in user.rows]
+    counts = _count_kinds([row.record for row in removed])
+    counts["vectors"] = sum(len(row.vectors) for row in removed)
     counts["history"] = sum(entry.memory_id in ids for entry in user.entries)
     user.entries[:] = [entry for entry in user.entries if entry.memory_id not in ids]
-    for said in user.turn_ids.values():
+    for turn_ids in user.turn_ids.values():
         # The place stays taken, so that positions mean what they meant.
-        said[:] = ["" if id in ids else id for id in said]
+        turn_ids[:] = ["" if id in ids else id for id in turn_ids]
     named = [
-        key for key, (_, applied, _) in user.done.items() if mentions([each.id for each in applied.outcomes], ids)
+        key for key, (_, applied, _) in user.done.items() if mentions_any([each.id for each in applied.outcomes], ids)
     ]
     for key in named:
         del user.done[key]
     return counts | {"replies": len(named), **drop_mentioned(user, ids)}
 
 
-def _blank_summaries(name: str, user: User, result: Cascade) -> list[Remade]:
+def _blank_summaries(name: str, user: UserState, result: Cascade) -> list[Remade]:
     """Take away what was made of sessions that lost a turn; says what can be made anew."""
     blanked = []
     for session in sorted(result.sessions & user.conversations.keys()):
-        found = user.conversations[session]
-        if found.summary or found.invocations:
+        conversation = user.conversations[session]
+        if conversation.summary or conversation.invocations:
             blanked.append(Remade("conversation", Scope(name, *session)))
-        user.conversations[session] = replace(found, summary="", invocations=(), version=found.version + 1)
+        user.conversations[session] = replace(
+            conversation, summary="", invocations=(), version=conversation.version + 1
+        )
     return blanked

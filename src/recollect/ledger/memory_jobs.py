@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.jobs import LATELY, Begun, chore_of
+from recollect.ledger.jobs import FAILURE_WINDOW, TaskRun, maintenance_task_name
 from recollect.ledger.memory_rows import plain_copy
 from recollect.model.ids import new_id
 from recollect.model.job import (
@@ -19,13 +19,13 @@ from recollect.model.job import (
     JobStats,
     NewJob,
     as_json,
-    joined,
-    made,
-    told_error,
+    create_job,
+    join_job,
+    truncate_error,
 )
-from recollect.model.query import checked_limit
+from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
-from recollect.model.text import mended_text
+from recollect.model.text import repair_text
 from recollect.model.times import now
 
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,25 +41,27 @@ class MemoryJobs:
         self._failures: Counter[str] = Counter()
         self._failed_at: dict[str, datetime] = {}
         # By user, project and name.
-        self._chores: dict[tuple[str, str, str], Begun] = {}
+        self._task_runs: dict[tuple[str, str, str], TaskRun] = {}
 
     def _check_open(self) -> None:
         raise NotImplementedError
 
-    def _is_known(self, scope: Scope) -> bool:
+    def _scope_exists(self, scope: Scope) -> bool:
         raise NotImplementedError
 
-    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, known_only: bool = False) -> tuple[Job, ...]:
+    async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, existing_only: bool = False) -> tuple[Job, ...]:
         self._check_open()
-        if known_only and not self._is_known(scope):
+        if existing_only and not self._scope_exists(scope):
             return ()
-        return tuple(_copy(self._put(scope, new)) for new in jobs)
+        return tuple(_copy_job(self._put_job(scope, new)) for new in jobs)
 
-    def _put(self, scope: Scope, new: NewJob) -> Job:
+    def _put_job(self, scope: Scope, new: NewJob) -> Job:
         at = now()
         alike = (JobState.WAITING, scope.user, new.kind, new.key)
         same = [job for job in self._jobs.values() if (job.state, job.scope.user, job.kind, job.key) == alike]
-        job = joined(max(same, key=lambda job: job.id), scope, new, at=at) if same else made(scope, new, at=at)
+        job = (
+            join_job(max(same, key=lambda job: job.id), scope, new, at=at) if same else create_job(scope, new, at=at)
+        )
         self._jobs[job.id] = job
         return job
 
@@ -71,28 +73,28 @@ class MemoryJobs:
         self, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
     ) -> list[Job]:
         self._check_open()
-        checked_limit(limit)
+        validate_limit(limit)
         taken: list[Job] = []
-        for user, level in self._in_turn(kinds):
+        for user, level in self._users_in_turn(kinds):
             if len(taken) < limit and all(job.scope.user != user for job in taken):
                 taken.append(self._take(user, level, worker=worker, lease_s=lease_s, kinds=kinds))
-        return [_copy(job) for job in taken]
+        return [_copy_job(job) for job in taken]
 
-    def _in_turn(self, kinds: Sequence[JobKind] | None) -> list[tuple[str, int]]:
+    def _users_in_turn(self, kinds: Sequence[JobKind] | None) -> list[tuple[str, int]]:
         """Users and priorities at which they have something to do now, in the order they are served in."""
         at = now()
         busy = {job.scope.user for job in self._jobs.values() if job.leased_until and job.leased_until > at}
         ready: dict[tuple[str, int], datetime] = {}
-        wanted: set[tuple[str, int]] = set()
+        eligible: set[tuple[str, int]] = set()
         for job in self._jobs.values():
             user, due = job.scope.user, _next_at(job)
             if due is None or due > at or user in busy:
                 continue
-            place = user, job.priority
-            ready[place] = max(min(due, ready.get(place, due)), self._served.get(user, _NEVER))
+            key = user, job.priority
+            ready[key] = max(min(due, ready.get(key, due)), self._served.get(user, _NEVER))
             if kinds is None or job.kind in kinds:
-                wanted.add(place)
-        return sorted(wanted, key=lambda place: (-place[1], ready[place], place[0]))
+                eligible.add(key)
+        return sorted(eligible, key=lambda key: (-key[1], ready[key], key[0]))
 
     def _take(self, user: str, level: int, *, worker: str, lease_s: float, kinds: Sequence[JobKind] | None) -> Job:
         at = now()
@@ -114,12 +116,12 @@ class MemoryJobs:
             first,
             state=JobState.RUNNING,
             tries=first.tries + 1,
-            worker=mended_text(worker),
+            worker=repair_text(worker),
             lease=new_id(),
             leased_until=at + timedelta(seconds=lease_s),
         )
 
-    def _ours(self, user: str, id: str, lease: str | None) -> Job:
+    def _leased_job(self, user: str, id: str, lease: str | None) -> Job:
         self._check_open()
         job = self._jobs.get(id)
         if job is None or job.scope.user != user or job.state is not JobState.RUNNING or job.lease != lease:
@@ -127,71 +129,73 @@ class MemoryJobs:
         return job
 
     async def renew(self, job: Job, *, lease_s: float) -> Job:
-        ours = self._ours(job.scope.user, job.id, job.lease)
-        return _copy(self._set(ours, leased_until=now() + timedelta(seconds=lease_s)))
+        ours = self._leased_job(job.scope.user, job.id, job.lease)
+        return _copy_job(self._set(ours, leased_until=now() + timedelta(seconds=lease_s)))
 
     async def finish(self, job: Job, *, result: Mapping[str, Any] | None = None) -> Job:
-        return _copy(self._finish(job.scope.user, job.id, job.lease, result))
+        return _copy_job(self._finish(job.scope.user, job.id, job.lease, result))
 
     def _finish(self, user: str, id: str, lease: str | None, result: Mapping[str, Any] | None) -> Job:
         as_json(result or {}, name="the result of a job")
-        ours = self._ours(user, id, lease)
+        ours = self._leased_job(user, id, lease)
         self._failures[user] = 0
-        kept = None if result is None else plain_copy(result)
-        if chore := chore_of(ours):
-            place = (user, ours.scope.project, chore)
-            queued_at = self._chores[place].queued_at if place in self._chores else now()
-            self._chores[place] = Begun(queued_at, self._served[user])
-        return self._set(ours, state=JobState.DONE, error=None, result=kept, **_IDLE)
+        result_copy = None if result is None else plain_copy(result)
+        if task := maintenance_task_name(ours):
+            key = (user, ours.scope.project, task)
+            queued_at = self._task_runs[key].queued_at if key in self._task_runs else now()
+            self._task_runs[key] = TaskRun(queued_at, self._served[user])
+        return self._set(ours, state=JobState.DONE, error=None, result=result_copy, **_IDLE)
 
     async def fail(self, job: Job, *, error: str, retry_at: datetime | None) -> Job:
-        ours = self._ours(job.scope.user, job.id, job.lease)
+        ours = self._leased_job(job.scope.user, job.id, job.lease)
         user = job.scope.user
         self._failures[user] = self._failures_of(user) + 1
         self._failed_at[user] = now()
         state = JobState.DEAD if retry_at is None else JobState.WAITING
-        return _copy(self._set(ours, state=state, due_at=retry_at or ours.due_at, error=told_error(error), **_IDLE))
+        return _copy_job(
+            self._set(ours, state=state, due_at=retry_at or ours.due_at, error=truncate_error(error), **_IDLE)
+        )
 
     def _failures_of(self, user: str) -> int:
         """Those that are lately enough to be in a row with the next."""
-        return self._failures[user] if self._failed_at.get(user, _NEVER) > now() - LATELY else 0
+        return self._failures[user] if self._failed_at.get(user, _NEVER) > now() - FAILURE_WINDOW else 0
 
     async def release(self, job: Job) -> Job:
-        ours = self._ours(job.scope.user, job.id, job.lease)
-        return _copy(self._set(ours, state=JobState.WAITING, tries=ours.tries - 1, due_at=now(), **_IDLE))
+        ours = self._leased_job(job.scope.user, job.id, job.lease)
+        return _copy_job(self._set(ours, state=JobState.WAITING, tries=ours.tries - 1, due_at=now(), **_IDLE))
 
     async def job(self, user: str, id: str) -> Job:
         self._check_open()
         job = self._jobs.get(id)
         if job is None or job.scope.user != user:
             raise NotFound(f"no job {id}")
-        return _copy(job)
+        return _copy_job(job)
 
     async def jobs(
         self, user: str | None = None, *, states: Sequence[JobState] = (), limit: int = 100, before: str | None = None
     ) -> list[Job]:
         self._check_open()
-        found = [
-            _copy(job)
+        matching = [
+            _copy_job(job)
             for job in sorted(self._jobs.values(), key=lambda job: job.id, reverse=True)
             if user in (None, job.scope.user)
             and (not states or job.state in states)
             and (before is None or job.id < before)
         ]
-        return found[: checked_limit(limit)]
+        return matching[: validate_limit(limit)]
 
     async def replay(self, user: str, ids: Sequence[str]) -> list[Job]:
-        again = {"state": JobState.WAITING, "tries": 0, "due_at": now(), "error": None}
-        return self._move(user, ids, (JobState.DEAD, JobState.CANCELLED), again)
+        requeue = {"state": JobState.WAITING, "tries": 0, "due_at": now(), "error": None}
+        return self._move(user, ids, (JobState.DEAD, JobState.CANCELLED), requeue)
 
     async def cancel(self, user: str, ids: Sequence[str]) -> list[Job]:
         return self._move(user, ids, (JobState.WAITING, JobState.RUNNING), {"state": JobState.CANCELLED})
 
     def _move(self, user: str, ids: Sequence[str], which: Sequence[JobState], fields: Mapping[str, Any]) -> list[Job]:
         self._check_open()
-        found = (self._jobs[id] for id in dict.fromkeys(ids) if id in self._jobs)
-        wanted = [job for job in found if job.scope.user == user and job.state in which]
-        return [_copy(self._set(job, **fields, **_IDLE)) for job in wanted]
+        candidates = (self._jobs[id] for id in dict.fromkeys(ids) if id in self._jobs)
+        selected = [job for job in candidates if job.scope.user == user and job.state in which]
+        return [_copy_job(self._set(job, **fields, **_IDLE)) for job in selected]
 
     async def job_stats(self, user: str | None = None) -> JobStats:
         self._check_open()
@@ -212,10 +216,10 @@ class MemoryJobs:
     async def prune_jobs(self, before: datetime) -> int:
         self._check_open()
         over = (JobState.DONE, JobState.CANCELLED)
-        gone = [job.id for job in self._jobs.values() if job.state in over and job.updated_at < before]
-        for id in gone:
+        pruned = [job.id for job in self._jobs.values() if job.state in over and job.updated_at < before]
+        for id in pruned:
             del self._jobs[id]
-        return len(gone)
+        return len(pruned)
 
 
 def _next_at(job: Job) -> datetime | None:
@@ -223,6 +227,6 @@ def _next_at(job: Job) -> datetime | None:
     return job.leased_until or (job.due_at if job.state is JobState.WAITING else None)
 
 
-def _copy(job: Job) -> Job:
+def _copy_job(job: Job) -> Job:
     result = None if job.result is None else plain_copy(job.result)
     return replace(job, payload=plain_copy(job.payload), result=result)

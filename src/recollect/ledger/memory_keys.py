@@ -10,7 +10,7 @@ from recollect.errors import NotFound
 from recollect.model.key import ApiKey
 
 
-class MemoryKeys:
+class MemoryApiKeys:
     """The plainest reading of `Keys`."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class MemoryKeys:
         self._check_open()
         return [key for _, key in sorted(self._keys.items()) if user in (None, key.user)]
 
-    async def key_of(self, hash: bytes) -> ApiKey:
+    async def find_key(self, hash: bytes) -> ApiKey:
         self._check_open()
         for key in self._keys.values():
             if key.hash == hash:
@@ -46,7 +46,7 @@ class MemoryKeys:
             self._keys[id] = replace(self._keys[id], revoked_at=at)
         return self._keys[id]
 
-    async def use_keys(self, used: Mapping[str, datetime]) -> None:
+    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
         self._check_open()
         for id, at in used.items():
             key = self._keys.get(id)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.memory_rows import User, plain_copy
-from recollect.ledger.responses import NEVER_NATIVE, SKEW, page_of_items
+from recollect.ledger.memory_rows import UserState, plain_copy
+from recollect.ledger.responses import NEVER_NATIVE, SKEW, paginate_items
 from recollect.model.erase import Erasure, user_digest
-from recollect.model.response import KeptResponse, Plain, Thread, ThreadItems
+from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now
 
@@ -18,73 +18,75 @@ from recollect.model.times import now
 class MemoryResponses:
     """Each user's responses and threads, in dicts."""
 
-    _users: dict[str, User]
+    _users: dict[str, UserState]
     _erasures: dict[str, Erasure]
 
-    def _user(self, name: str) -> User:
+    def _user(self, name: str) -> UserState:
         raise NotImplementedError
 
-    async def keep_response(
-        self, scope: Scope, response: KeptResponse, *, items: ThreadItems | None = None, begun_at: datetime
+    async def save_response(
+        self, scope: Scope, response: StoredResponse, *, items: ThreadItems | None = None, started_at: datetime
     ) -> None:
         user, digest = self._user(scope.user), user_digest(scope.user)
-        lately = [each for each in self._erasures.values() if each.user == digest and each.at >= begun_at - SKEW]
+        recent_erasures = [
+            each for each in self._erasures.values() if each.user == digest and each.at >= started_at - SKEW
+        ]
         # Upkeep moves the epoch as well, but notes no erasure.
-        if lately and user.epoch != response.epoch:
+        if recent_erasures and user.epoch != response.epoch:
             raise Conflict("something of this user was erased while the response was made; it is not kept")
         if items is not None:
-            _add(user, items)
+            _add_items(user, items)
         self._users[scope.user] = user
         user.revision = max(user.revision, 1)
-        user.responses[response.id] = _copy(response)
+        user.responses[response.id] = _copy_response(response)
 
-    async def response(self, scope: Scope, id: str) -> KeptResponse:
-        found = self._user(scope.user).responses.get(id)
-        if found is None or _is_over(found.expires_at, now()):
+    async def response(self, scope: Scope, id: str) -> StoredResponse:
+        stored = self._user(scope.user).responses.get(id)
+        if stored is None or _is_expired(stored.expires_at, now()):
             raise NotFound(f"no response {id}")
-        return _copy(found)
+        return _copy_response(stored)
 
-    async def response_chain(self, scope: Scope, id: str) -> list[KeptResponse]:
+    async def response_chain(self, scope: Scope, id: str) -> list[StoredResponse]:
         chain = [await self.response(scope, id)]
-        kept = self._user(scope.user).responses
-        while (before := kept.get(chain[-1].previous_id)) is not None:
-            chain.append(_copy(before))
+        responses = self._user(scope.user).responses
+        while (before := responses.get(chain[-1].previous_id)) is not None:
+            chain.append(_copy_response(before))
         return chain[::-1]
 
     async def drop_response(self, scope: Scope, id: str) -> None:
         await self.response(scope, id)
         drop_responses(self._user(scope.user), [id])
 
-    async def keep_thread(self, scope: Scope, thread: Thread) -> None:
+    async def save_thread(self, scope: Scope, thread: Thread) -> None:
         user = self._users[scope.user] = self._user(scope.user)
         user.revision = max(user.revision, 1)
         user.threads[thread.id] = replace(thread, metadata=plain_copy(thread.metadata))
         user.thread_items.setdefault(thread.id, {})
 
     async def thread(self, scope: Scope, id: str) -> Thread:
-        return _thread(self._user(scope.user), id)
+        return _find_thread(self._user(scope.user), id)
 
     async def drop_thread(self, scope: Scope, id: str) -> None:
         user = self._user(scope.user)
-        del user.threads[_thread(user, id).id], user.thread_items[id]
+        del user.threads[_find_thread(user, id).id], user.thread_items[id]
 
     async def add_items(self, scope: Scope, items: ThreadItems) -> None:
-        _add(self._user(scope.user), items)
+        _add_items(self._user(scope.user), items)
 
     async def thread_items(
         self, scope: Scope, thread_id: str, *, after: str = "", newest_first: bool = False, limit: int | None = None
     ) -> list[Plain]:
         user = self._user(scope.user)
-        held = user.thread_items[_thread(user, thread_id).id]
-        page = page_of_items(list(held), after, newest_first=newest_first, limit=limit)
-        return [plain_copy(held[id][0]) for id in page]
+        stored_items = user.thread_items[_find_thread(user, thread_id).id]
+        page = paginate_items(list(stored_items), after, newest_first=newest_first, limit=limit)
+        return [plain_copy(stored_items[id][0]) for id in page]
 
     async def thread_item(self, scope: Scope, thread_id: str, id: str) -> Plain:
         user = self._user(scope.user)
-        held = user.thread_items[_thread(user, thread_id).id]
-        if id not in held:
+        stored_items = user.thread_items[_find_thread(user, thread_id).id]
+        if id not in stored_items:
             raise NotFound(f"no item {id} in conversation {thread_id}")
-        return plain_copy(held[id][0])
+        return plain_copy(stored_items[id][0])
 
     async def drop_item(self, scope: Scope, thread_id: str, id: str) -> None:
         await self.thread_item(scope, thread_id, id)
@@ -93,80 +95,80 @@ class MemoryResponses:
     async def prune_responses(self, before: datetime) -> int:
         pruned = 0
         for user in self._users.values():
-            alive = {each.root_id for each in user.responses.values() if not _is_before(each.expires_at, before)}
-            gone = [each.id for each in user.responses.values() if each.root_id not in alive]
-            threads = [each.id for each in user.threads.values() if _is_before(each.expires_at, before)]
-            for id in gone:
+            alive = {each.root_id for each in user.responses.values() if not _expired_before(each.expires_at, before)}
+            removed = [each.id for each in user.responses.values() if each.root_id not in alive]
+            threads = [each.id for each in user.threads.values() if _expired_before(each.expires_at, before)]
+            for id in removed:
                 del user.responses[id]
             for id in threads:
                 del user.threads[id], user.thread_items[id]
-            pruned += len(gone) + len(threads)
+            pruned += len(removed) + len(threads)
         return pruned
 
 
-def _thread(user: User, id: str) -> Thread:
-    found = user.threads.get(id)
-    if found is None or _is_over(found.expires_at, now()):
+def _find_thread(user: UserState, id: str) -> Thread:
+    stored = user.threads.get(id)
+    if stored is None or _is_expired(stored.expires_at, now()):
         raise NotFound(f"no conversation {id}")
-    return replace(found, metadata=plain_copy(found.metadata))
+    return replace(stored, metadata=plain_copy(stored.metadata))
 
 
-def _add(user: User, added: ThreadItems) -> None:
-    thread = _thread(user, added.thread_id)
-    held, ids = user.thread_items[thread.id], [each["id"] for each in added.items]
-    if len(set(ids)) < len(ids) or any(id in held for id in ids):
+def _add_items(user: UserState, added: ThreadItems) -> None:
+    thread = _find_thread(user, added.thread_id)
+    stored_items, ids = user.thread_items[thread.id], [each["id"] for each in added.items]
+    if len(set(ids)) < len(ids) or any(id in stored_items for id in ids):
         raise Conflict("the conversation has an item of that id")
-    held.update({each["id"]: (plain_copy(each), added.names) for each in added.items})
+    stored_items.update({each["id"]: (plain_copy(each), added.names) for each in added.items})
     if added.expires_at is not None:
         user.threads[thread.id] = replace(thread, expires_at=added.expires_at)
 
 
-def _copy(response: KeptResponse) -> KeptResponse:
-    asked = tuple(plain_copy(each) for each in response.asked)
-    return replace(response, body=plain_copy(response.body), asked=asked)
+def _copy_response(response: StoredResponse) -> StoredResponse:
+    input_items = tuple(plain_copy(each) for each in response.input_items)
+    return replace(response, body=plain_copy(response.body), input_items=input_items)
 
 
-def _is_over(expires_at: datetime | None, at: datetime) -> bool:
+def _is_expired(expires_at: datetime | None, at: datetime) -> bool:
     return expires_at is not None and expires_at <= at
 
 
-def _is_before(expires_at: datetime | None, at: datetime) -> bool:
+def _expired_before(expires_at: datetime | None, at: datetime) -> bool:
     return expires_at is not None and expires_at < at
 
 
-def drop_responses(user: User, ids: Collection[str]) -> None:
+def drop_responses(user: UserState, ids: Collection[str]) -> None:
     """Remove responses; what went on from one goes on from what was before it."""
     for id in ids:
-        gone = user.responses.pop(id)
+        removed = user.responses.pop(id)
         for each in list(user.responses.values()):
-            if each.root_id != gone.root_id:
+            if each.root_id != removed.root_id:
                 continue
-            before = gone.previous_id if each.previous_id == id else each.previous_id
-            epoch = NEVER_NATIVE if each.created_at >= gone.created_at else each.epoch
+            before = removed.previous_id if each.previous_id == id else each.previous_id
+            epoch = NEVER_NATIVE if each.created_at >= removed.created_at else each.epoch
             user.responses[each.id] = replace(each, previous_id=before, epoch=epoch)
 
 
-def drop_mentioned(user: User, ids: Collection[str]) -> Mapping[str, int]:
+def drop_mentioned(user: UserState, ids: Collection[str]) -> Mapping[str, int]:
     """Remove responses and items that hold words of what is gone."""
-    gone = set(ids)
-    named = [each.id for each in user.responses.values() if gone.intersection(each.names)]
+    removed = set(ids)
+    named = [each.id for each in user.responses.values() if removed.intersection(each.names)]
     drop_responses(user, named)
     items = 0
-    for held in user.thread_items.values():
-        for id in [id for id, (_, names) in held.items() if gone.intersection(names)]:
-            del held[id]
+    for stored_items in user.thread_items.values():
+        for id in [id for id, (_, names) in stored_items.items() if removed.intersection(names)]:
+            del stored_items[id]
             items += 1
     return {"responses": len(named), "items": items}
 
 
-def drop_inside(user: User, inside: Callable[[str, str], bool]) -> Mapping[str, int]:
+def drop_inside(user: UserState, inside: Callable[[str, str], bool]) -> Mapping[str, int]:
     """Remove the responses and threads of the sessions that are inside."""
-    gone = [each.id for each in user.responses.values() if inside(each.scope.project, each.scope.session)]
+    removed = [each.id for each in user.responses.values() if inside(each.scope.project, each.scope.session)]
     threads = [each.id for each in user.threads.values() if inside(each.scope.project, each.scope.session)]
-    for id in gone:
+    for id in removed:
         del user.responses[id]
     items = 0
     for id in threads:
         del user.threads[id]
         items += len(user.thread_items.pop(id))
-    return {"responses": len(gone), "threads": len(threads), "items": items}
+    return {"responses": len(removed), "threads": len(threads), "items": items}

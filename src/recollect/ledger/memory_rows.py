@@ -8,23 +8,23 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.ledger.feeds import Fed
-from recollect.ledger.plan import Known
+from recollect.ledger.feeds import FeedPosition
+from recollect.ledger.plan import ExistingRecords
 from recollect.ledger.protocol import Derived, IndexRow
-from recollect.ledger.reused import reused
-from recollect.model.change import Applied, Entry, Once, Outcome
+from recollect.ledger.reused import key_reuse_error
+from recollect.model.change import Applied, HistoryEntry, IdempotencyToken, Outcome
 from recollect.model.memory import MemoryRecord, Status
-from recollect.model.response import KeptResponse, Plain, Thread
+from recollect.model.response import Plain, StoredResponse, Thread
 from recollect.model.scope import Scope
 from recollect.model.times import to_micros
-from recollect.model.traits import speaker_of, traits_of
+from recollect.model.traits import compute_traits, speaker_name
 from recollect.model.turn import Conversation
-from recollect.model.validity import HELD
+from recollect.model.validity import EFFECTIVE_STATUSES
 from recollect.models.embedding import EmbeddingModel
 
 
 @dataclass(slots=True)
-class Row:
+class StoredRow:
     """A memory, its number, the revision that last changed it, and its vectors."""
 
     number: int
@@ -34,35 +34,35 @@ class Row:
 
 
 @dataclass(slots=True)
-class User:
+class UserState:
     """All that one user has. Rows and entries stand in the order they were made."""
 
     revision: int = 0
     epoch: int = 0
-    rows: dict[str, Row] = field(default_factory=dict)
-    entries: list[Entry] = field(default_factory=list)
+    rows: dict[str, StoredRow] = field(default_factory=dict)
+    entries: list[HistoryEntry] = field(default_factory=list)
     turn_ids: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     conversations: dict[tuple[str, str], Conversation] = field(default_factory=dict)
-    done: dict[str, tuple[Once, Applied, datetime]] = field(default_factory=dict)
-    responses: dict[str, KeptResponse] = field(default_factory=dict)
+    done: dict[str, tuple[IdempotencyToken, Applied, datetime]] = field(default_factory=dict)
+    responses: dict[str, StoredResponse] = field(default_factory=dict)
     threads: dict[str, Thread] = field(default_factory=dict)
     # The items of each thread by their id, with what they hold words of.
     thread_items: dict[str, dict[str, tuple[Plain, tuple[str, ...]]]] = field(default_factory=dict)
     # How far each index with a store of its own was fed.
-    fed: dict[str, Fed] = field(default_factory=dict)
+    feed_positions: dict[str, FeedPosition] = field(default_factory=dict)
 
 
-def known_of(user: User) -> Known:
-    known = Known()
+def existing_records(user: UserState) -> ExistingRecords:
+    existing = ExistingRecords()
     for row in user.rows.values():
-        known.hold(row.record)
-    return known
+        existing.add(row.record)
+    return existing
 
 
-def replayed(user: User, once: Once) -> Applied:
+def replayed(user: UserState, once: IdempotencyToken) -> Applied:
     first, applied, _ = user.done[once.key]
     if first.digest != once.digest:
-        raise reused(once)
+        raise key_reuse_error(once)
     outcomes = (
         Outcome(each.verb, copy_of(user.rows[each.record.id].record), each.changed) for each in applied.outcomes
     )
@@ -91,10 +91,10 @@ def is_within(record: MemoryRecord, scope: Scope) -> bool:
 
 
 def lines_of(
-    user: User, scope: Scope, *, memory_id: str | None, before: int | None, after: int | None
-) -> list[Entry]:
+    user: UserState, scope: Scope, *, memory_id: str | None, before: int | None, after: int | None
+) -> list[HistoryEntry]:
     """Lines of history, newest first; from a line on, oldest first."""
-    found = [
+    lines = [
         entry
         for entry in user.entries
         if (before is None or entry.id < before)
@@ -103,7 +103,7 @@ def lines_of(
             is_within(user.rows[entry.memory_id].record, scope) if memory_id is None else entry.memory_id == memory_id
         )
     ]
-    return found[::-1] if after is None else found
+    return lines[::-1] if after is None else lines
 
 
 def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexRow:
@@ -111,11 +111,11 @@ def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexR
     ends = min(filter(None, (record.valid_to, record.expires_at)), default=None)
     return IndexRow(
         row=number,
-        place=record.place,
+        visibility_key=record.visibility_key,
         status=str(record.status),
         session=record.scope.session,
-        speaker=speaker_of(record),
-        traits=traits_of(record),
+        speaker=speaker_name(record),
+        traits=compute_traits(record),
         at=to_micros(record.occurred_at or record.created_at),
         begins=None if record.valid_from is None else to_micros(record.valid_from),
         ends=None if ends is None else to_micros(ends),
@@ -123,17 +123,17 @@ def index_row(number: int, record: MemoryRecord, vector: bytes | None) -> IndexR
     )
 
 
-def derived_from(user: User, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
+def derived_from(user: UserState, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
     """The memories that name each of these turns as evidence and are active or superseded."""
-    found: dict[str, list[Derived]] = {}
-    wanted = set(turn_ids)
+    result: dict[str, list[Derived]] = {}
+    sources = set(turn_ids)
     for row in user.rows.values():
         record = row.record
-        if record.status not in HELD:
+        if record.status not in EFFECTIVE_STATUSES:
             continue
         successor = record.superseded_by if record.status is Status.SUPERSEDED else None
-        for source in wanted.intersection(record.evidence):
-            found.setdefault(source, []).append(
+        for source in sources.intersection(record.evidence):
+            result.setdefault(source, []).append(
                 Derived(
                     id=record.id,
                     row=row.number,
@@ -144,4 +144,4 @@ def derived_from(user: User, turn_ids: Sequence[str]) -> dict[str, list[Derived]
                     superseded_by=successor,
                 )
             )
-    return found
+    return result

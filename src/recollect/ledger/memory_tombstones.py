@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from recollect.ledger.memory_rows import User
+from recollect.ledger.memory_rows import UserState
 from recollect.ledger.plan import Plan
-from recollect.ledger.tombstones import resent, role_and_text, tombstone_changes
+from recollect.ledger.tombstones import resent_turn_ids, role_and_text, tombstone_changes
 from recollect.model.memory import Category
 from recollect.model.times import now
 from recollect.model.tombstone import TombstoneSet, id_digest, new_secret, text_digest, user_key
@@ -34,20 +34,20 @@ class MemoryTombstones:
         forgotten_at = self._tombstones.get(user)
         return TombstoneSet(tuple(self._tombstone_keys(user)), dict(forgotten_at)) if forgotten_at else TombstoneSet()
 
-    async def put_tombstones(self, user: str, found: TombstoneSet) -> None:
-        self._imported_keys[user] |= set(found.keys) - {user_key(self._secret, user)}
-        self._tombstones[user] |= found.digests
+    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
+        self._imported_keys[user] |= set(incoming.keys) - {user_key(self._secret, user)}
+        self._tombstones[user] |= incoming.digests
 
     def _write_tombstones(self, user: str, planned: Plan) -> None:
         """Add the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
-        found, key = tombstone_changes(planned), user_key(self._secret, user)
-        for message in found.removed if self._tombstones.get(user) else ():
+        changes, key = tombstone_changes(planned), user_key(self._secret, user)
+        for message in changes.removed if self._tombstones.get(user) else ():
             for each in self._tombstone_keys(user):
                 self._tombstones[user].pop(text_digest(each, *message), None)
-        for message in found.added:
+        for message in changes.added:
             self._tombstones[user][text_digest(key, *message)] = planned.at
 
-    def _add_for_erased(self, name: str, user: User, ids: Collection[str], *, purged: bool = False) -> None:
+    def _add_for_erased(self, name: str, user: UserState, ids: Collection[str], *, purged: bool = False) -> None:
         """Add the tombstones of turns that are about to be erased; the texts of purged ones have theirs."""
         key, at = user_key(self._secret, name), now()
         for id in ids:
@@ -55,9 +55,13 @@ class MemoryTombstones:
                 text = () if purged else (text_digest(key, *role_and_text(user.rows[id].record)),)
                 self._tombstones[name] |= dict.fromkeys((*text, id_digest(key, id)), at)
 
-    def _resent_turns(self, user: str, turns: Sequence[Turn], given_at: datetime) -> set[str]:
+    def _resent_turns(self, user: str, turns: Sequence[Turn], received_at: datetime) -> set[str]:
         forgotten_at = self._tombstones.get(user, {})
-        return resent(turns, self._tombstone_keys(user), forgotten_at, given_at=given_at) if forgotten_at else set()
+        return (
+            resent_turn_ids(turns, self._tombstone_keys(user), forgotten_at, received_at=received_at)
+            if forgotten_at
+            else set()
+        )
 
     def _tombstone_keys(self, user: str) -> list[str]:
         return [user_key(self._secret, user), *sorted(self._imported_keys[user])]

@@ -11,22 +11,22 @@ from typing import Any, Literal, assert_never
 
 from recollect.errors import Conflict
 from recollect.ledger.memory_jobs import MemoryJobs
-from recollect.ledger.memory_rows import User, plain_copy
-from recollect.model.effect import Effect, Finish, Note, Queue, Spent
-from recollect.model.query import checked_limit
+from recollect.ledger.memory_rows import UserState, plain_copy
+from recollect.model.effect import ConversationUpdate, Effect, EnqueueJob, FinishJob, ModelUsage
+from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
-from recollect.model.text import mended_text
+from recollect.model.text import repair_text
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.model.usage import Part, SpentToday, Usage, checked_parts, day_number, day_of
+from recollect.model.usage import Part, SpentToday, Usage, day_from_number, day_number, validate_parts
 
-_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_START = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class MemoryWork(MemoryJobs):
+class MemoryEffects(MemoryJobs):
     """The plainest reading of `Jobs`."""
 
-    _users: dict[str, User]
+    _users: dict[str, UserState]
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,17 +47,23 @@ class MemoryWork(MemoryJobs):
     ) -> list[Conversation]:
         self._check_open()
         newest = order == "newest"
-        held = [
-            each for name, held in self._users.items() if user in (None, name) for each in held.conversations.values()
-        ]
-        found = [
+        stored = [
             each
-            for each in sorted(held, key=_place, reverse=newest)
+            for name, stored in self._users.items()
+            if user in (None, name)
+            for each in stored.conversations.values()
+        ]
+        selected = [
+            each
+            for each in sorted(stored, key=_sort_key, reverse=newest)
             if (open is None or open is (each.closed_at is None))
             and (idle_before is None or (each.last_turn_at is not None and each.last_turn_at < idle_before))
-            and (after is None or (_place(each) < _place(after) if newest else _place(each) > _place(after)))
+            and (
+                after is None
+                or (_sort_key(each) < _sort_key(after) if newest else _sort_key(each) > _sort_key(after))
+            )
         ]
-        return found[: checked_limit(limit)]
+        return selected[: validate_limit(limit)]
 
     async def usage(
         self,
@@ -67,12 +73,12 @@ class MemoryWork(MemoryJobs):
         by: Sequence[Part] = ("day", "model", "step"),
     ) -> list[Usage]:
         self._check_open()
-        parts = checked_parts(by)
+        parts = validate_parts(by)
         sums: dict[tuple[Any, ...], tuple[int, int, int]] = {}
         for (who, day, model, step), (calls, tokens_in, tokens_out) in self._spent.items():
             if user in (None, who) and (since is None or day >= day_number(since)):
-                known = {"user": who, "day": day, "model": model, "step": step}
-                key = tuple(known[part] for part in parts)
+                fields = {"user": who, "day": day, "model": model, "step": step}
+                key = tuple(fields[part] for part in parts)
                 before = sums.get(key, (0, 0, 0))
                 sums[key] = (before[0] + calls, before[1] + tokens_in, before[2] + tokens_out)
         return [_sum(parts, key, sums[key]) for key in sorted(sums)]
@@ -86,7 +92,7 @@ class MemoryWork(MemoryJobs):
         return SpentToday(sum(each[1] + each[2] for each in mine), sum(each[0] for each in mine))
 
     @contextmanager
-    def _all_or_none(self, user: User) -> Iterator[None]:
+    def _all_or_none(self, user: UserState) -> Iterator[None]:
         """Take back what was done to jobs, conversations and usage if something goes wrong inside."""
         before = (
             dict(self._jobs),
@@ -94,68 +100,68 @@ class MemoryWork(MemoryJobs):
             self._spent.copy(),
             self._spent_by_all.copy(),
             dict(user.conversations),
-            dict(self._chores),
+            dict(self._task_runs),
         )
         try:
             yield
         except BaseException:
-            self._jobs, self._failures, self._spent, self._spent_by_all, user.conversations, self._chores = before
+            self._jobs, self._failures, self._spent, self._spent_by_all, user.conversations, self._task_runs = before
             raise
 
-    def _take_effect(self, scope: Scope, user: User, effects: Sequence[Effect]) -> None:
+    def _apply_effects(self, scope: Scope, user: UserState, effects: Sequence[Effect]) -> None:
         # A job can outlive the session it was made for, which must not come back by it.
-        from_job = any(isinstance(effect, Finish) for effect in effects)
+        from_job = any(isinstance(effect, FinishJob) for effect in effects)
         for effect in effects:
             match effect:
-                case Finish():
+                case FinishJob():
                     self._finish(scope.user, effect.job_id, effect.lease, effect.result)
-                case Note():
+                case ConversationUpdate():
                     if not from_job or (effect.scope.project, effect.scope.session) in user.conversations:
-                        _note(user, effect)
-                case Queue():
-                    self._put(effect.scope, effect.job)
-                case Spent():
-                    place = (effect.user, day_number(effect.at), mended_text(effect.model), mended_text(effect.step))
-                    calls, tokens_in, tokens_out = self._spent[place]
-                    self._spent[place] = (
+                        _apply_note(user, effect)
+                case EnqueueJob():
+                    self._put_job(effect.scope, effect.job)
+                case ModelUsage():
+                    key = (effect.user, day_number(effect.at), repair_text(effect.model), repair_text(effect.step))
+                    calls, tokens_in, tokens_out = self._spent[key]
+                    self._spent[key] = (
                         calls + effect.calls,
                         tokens_in + effect.tokens_in,
                         tokens_out + effect.tokens_out,
                     )
-                    self._spend_for_all([effect])
+                    self._add_to_daily_total([effect])
                 case _:
                     assert_never(effect)
 
-    def _spend_for_all(self, effects: Sequence[Effect]) -> None:
+    def _add_to_daily_total(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Spent):
+            if isinstance(effect, ModelUsage):
                 day = day_number(effect.at)
                 before, tokens = self._spent_by_all[day], effect.tokens_in + effect.tokens_out
                 self._spent_by_all[day] = SpentToday(before.tokens + tokens, before.calls + effect.calls)
 
 
-def _note(user: User, note: Note) -> None:
+def _apply_note(user: UserState, note: ConversationUpdate) -> None:
     session = (note.scope.project, note.scope.session)
-    found = user.conversations.get(session, Conversation(scope=note.scope))
-    if note.expected_version is not None and found.version != note.expected_version:
+    conversation = user.conversations.get(session, Conversation(scope=note.scope))
+    if note.expected_version is not None and conversation.version != note.expected_version:
         raise Conflict(
-            f"the conversation is at version {found.version}, not {note.expected_version}: read it again and retry"
+            f"the conversation is at version {conversation.version}, not {note.expected_version}: read it again and retry"
         )
     fields = dict(note.fields)
     if "invocations" in fields:
         fields["invocations"] = tuple(plain_copy(each) for each in fields["invocations"])
     if "metadata" in fields:
         fields["metadata"] = plain_copy(fields["metadata"])
-    user.conversations[session] = replace(found, **fields, version=found.version + 1)
+    user.conversations[session] = replace(conversation, **fields, version=conversation.version + 1)
 
 
-def _place(conversation: Conversation) -> tuple[datetime, str, str, str]:
+def _sort_key(conversation: Conversation) -> tuple[datetime, str, str, str]:
     scope = conversation.scope
-    return conversation.last_turn_at or _NEVER, scope.user, scope.project, scope.session
+    return conversation.last_turn_at or _EPOCH_START, scope.user, scope.project, scope.session
 
 
 def _sum(parts: tuple[str, ...], key: tuple[Any, ...], sums: tuple[int, int, int]) -> Usage:
-    known = dict(zip(parts, key, strict=True))
-    if "day" in known:
-        known["day"] = day_of(known["day"])
-    return Usage(**known, calls=sums[0], tokens_in=sums[1], tokens_out=sums[2])
+    fields = dict(zip(parts, key, strict=True))
+    if "day" in fields:
+        fields["day"] = day_from_number(fields["day"])
+    return Usage(**fields, calls=sums[0], tokens_in=sums[1], tokens_out=sums[2])

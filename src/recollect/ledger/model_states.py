@@ -12,7 +12,7 @@ from recollect.models.embedding import EmbeddingModel
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ModelOrigin:
     """How settings name a model, so that it can be opened again: never with a key.
 
     Without a spec it was given as an object, and only who gave it can open it.
@@ -32,44 +32,44 @@ class ModelState:
     """
 
     model: EmbeddingModel
-    origin: Origin = field(default_factory=Origin)
+    origin: ModelOrigin = field(default_factory=ModelOrigin)
     is_current: bool = False
     current_at: datetime | None = None
     retired_at: datetime | None = None
     embedded: int = 0
     to_embed: int = 0
-    held_until: datetime | None = None
+    lease_expires_at: datetime | None = None
 
     @property
-    def is_held(self) -> bool:
+    def is_leased(self) -> bool:
         """Whether someone makes its vectors now."""
-        return self.held_until is not None and self.held_until > now()
+        return self.lease_expires_at is not None and self.lease_expires_at > now()
 
     @property
-    def is_coming(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether its vectors are made now, so that it will be searched."""
-        return self.is_held and not self.is_current and self.retired_at is None
+        return self.is_leased and not self.is_current and self.retired_at is None
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class EmbeddingProgress:
     """How many memories have a vector of a model, of how many there are."""
 
     done: int
     total: int
 
 
-def current_of(states: Iterable[ModelState]) -> ModelState | None:
+def current_model_state(states: Iterable[ModelState]) -> ModelState | None:
     """The model that is searched; None in a ledger that was never searched."""
     return next((state for state in states if state.is_current), None)
 
 
-def state_of(states: Iterable[ModelState], model: EmbeddingModel) -> ModelState | None:
+def find_model_state(states: Iterable[ModelState], model: EmbeddingModel) -> ModelState | None:
     """What is known of a model."""
     return next((state for state in states if state.model == model), None)
 
 
-class ModelStates(Protocol):
+class ModelStateStore(Protocol):
     """The part of a ledger that knows its models."""
 
     async def model_states(self) -> list[ModelState]:
@@ -77,7 +77,7 @@ class ModelStates(Protocol):
         ...
 
     async def make_current(
-        self, model: EmbeddingModel, origin: Origin, *, instead_of: EmbeddingModel | None
+        self, model: EmbeddingModel, origin: ModelOrigin, *, replacing: EmbeddingModel | None
     ) -> ModelState:
         """Have a model searched from now on if `instead_of` is, or none is; gives the one that is current then.
 
@@ -85,12 +85,18 @@ class ModelStates(Protocol):
         """
         ...
 
-    async def hold_model(
-        self, model: EmbeddingModel, origin: Origin, *, who: str, for_s: float, so_far: Embedded | None = None
+    async def lease_model(
+        self,
+        model: EmbeddingModel,
+        origin: ModelOrigin,
+        *,
+        owner: str,
+        lease_s: float,
+        progress: EmbeddingProgress | None = None,
     ) -> bool:
         """Be the only one to make vectors of a model, for so long; False while another is. 0 seconds let go of it."""
         ...
 
-    async def count_embedded(self, model: EmbeddingModel) -> Embedded:
+    async def count_embedded(self, model: EmbeddingModel) -> EmbeddingProgress:
         """How many memories have a vector of the model; takes as long as looking at each."""
         ...

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-def unpacked(data: bytes, model: EmbeddingModel) -> Vector:
+def unpack_vector(data: bytes, model: EmbeddingModel) -> Vector:
     """The vector that was stored so; what is none of the model's is refused."""
     import numpy as np
 
@@ -20,7 +20,7 @@ def unpacked(data: bytes, model: EmbeddingModel) -> Vector:
     return np.frombuffer(data, "<f2").astype(np.float32)
 
 
-def packed(vector: Vector, model: EmbeddingModel) -> bytes:
+def pack_vector(vector: Vector, model: EmbeddingModel) -> bytes:
     """The vector as it is stored; one that the model cannot have made is refused."""
     if vector.shape != (model.dimensions,):
         raise InvalidInput(f"a vector of {model} cannot have the shape {vector.shape}")

@@ -16,13 +16,27 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.errors import InvalidSettings, MissingExtra, StoreBusy, StoreUnavailable, Unsupported
-from recollect.ledger.postgres_dialect import FAULTS, Glance, PostgresDialect, PostgresTx, SecondLook, TsvectorTerms
-from recollect.ledger.postgres_errors import AGAIN, BUSY_S, ERRORS, LOST, masked, translated
-from recollect.ledger.postgres_rows import UNGUARDED, TellingConnection, cautions, limited_to
+from recollect.ledger.postgres_dialect import (
+    FAULTS,
+    NotSingleStatement,
+    PostgresDialect,
+    PostgresTx,
+    SingleStatementTx,
+    TsvectorTerms,
+)
+from recollect.ledger.postgres_errors import (
+    BUSY_S,
+    CONNECTION_ERRORS,
+    ERRORS,
+    RETRYABLE_ERRORS,
+    mask_dsn,
+    translate_error,
+)
+from recollect.ledger.postgres_rows import UNGUARDED, TenantConnection, security_warnings, tenant_statements
 from recollect.ledger.postgres_scrub import scrub, sweep
-from recollect.ledger.postgres_types import ARRAYS, KnowingConnection
+from recollect.ledger.postgres_types import ARRAYS, TypeCachingConnection
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import NOBODY, Row, Scrubbed, Tx, Whose
+from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
 
 try:
@@ -60,12 +74,12 @@ _BEGIN_MIGRATION = (
 IDLE_S, ALIVE_S = 30.0, 2.0
 
 
-class _Connection(TellingConnection, KnowingConnection, asyncpg.Connection):  # type: ignore[misc]
+class _Connection(TenantConnection, TypeCachingConnection, asyncpg.Connection):  # type: ignore[misc]
     """A connection of the driver that knows whose rows it is kept to, and when it was last of use."""
 
     _used_at = 0.0
 
-    def note_use(self) -> None:
+    def mark_used(self) -> None:
         """It was of use just now."""
         self._used_at = time.monotonic()
 
@@ -82,19 +96,19 @@ class PostgresEngine:
     is_local = False
 
     def __init__(self, dsn: str, *, connections: int = CONNECTIONS) -> None:
-        self.where = masked(dsn)
+        self.where = mask_dsn(dsn)
         name = {} if "application_name=" in dsn else {"application_name": "recollect"}
         self._address = {"dsn": dsn, "timeout": CONNECT_S, "server_settings": name}
         self._size = connections
         # Writers of one user wait for each other inside PostgreSQL; readers must find a connection all the same.
-        self._writing = asyncio.Semaphore(max(1, connections - 2))
+        self._write_slots = asyncio.Semaphore(max(1, connections - 2))
         self._timeout_s: float | None = STATEMENT_S
         self._migrates = False
         self._pool: Any = None
         self._is_direct = True
         self._returning: set[asyncio.Task[None]] = set()
         self._scrubbing = asyncio.Lock()
-        self._scrubbed = (0.0, Scrubbed(False))
+        self._last_scrub = (0.0, ScrubResult(False))
 
     async def open(self) -> None:
         """Connect, or raise the error that says why not."""
@@ -116,7 +130,7 @@ class PostgresEngine:
                 f"{self.where} is not an address of PostgreSQL; use postgresql://user:password@host:5432/database"
             ) from None
         except ERRORS as error:
-            raise translated(error, self.where) from error
+            raise translate_error(error, self.where) from error
         async with self._connection() as connection:
             version = connection.get_server_version()
             try:
@@ -124,7 +138,7 @@ class PostgresEngine:
                 # Before anyone waits for it.
                 await connection.fetchrow(ARRAYS, timeout=self._timeout_s)
             except ERRORS as error:
-                raise translated(error, self.where) from error
+                raise translate_error(error, self.where) from error
             # Behind a pooler each transaction may be on another connection; only what is said inside one holds.
             self._is_direct = process == connection.get_server_pid()
         if version.major < OLDEST:
@@ -145,56 +159,58 @@ class PostgresEngine:
                 self._timeout_s, self._migrates = STATEMENT_S, False
                 connection.terminate()
         except ERRORS as error:
-            raise translated(error, self.where) from error
+            raise translate_error(error, self.where) from error
 
-    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         if quick and self._is_direct:
             try:
-                return await self._retried(self._glance, body, of)
-            except SecondLook:
+                return await self._retry(self._read_single, body, tenant)
+            except NotSingleStatement:
                 pass
-        return await self._retried(self._view, body, of)
+        return await self._retry(self._read_snapshot, body, tenant)
 
-    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
-        async with self._writing:
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
+        async with self._write_slots:
             for _ in range(MIGRATION_TRIES if self._migrates else 0):
                 try:
-                    return await self._retried(self._transaction, body, of)
+                    return await self._retry(self._transaction, body, tenant)
                 except StoreBusy:
                     # Others go on meanwhile.
                     await asyncio.sleep(random.uniform(0.5, 1.5) * MIGRATION_PAUSE_S)
-            return await self._retried(self._transaction, body, of)
+            return await self._retry(self._transaction, body, tenant)
 
-    async def _retried(self, way: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any], of: Whose) -> T:
+    async def _retry(
+        self, attempt: Callable[..., Coroutine[Any, Any, T]], body: Callable[..., Any], tenant: Tenant
+    ) -> T:
         for tries in range(1, TRIES + 1):
             try:
-                return await way(body, of)
+                return await attempt(body, tenant)
             except ERRORS as error:
-                if tries == TRIES or not isinstance(error, AGAIN):
-                    raise translated(error, self.where) from error
+                if tries == TRIES or not isinstance(error, RETRYABLE_ERRORS):
+                    raise translate_error(error, self.where) from error
             await asyncio.sleep(random.uniform(0, 0.005 * 2**tries))
         raise AssertionError("unreachable")
 
-    async def _glance(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
+    async def _read_single(self, body: Callable[[Tx], Coroutine[Any, Any, T]], tenant: Tenant) -> T:
         async with self._connection() as connection:
-            await connection.tell(of, self._timeout_s)
-            return await body(Glance(connection, self._timeout_s))
+            await connection.tell(tenant, self._timeout_s)
+            return await body(SingleStatementTx(connection, self._timeout_s))
 
-    async def _view(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
+    async def _read_snapshot(self, body: Callable[[Tx], Coroutine[Any, Any, T]], tenant: Tenant) -> T:
         async with self._connection() as connection:
-            await connection.execute(f"{_BEGIN_READ}; {limited_to(of)}", timeout=self._timeout_s)
+            await connection.execute(f"{_BEGIN_READ}; {tenant_statements(tenant)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
             await connection.execute("COMMIT", timeout=self._timeout_s)
             return result
 
-    async def _transaction(self, body: Callable[[Tx], Coroutine[Any, Any, T]], of: Whose) -> T:
+    async def _transaction(self, body: Callable[[Tx], Coroutine[Any, Any, T]], tenant: Tenant) -> T:
         async with self._connection() as connection:
             begin = _BEGIN_MIGRATION if self._migrates else _BEGIN_WRITE
-            await connection.execute(f"{begin}; {limited_to(of)}", timeout=self._timeout_s)
+            await connection.execute(f"{begin}; {tenant_statements(tenant)}", timeout=self._timeout_s)
             result = await body(PostgresTx(connection, self._timeout_s))
             try:
                 done = await connection.execute("COMMIT", timeout=self._timeout_s)
-            except (*LOST, TimeoutError) as error:
+            except (*CONNECTION_ERRORS, TimeoutError) as error:
                 raise StoreUnavailable(
                     f"{self.where} went away while it committed: look whether it was written before trying again"
                 ) from error
@@ -210,14 +226,14 @@ class PostgresEngine:
         try:
             connection = await pool.acquire(timeout=ACQUIRE_S)
         except ERRORS as error:
-            raise translated(error, self.where) from error
+            raise translate_error(error, self.where) from error
         await self._check_alive(pool, connection)
         try:
             yield connection
         except Exception as error:
-            lost = isinstance(error, pg.InterfaceError) and _is_gone(connection)
+            is_lost = isinstance(error, pg.InterfaceError) and _is_closed(connection)
             await asyncio.shield(self._put_back(pool, connection, broken=isinstance(error, OSError)))
-            if lost:
+            if is_lost:
                 raise ConnectionResetError(str(error)) from error
             raise
         except BaseException:
@@ -251,33 +267,33 @@ class PostgresEngine:
 
     async def size(self) -> int:
         sizes = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_catalog.pg_class "
-        found = await self._ask(sizes + "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace")
-        return int(found[0][0])
+        rows = await self._query(sizes + "WHERE relkind = 'r' AND relnamespace = current_schema()::regnamespace")
+        return int(rows[0][0])
 
-    async def scrub(self, tables: Sequence[str]) -> Scrubbed:
+    async def scrub(self, tables: Sequence[str]) -> ScrubResult:
         if self._pool is None:
             raise StoreUnavailable(f"{self.where} is closed")
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         async with self._scrubbing:
             # Who began after we asked has done it for us as well.
-            if self._scrubbed[0] <= asked:
-                self._scrubbed = time.monotonic(), await self._vacuumed(scrub, tables)
-            return self._scrubbed[1]
+            if self._last_scrub[0] <= requested_at:
+                self._last_scrub = time.monotonic(), await self._run_vacuum(scrub, tables)
+            return self._last_scrub[1]
 
-    async def sweep(self, tables: Sequence[str]) -> Scrubbed:
+    async def sweep(self, tables: Sequence[str]) -> ScrubResult:
         if self._pool is None:
             raise StoreUnavailable(f"{self.where} is closed")
-        return await self._vacuumed(sweep, tables)
+        return await self._run_vacuum(sweep, tables)
 
     @asynccontextmanager
-    async def aside(self, of: Whose) -> AsyncIterator[Any]:
+    async def dedicated_connection(self, tenant: Tenant) -> AsyncIterator[Any]:
         """A connection that is not of the pool, kept to the rows of these, for what takes long or waits."""
         connection = await self.connect()
         try:
-            await connection.tell(of, CONNECT_S)
+            await connection.tell(tenant, CONNECT_S)
             yield connection
         except ERRORS as error:
-            raise translated(error, self.where) from error
+            raise translate_error(error, self.where) from error
         finally:
             connection.terminate()
 
@@ -286,40 +302,42 @@ class PostgresEngine:
         try:
             return await asyncpg.connect(**self._address, connection_class=_Connection)
         except ERRORS as error:
-            raise translated(error, self.where) from error
+            raise translate_error(error, self.where) from error
 
-    async def _vacuumed(self, how: Callable[..., Coroutine[Any, Any, Scrubbed]], tables: Sequence[str]) -> Scrubbed:
+    async def _run_vacuum(
+        self, operation: Callable[..., Coroutine[Any, Any, ScrubResult]], tables: Sequence[str]
+    ) -> ScrubResult:
         # Not from the pool: it waits for other things than those who write do, and for longer.
         try:
             connection = await asyncpg.connect(**self._address)
             try:
-                return await how(connection, tables, errors=ERRORS)
+                return await operation(connection, tables, errors=ERRORS)
             finally:
                 connection.terminate()
         except ERRORS as error:
-            return Scrubbed(False, f"{self.where} could not be vacuumed: {error}")
+            return ScrubResult(False, f"{self.where} could not be vacuumed: {error}")
 
     async def check(self) -> list[str]:
-        return [f"{self.where}: {sentence}" for sentence, sql in FAULTS.items() if await self._ask(sql)]
+        return [f"{self.where}: {sentence}" for sentence, sql in FAULTS.items() if await self._query(sql)]
 
-    async def cautions(self) -> list[str]:
-        return cautions([(row[0], row[1]) for row in await self._ask(UNGUARDED)], self.where)
+    async def security_warnings(self) -> list[str]:
+        return security_warnings([(row[0], row[1]) for row in await self._query(UNGUARDED)], self.where)
 
-    async def _ask(self, sql: str) -> Sequence[Row]:
+    async def _query(self, sql: str) -> Sequence[Row]:
         async def question(tx: Tx) -> Sequence[Row]:
             return await tx.rows(sql, {})
 
-        return await self.read(question, of=NOBODY, quick=True)
+        return await self.read(question, tenant=NO_TENANT, quick=True)
 
-    async def copy_to(self, path: Path, told: Callable[[int, int], None]) -> None:
-        from recollect.ledger.copying import copy_out
+    async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
+        from recollect.ledger.copying import copy_to_sqlite
 
-        await copy_out(self, path, told)
+        await copy_to_sqlite(self, path, on_progress)
 
-    async def copy_from(self, path: Path, told: Callable[[int, int], None]) -> None:
-        from recollect.ledger.copying import copy_in
+    async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
+        from recollect.ledger.copying import copy_from_sqlite
 
-        await copy_in(self, path, told)
+        await copy_from_sqlite(self, path, on_progress)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -344,20 +362,20 @@ async def _leave_as_is(connection: Any) -> None:
 
 async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:
     """Give a connection back with no transaction open; one that may not answer is thrown away."""
-    whole = False
+    is_clean = False
     try:
         if not broken:
             await connection.execute("ROLLBACK", timeout=ROLLBACK_S)
-            whole = True
+            is_clean = True
     except ERRORS:
         pass
     finally:
-        if not whole and not _is_gone(connection):
+        if not is_clean and not _is_closed(connection):
             connection.terminate()
         await pool.release(connection)
 
 
-def _is_gone(connection: Any) -> bool:
+def _is_closed(connection: Any) -> bool:
     try:
         return bool(connection.is_closed())
     except pg.InterfaceError:

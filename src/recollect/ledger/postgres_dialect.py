@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from recollect.ledger.postgres_rows import MINE, MINE_BY_DIGEST, limited_to
-from recollect.ledger.sql.tx import SIGNS, Postings, Row, Tx, Whose
+from recollect.ledger.postgres_rows import OWN_ROWS, OWN_ROWS_BY_DIGEST, tenant_statements
+from recollect.ledger.sql.tx import OPERATORS, Postings, Row, Tenant, Tx
 from recollect.model.query import Op, Where
 
 # Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
@@ -61,7 +61,7 @@ class PostgresDialect:
     """Lists go in as arrays, values inside metadata as jsonb, which keeps their types apart."""
 
     name = "postgres"
-    words: Mapping[str, str] = {
+    fragments: Mapping[str, str] = {
         "serial_key": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "binary": 'COLLATE "C"',
         "real": "DOUBLE PRECISION",
@@ -72,8 +72,8 @@ class PostgresDialect:
         "by_row": "",
         "pass_over": "FOR UPDATE OF u SKIP LOCKED",
         "hold_row": "FOR NO KEY UPDATE",
-        "mine": MINE,
-        "mine_by_digest": MINE_BY_DIGEST,
+        "mine": OWN_ROWS,
+        "mine_by_digest": OWN_ROWS_BY_DIGEST,
         # A schema may be shared with others.
         "stranger": "SELECT 1 WHERE 1 = 0",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
@@ -93,24 +93,24 @@ class PostgresDialect:
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Inside metadata a value has its own type: 1, true and "1" are three things."""
-        held = f"(body::jsonb -> 'metadata' -> :{inside}::text)"
-        kind, text = f"jsonb_typeof({held})", f"({held} #>> '{{}}')"
+        stored = f"(body::jsonb -> 'metadata' -> :{inside}::text)"
+        kind, text = f"jsonb_typeof({stored})", f"({stored} #>> '{{}}')"
         is_text = isinstance(comparison.value, str)
         match comparison.op:
             case Op.EQ | Op.NE:
-                return f"{held} = :{param}::jsonb"
+                return f"{stored} = :{param}::jsonb"
             case Op.IN:
                 # An array is inside another if its members are, which is not what was asked.
-                return f"{kind} NOT IN ('array', 'object') AND {held} <@ :{param}::jsonb"
+                return f"{kind} NOT IN ('array', 'object') AND {stored} <@ :{param}::jsonb"
             case Op.CONTAINS if is_text:
-                member = f"{held} ? :{param}"
+                member = f"{stored} ? :{param}"
                 return f"CASE {kind} WHEN 'string' THEN strpos({text}, :{param}) > 0 WHEN 'array' THEN {member} END"
             case Op.CONTAINS:
-                return f"{kind} = 'array' AND {held} @> :{param}::jsonb"
+                return f"{kind} = 'array' AND {stored} @> :{param}::jsonb"
         if is_text:
             # In this collation texts are in order of their characters' numbers.
-            return f"""{kind} = 'string' AND {text} COLLATE "C" {SIGNS[comparison.op]} :{param}"""
-        return f"{kind} = 'number' AND {held} {SIGNS[comparison.op]} :{param}::jsonb"
+            return f"""{kind} = 'string' AND {text} COLLATE "C" {OPERATORS[comparison.op]} :{param}"""
+        return f"{kind} = 'number' AND {stored} {OPERATORS[comparison.op]} :{param}::jsonb"
 
 
 class PostgresTx:
@@ -140,27 +140,27 @@ class PostgresTx:
             values = [[each[name] for name in names] for each in params]
             await self._connection.executemany(text, values, timeout=self._timeout_s)
 
-    async def only(self, of: Whose) -> None:
-        await self._connection.execute(limited_to(of), timeout=self._timeout_s)
+    async def restrict_to(self, tenant: Tenant) -> None:
+        await self._connection.execute(tenant_statements(tenant), timeout=self._timeout_s)
 
 
-class SecondLook(Exception):
+class NotSingleStatement(Exception):
     """A body that was to ask one thing asked another."""
 
 
-class Glance(PostgresTx):
+class SingleStatementTx(PostgresTx):
     """One statement on its own, which is a consistent view without a transaction around it."""
 
-    asked = False
+    has_run = False
 
     async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        if self.asked:
-            raise SecondLook
-        self.asked = True
+        if self.has_run:
+            raise NotSingleStatement
+        self.has_run = True
         return await super().rows(sql, params)
 
-    async def only(self, of: Whose) -> None:
-        raise SecondLook
+    async def restrict_to(self, tenant: Tenant) -> None:
+        raise NotSingleStatement
 
 
 class TsvectorTerms:
@@ -185,9 +185,9 @@ class TsvectorTerms:
         await tx.run("DELETE FROM terms", {})
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
-        asked = {"words": [_quoted(_cut(word)) for word in words]}
-        found = await tx.rows("SELECT rows, times FROM recollect_said(:words::text[])", asked)
-        return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in found]
+        params = {"words": [_quoted(_truncate(word)) for word in words]}
+        arrays = await tx.rows("SELECT rows, times FROM recollect_said(:words::text[])", params)
+        return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in arrays]
 
     async def count(self, tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
@@ -196,11 +196,11 @@ class TsvectorTerms:
 def tsvector_of(words: str) -> str:
     """Words as a tsvector is written; what it has no room for is left out."""
     parts: list[str] = []
-    room = MAX_VECTOR_BYTES
-    for word, times in Counter(map(_cut, words.split())).items():
+    remaining_bytes = MAX_VECTOR_BYTES
+    for word, times in Counter(map(_truncate, words.split())).items():
         times = min(times, MAX_POSITIONS)
-        room -= len(word.encode()) + 2 * times + 4
-        if room < 0:
+        remaining_bytes -= len(word.encode()) + 2 * times + 4
+        if remaining_bytes < 0:
             break
         parts.append(f"{_quoted(word)}:{_POSITIONS[times]}")
     return " ".join(parts)
@@ -210,5 +210,5 @@ def _quoted(word: str) -> str:
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
-def _cut(word: str) -> str:
+def _truncate(word: str) -> str:
     return word if len(word) * 4 <= MAX_WORD_BYTES else word.encode()[:MAX_WORD_BYTES].decode(errors="ignore")

@@ -19,11 +19,16 @@ except ImportError as error:
     raise MissingExtra("PostgreSQL", "postgres") from error
 
 BUSY_S = 30.0
-LOST = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
+CONNECTION_ERRORS = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
 # Nothing was committed when one of these came, and trying again can go better.
-AGAIN = (pg.SerializationError, pg.DeadlockDetectedError, pg.InvalidCachedStatementError, *LOST)
+RETRYABLE_ERRORS = (
+    pg.SerializationError,
+    pg.DeadlockDetectedError,
+    pg.InvalidCachedStatementError,
+    *CONNECTION_ERRORS,
+)
 # What we may not do, or not now.
-REFUSED = (
+REFUSED_ERRORS = (
     pg.InsufficientPrivilegeError,
     pg.LockNotAvailableError,
     pg.DeadlockDetectedError,
@@ -33,19 +38,19 @@ REFUSED = (
 ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
 
 
-def masked(dsn: str) -> str:
+def mask_dsn(dsn: str) -> str:
     """An address that can be shown: without its password, wherever that is written."""
-    scheme, found, rest = dsn.partition("://")
-    login, at, place = rest.rpartition("@")
+    scheme, separator, rest = dsn.partition("://")
+    login, at, location = rest.rpartition("@")
     user = login.partition(":")[0]
-    if not found or "?" in user or "/" in user:
+    if not separator or "?" in user or "/" in user:
         return "PostgreSQL"
-    place, _, options = place.partition("?")
+    location, _, options = location.partition("?")
     hosts = [option for option in options.split("&") if option.startswith(("host=", "port="))]
-    return f"{scheme}://{user}{at}{place}{'?' if hosts else ''}{'&'.join(hosts)}"
+    return f"{scheme}://{user}{at}{location}{'?' if hosts else ''}{'&'.join(hosts)}"
 
 
-def translated(error: Exception, where: str) -> RecollectError:
+def translate_error(error: Exception, where: str) -> RecollectError:
     """What an error of PostgreSQL or of the network means to a caller, and what to do about it."""
     match error:
         case pg.UniqueViolationError():

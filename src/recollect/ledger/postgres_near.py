@@ -17,8 +17,8 @@ import numpy as np
 
 from recollect.errors import IndexNotReady, RecollectError, StoreUnavailable, Unavailable, Unsupported
 from recollect.ledger import postgres_near_sql as said
-from recollect.ledger.protocol import Scored
-from recollect.ledger.sql.tx import EVERYONE, NOBODY, Row, Tx
+from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Row, Tx
 from recollect.ledger.sql.vectors import model_number
 from recollect.models.embedding import EmbeddingModel
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("recollect")
 Progress = Callable[[int, int], None]
 # So many at a time: a user's own writers wait for the last of them at most.
-FILLED_AT_ONCE = 500
-_LOOK_S = 1.0
-_AGAIN_S = 30.0
+FILL_BATCH = 500
+_POLL_S = 1.0
+_RETRY_S = 30.0
 # How long others wait behind us for a lock on the table, and how often we try.
 _LOCK_MS, _TRIES = 500, 120
 _BUILD_MEMORY = "SELECT set_config('maintenance_work_mem', '256MB', false) WHERE pg_size_bytes(current_setting("
@@ -39,7 +39,7 @@ _BUILD_MEMORY += "'maintenance_work_mem')) < 256 << 20"
 
 
 @dataclass(frozen=True, slots=True)
-class NearState:
+class HnswIndexState:
     """How it stands with pgvector: whether it can be used, why not, and for how many users it is."""
 
     version: str
@@ -48,15 +48,15 @@ class NearState:
     is_indexed: bool = False
 
 
-class Near:
+class HnswIndex:
     """Finds the nearest of users whose vectors stand in the index; others are made ready when they are asked for."""
 
     def __init__(self, engine: PostgresEngine, model: EmbeddingModel) -> None:
         self._engine = engine
         self._model = model
         self._number: int | None = None
-        self._wanted: dict[str, None] = {}
-        self._working: asyncio.Task[None] | None = None
+        self._pending_users: dict[str, None] = {}
+        self._build_task: asyncio.Task[None] | None = None
         self._trouble = ""
 
     @property
@@ -64,61 +64,66 @@ class Near:
         """The database, without its password."""
         return self._engine.where
 
-    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> Scored:
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
         """The nearest active rows of the user in these places; IndexNotReady while they are not made ready."""
         number = await self._model_number()
-        asked = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
+        params = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
 
         async def find(tx: Tx) -> Sequence[Row] | None:
-            ready = await tx.rows(said.READY, asked)
+            ready = await tx.rows(said.READY, params)
             if not ready or not ready[0][0]:
                 return None
-            found = await tx.rows(said.nearest(number, self._model.dimensions), asked)
-            if len(found) < limit:
+            matches = await tx.rows(said.nearest(number, self._model.dimensions), params)
+            if len(matches) < limit:
                 # Little of what is near may be shown from here.
-                await tx.rows(said.ALL, {})
-                found = await tx.rows(said.nearest_of_all(number), asked)
-            return found
+                await tx.rows(said.EXACT_SCAN, {})
+                matches = await tx.rows(said.nearest_exact(number), params)
+            return matches
 
-        found = await self._engine.read(find, of=user) if number else None
-        if found is None:
-            self.want(user)
+        matches = await self._engine.read(find, tenant=user) if number else None
+        if matches is None:
+            self.request_build(user)
             if self._trouble:
                 raise Unavailable(self._trouble)
             raise IndexNotReady("this user's vectors are not ready for pgvector yet")
-        rows, scores = np.array([row[0] for row in found], np.int64), np.array([row[1] for row in found], np.float32)
+        rows, scores = (
+            np.array([row[0] for row in matches], np.int64),
+            np.array([row[1] for row in matches], np.float32),
+        )
         order = np.lexsort((rows, -scores))
-        return Scored(rows[order], np.clip(scores[order], 0, 1))
+        return ScoredRows(rows[order], np.clip(scores[order], 0, 1))
 
     async def _model_number(self) -> int:
         if self._number is None:
-            self._number = await self._engine.read(lambda tx: model_number(tx, self._model), of=NOBODY, quick=True)
+            self._number = await self._engine.read(
+                lambda tx: model_number(tx, self._model), tenant=NO_TENANT, quick=True
+            )
         return self._number or 0
 
-    def want(self, user: str) -> None:
+    def request_build(self, user: str) -> None:
         """Have a user's vectors made ready, some time soon."""
-        self._wanted[user] = None
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
+        self._pending_users[user] = None
+        if self._build_task is None:
+            self._build_task = asyncio.create_task(self._build_pending())
 
-    async def _work(self) -> None:
+    async def _build_pending(self) -> None:
         """Make users ready until none waits; together, because an index is made faster of many rows than by rows."""
         try:
-            while users := list(self._wanted):
+            while users := list(self._pending_users):
                 await self.make_ready(users)
                 for user in users:
-                    del self._wanted[user]
+                    del self._pending_users[user]
         except Unsupported as error:
             if not self._trouble:
                 _log.warning("pgvector is not used: %s", error)
             self._trouble = str(error)
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
         except RecollectError as error:
             _log.warning("vectors are not made ready for pgvector for now: %s", error)
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_RETRY_S)
         finally:
-            self._wanted.clear()
-            self._working = None
+            self._pending_users.clear()
+            self._build_task = None
 
     async def make_ready(self, users: Sequence[str], progress: Progress = lambda done, of: None) -> None:
         """Have the vectors of these users stand in the index; whoever else is at it is waited for."""
@@ -126,9 +131,9 @@ class Near:
         if not number:
             # Nobody has a vector of this model.
             return
-        async with self._alone() as connection:
+        async with self._exclusive_connection() as connection:
             await prepare(connection, self._model)
-            await self._take_in(connection, users, number, progress)
+            await self._fill_and_build(connection, users, number, progress)
         self._trouble = ""
 
     async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
@@ -136,17 +141,17 @@ class Near:
         number = await self._model_number()
         if not number:
             return 0
-        async with self._alone() as connection:
+        async with self._exclusive_connection() as connection:
             await prepare(connection, self._model)
             for (name,) in await connection.fetch(said.OLD_INDEXES, number):
                 await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
             await connection.execute(said.FORGET, number)
             await connection.execute(said.EMPTY, number)
             users = [row[0] for row in await connection.fetch(said.LARGE, number, large)]
-            await self._take_in(connection, users, number, progress)
+            await self._fill_and_build(connection, users, number, progress)
             return int(await connection.fetchval(said.TOTAL, number))
 
-    async def _take_in(self, connection: Any, users: Sequence[str], number: int, progress: Progress) -> None:
+    async def _fill_and_build(self, connection: Any, users: Sequence[str], number: int, progress: Progress) -> None:
         for user in users:
             await _fill(connection, user, number, progress)
         await _build(self._engine, connection, (number, self._model.dimensions), progress)
@@ -157,52 +162,54 @@ class Near:
     async def verify(self) -> list[tuple[str, int, int]]:
         """Users whose vectors are said to stand in the index: how many vectors each has, and how many do not."""
         number = await self._model_number()
-        async with self._engine.aside(EVERYONE) as connection:
+        async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
             await connection.execute("SET statement_timeout = 0")
-            if (await _found(connection, self._model))[1] or not await connection.fetchval(said.PREPARED):
+            if (await _detect_pgvector(connection, self._model))[1] or not await connection.fetchval(said.PREPARED):
                 return []
-            return [tuple(row) for row in await connection.fetch(said.WRONG, number)]
+            return [tuple(row) for row in await connection.fetch(said.MISMATCHES, number)]
 
-    async def state(self) -> NearState:
+    async def state(self) -> HnswIndexState:
         """How it stands; nothing is changed."""
         number = await self._model_number()
-        async with self._engine.aside(EVERYONE) as connection:
-            version, trouble = await _found(connection, self._model)
+        async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
+            version, trouble = await _detect_pgvector(connection, self._model)
             if trouble:
-                return NearState(version, trouble)
+                return HnswIndexState(version, trouble)
             users = await connection.fetchval("SELECT count(*) FROM users WHERE $1::bigint = ANY (near)", number)
             missing = await _missing(connection, number)
-        return NearState(version, "", users, not missing)
+        return HnswIndexState(version, "", users, not missing)
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[Any]:
+    async def _exclusive_connection(self) -> AsyncIterator[Any]:
         """A connection while nobody else makes anything ready."""
-        async with self._engine.aside(EVERYONE) as connection:
+        async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
             # Not waited for inside PostgreSQL: an index is not finished while anyone waits in a statement.
             while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", said.BUILDING):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
             await connection.execute("SET statement_timeout = 0; SET idle_session_timeout = 0")
             await connection.execute(_BUILD_MEMORY)
             yield connection
 
     async def close(self) -> None:
         """Break off what is under way; it is gone on with another time."""
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait([self._working])
+        if self._build_task is not None:
+            self._build_task.cancel()
+            await asyncio.wait([self._build_task])
 
 
-async def _found(connection: Any, model: EmbeddingModel) -> tuple[str, str]:
+async def _detect_pgvector(connection: Any, model: EmbeddingModel) -> tuple[str, str]:
     """Which pgvector there is, and why it cannot be used if it cannot."""
     if model.dimensions > said.MAX_DIMENSIONS:
         return "", f"pgvector has no index for more than {said.MAX_DIMENSIONS} dimensions, and {model} has more"
     version = await connection.fetchval(said.INSTALLED)
     if version is None:
         offered = await connection.fetchval(said.OFFERED)
-        how = "have a superuser run: CREATE EXTENSION vector" if offered else "install it on the server of PostgreSQL"
-        return "", f"the database has no pgvector: {how}; until then search is exact, in memory"
-    if tuple(int(part) for part in version.split(".")[:2]) < said.OLDEST:
-        oldest = ".".join(map(str, said.OLDEST))
+        remedy = (
+            "have a superuser run: CREATE EXTENSION vector" if offered else "install it on the server of PostgreSQL"
+        )
+        return "", f"the database has no pgvector: {remedy}; until then search is exact, in memory"
+    if tuple(int(part) for part in version.split(".")[:2]) < said.MIN_VERSION:
+        oldest = ".".join(map(str, said.MIN_VERSION))
         return version, f"pgvector {version} is too old, {oldest} is needed: run ALTER EXTENSION vector UPDATE"
     if not await connection.fetchval(said.VISIBLE):
         return version, "pgvector is in a schema that is not on the search_path of this database's role"
@@ -211,32 +218,32 @@ async def _found(connection: Any, model: EmbeddingModel) -> tuple[str, str]:
 
 async def prepare(connection: Any, model: EmbeddingModel) -> None:
     """See to it that the table can hold what pgvector needs; Unsupported if there is no pgvector to be had."""
-    _, trouble = await _found(connection, model)
+    _, trouble = await _detect_pgvector(connection, model)
     if trouble:
         # Whether we may install it is told by trying.
-        await _tried(connection, said.INSTALL)
-        _, trouble = await _found(connection, model)
+        await _try_execute(connection, said.INSTALL)
+        _, trouble = await _detect_pgvector(connection, model)
     if trouble:
         raise Unsupported(trouble)
     if await connection.fetchval(said.PREPARED):
         return
     for _ in range(_TRIES):
-        if await _tried(connection, *said.PREPARE):
+        if await _try_execute(connection, *said.PREPARE):
             return
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
     raise StoreUnavailable("others hold the table of vectors all the time; pgvector is made ready another time")
 
 
-async def _tried(connection: Any, *statements: str) -> bool:
+async def _try_execute(connection: Any, *statements: str) -> bool:
     """Whether they could be done, all or none, without anyone waiting for long behind us."""
-    from recollect.ledger.postgres_errors import REFUSED
+    from recollect.ledger.postgres_errors import REFUSED_ERRORS
 
     try:
         async with connection.transaction():
             await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
             for statement in statements:
                 await connection.execute(statement)
-    except REFUSED:
+    except REFUSED_ERRORS:
         return False
     return True
 
@@ -246,7 +253,7 @@ async def _fill(connection: Any, user: str, model: int, progress: Progress) -> N
     await connection.execute(said.ENROL, user, model)
     total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
     done, after = 0, -1
-    while filled := await connection.fetch(said.FILL, user, model, after, FILLED_AT_ONCE):
+    while filled := await connection.fetch(said.FILL, user, model, after, FILL_BATCH):
         done, after = done + len(filled), max(row[0] for row in filled)
         progress(min(done, total), total)
 
@@ -254,8 +261,8 @@ async def _fill(connection: Any, user: str, model: int, progress: Progress) -> N
 async def _missing(connection: Any, model: int) -> dict[str, str]:
     """Indexes of a model that cannot be used, and of what table each is to be."""
     parts = [row[0] for row in await connection.fetch(said.PARTS)]
-    found = dict(await connection.fetch(said.INDEXES))
-    return {name: table for name, table in said.index_names(model, parts).items() if not found.get(name)}
+    matches = dict(await connection.fetch(said.INDEXES))
+    return {name: table for name, table in said.index_names(model, parts).items() if not matches.get(name)}
 
 
 async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
@@ -267,9 +274,9 @@ async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int]
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         making = asyncio.create_task(connection.execute(said.create_index(name, table, *model), timeout=None))
         try:
-            async with engine.aside(NOBODY) as beside:
-                while not (await asyncio.wait([making], timeout=_LOOK_S))[0]:
-                    if row := await beside.fetchrow(said.PROGRESS, connection.get_server_pid()):
+            async with engine.dedicated_connection(NO_TENANT) as monitor:
+                while not (await asyncio.wait([making], timeout=_POLL_S))[0]:
+                    if row := await monitor.fetchrow(said.PROGRESS, connection.get_server_pid()):
                         progress(row[0], total)
             await making
         finally:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 # Scans that go on until enough of what they find may be shown came with this version.
-OLDEST = (0, 8)
+MIN_VERSION = (0, 8)
 # What HNSW can hold of half precision.
 MAX_DIMENSIONS = 4000
 M, EF_CONSTRUCTION, EF_SEARCH = 16, 64, 200
-# Beyond so many rows looked at, what is asked for is a small part of the user's: comparing with all of it is faster.
+# UnreachedStore so many rows looked at, what is asked for is a small part of the user's: comparing with all of it is faster.
 MAX_SCANNED = 20_000
 
 # Any numbers will do, as long as every Recollect takes the same ones.
@@ -77,7 +77,7 @@ FILLED = (
 LARGE = "SELECT user_id, count(*) FROM vectors WHERE model = $1 GROUP BY user_id HAVING count(*) >= $2 ORDER BY 2"
 FORGET = "UPDATE users SET halved = array_remove(halved, $1), near = array_remove(near, $1) WHERE $1 = ANY (halved)"
 EMPTY = "UPDATE vectors SET half = NULL WHERE model = $1 AND half IS NOT NULL"
-WRONG = (
+MISMATCHES = (
     "SELECT v.user_id, count(*), count(*) FILTER (WHERE v.half IS DISTINCT FROM recollect_half(v.vector)) "
     "FROM vectors v JOIN users u ON u.user_id = v.user_id WHERE v.model = $1 AND $1 = ANY (u.near) "
     "GROUP BY v.user_id ORDER BY v.user_id"
@@ -128,7 +128,7 @@ READY = (
     "FROM users WHERE user_id = :user"
 )
 # And for comparing with everything, when few of the user's rows may be found.
-ALL = "SELECT set_config('enable_indexscan', 'on', true), " + ", ".join(
+EXACT_SCAN = "SELECT set_config('enable_indexscan', 'on', true), " + ", ".join(
     f"set_config('{way}', 'on', true)"
     for way in ("enable_sort", "enable_hashjoin", "enable_bitmapscan", "enable_seqscan")
 )
@@ -137,19 +137,19 @@ ALL = "SELECT set_config('enable_indexscan', 'on', true), " + ", ".join(
 def nearest(model: int, dimensions: int) -> str:
     """The nearest that may be shown, by the index."""
     kind = f"halfvec({dimensions:d})"
-    away = f"(v.half::{kind}) <=> :vector::real[]::{kind}"
+    distance = f"(v.half::{kind}) <=> :vector::real[]::{kind}"
     return (
-        f"SELECT v.row, 1 - ({away}) FROM vectors v JOIN memories m ON m.row = v.row "
+        f"SELECT v.row, 1 - ({distance}) FROM vectors v JOIN memories m ON m.row = v.row "
         f"WHERE v.user_id = :user AND v.model = {model:d} AND v.half IS NOT NULL AND m.user_id = :user "
-        f"AND m.status = 'active' AND m.place = ANY (:places) ORDER BY {away} LIMIT :limit"
+        f"AND m.status = 'active' AND m.place = ANY (:places) ORDER BY {distance} LIMIT :limit"
     )
 
 
-def nearest_of_all(model: int) -> str:
+def nearest_exact(model: int) -> str:
     """The same by comparing with each of them."""
-    away = "v.half <=> :vector::real[]::halfvec"
+    distance = "v.half <=> :vector::real[]::halfvec"
     return (
-        f"SELECT v.row, 1 - ({away}) FROM memories m JOIN vectors v ON v.user_id = m.user_id AND v.row = m.row "
+        f"SELECT v.row, 1 - ({distance}) FROM memories m JOIN vectors v ON v.user_id = m.user_id AND v.row = m.row "
         f"WHERE m.user_id = :user AND m.status = 'active' AND m.place = ANY (:places) AND v.model = {model:d} "
-        f"AND v.half IS NOT NULL ORDER BY ({away}) + 0 LIMIT :limit"
+        f"AND v.half IS NOT NULL ORDER BY ({distance}) + 0 LIMIT :limit"
     )

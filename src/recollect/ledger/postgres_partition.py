@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict, InvalidInput
-from recollect.ledger.sql.tx import EVERYONE
+from recollect.ledger.sql.tx import ALL_TENANTS
 
 if TYPE_CHECKING:
     from recollect.ledger.postgres import PostgresEngine
 
 # In the order in which they can be written, since the second refers to the first.
 TABLES = ("memories", "terms", "vectors", "history", "turns")
-MOST_PARTS = 1024
-OLDEST = 17
+MAX_PARTS = 1024
+MIN_VERSION = 17
 _LOCK_S = 10
 _IS_SPLIT = "SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass('memories') AND relkind = 'p'"
 _HAS_HALVES = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass('vectors') AND attname = 'half'"
@@ -79,11 +79,11 @@ _REFER = "ALTER TABLE terms ADD FOREIGN KEY (user_id, row) REFERENCES memories (
 
 async def partition(engine: PostgresEngine, parts: int) -> None:
     """Split the large tables into so many parts; everyone else must have let go of the database."""
-    if not 2 <= parts <= MOST_PARTS:
-        raise InvalidInput(f"tables can be split into 2 to {MOST_PARTS} parts")
-    async with engine.aside(EVERYONE) as connection:
-        if connection.get_server_version().major < OLDEST:
-            raise InvalidInput(f"splitting tables needs PostgreSQL {OLDEST} or newer")
+    if not 2 <= parts <= MAX_PARTS:
+        raise InvalidInput(f"tables can be split into 2 to {MAX_PARTS} parts")
+    async with engine.dedicated_connection(ALL_TENANTS) as connection:
+        if connection.get_server_version().major < MIN_VERSION:
+            raise InvalidInput(f"splitting tables needs PostgreSQL {MIN_VERSION} or newer")
         if await connection.fetchval(_IS_SPLIT):
             raise Conflict("the tables are split already")
         async with connection.transaction():

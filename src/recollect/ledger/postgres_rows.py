@@ -10,16 +10,16 @@ from __future__ import annotations
 from typing import Any
 
 from recollect.errors import InvalidText
-from recollect.ledger.sql.tx import EVERYONE, NOBODY, Whose
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Tenant
 from recollect.model.erase import user_digest
 from recollect.model.text import is_storable
 
 # Asked once for a statement, not once for a row, because of the SELECT around it.
-EVERYONES = "(SELECT current_setting('recollect.whose', true)) = '*'"
-MINE = f"user_id = (SELECT substr(current_setting('recollect.whose', true), 2)) OR {EVERYONES}"
-MINE_BY_DIGEST = f"user_id = (SELECT current_setting('recollect.digest', true)) OR {EVERYONES}"
+ALL_ROWS = "(SELECT current_setting('recollect.whose', true)) = '*'"
+OWN_ROWS = f"user_id = (SELECT substr(current_setting('recollect.whose', true), 2)) OR {ALL_ROWS}"
+OWN_ROWS_BY_DIGEST = f"user_id = (SELECT current_setting('recollect.digest', true)) OR {ALL_ROWS}"
 
-_TELL = "SELECT set_config('recollect.whose', $1, false), set_config('recollect.digest', $2, false)"
+_SET_TENANT = "SELECT set_config('recollect.whose', $1, false), set_config('recollect.digest', $2, false)"
 UNGUARDED = (
     "SELECT r.rolsuper OR r.rolbypassrls, c.relname FROM pg_catalog.pg_class c, pg_catalog.pg_roles r "
     "WHERE r.rolname = current_user AND c.relnamespace = current_schema()::regnamespace AND EXISTS "
@@ -28,44 +28,44 @@ UNGUARDED = (
 )
 
 
-def _values(of: Whose) -> tuple[str, str]:
+def _tenant_settings(tenant: Tenant) -> tuple[str, str]:
     """What the two settings are for them."""
-    if of is EVERYONE:
+    if tenant is ALL_TENANTS:
         return "*", "*"
-    if of is NOBODY:
+    if tenant is NO_TENANT:
         return "", ""
-    assert isinstance(of, str)
-    if not is_storable(of):
+    assert isinstance(tenant, str)
+    if not is_storable(tenant):
         raise InvalidText("a user's name holds a character that PostgreSQL cannot keep (NUL, or half of one)")
-    return f"={of}", user_digest(of)
+    return f"={tenant}", user_digest(tenant)
 
 
-def limited_to(of: Whose) -> str:
+def tenant_statements(tenant: Tenant) -> str:
     """Statements that keep what follows in a transaction to the rows of these."""
-    name, digest = _values(of)
-    # Written as a text with escapes, which means the same whatever the server makes of plain ones.
+    name, digest = _tenant_settings(tenant)
+    # StepOutput as a text with escapes, which means the same whatever the server makes of plain ones.
     name = name.replace("\\", "\\\\").replace("'", "''")
     return f"SET LOCAL recollect.whose = E'{name}'; SET LOCAL recollect.digest = '{digest}'"
 
 
-class TellingConnection:
+class TenantConnection:
     """What is added to a connection of the driver: it knows whose rows single statements on it are kept to."""
 
-    _told: tuple[str, str] | None = None
+    _current_settings: tuple[str, str] | None = None
 
-    async def tell(self, of: Whose, timeout_s: float | None) -> None:
+    async def set_tenant(self, tenant: Tenant, timeout_s: float | None) -> None:
         """Keep statements outside of transactions to the rows of these; costs nothing if they are already."""
-        values = _values(of)
-        if self._told == values:
+        values = _tenant_settings(tenant)
+        if self._current_settings == values:
             return
         # Whoever is cut off here leaves a connection of which nothing is known.
-        self._told = None
+        self._current_settings = None
         connection: Any = self
-        await connection.execute(_TELL, *values, timeout=timeout_s)
-        self._told = values
+        await connection.execute(_SET_TENANT, *values, timeout=timeout_s)
+        self._current_settings = values
 
 
-def cautions(unguarded: list[tuple[bool, str]], where: str) -> list[str]:
+def security_warnings(unguarded: list[tuple[bool, str]], where: str) -> list[str]:
     """What to say of tables on which no policy is in force for us, and whether that is because of our role."""
     if not unguarded:
         return []

@@ -9,65 +9,69 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.ledger.sql.tx import LOG, Scrubbed
+from recollect.ledger.sql.tx import LOG, ScrubResult
 
-# Tables up to this size in all are written anew.
+# PostgresTables up to this size in all are written anew.
 MAX_FULL_BYTES = 64 << 20
 # For how long we wait for others to let go of a table, everyone else waiting behind us.
 _LOCK_S = 5
 _VACUUM_S = 300.0
-_BEYOND = "its log, replicas and backups keep what was erased for as long as they are kept"
+_UNREACHABLE = "its log, replicas and backups keep what was erased for as long as they are kept"
 _MISSING = "these are not ours to vacuum, so that bytes of what was erased stay in them: "
 # Of one that is split, with all of its parts.
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name)) + (SELECT coalesce(sum(pg_total_relation_size("
     "part.relid)), 0) FROM pg_partition_tree(to_regclass(name)) part)), 0)::bigint FROM unnest($1::text[]) AS name"
 )
-_OTHERS = (
+_NOT_OWNED = (
     "SELECT relname FROM pg_catalog.pg_class JOIN unnest($1::text[]) AS name ON oid = to_regclass(name) "
     "WHERE NOT pg_has_role(relowner, 'USAGE')"
 )
 
 
-async def sweep(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> Scrubbed:
+async def sweep(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> ScrubResult:
     """Vacuum the tables, which keeps nobody waiting; says which could not be."""
-    own, others = await _own(connection, tables)
-    left = [*others, *[table for table in own if not await _vacuum(connection, table, "ANALYZE", errors)]]
-    return Scrubbed(not left, f"these could not be vacuumed: {', '.join(left)}" if left else "")
+    owned, not_owned = await _split_by_owner(connection, tables)
+    remaining = [*not_owned, *[table for table in owned if not await _vacuum(connection, table, "ANALYZE", errors)]]
+    return ScrubResult(not remaining, f"these could not be vacuumed: {', '.join(remaining)}" if remaining else "")
 
 
-async def _own(connection: Any, tables: Sequence[str]) -> tuple[list[str], list[str]]:
+async def _split_by_owner(connection: Any, tables: Sequence[str]) -> tuple[list[str], list[str]]:
     """Tables that are ours to vacuum, and those that are not."""
-    others = {row[0] for row in await connection.fetch(_OTHERS, list(tables))}
+    not_owned = {row[0] for row in await connection.fetch(_NOT_OWNED, list(tables))}
     await connection.execute(f"SET lock_timeout = '{_LOCK_S}s'; SET statement_timeout = 0")
-    return [table for table in tables if table not in others], sorted(others)
+    return [table for table in tables if table not in not_owned], sorted(not_owned)
 
 
-async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> Scrubbed:
+async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> ScrubResult:
     """Write the tables anew, or vacuum them where that would take too long; says what was not reached."""
     notes = []
-    own, others = await _own(connection, tables)
-    if others:
-        notes.append(_MISSING + ", ".join(others))
-    small = await connection.fetchval(_SIZE, own) <= MAX_FULL_BYTES
-    left = [table for table in own if not small or not await _vacuum(connection, table, "FULL, ANALYZE", errors)]
-    for table in left:
+    owned, not_owned = await _split_by_owner(connection, tables)
+    if not_owned:
+        notes.append(_MISSING + ", ".join(not_owned))
+    small = await connection.fetchval(_SIZE, owned) <= MAX_FULL_BYTES
+    remaining = [
+        table for table in owned if not small or not await _vacuum(connection, table, "FULL, ANALYZE", errors)
+    ]
+    for table in remaining:
         await _vacuum(connection, table, "ANALYZE", errors)
-    if left:
-        why = "others kept using them" if small else "they are large"
+    if remaining:
+        reason = "others kept using them" if small else "they are large"
         notes.append(
-            f"bytes of what was erased stay in free space and in indexes of {', '.join(left)}, because {why}: "
+            f"bytes of what was erased stay in free space and in indexes of {', '.join(remaining)}, because {reason}: "
             "run VACUUM FULL on them when nobody else needs them"
         )
     # Others let go of a table in the end; it does not become ours, nor smaller.
-    is_final = bool(notes) and not (left and small)
-    return Scrubbed(not notes, "; ".join([*notes, _BEYOND]), is_final, left=(*others, *left, LOG))
+    is_final = bool(notes) and not (remaining and small)
+    return ScrubResult(
+        not notes, "; ".join([*notes, _UNREACHABLE]), is_final, remaining=(*not_owned, *remaining, LOG)
+    )
 
 
-async def _vacuum(connection: Any, table: str, how: str, errors: tuple[type[Exception], ...]) -> bool:
+async def _vacuum(connection: Any, table: str, mode: str, errors: tuple[type[Exception], ...]) -> bool:
     """Whether it could be done."""
     try:
-        await connection.execute(f"VACUUM ({how}) {table}", timeout=_VACUUM_S)
+        await connection.execute(f"VACUUM ({mode}) {table}", timeout=_VACUUM_S)
     except errors:
         return False
     return True

@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 # Types below this number come with PostgreSQL, and are the same in all of its databases.
-_FIRST_OWN = 16_384
+_FIRST_CUSTOM_OID = 16_384
 # All arrays that our statements have.
 ARRAYS = "SELECT NULL::bigint[], NULL::real[]"
 # What it told, by the types that were asked about.
-_TOLD: dict[frozenset[int], list[Any]] = {}
+_TYPE_CACHE: dict[frozenset[int], list[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class _NotAsked:
+class _CachedStatement:
     """Stands for the statement that asks; one with a name leaves the statement that is being prepared as it is."""
 
     name: str = "known"
 
 
-class KnowingConnection:
+class TypeCachingConnection:
     """The part of a connection that knows what others were told."""
 
     async def _introspect_types(self, typeoids: Iterable[int], within_s: float | None) -> tuple[list[Any], Any]:
         types = frozenset(typeoids)
-        for known, told in _TOLD.items():
-            if types <= known:
-                return told, _NotAsked()
-        found, statement = await super()._introspect_types(typeoids, within_s)  # type: ignore[misc]
-        if max(types, default=_FIRST_OWN) < _FIRST_OWN:
-            _TOLD[types] = list(found)
-        return found, statement
+        for cached_oids, cached_types in _TYPE_CACHE.items():
+            if types <= cached_oids:
+                return cached_types, _CachedStatement()
+        introspected, statement = await super()._introspect_types(typeoids, within_s)  # type: ignore[misc]
+        if max(types, default=_FIRST_CUSTOM_OID) < _FIRST_CUSTOM_OID:
+            _TYPE_CACHE[types] = list(introspected)
+        return introspected, statement

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from recollect.ledger.feeds import Feeds, IndexRow, Revision
-from recollect.ledger.jobs import Jobs
-from recollect.ledger.keys import Keys
-from recollect.ledger.model_states import ModelStates
-from recollect.ledger.replies import Replies
-from recollect.ledger.responses import Responses
-from recollect.ledger.tombstones import Tombstones
-from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.ledger.feeds import IndexFeed, IndexRow, Revision
+from recollect.ledger.jobs import JobStore
+from recollect.ledger.keys import ApiKeyStore
+from recollect.ledger.model_states import ModelStateStore
+from recollect.ledger.replies import IdempotencyStore
+from recollect.ledger.responses import ResponseStore
+from recollect.ledger.tombstones import TombstoneStore
+from recollect.model.change import Applied, Author, Change, HistoryEntry, IdempotencyToken
 from recollect.model.effect import Effect
-from recollect.model.erase import Cleared, Erase, Erasure, Receipt
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Filter, Listing
@@ -29,7 +29,16 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
 
-__all__ = ["Derived", "IndexRow", "Ledger", "Numbered", "Revision", "Said", "Scored", "Unembedded"]
+__all__ = [
+    "Derived",
+    "IndexRow",
+    "Ledger",
+    "LexicalMatches",
+    "NumberedRecord",
+    "Revision",
+    "ScoredRows",
+    "Unembedded",
+]
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredRows:
     """Rows with a score each, from 0 to 1; whoever gives them says in which order."""
 
     rows: NDArray[np.int64]
@@ -50,7 +59,7 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class NumberedRecord:
     """A memory with its row, as reads for ranking give it."""
 
     row: int
@@ -73,7 +82,7 @@ class Derived(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class LexicalMatches:
     """What was said of a question's terms: rows that share one, rising, with a score and a share of the terms each.
 
     A score of 1 would mean all terms, said over and over; a coverage of 1 means all terms, said at all. Rare
@@ -84,7 +93,7 @@ class Said:
     scores: NDArray[np.float32]
     coverage: NDArray[np.float32]
     missing: frozenset[str] = frozenset()
-    missed: float = 0.0
+    missing_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +106,9 @@ class Unembedded:
     version: int
 
 
-class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Protocol):
+class Ledger(
+    JobStore, ResponseStore, IdempotencyStore, ApiKeyStore, IndexFeed, ModelStateStore, TombstoneStore, Protocol
+):
     """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
 
     `on_change` is called with the user once something of theirs has changed.
@@ -112,8 +123,8 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         scope: Scope,
         changes: Sequence[Change],
         *,
-        by: By,
-        once: Once | None = None,
+        by: Author,
+        once: IdempotencyToken | None = None,
         effects: Sequence[Effect] = (),
         since: Revision | None = None,
     ) -> Applied:
@@ -124,7 +135,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """
         ...
 
-    async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
+    async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
         """Take back what one line of history did, or the `whole` batch it was part of."""
         ...
 
@@ -134,9 +145,9 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         turns: Sequence[Turn],
         *,
         vectors: Sequence[Vector | None],
-        by: By,
+        by: Author,
         jobs: Sequence[NewJob] = (),
-        given_at: datetime | None = None,
+        received_at: datetime | None = None,
     ) -> Appended:
         """Add to a session's log, in order, and jobs to be done; gives the turns with positions, and the jobs.
 
@@ -172,21 +183,21 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         limit: int = 100,
         before: int | None = None,
         after: int | None = None,
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         """What happened to one memory, or to all of the scope's, newest first; since the line `after`, oldest first.
 
         A line that comes later has a higher number, so whoever asks again from the last one misses none.
         """
         ...
 
-    async def altered(self, user: str, since: datetime) -> list[Entry]:
+    async def changes_since(self, user: str, since: datetime) -> list[HistoryEntry]:
         """The lines since a moment of all memories of the user that were changed since, the oldest first.
 
         Those that were only added are left out.
         """
         ...
 
-    async def entry(self, scope: Scope, entry_id: int) -> Entry:
+    async def entry(self, scope: Scope, entry_id: int) -> HistoryEntry:
         """One line of history."""
         ...
 
@@ -204,13 +215,13 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
 
     # Finding ---------------------------------------------------------------------------------------
 
-    async def lexical(self, scope: Scope, text: str) -> Said:
+    async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
         """Every row of the user that shares a term with the text."""
         ...
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
-    ) -> list[Numbered]:
+    ) -> list[NumberedRecord]:
         """The memories of those rows that the scope can see, are active (or held `as_of`) and pass the filter."""
         ...
 
@@ -218,8 +229,8 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """Every row the scope can see that is active (or held `as_of`) and passes the filter."""
         ...
 
-    async def keyed(
-        self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+    async def keyed_facts(
+        self, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
     ) -> list[MemoryRecord]:
         """The facts with a key that recall may see: active (or held `as_of`), passing the filter, mattering so much.
 
@@ -227,7 +238,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """
         ...
 
-    async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+    async def find_conflicting(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
         """The active memories of the user that say what one of these does in its place, or hold its key there."""
         ...
 
@@ -238,7 +249,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """
         ...
 
-    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[NumberedRecord, ...]]:
         """Each of the user's memories of these ids, followed by those that superseded it, one after the other.
 
         The last one may be of any status. Ids that are not the user's are left out.
@@ -289,9 +300,9 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """Remove all vectors of a model, those of a few users at a time."""
         ...
 
-    # Erasing ---------------------------------------------------------------------------------------
+    # ErasureService ---------------------------------------------------------------------------------------
 
-    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
+    async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
         """Remove it for good with all that was derived from it, by the rules of `recollect.model.erase`.
 
         No job that runs for the user at that moment has any effect: what it was to do is done again, from what is
@@ -299,7 +310,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """
         ...
 
-    async def purge(self, before: datetime) -> Cleared:
+    async def purge(self, before: datetime) -> StoreErasure:
         """Remove for good what was forgotten before a time, with the versions it had superseded.
 
         Nothing goes with it but what is its own: what was derived from it stays. It keeps nobody waiting, so
@@ -307,7 +318,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """
         ...
 
-    async def finish_erasures(self) -> Cleared:
+    async def finish_erasures(self) -> StoreErasure:
         """Try again what an erasure of the last days could not reach at its time; can keep writers waiting."""
         ...
 
@@ -315,7 +326,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """What was erased since a time or ever, oldest first; kept elsewhere, it is replayed on an older backup."""
         ...
 
-    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         """Do those erasures again that this store does not know of; gives a receipt for each user it has."""
         ...
 
@@ -329,7 +340,7 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """What is wrong with the store, a sentence each; nothing wrong is an empty list."""
         ...
 
-    async def cautions(self) -> list[str]:
+    async def security_warnings(self) -> list[str]:
         """What makes the store less safe than it could be, a sentence each; nothing of it is damage."""
         ...
 
@@ -337,11 +348,11 @@ class Ledger(Jobs, Responses, Replies, Keys, Feeds, ModelStates, Tombstones, Pro
         """Make the full text anew from the memories; `progress` is told how many rows are done."""
         ...
 
-    async def backup(self, path: Path, told: Callable[[int, int], None]) -> Backup:
+    async def backup(self, path: Path, on_progress: Callable[[int, int], None]) -> Backup:
         """Copy all there is at this moment into a new, sealed file; nobody who writes waits for it."""
         ...
 
-    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
+    async def restore_backup(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Take in all that a backup holds; only an empty ledger takes it."""
         ...
 

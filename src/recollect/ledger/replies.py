@@ -11,37 +11,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
-from recollect.model.change import Once
+from recollect.model.change import IdempotencyToken
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class KeyClaim:
     """How the key of a request stands: held by this very caller, or by another one, or answered already.
 
     `epoch` is that of the user as the key was taken.
     """
 
-    is_mine: bool = False
+    is_owner: bool = False
     answer: Mapping[str, Any] | None = None
     epoch: int = 0
 
 
-class Replies(Protocol):
+class IdempotencyStore(Protocol):
     """The part of a ledger that requests with a key need."""
 
-    async def hold_key(self, user: str, once: Once, *, lost_before: datetime | None = None) -> Held:
+    async def claim_key(self, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
         """Take the key if nobody has; one that was taken before that time, and never answered, is taken over.
 
         An IdempotencyReuse if it came with another request.
         """
         ...
 
-    async def keep_answer(
-        self, user: str, once: Once, answer: Mapping[str, Any], *, since: int | None = None
+    async def store_answer(
+        self, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
     ) -> None:
         """Have the key hold the answer. Where anything was erased since that epoch nothing of it stays."""
         ...
 
-    async def let_go_key(self, user: str, once: Once) -> None:
+    async def release_key(self, user: str, once: IdempotencyToken) -> None:
         """Give up a key whose request came to nothing; one that has its answer stays."""
         ...

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from recollect.model.response import KeptResponse, Plain, Thread, ThreadItems
+from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 
 # A response cannot be gone on from natively once something before it is gone.
@@ -19,11 +19,11 @@ NEVER_NATIVE = -1
 SKEW = timedelta(minutes=1)
 
 
-class Responses(Protocol):
+class ResponseStore(Protocol):
     """The part of a ledger that the Responses API needs."""
 
-    async def keep_response(
-        self, scope: Scope, response: KeptResponse, *, items: ThreadItems | None = None, begun_at: datetime
+    async def save_response(
+        self, scope: Scope, response: StoredResponse, *, items: ThreadItems | None = None, started_at: datetime
     ) -> None:
         """Keep a response, in the place of one of its id, and add items to a thread: both or neither.
 
@@ -32,11 +32,11 @@ class Responses(Protocol):
         """
         ...
 
-    async def response(self, scope: Scope, id: str) -> KeptResponse:
+    async def response(self, scope: Scope, id: str) -> StoredResponse:
         """One response of the user."""
         ...
 
-    async def response_chain(self, scope: Scope, id: str) -> list[KeptResponse]:
+    async def response_chain(self, scope: Scope, id: str) -> list[StoredResponse]:
         """A response and all it went on from, the first one first; those may have expired."""
         ...
 
@@ -44,7 +44,7 @@ class Responses(Protocol):
         """Remove a response; what went on from it goes on from what was before it."""
         ...
 
-    async def keep_thread(self, scope: Scope, thread: Thread) -> None:
+    async def save_thread(self, scope: Scope, thread: Thread) -> None:
         """Keep a thread, or what has changed of it."""
         ...
 
@@ -79,7 +79,7 @@ class Responses(Protocol):
         ...
 
 
-def page_of_items(ids: Sequence[str], after: str, *, newest_first: bool, limit: int | None) -> list[str]:
+def paginate_items(ids: Sequence[str], after: str, *, newest_first: bool, limit: int | None) -> list[str]:
     """Which of the ids, given in order, a page has; an `after` that is none of them gives an empty page."""
     ordered = list(reversed(ids)) if newest_first else list(ids)
     if after:

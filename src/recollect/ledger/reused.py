@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from recollect.errors import IdempotencyReuse
-from recollect.model.change import Once
+from recollect.model.change import IdempotencyToken
 
 
-def reused(once: Once) -> IdempotencyReuse:
+def key_reuse_error(once: IdempotencyToken) -> IdempotencyReuse:
     """The error to raise."""
     return IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")

@@ -20,7 +20,7 @@ import apsw
 
 from recollect.errors import InvalidInput, StoreCorrupt, StoreTooNew
 from recollect.ledger.sql.migrate import migrations
-from recollect.ledger.sqlite_file import translated
+from recollect.ledger.sqlite_file import translate_error
 
 FORMAT = 1
 _FACTS, _SEAL = "backup", "backup_seal"
@@ -62,24 +62,24 @@ class Table:
     numbered: str | None = None
 
 
-def tables(connection: apsw.Connection) -> dict[str, Table]:
+def read_tables(connection: apsw.Connection) -> dict[str, Table]:
     """The tables of a ledger but for its full text, which is made from the rest."""
     names: list[Any] = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
     ).fetchall()
-    found = {}
+    specs = {}
     for (name,) in names:
         if name.startswith(_FULL_TEXT):
             continue
         columns: list[Any] = connection.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
-        key = sorted((place, column, kind) for column, kind, place in columns if place)
+        key = sorted((position, column, kind) for column, kind, position in columns if position)
         # Of all our keys only a number that is given by itself is an INTEGER.
         numbered = key[0][1] if len(key) == 1 and key[0][2] == "INTEGER" else None
-        found[name] = Table(tuple(each[0] for each in columns), tuple(each[1] for each in key), numbered)
-    return found
+        specs[name] = Table(tuple(each[0] for each in columns), tuple(each[1] for each in key), numbered)
+    return specs
 
 
-def seal(path: Path, *, made_at: datetime, engine: str) -> Backup:
+def seal_backup(path: Path, *, made_at: datetime, engine: str) -> Backup:
     """Write into a ledger that nobody else has open what it is a backup of, and seal it."""
     nonce = os.urandom(16).hex()
     try:
@@ -87,7 +87,7 @@ def seal(path: Path, *, made_at: datetime, engine: str) -> Backup:
         try:
             # One file, without a log beside it.
             connection.pragma("journal_mode", "delete")
-            rows = {name: count(connection, name) for name in tables(connection) if name != "meta"}
+            rows = {name: count_rows(connection, name) for name in read_tables(connection) if name != "meta"}
             facts = {"format": FORMAT, "made_at": made_at.isoformat(), "engine": engine, "rows": rows}
             with connection:
                 put = "INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)"
@@ -96,12 +96,12 @@ def seal(path: Path, *, made_at: datetime, engine: str) -> Backup:
         finally:
             connection.close()
     except apsw.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
     digest = _digest(path, f"{nonce}:{_BLANK}", write=True)
     return Backup(path, made_at, engine, path.stat().st_size, rows, digest)
 
 
-def verify(path: Path) -> Backup:
+def verify_backup(path: Path) -> Backup:
     """What the backup is, or a StoreCorrupt that says what is wrong with it."""
     if not path.is_file():
         raise InvalidInput(f"{path} is not there, or is no file")
@@ -109,12 +109,12 @@ def verify(path: Path) -> Backup:
         # Only looked at: nothing is written beside it either.
         connection = apsw.Connection(f"{path.resolve().as_uri()}?immutable=1", flags=_READ_ONLY)
         try:
-            facts, mark = _told(connection, path)
+            facts, mark = _read_seal(connection, path)
             digest = _digest(path, mark)
             if digest != mark.partition(":")[2]:
                 raise StoreCorrupt(f"{path} is not as it was when the backup was made: bytes of it have changed")
             faults = [row[0] for row in connection.execute("PRAGMA integrity_check(5)") if row[0] != "ok"]
-            rows = {name: count(connection, name) for name in facts["rows"]}
+            rows = {name: count_rows(connection, name) for name in facts["rows"]}
         finally:
             connection.close()
     except apsw.Error as error:
@@ -127,7 +127,7 @@ def verify(path: Path) -> Backup:
     return Backup(path, made_at, facts["engine"], path.stat().st_size, rows, digest)
 
 
-def unseal(path: Path) -> None:
+def unseal_backup(path: Path) -> None:
     """Make a ledger of a copy of a backup."""
     try:
         connection = apsw.Connection(str(path))
@@ -136,31 +136,31 @@ def unseal(path: Path) -> None:
         finally:
             connection.close()
     except apsw.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
 
 
 _READ_ONLY = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 
 
-def _told(connection: apsw.Connection, path: Path) -> tuple[dict[str, Any], str]:
-    asked = "SELECT name, value FROM meta WHERE name IN (?, ?, 'schema')"
-    found: list[Any] = connection.execute(asked, (_FACTS, _SEAL)).fetchall()
-    told: dict[str, str] = dict(found)
-    if _FACTS not in told or _SEAL not in told:
+def _read_seal(connection: apsw.Connection, path: Path) -> tuple[dict[str, Any], str]:
+    query = "SELECT name, value FROM meta WHERE name IN (?, ?, 'schema')"
+    rows: list[Any] = connection.execute(query, (_FACTS, _SEAL)).fetchall()
+    values: dict[str, str] = dict(rows)
+    if _FACTS not in values or _SEAL not in values:
         raise StoreCorrupt(f"{path} is a ledger, but no backup: make one with `recollect backup make`")
-    facts = json.loads(told[_FACTS])
-    if facts["format"] > FORMAT or int(told["schema"]) > max(migrations("sqlite")):
+    facts = json.loads(values[_FACTS])
+    if facts["format"] > FORMAT or int(values["schema"]) > max(migrations("sqlite")):
         raise StoreTooNew(f"{path} was made by a newer Recollect: upgrade with pip install -U recollect")
-    return facts, told[_SEAL]
+    return facts, values[_SEAL]
 
 
-def count(connection: apsw.Connection, table: str) -> int:
+def count_rows(connection: apsw.Connection, table: str) -> int:
     """How many rows a table has."""
     [[number]] = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
     return int(number)  # type: ignore[arg-type]
 
 
-def clear_away(path: Path) -> None:
+def remove_database_files(path: Path) -> None:
     """Remove a SQLite file with what is beside it, if it is there."""
     for tail in ("", "-wal", "-shm", "-journal"):
         Path(f"{path}{tail}").unlink(missing_ok=True)
@@ -169,20 +169,20 @@ def clear_away(path: Path) -> None:
 def _digest(path: Path, mark: str, *, write: bool = False) -> str:
     """The digest of a file without the one in its mark, which is written there if so asked."""
     nonce = mark.partition(":")[0].encode() + b":"
-    with path.open("r+b" if write else "rb") as file, mmap.mmap(file.fileno(), 0, access=_ACCESS[write]) as held:
-        at = held.find(nonce)
-        if at < 0 or held.find(nonce, at + 1) >= 0:
+    with path.open("r+b" if write else "rb") as file, mmap.mmap(file.fileno(), 0, access=_ACCESS[write]) as data:
+        at = data.find(nonce)
+        if at < 0 or data.find(nonce, at + 1) >= 0:
             raise StoreCorrupt(f"{path} has no seal, or more than one")
         start, end = at + len(nonce), at + len(nonce) + len(_BLANK)
         digest = hashlib.sha256()
-        for begin, stop in ((0, start), (end, len(held))):
+        for begin, stop in ((0, start), (end, len(data))):
             if begin:
                 digest.update(_BLANK.encode())
             for piece in range(begin, stop, _CHUNK):
-                digest.update(held[piece : min(piece + _CHUNK, stop)])
+                digest.update(data[piece : min(piece + _CHUNK, stop)])
         if write:
-            held[start:end] = digest.hexdigest().encode()
-            held.flush()
+            data[start:end] = digest.hexdigest().encode()
+            data.flush()
         return digest.hexdigest()
 
 

@@ -19,11 +19,11 @@ import apsw
 
 from recollect.errors import StoreUnavailable, Unsupported
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, Scrubbed, Tx, Whose, run_now
+from recollect.ledger.sql.tx import Row, ScrubResult, Tenant, Tx, run_now
 from recollect.ledger.sqlite_dialect import FtsTerms
-from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translated
+from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translate_error
 from recollect.ledger.sqlite_scrub import scrub, sweep
-from recollect.ledger.sqlite_writer import Writer
+from recollect.ledger.sqlite_writer import SqliteWriter
 from recollect.models.embedding import EmbeddingModel
 
 T = TypeVar("T")
@@ -45,17 +45,17 @@ class SqliteEngine:
         self._readers: WeakSet[apsw.Connection] = WeakSet()
         self._connecting = threading.Lock()
         self._scrubbing = threading.Lock()
-        self._scrubbed = (0.0, Scrubbed(False))
+        self._last_scrub = (0.0, ScrubResult(False))
         self._closed = False
         self._process = os.getpid()
         for engine in list(_engines):
             engine.leave_to_parent(path)
         make_file(path, vfs=vfs)
-        self._writer = Writer(path, vfs=vfs)
+        self._writer = SqliteWriter(path, vfs=vfs)
         self._pool = ThreadPoolExecutor(readers, thread_name_prefix="recollect-read")
         _engines.add(self)
 
-    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         self._check_open()
         # A handful of rows takes microseconds: less than handing the question to another thread.
         if quick:
@@ -79,9 +79,9 @@ class SqliteEngine:
             self._check_open()
             raise
         except apsw.Error as error:
-            raise translated(error, self.path) from error
+            raise translate_error(error, self.path) from error
 
-    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
         self._check_open()
         return await self._writer.submit(body)
 
@@ -114,31 +114,31 @@ class SqliteEngine:
         files = (Path(f"{self.path}{tail}") for tail in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
 
-    async def scrub(self, tables: Sequence[str]) -> Scrubbed:
+    async def scrub(self, tables: Sequence[str]) -> ScrubResult:
         self._check_open()
-        asked = time.monotonic()
-        return await asyncio.to_thread(self._scrub, asked, tables)
+        requested_at = time.monotonic()
+        return await asyncio.to_thread(self._scrub, requested_at, tables)
 
-    async def sweep(self, tables: Sequence[str]) -> Scrubbed:
+    async def sweep(self, tables: Sequence[str]) -> ScrubResult:
         self._check_open()
         return await asyncio.to_thread(sweep, self.path, vfs=self._vfs)
 
-    def _scrub(self, asked: float, tables: Sequence[str]) -> Scrubbed:
+    def _scrub(self, requested_at: float, tables: Sequence[str]) -> ScrubResult:
         with self._scrubbing:
             # Who began after we asked has done it for us as well.
-            begun, done = self._scrubbed
-            if begun <= asked:
-                begun = time.monotonic()
+            started_at, done = self._last_scrub
+            if started_at <= requested_at:
+                started_at = time.monotonic()
                 done = scrub(self.path, tables, vfs=self._vfs)
-                self._scrubbed = begun, done
+                self._last_scrub = started_at, done
             return done
 
     async def check(self) -> list[str]:
         self._check_open()
-        found = await asyncio.get_running_loop().run_in_executor(self._pool, self._quick_check)
-        return [f"{self.path}: {row[0]}" for row in found if row[0] != "ok"]
+        rows = await asyncio.get_running_loop().run_in_executor(self._pool, self._quick_check)
+        return [f"{self.path}: {row[0]}" for row in rows if row[0] != "ok"]
 
-    async def cautions(self) -> list[str]:
+    async def security_warnings(self) -> list[str]:
         self._check_open()
         return []
 
@@ -149,17 +149,17 @@ class SqliteEngine:
         try:
             return connection.execute("PRAGMA quick_check(20)").fetchall()
         except apsw.Error as error:
-            raise translated(error, self.path) from error
+            raise translate_error(error, self.path) from error
         finally:
             connection.close()
 
-    async def copy_to(self, path: Path, told: Callable[[int, int], None]) -> None:
-        from recollect.ledger.copying import copy_file
+    async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
+        from recollect.ledger.copying import copy_sqlite_file
 
         self._check_open()
-        await asyncio.to_thread(copy_file, self.path, path, told)
+        await asyncio.to_thread(copy_sqlite_file, self.path, path, on_progress)
 
-    async def copy_from(self, path: Path, told: Callable[[int, int], None]) -> None:
+    async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         raise Unsupported("a SQLite ledger is put in place as a file")
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Mapping, Sequence
 
 import numpy as np
 
-from recollect.ledger.sql.tx import SIGNS, Postings, Tx
+from recollect.ledger.sql.tx import OPERATORS, Postings, Tx
 from recollect.model.query import Op, Where
 
 
@@ -14,7 +14,7 @@ class SqliteDialect:
     """Lists go in as JSON, which json_each makes a table of."""
 
     name = "sqlite"
-    words: Mapping[str, str] = {
+    fragments: Mapping[str, str] = {
         "serial_key": "INTEGER PRIMARY KEY AUTOINCREMENT",
         "binary": "COLLATE BINARY",
         "real": "REAL",
@@ -40,18 +40,18 @@ class SqliteDialect:
         return f"json_extract(body, '$.{name}')"
 
     def has_member(self, name: str, param: str, *, any_of: bool) -> str:
-        wanted = self.among("value", param) if any_of else f"value = :{param}"
-        return f"EXISTS (SELECT 1 FROM json_each(body, '$.{name}') WHERE {wanted})"
+        member_test = self.among("value", param) if any_of else f"value = :{param}"
+        return f"EXISTS (SELECT 1 FROM json_each(body, '$.{name}') WHERE {member_test})"
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
         """Inside metadata a value has its own type: 1, true and "1" are three things."""
         path = f"""'$.metadata."' || :{inside} || '"'"""
-        held, kind = f"json_extract(body, {path})", f"json_type(body, {path})"
+        stored, kind = f"json_extract(body, {path})", f"json_type(body, {path})"
         if comparison.op is Op.IN:
             # json_each reports the type of each member, so both sides can be compared whole.
             number = "('integer', 'real')"
             return (
-                f"EXISTS (SELECT 1 FROM json_each(:{param}) WHERE value = {held} AND "
+                f"EXISTS (SELECT 1 FROM json_each(:{param}) WHERE value = {stored} AND "
                 f"(type = {kind} OR (type IN {number} AND {kind} IN {number})))"
             )
         value = comparison.value
@@ -60,9 +60,9 @@ class SqliteDialect:
             kinds = "('true')" if value else "('false')"
         if comparison.op is Op.CONTAINS:
             member = f"EXISTS (SELECT 1 FROM json_each(body, {path}) WHERE type IN {kinds} AND value = :{param})"
-            within = f"WHEN 'text' THEN instr({held}, :{param}) > 0 " if isinstance(value, str) else ""
+            within = f"WHEN 'text' THEN instr({stored}, :{param}) > 0 " if isinstance(value, str) else ""
             return f"CASE {kind} {within}WHEN 'array' THEN {member} END"
-        return f"{kind} IN {kinds} AND {held} {SIGNS[comparison.op]} :{param}"
+        return f"{kind} IN {kinds} AND {stored} {OPERATORS[comparison.op]} :{param}"
 
 
 class FtsTerms:
@@ -101,10 +101,10 @@ class FtsTerms:
         [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
         if not docs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        said = np.fromstring(docs, np.int64, sep=",")
+        doc_ids = np.fromstring(docs, np.int64, sep=",")
         # A row stands as often as the word is said in it, one after the other.
-        first = np.flatnonzero(np.concatenate(([True], said[1:] != said[:-1])))
-        return said[first], np.concatenate((first[1:], [len(said)])) - first
+        first = np.flatnonzero(np.concatenate(([True], doc_ids[1:] != doc_ids[:-1])))
+        return doc_ids[first], np.concatenate((first[1:], [len(doc_ids)])) - first
 
     async def count(self, tx: Tx) -> int:
         return int((await tx.rows("SELECT count(*) FROM terms_docsize", {}))[0][0])

@@ -20,7 +20,7 @@ from recollect.errors import (
     StoreCorrupt,
     StoreUnavailable,
 )
-from recollect.ledger.sql.tx import Row, Whose
+from recollect.ledger.sql.tx import Row, Tenant
 from recollect.ledger.sqlite_dialect import SqliteDialect
 
 BUSY_S = 60.0
@@ -39,15 +39,15 @@ def connect(path: Path, *, vfs: str | None = None) -> apsw.Connection:
     """A connection, or the error that says why there is none."""
     try:
         connection = apsw.Connection(str(path), vfs=vfs)
-        connection.set_busy_handler(_Patience())
+        connection.set_busy_handler(_BusyHandler())
         _ensure_wal(connection)
         connection.execute(_PRAGMAS)
     except apsw.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
     return connection
 
 
-def translated(error: apsw.Error, path: Path) -> RecollectError:
+def translate_error(error: apsw.Error, path: Path) -> RecollectError:
     """What a SQLite error means to a caller, and what to do about it."""
     match error:
         case apsw.ConstraintError():
@@ -88,7 +88,7 @@ class SqliteTx:
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         self._executemany(sql, params).fetchall()
 
-    async def only(self, of: Whose) -> None:
+    async def restrict_to(self, tenant: Tenant) -> None:
         """Nothing to do: SQLite knows no users."""
 
 
@@ -100,7 +100,7 @@ def _bound(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-class _Patience:
+class _BusyHandler:
     """A busy handler: wait a little, not in step with the others, and give up after BUSY_S."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ def make_file(path: Path, *, vfs: str | None) -> None:
         raise StoreUnavailable(f"{path} is read-only: give it write permission, or another folder with --home")
 
 
-def make_lone(path: Path) -> bool:
+def make_single_file(path: Path) -> bool:
     """Leave a ledger as one file, without a log beside it; False if anyone else has it open."""
     connection = connect(path)
     try:
@@ -157,6 +157,6 @@ def make_lone(path: Path) -> bool:
     except apsw.BusyError:
         return False
     except apsw.Error as error:
-        raise translated(error, path) from error
+        raise translate_error(error, path) from error
     finally:
         connection.close()

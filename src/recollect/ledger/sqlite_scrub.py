@@ -14,22 +14,22 @@ from pathlib import Path
 import apsw
 
 from recollect.errors import RecollectError
-from recollect.ledger.sql.tx import LOG, Scrubbed
+from recollect.ledger.sql.tx import LOG, ScrubResult
 from recollect.ledger.sqlite_file import connect
 
 # For how long we wait for readers to let go of the log, and for how long writers wait for us each time we try.
-PATIENCE_S = 15.0
+MAX_WAIT_S = 15.0
 _TRY_S = 0.25
 # The same for what nobody waits to have done.
-SWEEP_S = 2.0
+SWEEP_MAX_WAIT_S = 2.0
 # Writing a file anew keeps writers waiting; at this size, for about as long as they are willing to.
 MAX_BYTES = 4 << 30
 
 
-def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> Scrubbed:
+def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> ScrubResult:
     """Write the file with these tables anew and empty its log; says what could not be done."""
     notes: list[str] = []
-    left: list[str] = []
+    remaining: list[str] = []
     too_large = ""
     try:
         connection = connect(path, vfs=vfs)
@@ -40,36 +40,36 @@ def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> 
                 )
             else:
                 notes += _rewrite(connection, path)
-            left += tables if notes or too_large else ()
-            full = _empty_log(connection, path, PATIENCE_S)
-            left += [LOG] if full else []
+            remaining += tables if notes or too_large else ()
+            full = _empty_log(connection, path, MAX_WAIT_S)
+            remaining += [LOG] if full else []
             notes += full
         finally:
             connection.close()
     except (apsw.Error, RecollectError, OSError) as error:
         notes.append(f"{path} could not be looked after: {error}")
-        left = [*tables, LOG]
-    return Scrubbed(
+        remaining = [*tables, LOG]
+    return ScrubResult(
         not notes and not too_large,
         "; ".join(filter(None, [too_large, *notes])),
         bool(too_large) and not notes,
-        left=tuple(left),
+        remaining=tuple(remaining),
     )
 
 
-def sweep(path: Path, *, vfs: str | None = None) -> Scrubbed:
+def sweep(path: Path, *, vfs: str | None = None) -> ScrubResult:
     """Empty the log of a file in which deleted rows were overwritten where they stood; says if that failed."""
     try:
         connection = connect(path, vfs=vfs)
         try:
             # Most of it goes without a lock; what is left then takes a moment.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            notes = _empty_log(connection, path, SWEEP_S)
+            notes = _empty_log(connection, path, SWEEP_MAX_WAIT_S)
         finally:
             connection.close()
     except (apsw.Error, RecollectError, OSError) as error:
         notes = [f"{path} could not be looked after: {error}"]
-    return Scrubbed(not notes, "; ".join(notes))
+    return ScrubResult(not notes, "; ".join(notes))
 
 
 def _rewrite(connection: apsw.Connection, path: Path) -> list[str]:
@@ -82,9 +82,9 @@ def _rewrite(connection: apsw.Connection, path: Path) -> list[str]:
     return []
 
 
-def _empty_log(connection: apsw.Connection, path: Path, patience_s: float) -> list[str]:
+def _empty_log(connection: apsw.Connection, path: Path, max_wait_s: float) -> list[str]:
     """Cut the log to nothing, which takes a moment in which nobody reads from it."""
-    give_up = time.monotonic() + patience_s
+    give_up = time.monotonic() + max_wait_s
     while True:
         # While we wait for readers, writers wait for us: many short tries instead of one long.
         connection.set_busy_timeout(int(_TRY_S * 1000))

@@ -16,19 +16,19 @@ from typing import Any, TypeVar
 import apsw
 
 from recollect.ledger.sql.tx import Tx, run_now
-from recollect.ledger.sqlite_file import SqliteTx, connect, translated
+from recollect.ledger.sqlite_file import SqliteTx, connect, translate_error
 
 T = TypeVar("T")
 MAX_GROUP = 512
 
 
-class Writer:
+class SqliteWriter:
     """Writes what is submitted, in order, many at a time."""
 
     def __init__(self, path: Path, *, vfs: str | None) -> None:
         self._path, self._vfs = path, vfs
         self._connection: apsw.Connection | None = connect(path, vfs=vfs)
-        self._waiting: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[WriteJob | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="recollect-write", daemon=True)
         self._thread.start()
 
@@ -40,7 +40,7 @@ class Writer:
     async def submit(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
         """Have the body written; returns when it is on disk."""
         loop = asyncio.get_running_loop()
-        job = Job(body, loop, loop.create_future())
+        job = WriteJob(body, loop, loop.create_future())
         self._waiting.put(job)
         return await job.future  # type: ignore[no-any-return]
 
@@ -72,7 +72,7 @@ class Writer:
             if last:
                 return
 
-    def _commit(self, group: list[Job]) -> None:
+    def _commit(self, group: list[WriteJob]) -> None:
         """Do every job in one transaction; a job that fails takes back only its own part."""
         try:
             connection = self._connection = self._connection or connect(self._path, vfs=self._vfs)
@@ -81,12 +81,12 @@ class Writer:
                 self._do(connection, job)
             connection.execute("COMMIT")
         except BaseException as error:
-            failure = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            failure = translate_error(error, self._path) if isinstance(error, apsw.Error) else error
             for job in group:
                 job.error = job.error or failure
             self._start_over(error)
 
-    def _do(self, connection: apsw.Connection, job: Job) -> None:
+    def _do(self, connection: apsw.Connection, job: WriteJob) -> None:
         connection.execute("SAVEPOINT job")
         try:
             job.result = run_now(job.body(SqliteTx(connection)))
@@ -94,7 +94,7 @@ class Writer:
             # A full disk or a failed write can end the whole transaction: then nobody's part stands.
             if not connection.in_transaction or isinstance(error, (apsw.FullError, apsw.IOError)):
                 raise
-            job.error = translated(error, self._path) if isinstance(error, apsw.Error) else error
+            job.error = translate_error(error, self._path) if isinstance(error, apsw.Error) else error
             connection.execute("ROLLBACK TO job")
         connection.execute("RELEASE job")
 
@@ -113,7 +113,7 @@ class Writer:
             self._close()
 
 
-class Job:
+class WriteJob:
     """A body waiting to be written, and who waits for it."""
 
     __slots__ = ("body", "error", "future", "loop", "result")
@@ -124,9 +124,9 @@ class Job:
         self.error: BaseException | None = None
 
 
-def _answer(group: list[Job]) -> None:
+def _answer(group: list[WriteJob]) -> None:
     """Wake everyone who waits, each loop once."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[WriteJob]] = {}
     for job in group:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, jobs in by_loop.items():
@@ -136,7 +136,7 @@ def _answer(group: list[Job]) -> None:
             pass  # The loop is gone, and with it everyone who waited; what was written is written.
 
 
-def _settle(jobs: list[Job]) -> None:
+def _settle(jobs: list[WriteJob]) -> None:
     for job in jobs:
         if job.future.done():
             continue

@@ -11,7 +11,7 @@ import unicodedata
 
 import Stemmer
 
-from recollect.model.at_hand import at_hand
+from recollect.model.at_hand import erasable_cache
 from recollect.model.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", bare)
 
 
-@at_hand(65_536)
+@erasable_cache(65_536)
 def _terms_of_word(word: str) -> tuple[str, ...]:
     if word[0].isdigit():
         return (word.replace(",", "")[:MAX_TERM_CHARS],)

@@ -26,23 +26,23 @@ def tombstone_changes(planned: Plan) -> TombstoneChanges:
 
     A turn that is appended anew keeps the tombstone of its text: the older history can still be resent.
     """
-    found = TombstoneChanges()
+    changes = TombstoneChanges()
     for record in planned.added.values():
         if record.category is Category.TURN and record.status is Status.FORGOTTEN:
-            found.added.append(role_and_text(record))
+            changes.added.append(role_and_text(record))
     for id, record in planned.changed.items():
         before = planned.originals[id]
         if record.category is not Category.TURN:
             continue
         if record.content != before.content and before.status is Status.ACTIVE:
-            found.added.append(role_and_text(before))
+            changes.added.append(role_and_text(before))
         if (record.status, record.content) == (before.status, before.content):
             continue
         if record.status is Status.FORGOTTEN:
-            found.added.append(role_and_text(record))
+            changes.added.append(role_and_text(record))
         elif record.status is Status.ACTIVE:
-            found.removed.append(role_and_text(record))
-    return found
+            changes.removed.append(role_and_text(record))
+    return changes
 
 
 def role_and_text(record: MemoryRecord) -> tuple[str, str]:
@@ -50,19 +50,19 @@ def role_and_text(record: MemoryRecord) -> tuple[str, str]:
     return str(record.detail.get("role", Role.USER)), record.content
 
 
-def resent(
-    turns: Sequence[Turn], keys: Sequence[str], forgotten_at: Mapping[str, datetime], *, given_at: datetime
+def resent_turn_ids(
+    turns: Sequence[Turn], keys: Sequence[str], forgotten_at: Mapping[str, datetime], *, received_at: datetime
 ) -> set[str]:
     """Return the ids of turns that were given before the same words were forgotten, or that name an erased turn."""
-    found = set()
+    result = set()
     for turn in turns:
         texts, ids = digests_of(keys, turn)
-        if any(forgotten_at[text] > given_at for text in texts & forgotten_at.keys()) or ids & forgotten_at.keys():
-            found.add(turn.id)
-    return found
+        if any(forgotten_at[text] > received_at for text in texts & forgotten_at.keys()) or ids & forgotten_at.keys():
+            result.add(turn.id)
+    return result
 
 
-class Tombstones(Protocol):
+class TombstoneStore(Protocol):
     """Recognises what was forgotten or erased."""
 
     async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -77,6 +77,6 @@ class Tombstones(Protocol):
         """Return all tombstones of the user with their keys, to be put into another ledger."""
         ...
 
-    async def put_tombstones(self, user: str, found: TombstoneSet) -> None:
+    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
         """Take in tombstones of another ledger, to be recognised by its keys."""
         ...

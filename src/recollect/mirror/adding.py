@@ -10,26 +10,26 @@ from typing import Any
 
 from recollect.errors import InvalidInput, RecollectError, Unavailable
 from recollect.ledger.protocol import Ledger
-from recollect.mirror.aside import leave_aside
-from recollect.mirror.decide import Seen
-from recollect.mirror.folder import Folder
+from recollect.mirror.aside import reject_file
+from recollect.mirror.decide import ScannedFile
+from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.layout import SUMMARY, role_of
-from recollect.mirror.outgoing import Put, Writer
-from recollect.mirror.page import page_of
-from recollect.mirror.state import Row, State
-from recollect.model.change import By
-from recollect.model.effect import Note
+from recollect.mirror.outgoing import FileWriter, WriteReport
+from recollect.mirror.page import document_of
+from recollect.mirror.state import FileRow, MirrorState
+from recollect.model.change import Author
+from recollect.model.effect import ConversationUpdate
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.service import Service
-from recollect.upkeep.transfer import read_line
+from recollect.upkeep.transfer import parse_record
 
 _log = logging.getLogger("recollect")
 
 
 @dataclass(slots=True)
-class Taken:
+class IngestReport:
     """What files came to: how many memories are otherwise now, what was written, and which paths to try again."""
 
     added: int = 0
@@ -38,120 +38,134 @@ class Taken:
     restored: int = 0
     conflicts: int = 0
     bad: int = 0
-    put: Put = field(default_factory=Put)
-    # Files that were taken in, wherever a person put them.
+    writes: WriteReport = field(default_factory=WriteReport)
+    # MemoryFiles that were taken in, wherever a person put them.
     paths: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
+    retry_paths: list[str] = field(default_factory=list)
     users: set[str] = field(default_factory=set)
 
-    def add(self, other: Taken) -> None:
+    def add(self, other: IngestReport) -> None:
         """Take in what more files came to."""
         for name in ("added", "edited", "forgotten", "restored", "conflicts", "bad"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.put.add(other.put)
+        self.writes.add(other.writes)
         self.paths += other.paths
-        self.again += other.again
+        self.retry_paths += other.retry_paths
         self.users |= other.users
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class IngestContext:
     """What is used to take files in: the folder and what was seen of it, and where they go."""
 
-    folder: Folder
-    state: State
-    writer: Writer
+    folder: MirrorFolder
+    state: MirrorState
+    writer: FileWriter
     service: Service
     ledger: Ledger
 
-    async def leave_aside(self, seen: Seen, reason: str, taken: Taken) -> None:
+    async def reject(self, file: ScannedFile, reason: str, report: IngestReport) -> None:
         """Note that a file cannot be used."""
-        await asyncio.to_thread(leave_aside, seen.path, reason, stamp=seen.stamp, state=self.state)
-        taken.bad += 1
+        await asyncio.to_thread(reject_file, file.path, reason, stamp=file.stamp, state=self.state)
+        report.bad += 1
 
-    async def write(self, user: str, records: Sequence[MemoryRecord], taken: Taken, *, again: bool = False) -> None:
+    async def write(
+        self, user: str, records: Sequence[MemoryRecord], report: IngestReport, *, force: bool = False
+    ) -> None:
         """Bring files to what the ledger says."""
-        put = await asyncio.to_thread(self.writer.put, user, records, again=again)
-        taken.put.add(put)
-        taken.again += put.disturbed
+        written = await asyncio.to_thread(self.writer.write_records, user, records, force=force)
+        report.writes.add(written)
+        report.retry_paths += written.changed_meanwhile
 
-    async def sum_up(self, record: MemoryRecord, *, by: By) -> None:
+    async def set_summary(self, record: MemoryRecord, *, by: Author) -> None:
         """Have a conversation itself go on from the summary that a person wrote."""
-        note = Note(record.scope, {"summary": record.content})
+        note = ConversationUpdate(record.scope, {"summary": record.content})
         await self.ledger.apply(record.scope, [], by=by, effects=[note])
 
 
-async def add(user: str, new: Sequence[tuple[Seen, bool]], taken: Taken, *, desk: Desk, by: By) -> None:
+async def add_files(
+    user: str, new: Sequence[tuple[ScannedFile, bool]], report: IngestReport, *, context: IngestContext, by: Author
+) -> None:
     """Add the memories that files stand for; with True, under another id than the one a file names."""
-    files: dict[str, Seen] = {}
+    files: dict[str, ScannedFile] = {}
     records: list[MemoryRecord] = []
-    for seen, another in new:
-        line: dict[str, Any] = dict(seen.page.line)
-        if another or "id" not in line:
+    for file, with_new_id in new:
+        line: dict[str, Any] = dict(file.document.line)
+        if with_new_id or "id" not in line:
             line |= {"id": new_id(), "version": 1}
         try:
-            record = read_line(line, user=user)
+            record = parse_record(line, user=user)
         except InvalidInput as error:
-            await desk.leave_aside(seen, str(error), taken)
+            await context.reject(file, str(error), report)
             continue
-        files[record.id] = seen
+        files[record.id] = file
         records.append(record)
     try:
-        await _import(user, sorted(records, key=_said_first), files, taken, desk=desk, by=by)
+        await _import_records(user, sorted(records, key=_turn_order), files, report, context=context, by=by)
     except Unavailable as error:
         _log.warning("mirror: %d files are taken in later: %s", len(files), error)
-        taken.again += [seen.path for seen in files.values()]
+        report.retry_paths += [file.path for file in files.values()]
 
 
-async def _import(
-    user: str, records: Sequence[MemoryRecord], files: Mapping[str, Seen], taken: Taken, *, desk: Desk, by: By
+async def _import_records(
+    user: str,
+    records: Sequence[MemoryRecord],
+    files: Mapping[str, ScannedFile],
+    report: IngestReport,
+    *,
+    context: IngestContext,
+    by: Author,
 ) -> None:
     try:
-        await desk.service.moving.import_records(records, by=by)
+        await context.service.transfer.import_records(records, by=by)
     except Unavailable:
         raise
     except RecollectError as error:
         if len(records) == 1:
-            await desk.leave_aside(files[records[0].id], str(error), taken)
+            await context.reject(files[records[0].id], str(error), report)
             return
         # One of them keeps the others out: each for itself.
         for record in records:
-            await _import(user, [record], files, taken, desk=desk, by=by)
+            await _import_records(user, [record], files, report, context=context, by=by)
         return
-    kept = {record.id: record for record in await desk.ledger.get(Scope(user), [record.id for record in records])}
+    stored = {
+        record.id: record for record in await context.ledger.get(Scope(user), [record.id for record in records])
+    }
     for record in records:
-        if record.id not in kept:
+        if record.id not in stored:
             reason = "another memory says the same there, or holds its key"
-            await desk.leave_aside(files[record.id], reason, taken)
-    await _know([(files[id], record) for id, record in kept.items()], taken, desk=desk, by=by)
-    for scope in {record.scope for record in kept.values()}:
-        await desk.service.care.keep_within_quotas(scope)
+            await context.reject(files[record.id], reason, report)
+    await _record_added([(files[id], record) for id, record in stored.items()], report, context=context, by=by)
+    for scope in {record.scope for record in stored.values()}:
+        await context.service.operations.enforce_quotas(scope)
 
 
-async def _know(added: Sequence[tuple[Seen, MemoryRecord]], taken: Taken, *, desk: Desk, by: By) -> None:
+async def _record_added(
+    added: Sequence[tuple[ScannedFile, MemoryRecord]], report: IngestReport, *, context: IngestContext, by: Author
+) -> None:
     rows = [
-        Row(
-            path=seen.path,
-            user=seen.user,
+        FileRow(
+            path=file.path,
+            user=file.user,
             id=record.id,
             version=record.version,
-            digest=seen.digest,
-            stamp=seen.stamp,
-            is_gone=seen.spot.is_tombstone,
+            digest=file.digest,
+            stamp=file.stamp,
+            is_gone=file.location.is_tombstone,
         )
-        for seen, record in added
+        for file, record in added
     ]
-    await asyncio.to_thread(desk.state.put, rows)
-    taken.added += len(added)
-    taken.paths += [row.path for row in rows]
-    for seen, record in added:
-        if role_of(record) == SUMMARY and not seen.spot.is_tombstone:
-            await desk.sum_up(record, by=by)
-        if not seen.has_all_of(page_of(record)):
-            await desk.write(seen.user, [record], taken, again=True)
+    await asyncio.to_thread(context.state.put, rows)
+    report.added += len(added)
+    report.paths += [row.path for row in rows]
+    for file, record in added:
+        if role_of(record) == SUMMARY and not file.location.is_tombstone:
+            await context.set_summary(record, by=by)
+        if not file.matches(document_of(record)):
+            await context.write(file.user, [record], report, force=True)
 
 
-def _said_first(record: MemoryRecord) -> tuple[Any, ...]:
+def _turn_order(record: MemoryRecord) -> tuple[Any, ...]:
     """Turns in the order they were said, whatever else there is among them."""
     # A question and its answer may have been written down in the same moment.
     is_answer = record.detail.get("role") == "assistant"

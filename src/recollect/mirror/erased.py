@@ -5,32 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.ledger.protocol import Ledger
-from recollect.mirror.page import Page
+from recollect.mirror.page import MemoryDocument
 from recollect.model.erase import Erasure, Target, user_digest
 from recollect.model.times import as_utc
 
 
-class Erasures:
+class ErasureLog:
     """The erasures a ledger knows, asked for once."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._known: Sequence[Erasure] | None = None
+        self._erasures: Sequence[Erasure] | None = None
 
-    async def covers(self, user: str, page: Page) -> bool:
+    async def covers(self, user: str, document: MemoryDocument) -> bool:
         """Whether what a file says was erased since it was made."""
-        if self._known is None:
-            self._known = await self._ledger.erasures()
+        if self._erasures is None:
+            self._erasures = await self._ledger.erasures()
         digest = user_digest(user)
-        return any(_covers(erasure, page) for erasure in self._known if erasure.user == digest)
+        return any(_covers(erasure, document) for erasure in self._erasures if erasure.user == digest)
 
 
-def _covers(erasure: Erasure, page: Page) -> bool:
-    if page.id in erasure.ids:
+def _covers(erasure: Erasure, document: MemoryDocument) -> bool:
+    if document.id in erasure.ids:
         return True
-    if as_utc(page.line["created_at"], name="created_at") > erasure.at:
+    if as_utc(document.line["created_at"], name="created_at") > erasure.at:
         return False
-    project, session, _ = page.scope
+    project, session, _ = document.scope
     match erasure.target:
         case Target.USER:
             return True

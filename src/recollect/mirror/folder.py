@@ -20,34 +20,34 @@ from stat import S_ISDIR, S_ISREG
 from recollect.errors import Conflict, DiskFull, InvalidInput, StoreUnavailable
 from recollect.model.ids import new_id
 
-MOST_BYTES = 2 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_DOCUMENT_BYTES = 2 << 20
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW_FILE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
-_TEMPORARY = ".recollect-"
-_EXCHANGE = 2
+_TEMPORARY_PREFIX = ".recollect-"
+_RENAME_EXCHANGE = 2
 _CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 
 
 # With these gone, nobody could tell a folder that was emptied from one that was lost.
-_STAY = ("entries", "users", "conflicts")
+_PERMANENT_FOLDERS = ("entries", "users", "conflicts")
 
 
-class Disturbed(Conflict):
+class FileChanged(Conflict):
     """A file is not what was last seen of it: someone else has just written or removed it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stamp:
+class FileStamp:
     """What tells that a file was not touched: its times, its size and its number."""
 
     text: str
 
     @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
-        return cls(f"{found.st_mtime_ns}:{found.st_ctime_ns}:{found.st_size}:{found.st_ino}")
+    def of(cls, stat: os.stat_result) -> FileStamp:
+        return cls(f"{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_size}:{stat.st_ino}")
 
     @property
     def written_ns(self) -> int:
@@ -62,35 +62,35 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFile:
     """A file that was written, and is still to be put in its place."""
 
     path: str
     temporary: str
-    stamp: Stamp
+    stamp: FileStamp
 
 
-class Folder:
+class MirrorFolder:
     """Files below one folder, by their path in it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        with _translated(str(root)):
+        with _translate_errors(str(root)):
             root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         self._to_sync: set[str] = set()
 
-    def stamp(self, path: str) -> Stamp | None:
+    def stamp(self, path: str) -> FileStamp | None:
         """How a file stands now; None if there is none, or something else."""
         try:
-            with self._folder_of(path) as (folder, name):
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            with self._open_parent(path) as (folder, name):
+                stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError, InvalidInput):
             return None
-        return Stamp.of(found) if S_ISREG(found.st_mode) else None
+        return FileStamp.of(stat) if S_ISREG(stat.st_mode) else None
 
-    def read(self, path: str) -> tuple[bytes, Stamp, float]:
+    def read(self, path: str) -> tuple[bytes, FileStamp, float]:
         """The bytes of a file with its stamp and when it was written, or an InvalidInput; it may just be gone."""
-        with self._folder_of(path) as (folder, name):
+        with self._open_parent(path) as (folder, name):
             try:
                 handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             except OSError as error:
@@ -100,26 +100,26 @@ class Folder:
                     raise
                 raise InvalidInput(f"it cannot be read: {error.strerror}") from None
             with os.fdopen(handle, "rb") as file:
-                found = os.fstat(handle)
-                if not S_ISREG(found.st_mode):
+                stat = os.fstat(handle)
+                if not S_ISREG(stat.st_mode):
                     raise InvalidInput("it is no plain file")
-                if found.st_size > MOST_BYTES:
-                    raise InvalidInput(f"it is {found.st_size:,} bytes long; the limit is {MOST_BYTES:,}")
-                data = file.read(MOST_BYTES + 1)
-        return data, Stamp.of(found), found.st_mtime
+                if stat.st_size > MAX_DOCUMENT_BYTES:
+                    raise InvalidInput(f"it is {stat.st_size:,} bytes long; the limit is {MAX_DOCUMENT_BYTES:,}")
+                data = file.read(MAX_DOCUMENT_BYTES + 1)
+        return data, FileStamp.of(stat), stat.st_mtime
 
-    def write(self, path: str, data: bytes, *, seen: Stamp | None, at_ns: int | None = None) -> Stamp:
+    def write(self, path: str, data: bytes, *, expected: FileStamp | None, at_ns: int | None = None) -> FileStamp:
         """Put a file in its place; a Disturbed, and nothing changed, if what is there is not what was `seen`.
 
         It says that it was written now, or at another time. Its folders are on disk after the next `sync`.
         """
-        return self.place(self.stage(path, data, at_ns=at_ns), seen=seen)
+        return self.place(self.stage(path, data, at_ns=at_ns), expected=expected)
 
-    def stage(self, path: str, data: bytes, *, sync: bool = True, at_ns: int | None = None) -> Staged:
+    def stage(self, path: str, data: bytes, *, sync: bool = True, at_ns: int | None = None) -> StagedFile:
         """Write a file beside its place; without `sync` it is on disk after the next `settle`."""
-        with _translated(path), self._folder_of(path, make=True) as (folder, _):
-            temporary = f"{_TEMPORARY}{new_id()}"
-            handle = os.open(temporary, _NEW_FILE, _FILE_MODE, dir_fd=folder)
+        with _translate_errors(path), self._open_parent(path, make=True) as (folder, _):
+            temporary = f"{_TEMPORARY_PREFIX}{new_id()}"
+            handle = os.open(temporary, _NEW_FILE_FLAGS, _FILE_MODE, dir_fd=folder)
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(data)
@@ -128,45 +128,45 @@ class Folder:
                         os.utime(handle, ns=(at_ns, at_ns))
                     if sync:
                         os.fsync(handle)
-                    stamp = Stamp.of(os.fstat(handle))
+                    stamp = FileStamp.of(os.fstat(handle))
             except BaseException:
                 os.unlink(temporary, dir_fd=folder)
                 raise
-        return Staged(path, temporary, stamp)
+        return StagedFile(path, temporary, stamp)
 
-    def place(self, staged: Staged, *, seen: Stamp | None) -> Stamp:
+    def place(self, staged: StagedFile, *, expected: FileStamp | None) -> FileStamp:
         """Put a file that was staged into its place."""
         path, temporary = staged.path, staged.temporary
-        with _translated(path), self._folder_of(path, make=True) as (folder, name):
+        with _translate_errors(path), self._open_parent(path, make=True) as (folder, name):
             try:
-                _put(temporary, name, folder, seen)
+                _rename_into_place(temporary, name, folder, expected)
                 self._to_sync.add(os.path.dirname(path))
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
             # Only now: to lose its other name is a change of a file, too.
-            placed = Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            placed = FileStamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
         # Whoever has written to it since it has its name must not pass for us: it is to be looked at.
         return placed if placed.content == staged.stamp.content else staged.stamp
 
-    def unstage(self, staged: Staged) -> None:
+    def discard(self, staged: StagedFile) -> None:
         """Remove a file that was not put in its place after all; one that was is not touched."""
-        with suppress(FileNotFoundError, NotADirectoryError), self._folder_of(staged.path) as (folder, _):
+        with suppress(FileNotFoundError, NotADirectoryError), self._open_parent(staged.path) as (folder, _):
             os.unlink(staged.temporary, dir_fd=folder)
 
-    def settle(self) -> None:
+    def sync_staged(self) -> None:
         """Have on disk what was staged: all at once, where the system can."""
-        with _translated(str(self.root)), self._opened("") as handle:
+        with _translate_errors(str(self.root)), self._open_folder("") as handle:
             if _syncfs is None or _syncfs(handle) != 0:
                 os.sync()
 
-    def remove(self, path: str, *, seen: Stamp | None = None) -> bool:
+    def remove(self, path: str, *, expected: FileStamp | None = None) -> bool:
         """Remove a file, if it is what was `seen`; gives whether there was one. Folders left empty go, too."""
         try:
-            with _translated(path), self._folder_of(path) as (folder, name):
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if seen is not None and Stamp.of(found) != seen:
-                    raise Disturbed(f"{path} was just changed")
+            with _translate_errors(path), self._open_parent(path) as (folder, name):
+                stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if expected is not None and FileStamp.of(stat) != expected:
+                    raise FileChanged(f"{path} was just changed")
                 os.unlink(name, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -176,9 +176,9 @@ class Folder:
     def remove_empty(self, path: str) -> None:
         """Remove the folders of a path that are empty now, up to the one that holds all conversations."""
         parent = os.path.dirname(path)
-        while parent and os.path.basename(parent) not in _STAY:
+        while parent and os.path.basename(parent) not in _PERMANENT_FOLDERS:
             try:
-                with self._folder_of(parent) as (folder, name):
+                with self._open_parent(parent) as (folder, name):
                     os.rmdir(name, dir_fd=folder)
             except OSError:
                 return
@@ -190,53 +190,53 @@ class Folder:
         """Have on disk what was put into folders and taken out of them."""
         paths, self._to_sync = self._to_sync, set()
         # A folder that is new is known to the one above it.
-        for each in {above for path in paths for above in _upwards(path)}:
-            with suppress(FileNotFoundError, NotADirectoryError), self._opened(each) as folder:
+        for each in {ancestor for path in paths for ancestor in _ancestors(path)}:
+            with suppress(FileNotFoundError, NotADirectoryError), self._open_folder(each) as folder:
                 os.fsync(folder)
 
-    def scan(self, start: str = "", *, sweep: bool = False) -> Iterator[tuple[str, Stamp | None]]:
+    def scan(self, start: str = "", *, sweep: bool = False) -> Iterator[tuple[str, FileStamp | None]]:
         """Every file below a path with its stamp, None for what is no plain file; names with a dot are left out.
 
         With `sweep`, what we left half written goes.
         """
-        waiting = [start]
-        while waiting:
-            path = waiting.pop()
+        pending = [start]
+        while pending:
+            path = pending.pop()
             try:
-                with os.scandir(self.root / path) as found:
-                    entries = [(each, each.stat(follow_symlinks=False)) for each in found]
+                with os.scandir(self.root / path) as directory:
+                    entries = [(each, each.stat(follow_symlinks=False)) for each in directory]
             except (FileNotFoundError, NotADirectoryError):
                 continue
             for each, stat in entries:
                 inner = f"{path}/{each.name}" if path else each.name
                 if each.name.startswith("."):
-                    if sweep and each.name.startswith(_TEMPORARY):
+                    if sweep and each.name.startswith(_TEMPORARY_PREFIX):
                         self.remove(inner)
                 elif S_ISDIR(stat.st_mode):
-                    waiting.append(inner)
+                    pending.append(inner)
                 else:
-                    yield inner, Stamp.of(stat) if S_ISREG(stat.st_mode) else None
+                    yield inner, FileStamp.of(stat) if S_ISREG(stat.st_mode) else None
 
     def sweep(self) -> None:
         """Remove what we left half written in the folder itself."""
         for name in os.listdir(self.root):
-            if name.startswith(_TEMPORARY):
+            if name.startswith(_TEMPORARY_PREFIX):
                 self.remove(name)
 
     @contextmanager
-    def _folder_of(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    def _open_parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
         folder, _, name = path.rpartition("/")
         if name in ("", ".", "..") or path.startswith("/"):
             raise InvalidInput(f"{path!r} names no file")
-        with self._opened(folder, make=make) as handle:
+        with self._open_folder(folder, make=make) as handle:
             yield handle, name
 
     @contextmanager
-    def _opened(self, path: str, *, make: bool = False) -> Iterator[int]:
+    def _open_folder(self, path: str, *, make: bool = False) -> Iterator[int]:
         handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in path.split("/") if path else ():
-                inner = _step(handle, part, make=make)
+                inner = _open_child(handle, part, make=make)
                 os.close(handle)
                 handle = inner
             yield handle
@@ -244,14 +244,14 @@ class Folder:
             os.close(handle)
 
 
-def _step(handle: int, part: str, *, make: bool) -> int:
+def _open_child(handle: int, part: str, *, make: bool) -> int:
     if part in ("", ".", ".."):
         raise InvalidInput("a path in the mirror leads out of it")
     try:
         if make:
             with suppress(FileExistsError):
                 os.mkdir(part, _FOLDER_MODE, dir_fd=handle)
-        return os.open(part, _FOLDER, dir_fd=handle)
+        return os.open(part, _OPEN_FOLDER_FLAGS, dir_fd=handle)
     except OSError as error:
         if error.errno == errno.ELOOP or (isinstance(error, NotADirectoryError) and _is_link(part, handle)):
             raise InvalidInput(f"{part} is a symbolic link, and those are not followed") from None
@@ -266,41 +266,41 @@ def _is_link(part: str, handle: int) -> bool:
     return True
 
 
-def _upwards(path: str) -> Iterator[str]:
+def _ancestors(path: str) -> Iterator[str]:
     yield path
     while path:
         path = os.path.dirname(path)
         yield path
 
 
-def _put(temporary: str, name: str, folder: int, seen: Stamp | None) -> None:
+def _rename_into_place(temporary: str, name: str, folder: int, expected: FileStamp | None) -> None:
     """Give a file its name; what is there must be what was seen, also at the very moment it is replaced."""
-    if seen is None:
+    if expected is None:
         try:
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise Disturbed(f"{name} is there already") from None
+            raise FileChanged(f"{name} is there already") from None
         except OSError as error:
-            if error.errno not in _CANNOT_LINK or _is_there(name, folder):
+            if error.errno not in _CANNOT_LINK or _exists(name, folder):
                 raise
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
     try:
-        there = Stamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        current = FileStamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
-        raise Disturbed(f"{name} was just removed") from None
-    if there != seen:
-        raise Disturbed(f"{name} was just changed")
+        raise FileChanged(f"{name} was just removed") from None
+    if current != expected:
+        raise FileChanged(f"{name} was just changed")
     if not _exchange(folder, temporary, name):
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
-    out = Stamp.of(os.stat(temporary, dir_fd=folder, follow_symlinks=False))
-    if out.content != seen.content:
+    replaced = FileStamp.of(os.stat(temporary, dir_fd=folder, follow_symlinks=False))
+    if replaced.content != expected.content:
         _exchange(folder, temporary, name)
-        raise Disturbed(f"{name} was just changed")
+        raise FileChanged(f"{name} was just changed")
 
 
-def _is_there(name: str, folder: int) -> bool:
+def _exists(name: str, folder: int) -> bool:
     try:
         os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -308,36 +308,36 @@ def _is_there(name: str, folder: int) -> bool:
     return True
 
 
-def _exchange(folder: int, one: str, other: str) -> bool:
+def _exchange(folder: int, first: str, second: str) -> bool:
     """Swap two files in one step; False where the system cannot."""
     if _renameat2 is None:
         return False
-    if _renameat2(folder, one.encode(), folder, other.encode(), _EXCHANGE) == 0:
+    if _renameat2(folder, first.encode(), folder, second.encode(), _RENAME_EXCHANGE) == 0:
         return True
     number = ctypes.get_errno()
     if number in _CANNOT_EXCHANGE:
         return False
     if number == errno.ENOENT:
-        raise Disturbed(f"{other} was just removed")
+        raise FileChanged(f"{second} was just removed")
     raise OSError(number, os.strerror(number))
 
 
-def _find(name: str) -> ctypes._NamedFuncPointer | None:
+def _libc_function(name: str) -> ctypes._NamedFuncPointer | None:
     """A call of the system that Python has no name for."""
     if not sys.platform.startswith("linux"):
         return None
     return getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
-_renameat2, _syncfs = _find("renameat2"), _find("syncfs")
+_renameat2, _syncfs = _libc_function("renameat2"), _libc_function("syncfs")
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translate_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if error.errno in _DISK_FULL_ERRNOS:
             raise DiskFull(f"no space is left for the mirror ({error.strerror})") from None
         if isinstance(error, FileNotFoundError | NotADirectoryError):
             raise

@@ -14,9 +14,9 @@ import yaml
 from recollect.errors import InvalidInput
 
 _FENCE = "---"
-_MOST_CHARS = 1 << 19
-_DEEPEST = 16
-_MOST_NODES = 20_000
+_MAX_CHARS = 1 << 19
+_MAX_DEPTH = 16
+_MAX_NODES = 20_000
 _HEX = "[0-9a-f]"
 _PLAIN = re.compile(
     f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}|default|global|memory|user|assistant"
@@ -27,7 +27,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-def split(text: str) -> tuple[dict[str, Any], str]:
+def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """What the front matter says, and the text after it; an InvalidInput that tells why it cannot be used.
 
     A text without front matter says nothing of itself.
@@ -43,13 +43,13 @@ def split(text: str) -> tuple[dict[str, Any], str]:
     return _load(text[len(_FENCE) : end]), text[end + len(_FENCE) + 1 :].strip()
 
 
-def join(fields: Mapping[str, Any], body: str) -> str:
+def join_front_matter(fields: Mapping[str, Any], body: str) -> str:
     """The text of a file."""
-    block = "".join(_written(name, value) for name, value in fields.items())
+    block = "".join(_dump_field(name, value) for name, value in fields.items())
     return f"{_FENCE}\n{block}{_FENCE}\n{body.strip()}\n"
 
 
-def _written(name: str, value: object) -> str:
+def _dump_field(name: str, value: object) -> str:
     """A name with its value as YAML; ids and times, which are in every file, need no library to be written."""
     if isinstance(value, str) and _PLAIN.fullmatch(value):
         return f"{name}: {value}\n"
@@ -59,32 +59,32 @@ def _written(name: str, value: object) -> str:
 
 
 def _load(block: str) -> dict[str, Any]:
-    if len(block) > _MOST_CHARS:
-        raise InvalidInput(f"the front matter is {len(block):,} characters long; the limit is {_MOST_CHARS:,}")
+    if len(block) > _MAX_CHARS:
+        raise InvalidInput(f"the front matter is {len(block):,} characters long; the limit is {_MAX_CHARS:,}")
     try:
-        _check(block)
-        said = yaml.load(block, Loader=_Loader)  # noqa: S506 - a safe loader, and what it is given was looked at
+        _check_events(block)
+        fields = yaml.load(block, Loader=_Loader)  # noqa: S506 - a safe loader, and what it is given was looked at
     except yaml.YAMLError as error:
-        raise InvalidInput(f"the front matter is not YAML: {_told(error)}") from None
+        raise InvalidInput(f"the front matter is not YAML: {_describe_yaml_error(error)}") from None
     except (ValueError, RecursionError, OverflowError) as error:
         raise InvalidInput(f"the front matter cannot be read: {error}") from None
-    if said is None:
+    if fields is None:
         return {}
-    if not isinstance(said, dict):
-        raise InvalidInput(f"the front matter is a {type(said).__name__}, not names with values")
-    if wrong := [name for name in said if not isinstance(name, str)]:
-        raise InvalidInput(f"the name {wrong[0]!r} in the front matter is no text: put it in quotes")
-    return said
+    if not isinstance(fields, dict):
+        raise InvalidInput(f"the front matter is a {type(fields).__name__}, not names with values")
+    if bad_names := [name for name in fields if not isinstance(name, str)]:
+        raise InvalidInput(f"the name {bad_names[0]!r} in the front matter is no text: put it in quotes")
+    return fields
 
 
-def _check(block: str) -> None:
+def _check_events(block: str) -> None:
     """Raise an InvalidInput for what is more than data; events are looked at one by one, however deep they go."""
     open_names: list[set[str] | None] = []
     # Whether the next scalar of each open mapping is a name.
     is_name: list[bool] = []
     for count, event in enumerate(yaml.parse(block, Loader=_Loader)):
-        if count > _MOST_NODES:
-            raise InvalidInput(f"the front matter has more than {_MOST_NODES:,} parts")
+        if count > _MAX_NODES:
+            raise InvalidInput(f"the front matter has more than {_MAX_NODES:,} parts")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise InvalidInput("the front matter has an anchor or an alias; write the value out")
         if isinstance(event, yaml.NodeEvent) and (tag := getattr(event, "tag", None)):
@@ -94,15 +94,15 @@ def _check(block: str) -> None:
             is_name.pop()
             continue
         if open_names and isinstance(event, yaml.NodeEvent):
-            _note_name(event, open_names[-1], is_name)
+            _check_name(event, open_names[-1], is_name)
         if isinstance(event, yaml.CollectionStartEvent):
-            if len(open_names) >= _DEEPEST:
-                raise InvalidInput(f"the front matter is more than {_DEEPEST} levels deep")
+            if len(open_names) >= _MAX_DEPTH:
+                raise InvalidInput(f"the front matter is more than {_MAX_DEPTH} levels deep")
             open_names.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
             is_name.append(True)
 
 
-def _note_name(event: yaml.NodeEvent, names: set[str] | None, is_name: list[bool]) -> None:
+def _check_name(event: yaml.NodeEvent, names: set[str] | None, is_name: list[bool]) -> None:
     if names is None:
         return
     if is_name[-1]:
@@ -116,7 +116,7 @@ def _note_name(event: yaml.NodeEvent, names: set[str] | None, is_name: list[bool
     is_name[-1] = not is_name[-1]
 
 
-def _told(error: yaml.YAMLError) -> str:
+def _describe_yaml_error(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or "it cannot be parsed"
     return f"{problem}, line {mark.line + 1}" if mark is not None else str(problem)

@@ -13,24 +13,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from recollect.errors import StoreUnavailable, Unsupported
-from recollect.mirror.git_erase import rewrite
-from recollect.mirror.layout import CONFLICTS, ENTRIES, STARTS, USERS
+from recollect.mirror.git_erase import rewrite_history
+from recollect.mirror.layout import CONFLICTS, ENTRIES, MEMORY_FOLDERS, USERS
 from recollect.mirror.notebook import MEMORIES
 
 _log = logging.getLogger("recollect")
 _NAME, _EMAIL = "Recollect", "recollect@localhost"
 # Only what is mirrored is versioned; beside it may lie a database, keys and logs.
 _EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{MEMORIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
-_LONGEST_S = 600
-_MOST_LEFT_OUT = 1000
-_SAFE = (
+_TIMEOUT_S = 600
+_MAX_EXCLUDED = 1000
+_SAFE_OPTIONS = (
     *("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}", "-c", "core.hooksPath=/dev/null"),
     *("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false"),
     *("-c", "core.autocrlf=false", "-c", "core.fsync=all", "-c", "core.fileMode=false", "-c", "core.symlinks=true"),
 )
 
 
-class Git:
+class GitRepository:
     """The repository of a folder."""
 
     def __init__(self, root: Path) -> None:
@@ -45,7 +45,7 @@ class Git:
         """Where the repository is."""
         return self._root / ".git"
 
-    def begin(self) -> None:
+    def initialize(self) -> None:
         """Make the repository if there is none, and finish what was broken off."""
         self._recover()
         if not self.folder.exists():
@@ -57,13 +57,13 @@ class Git:
         self._exclude(self.folder)
         self._unlock()
 
-    def commit_all(self, message: str, *, but: Sequence[str] = ()) -> bool:
+    def commit_all(self, message: str, *, excluding: Sequence[str] = ()) -> bool:
         """Commit whatever is otherwise than in the last commit, but for some paths."""
-        there = [name for name in (*STARTS, CONFLICTS) if (self._root / name).is_dir()]
-        if there:
+        folders = [name for name in (*MEMORY_FOLDERS, CONFLICTS) if (self._root / name).is_dir()]
+        if folders:
             # One that has no files at all is not known to git.
-            left_out = [f":(exclude,literal){path}" for path in but[:_MOST_LEFT_OUT]]
-            self._run("add", "-A", "--", *there, *left_out)
+            excluded = [f":(exclude,literal){path}" for path in excluding[:_MAX_EXCLUDED]]
+            self._run("add", "-A", "--", *folders, *excluded)
         return self._commit(message)
 
     def commit(self, paths: Iterable[str], message: str) -> bool:
@@ -71,7 +71,7 @@ class Git:
         listed = b"".join(path.encode() + b"\0" for path in dict.fromkeys(paths))
         if not listed:
             return False
-        self._run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", given=listed)
+        self._run("update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=listed)
         return self._commit(message)
 
     def _commit(self, message: str) -> bool:
@@ -82,16 +82,16 @@ class Git:
         if head is None and not self._run("ls-tree", tree):
             return False
         parents = ("-p", head) if head else ()
-        commit = self._run("commit-tree", tree, *parents, given=message.encode()).decode().strip()
+        commit = self._run("commit-tree", tree, *parents, stdin=message.encode()).decode().strip()
         self._run("update-ref", "HEAD", commit)
         return True
 
     def head(self) -> str | None:
         """The last commit."""
-        found = self._run("rev-parse", "-q", "--verify", "HEAD", may_fail=True).decode().strip()
-        return found or None
+        commit = self._run("rev-parse", "-q", "--verify", "HEAD", may_fail=True).decode().strip()
+        return commit or None
 
-    def forget(self, ids: Iterable[str], paths: Iterable[str], *, below: Sequence[str] = ()) -> int:
+    def erase(self, ids: Iterable[str], paths: Iterable[str], *, below: Sequence[str] = ()) -> int:
         """Take memories out of every version there is: by their ids, at these paths, and all below some folders.
 
         Gives how many commits are otherwise now. What goes on is written into a new repository, which then takes the
@@ -106,7 +106,7 @@ class Git:
             _log.warning("mirror: all versions are dropped, since they could not be written anew: %s", error)
             count = int(self._run("rev-list", "--all", "--count") or 0)
             shutil.rmtree(self.folder)
-            self.begin()
+            self.initialize()
             self.commit_all("Go on after an erasure")
             return count
 
@@ -114,10 +114,10 @@ class Git:
         new = self._root / ".git.new"
         shutil.rmtree(new, ignore_errors=True)
         self._run("init", "-q", "--bare", "-b", "main", str(new), bare=True)
-        count = rewrite(
-            [self._program, f"--git-dir={self.folder}", *_SAFE],
-            [self._program, f"--git-dir={new}", *_SAFE],
-            environment=_environment(self._root),
+        count = rewrite_history(
+            [self._program, f"--git-dir={self.folder}", *_SAFE_OPTIONS],
+            [self._program, f"--git-dir={new}", *_SAFE_OPTIONS],
+            environment=_git_environment(self._root),
             ids=list(ids),
             paths=set(paths),
             below=tuple(below),
@@ -126,7 +126,7 @@ class Git:
         for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
             self._run(f"--git-dir={new}", *arguments, bare=True)
         for name in ("HEAD", "config", "info", "hooks"):
-            _copy(self.folder / name, new / name)
+            _copy_path(self.folder / name, new / name)
         self._exclude(new)
         (new / "complete").touch()
         self._swap(new)
@@ -149,8 +149,8 @@ class Git:
             self._swap(new)
         elif not self.folder.exists() and old.exists():
             os.rename(old, self.folder)
-        for left in (new, old):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (new, old):
+            shutil.rmtree(leftover, ignore_errors=True)
 
     def _exclude(self, folder: Path) -> None:
         info = folder / "info"
@@ -163,16 +163,16 @@ class Git:
         """A lock that outlived the process that held it: whoever mirrors the folder is alone here."""
         (self.folder / "index.lock").unlink(missing_ok=True)
 
-    def _run(self, *arguments: str, given: bytes = b"", may_fail: bool = False, bare: bool = False) -> bytes:
-        where = () if bare else (f"--git-dir={self.folder}", f"--work-tree={self._root}")
+    def _run(self, *arguments: str, stdin: bytes = b"", may_fail: bool = False, bare: bool = False) -> bytes:
+        location = () if bare else (f"--git-dir={self.folder}", f"--work-tree={self._root}")
         try:
             done = subprocess.run(  # noqa: S603 - our own arguments, and no shell
-                [self._program, *where, *_SAFE, *arguments],
+                [self._program, *location, *_SAFE_OPTIONS, *arguments],
                 cwd=self._root,
-                input=given,
+                input=stdin,
                 capture_output=True,
-                timeout=_LONGEST_S,
-                env=_environment(self._root),
+                timeout=_TIMEOUT_S,
+                env=_git_environment(self._root),
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -182,7 +182,7 @@ class Git:
         return done.stdout if not done.returncode else b""
 
 
-def _environment(root: Path) -> dict[str, str]:
+def _git_environment(root: Path) -> dict[str, str]:
     return {
         "PATH": os.defpath,
         "HOME": str(root),
@@ -193,7 +193,7 @@ def _environment(root: Path) -> dict[str, str]:
     }
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_path(source: Path, target: Path) -> None:
     if source.is_dir():
         shutil.copytree(source, target, dirs_exist_ok=True)
     elif source.exists():

@@ -6,20 +6,20 @@ import fcntl
 import os
 from pathlib import Path
 
-from recollect.mirror.layout import OWN
+from recollect.mirror.layout import STATE_FOLDER
 
-_LOCK = "lock"
-STATE = "mirror.db"
+_LOCK_FILE = "lock"
+STATE_FILE = "mirror.db"
 
 
-def own_folder(root: Path) -> Path:
+def make_state_folder(root: Path) -> Path:
     """Where the mirror keeps what is its own; made if need be."""
-    own = root / OWN
-    own.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return own
+    folder = root / STATE_FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
-class Hold:
+class MirrorLock:
     """The lock of a folder, while it is held."""
 
     def __init__(self, root: Path) -> None:
@@ -27,15 +27,17 @@ class Hold:
         self._handle: int | None = None
 
     @property
-    def is_held(self) -> bool:
+    def is_acquired(self) -> bool:
         """Whether this process mirrors the folder."""
         return self._handle is not None
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Take it, unless another process has it."""
         if self._handle is not None:
             return True
-        handle = os.open(own_folder(self._root) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        handle = os.open(
+            make_state_folder(self._root) / _LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -46,20 +48,20 @@ class Hold:
         self._handle = handle
         return True
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Let another process have it."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
-def holder_of(root: Path) -> int | None:
+def locking_process(root: Path) -> int | None:
     """The process that mirrors a folder; None if nobody does."""
-    hold = Hold(root)
-    if not (root / OWN / _LOCK).exists():
+    lock = MirrorLock(root)
+    if not (root / STATE_FOLDER / _LOCK_FILE).exists():
         return None
-    if hold.take():
-        hold.let_go()
+    if lock.acquire():
+        lock.release()
         return None
-    text = (root / OWN / _LOCK).read_text().strip()
+    text = (root / STATE_FOLDER / _LOCK_FILE).read_text().strip()
     return int(text) if text.isdigit() else 0

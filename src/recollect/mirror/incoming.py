@@ -13,303 +13,328 @@ from datetime import UTC, datetime
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion, Unavailable
-from recollect.mirror.adding import Desk, Taken, add
-from recollect.mirror.aside import leave_aside
-from recollect.mirror.decide import Known, Seen, Step, decide
-from recollect.mirror.erased import Erasures
-from recollect.mirror.layout import SUMMARY, conflict_of, is_gone, role_of
-from recollect.mirror.outgoing import digest_of, unwritten
-from recollect.mirror.page import Page, page_of, read_page, write_page
-from recollect.mirror.state import Kept, Row
-from recollect.mirror.tombstones import clear
-from recollect.mirror.whose import Owners
-from recollect.model.change import Actor, By
+from recollect.mirror.adding import IngestContext, IngestReport, add_files
+from recollect.mirror.aside import reject_file
+from recollect.mirror.decide import FileAction, MemoryContext, ScannedFile, decide_action
+from recollect.mirror.erased import ErasureLog
+from recollect.mirror.layout import SUMMARY, conflict_path, is_gone, role_of
+from recollect.mirror.outgoing import digest_of, unwritten_row
+from recollect.mirror.page import MemoryDocument, document_of, parse_document, render_document
+from recollect.mirror.state import ConflictFile, FileRow
+from recollect.mirror.tombstones import clear_tombstones
+from recollect.mirror.whose import FolderOwners
+from recollect.model.change import Actor, Author
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
-WHO = "mirror"
-_PAGE = 500
-_TRIES = 5
+AUTHOR_NAME = "mirror"
+_PAGE_SIZE = 500
+_MAX_TRIES = 5
 # So many edits are handed to the ledger at once, which writes them together.
-_AT_ONCE = 16
+_MAX_CONCURRENT = 16
 # What only the ledger says of a memory.
-_NOT_EDITED = ("status", "superseded_by", "prompt_digest", "level")
-_EMPTY: Mapping[str, Any] = {"tags": [], "evidence": [], "metadata": {}, "detail": {}, "source": ""}
+_READ_ONLY_FIELDS = ("status", "superseded_by", "prompt_digest", "level")
+_EMPTY_VALUES: Mapping[str, Any] = {"tags": [], "evidence": [], "metadata": {}, "detail": {}, "source": ""}
 
 
-class Reader:
+class FileIngester:
     """Reads files into the ledger."""
 
-    def __init__(self, desk: Desk, owners: Owners) -> None:
-        self._desk, self._owners = desk, owners
-        self._folder, self._state, self._ledger = desk.folder, desk.state, desk.ledger
+    def __init__(self, context: IngestContext, owners: FolderOwners) -> None:
+        self._context, self._owners = context, owners
+        self._folder, self._state, self._ledger = context.folder, context.state, context.ledger
 
-    async def take(self, paths: Sequence[str], *, missing: Sequence[Row] = ()) -> Taken:
+    async def ingest(self, paths: Sequence[str], *, missing: Sequence[FileRow] = ()) -> IngestReport:
         """Take in files that are new or not what they were, then let go of what is missing."""
-        taken = Taken()
-        by = By(WHO, "file", batch=new_id(), actor=Actor.PERSON)
-        erasures = Erasures(self._ledger)
-        for start in range(0, len(paths), _PAGE):
-            found = await asyncio.to_thread(self._read_all, paths[start : start + _PAGE], taken)
-            taken.users |= {seen.user for seen in found}
-            for user in dict.fromkeys(seen.user for seen in found):
-                theirs = [seen for seen in found if seen.user == user]
-                await self._take_user(user, theirs, taken, by=by, erasures=erasures)
+        report = IngestReport()
+        by = Author(AUTHOR_NAME, "file", batch=new_id(), actor=Actor.PERSON)
+        erasures = ErasureLog(self._ledger)
+        for start in range(0, len(paths), _PAGE_SIZE):
+            files = await asyncio.to_thread(self._read_all, paths[start : start + _PAGE_SIZE], report)
+            report.users |= {file.user for file in files}
+            for user in dict.fromkeys(file.user for file in files):
+                user_files = [file for file in files if file.user == user]
+                await self._ingest_user(user, user_files, report, by=by, erasures=erasures)
         for row in missing:
-            taken.users.add(row.user)
-            await self._let_go(row, taken, by=by)
-        return taken
+            report.users.add(row.user)
+            await self._forget_missing(row, report, by=by)
+        return report
 
-    def _read_all(self, paths: Iterable[str], taken: Taken) -> list[Seen]:
-        found = []
+    def _read_all(self, paths: Iterable[str], report: IngestReport) -> list[ScannedFile]:
+        files = []
         for path in paths:
             # Before it is read: what is written meanwhile is to be looked at again.
             stamp = self._folder.stamp(path)
             try:
-                seen = self._read(path)
+                file = self._read(path)
             except FileNotFoundError:
-                self._state.unset_bad(path)
+                self._state.clear_rejected(path)
             except (InvalidInput, NotADirectoryError) as error:
-                leave_aside(path, str(error), stamp=stamp.text if stamp else "", state=self._state)
-                taken.bad += 1
+                reject_file(path, str(error), stamp=stamp.text if stamp else "", state=self._state)
+                report.bad += 1
             else:
-                found += [seen] if seen is not None else []
-        return found
+                files += [file] if file is not None else []
+        return files
 
-    def _read(self, path: str) -> Seen | None:
-        spot, user = self._owners.spot(path)
-        if spot is None:
+    def _read(self, path: str) -> ScannedFile | None:
+        location, user = self._owners.locate(path)
+        if location is None:
             return None
-        data, stamp, written_s = self._folder.read(path)
+        data, stamp, modified_s = self._folder.read(path)
         try:
             text = data.decode()
         except UnicodeDecodeError:
             raise InvalidInput("it is not text in UTF-8") from None
-        at = datetime.fromtimestamp(written_s, UTC)
-        page = read_page(text, spot, user=user, conversation=spot.conversation, at=at)
-        if page.id is None and (row := self._state.at(path)) is not None and row.user == user and not row.is_gone:
+        at = datetime.fromtimestamp(modified_s, UTC)
+        document = parse_document(text, location, user=user, conversation=location.conversation, at=at)
+        if (
+            document.id is None
+            and (row := self._state.row_at(path)) is not None
+            and row.user == user
+            and not row.is_gone
+        ):
             # It lost its front matter, and is still the file of that memory.
-            page = Page({**page.line, "id": row.id})
-        return Seen(path=path, spot=spot, user=user, page=page, digest=digest_of(data), stamp=stamp.text)
+            document = MemoryDocument({**document.line, "id": row.id})
+        return ScannedFile(
+            path=path, location=location, user=user, document=document, digest=digest_of(data), stamp=stamp.text
+        )
 
-    async def _take_user(self, user: str, found: Sequence[Seen], taken: Taken, *, by: By, erasures: Erasures) -> None:
-        ids = [seen.page.id for seen in found if seen.page.id is not None]
+    async def _ingest_user(
+        self, user: str, files: Sequence[ScannedFile], report: IngestReport, *, by: Author, erasures: ErasureLog
+    ) -> None:
+        ids = [file.document.id for file in files if file.document.id is not None]
         records = {record.id: record for record in await self._ledger.get(Scope(user), ids)}
-        new: list[tuple[Seen, bool]] = []
-        edits: dict[str | None, tuple[Seen, Known]] = {}
-        named: set[str | None] = set()
-        for seen in found:
-            if seen.page.id in edits:
+        new: list[tuple[ScannedFile, bool]] = []
+        edits: dict[str | None, tuple[ScannedFile, MemoryContext]] = {}
+        added_ids: set[str | None] = set()
+        for file in files:
+            if file.document.id in edits:
                 # What this one is depends on what becomes of the other.
-                await self._edit_all(user, list(edits.values()), taken, by=by)
+                await self._edit_all(user, list(edits.values()), report, by=by)
                 edits = {}
-            known = await self._known(seen, records, erasures)
-            step = decide(seen, known)
-            if step in (Step.ADD, Step.ADD_ANOTHER):
-                new.append((seen, step is Step.ADD_ANOTHER or seen.page.id in named))
-                named.add(seen.page.id)
-            elif step is Step.EDIT and not seen.spot.is_tombstone:
-                edits[seen.page.id] = (seen, known)
-            elif not seen.spot.is_tombstone:
+            context = await self._load_context(file, records, erasures)
+            action = decide_action(file, context)
+            if action in (FileAction.ADD, FileAction.ADD_AS_NEW):
+                new.append((file, action is FileAction.ADD_AS_NEW or file.document.id in added_ids))
+                added_ids.add(file.document.id)
+            elif action is FileAction.EDIT and not file.location.is_tombstone:
+                edits[file.document.id] = (file, context)
+            elif not file.location.is_tombstone:
                 # What lies among the tombstones is looked at only to build a ledger anew.
-                await self._guarded(seen, known, step, taken, by=by)
-        await self._edit_all(user, list(edits.values()), taken, by=by)
+                await self._apply_with_retry(file, context, action, report, by=by)
+        await self._edit_all(user, list(edits.values()), report, by=by)
         if new:
-            await add(user, new, taken, desk=self._desk, by=by)
-        added = {seen.path for seen, _ in new}
-        left = [seen for seen in found if seen.spot.is_tombstone and seen.path not in added]
-        await clear(user, left, taken, desk=self._desk)
+            await add_files(user, new, report, context=self._context, by=by)
+        added = {file.path for file, _ in new}
+        tombstones = [file for file in files if file.location.is_tombstone and file.path not in added]
+        await clear_tombstones(user, tombstones, report, context=self._context)
 
-    async def _known(self, seen: Seen, records: Mapping[str, MemoryRecord], erasures: Erasures) -> Known:
-        id = seen.page.id
+    async def _load_context(
+        self, file: ScannedFile, records: Mapping[str, MemoryRecord], erasures: ErasureLog
+    ) -> MemoryContext:
+        id = file.document.id
         if id is None:
-            return Known()
-        row = await asyncio.to_thread(self._state.row, seen.user, id)
+            return MemoryContext()
+        row = await asyncio.to_thread(self._state.row, file.user, id)
         record = records.get(id)
         # One that lies among the tombstones as well is being put back, by a person or by us.
-        elsewhere = row is not None and row.path != seen.path and not row.is_gone and not seen.spot.is_tombstone
-        elsewhere = elsewhere and row is not None and self._folder.stamp(row.path) is not None
-        words = None
-        if row is None and record is not None and record.version > seen.page.version:
-            words = await self._words_at(record, seen.page.version)
-        erased = record is None and await erasures.covers(seen.user, seen.page)
-        return Known(record=record, row=row, lies_elsewhere=elsewhere, is_erased=erased, words_then=words)
+        has_other_file = (
+            row is not None and row.path != file.path and not row.is_gone and not file.location.is_tombstone
+        )
+        has_other_file = has_other_file and row is not None and self._folder.stamp(row.path) is not None
+        content = None
+        if row is None and record is not None and record.version > file.document.version:
+            content = await self._content_at(record, file.document.version)
+        is_erased = record is None and await erasures.covers(file.user, file.document)
+        return MemoryContext(
+            record=record, row=row, has_other_file=has_other_file, is_erased=is_erased, earlier_content=content
+        )
 
-    async def _words_at(self, record: MemoryRecord, version: int) -> str | None:
+    async def _content_at(self, record: MemoryRecord, version: int) -> str | None:
         """What a memory said at an earlier version, as far as its history tells."""
-        lines = await self._ledger.history(Scope(record.scope.user), memory_id=record.id, limit=1000)
-        words = record.content
-        for line in lines:
-            if line.version <= version:
-                return words
-            words = (line.before or {}).get("content", words)
-        return words if lines else None
+        entries = await self._ledger.history(Scope(record.scope.user), memory_id=record.id, limit=1000)
+        content = record.content
+        for entry in entries:
+            if entry.version <= version:
+                return content
+            content = (entry.before or {}).get("content", content)
+        return content if entries else None
 
-    async def _edit_all(self, user: str, edits: Sequence[tuple[Seen, Known]], taken: Taken, *, by: By) -> None:
+    async def _edit_all(
+        self, user: str, edits: Sequence[tuple[ScannedFile, MemoryContext]], report: IngestReport, *, by: Author
+    ) -> None:
         """Take in many edits as one: the ledger commits them together, and their files are written together."""
-        done: list[tuple[Seen, MemoryRecord]] = []
-        failed: list[tuple[Seen, Known, BaseException]] = []
-        for start in range(0, len(edits), _AT_ONCE):
-            some = edits[start : start + _AT_ONCE]
-            changing = [self._change(seen, known.record, taken, by=by) for seen, known in some]
+        done: list[tuple[ScannedFile, MemoryRecord]] = []
+        failed: list[tuple[ScannedFile, MemoryContext, BaseException]] = []
+        for start in range(0, len(edits), _MAX_CONCURRENT):
+            batch = edits[start : start + _MAX_CONCURRENT]
+            changing = [self._update_memory(file, context.record, report, by=by) for file, context in batch]
             results = await asyncio.gather(*changing, return_exceptions=True)
-            for (seen, known), result in zip(some, results, strict=True):
+            for (file, context), result in zip(batch, results, strict=True):
                 if isinstance(result, BaseException):
-                    failed.append((seen, known, result))
+                    failed.append((file, context, result))
                 else:
-                    done.append((seen, result))
+                    done.append((file, result))
         if done:
-            await self._know_edited(user, done, taken)
-        for seen, known, error in failed:
+            await self._write_edited(user, done, report)
+        for file, context, error in failed:
             if isinstance(error, StaleVersion):
-                await self._guarded(seen, known, Step.EDIT, taken, by=by)
+                await self._apply_with_retry(file, context, FileAction.EDIT, report, by=by)
             else:
-                await self._refuse(seen, error, taken)
+                await self._handle_error(file, error, report)
 
-    async def _guarded(self, seen: Seen, known: Known, step: Step, taken: Taken, *, by: By) -> None:
-        for _ in range(_TRIES):
+    async def _apply_with_retry(
+        self, file: ScannedFile, context: MemoryContext, action: FileAction, report: IngestReport, *, by: Author
+    ) -> None:
+        for _ in range(_MAX_TRIES):
             try:
-                await self._do(seen, known, step, taken, by=by)
+                await self._apply(file, context, action, report, by=by)
                 return
             except StaleVersion:
-                found = await self._ledger.get(Scope(seen.user), [seen.page.id or ""])
-                known = replace(known, record=next(iter(found), None))
-                step = decide(seen, known)
+                records = await self._ledger.get(Scope(file.user), [file.document.id or ""])
+                context = replace(context, record=next(iter(records), None))
+                action = decide_action(file, context)
             except RecollectError as error:
-                await self._refuse(seen, error, taken)
+                await self._handle_error(file, error, report)
                 return
-        taken.again.append(seen.path)
+        report.retry_paths.append(file.path)
 
-    async def _refuse(self, seen: Seen, error: BaseException, taken: Taken) -> None:
+    async def _handle_error(self, file: ScannedFile, error: BaseException, report: IngestReport) -> None:
         """What cannot be taken in now comes again; what cannot be taken in at all is left aside."""
         match error:
             case Unavailable():
-                _log.warning("mirror: %s is taken in later: %s", seen.path, error)
-                taken.again.append(seen.path)
+                _log.warning("mirror: %s is taken in later: %s", file.path, error)
+                report.retry_paths.append(file.path)
             case InvalidInput() | Conflict() | NotFound():
-                await self._desk.leave_aside(seen, str(error), taken)
+                await self._context.reject(file, str(error), report)
             case _:
                 raise error
 
-    async def _do(self, seen: Seen, known: Known, step: Step, taken: Taken, *, by: By) -> None:
-        record = known.record
-        if step is Step.ERASED or record is None:
+    async def _apply(
+        self, file: ScannedFile, context: MemoryContext, action: FileAction, report: IngestReport, *, by: Author
+    ) -> None:
+        record = context.record
+        if action is FileAction.ERASED or record is None:
             raise InvalidInput("what it says was erased: remove the file, or only its id to keep it as something new")
-        match step:
-            case Step.COPY:
+        match action:
+            case FileAction.COPY:
                 raise InvalidInput(f"it is a copy of the file of memory {record.id}: change its words, or remove it")
-            case Step.KNOW | Step.WRITE:
-                is_same = not is_gone(record) and not seen.page.changes(page_of(record))
-                await self._know([_row(seen, record, version=record.version if is_same else 0)], taken)
-                await self._desk.write(seen.user, [record], taken)
-            case Step.EDIT:
-                await self._edit(seen, record, taken, by=by)
-            case Step.CONFLICT:
-                await self._keep_other(seen, record, taken)
-                await self._edit(seen, record, taken, by=by)
-            case Step.RESTORE:
-                record = (await self._desk.service.restore(Scope(seen.user), record.id, by=by)).record
-                taken.restored += 1
-                await self._edit(seen, record, taken, by=by)
-            case Step.MOVE:
-                before = taken.added
-                await add(seen.user, [(seen, True)], taken, desk=self._desk, by=by)
-                if taken.added > before:
-                    await self._desk.service.forget(Scope(seen.user), record.id, by=by, sources=False)
+            case FileAction.UNCHANGED | FileAction.WRITE:
+                is_same = not is_gone(record) and not file.document.changes(document_of(record))
+                await self._record_rows([_file_row(file, record, version=record.version if is_same else 0)], report)
+                await self._context.write(file.user, [record], report)
+            case FileAction.EDIT:
+                await self._edit(file, record, report, by=by)
+            case FileAction.CONFLICT:
+                await self._save_conflict(file, record, report)
+                await self._edit(file, record, report, by=by)
+            case FileAction.RESTORE:
+                record = (await self._context.service.restore(Scope(file.user), record.id, by=by)).record
+                report.restored += 1
+                await self._edit(file, record, report, by=by)
+            case FileAction.MOVE:
+                before = report.added
+                await add_files(file.user, [(file, True)], report, context=self._context, by=by)
+                if report.added > before:
+                    await self._context.service.forget(Scope(file.user), record.id, by=by, sources=False)
 
-    async def _know(self, rows: Sequence[Row], taken: Taken) -> None:
+    async def _record_rows(self, rows: Sequence[FileRow], report: IngestReport) -> None:
         """Note how the files of memories stand."""
 
         def note() -> None:
             for row in rows:
                 moved = self._state.row(row.user, row.id)
-                taken.paths += [row.path, *([moved.path] if moved is not None and moved.path != row.path else [])]
+                report.paths += [row.path, *([moved.path] if moved is not None and moved.path != row.path else [])]
             self._state.put(rows)
 
         await asyncio.to_thread(note)
 
-    async def _edit(self, seen: Seen, record: MemoryRecord, taken: Taken, *, by: By) -> None:
-        record = await self._change(seen, record, taken, by=by)
-        await self._know_edited(seen.user, [(seen, record)], taken)
+    async def _edit(self, file: ScannedFile, record: MemoryRecord, report: IngestReport, *, by: Author) -> None:
+        record = await self._update_memory(file, record, report, by=by)
+        await self._write_edited(file.user, [(file, record)], report)
 
-    async def _change(self, seen: Seen, record: MemoryRecord | None, taken: Taken, *, by: By) -> MemoryRecord:
+    async def _update_memory(
+        self, file: ScannedFile, record: MemoryRecord | None, report: IngestReport, *, by: Author
+    ) -> MemoryRecord:
         """The memory with what a person wrote in its file."""
         if record is None:
-            raise NotFound(f"there is no memory {seen.page.id}")
-        changes = seen.page.changes(page_of(record))
+            raise NotFound(f"there is no memory {file.document.id}")
+        changes = file.document.changes(document_of(record))
         fields = {
-            name: _EMPTY.get(name) if value is None else value
+            name: _EMPTY_VALUES.get(name) if value is None else value
             for name, value in changes.items()
-            if name not in _NOT_EDITED
+            if name not in _READ_ONLY_FIELDS
         }
         if fields:
-            service, expected = self._desk.service, record.version
-            outcome = await service.update(Scope(seen.user), record.id, fields, by=by, expected_version=expected)
+            service, expected = self._context.service, record.version
+            outcome = await service.update(Scope(file.user), record.id, fields, by=by, expected_version=expected)
             record = outcome.record
-            taken.edited += 1
+            report.edited += 1
         if role_of(record) == SUMMARY and "content" in fields:
-            await self._desk.sum_up(record, by=by)
+            await self._context.set_summary(record, by=by)
         return record
 
-    async def _know_edited(self, user: str, edited: Sequence[tuple[Seen, MemoryRecord]], taken: Taken) -> None:
+    async def _write_edited(
+        self, user: str, edited: Sequence[tuple[ScannedFile, MemoryRecord]], report: IngestReport
+    ) -> None:
         """Write files anew that a person edited: without secrets, and with their new versions."""
         # Still to be written, and yet known: what they write next comes after that, and is no conflict with it.
-        rows = [_row(seen, record, version=record.version, pending="") for seen, record in edited]
-        await self._know(rows, taken)
-        await self._desk.write(user, [record for _, record in edited], taken)
+        rows = [_file_row(file, record, version=record.version, pending="") for file, record in edited]
+        await self._record_rows(rows, report)
+        await self._context.write(user, [record for _, record in edited], report)
 
-    async def _keep_other(self, seen: Seen, record: MemoryRecord, taken: Taken) -> None:
-        path, data = conflict_of(seen.path, record.version), write_page(record).encode()
+    async def _save_conflict(self, file: ScannedFile, record: MemoryRecord, report: IngestReport) -> None:
+        path, data = conflict_path(file.path, record.version), render_document(record).encode()
 
-        def keep() -> None:
-            self._folder.write(path, data, seen=self._folder.stamp(path))
+        def save() -> None:
+            self._folder.write(path, data, expected=self._folder.stamp(path))
             self._folder.sync()
-            self._state.keep(Kept(path, seen.user, record.id, now().isoformat()))
+            self._state.add_conflict(ConflictFile(path, file.user, record.id, now().isoformat()))
 
-        await asyncio.to_thread(keep)
-        taken.conflicts += 1
-        taken.paths.append(path)
+        await asyncio.to_thread(save)
+        report.conflicts += 1
+        report.paths.append(path)
         _log.warning(
-            "mirror: %s was edited while its memory changed: the edit stands, the other is in %s", seen.path, path
+            "mirror: %s was edited while its memory changed: the edit stands, the other is in %s", file.path, path
         )
 
-    async def _let_go(self, row: Row, taken: Taken, *, by: By) -> None:
-        held = await asyncio.to_thread(self._state.row, row.user, row.id)
-        if held is None or held.path != row.path or not row.stamp or self._folder.stamp(row.path) is not None:
+    async def _forget_missing(self, row: FileRow, report: IngestReport, *, by: Author) -> None:
+        current = await asyncio.to_thread(self._state.row, row.user, row.id)
+        if current is None or current.path != row.path or not row.stamp or self._folder.stamp(row.path) is not None:
             # It lies elsewhere by now, is there again, or never was.
             return
         if row.is_gone:
             await asyncio.to_thread(self._state.drop, [row])
             return
         try:
-            found = await self._ledger.get(Scope(row.user), [row.id])
-            if found and found[0].status is Status.ACTIVE:
-                outcome = await self._desk.service.forget(Scope(row.user), row.id, by=by)
-                found = [outcome.record]
-                taken.forgotten += 1
+            records = await self._ledger.get(Scope(row.user), [row.id])
+            if records and records[0].status is Status.ACTIVE:
+                outcome = await self._context.service.forget(Scope(row.user), row.id, by=by)
+                records = [outcome.record]
+                report.forgotten += 1
         except Unavailable as error:
             _log.warning("mirror: the memory of %s is forgotten later: %s", row.path, error)
-            taken.again.append(row.path)
+            report.retry_paths.append(row.path)
             return
-        gone = unwritten(row.path, row.user, row.id)
-        await asyncio.to_thread(self._state.put, [gone])
-        taken.put.removed.append(row.path)
-        if found:
-            await self._desk.write(row.user, found, taken)
+        unwritten_file = unwritten_row(row.path, row.user, row.id)
+        await asyncio.to_thread(self._state.put, [unwritten_file])
+        report.writes.removed.append(row.path)
+        if records:
+            await self._context.write(row.user, records, report)
         else:
-            await asyncio.to_thread(self._state.drop, [gone])
+            await asyncio.to_thread(self._state.drop, [unwritten_file])
 
 
-def _row(seen: Seen, record: MemoryRecord, *, version: int, pending: str | None = None) -> Row:
-    return Row(
-        path=seen.path,
-        user=seen.user,
+def _file_row(file: ScannedFile, record: MemoryRecord, *, version: int, pending: str | None = None) -> FileRow:
+    return FileRow(
+        path=file.path,
+        user=file.user,
         id=record.id,
         version=version,
-        digest=seen.digest,
-        stamp=seen.stamp,
+        digest=file.digest,
+        stamp=file.stamp,
         pending=pending,
     )

@@ -9,37 +9,39 @@ from __future__ import annotations
 import unicodedata
 from hashlib import blake2b
 
-_MOST_CHARS = 80
-_MOST_BYTES = 160
+_MAX_NAME_CHARS = 80
+_MAX_NAME_BYTES = 160
 _DIGEST_BYTES = 8
-_PLAIN = "-._"
+_PLAIN_CHARACTERS = "-._"
 # Where tombstones lie, and what one well-known system takes for devices whatever comes after the dot.
-_TAKEN = frozenset(
+_RESERVED_NAMES = frozenset(
     ["deleted", "con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "0123456789¹²³")]
 )
 
 
 def safe_name(id: str) -> str:
     """The name that stands for an id."""
-    name = "".join(each if each.isalnum() or each in _PLAIN else "_" for each in unicodedata.normalize("NFC", id))
-    if name == id and _can_stand(name):
+    name = "".join(
+        each if each.isalnum() or each in _PLAIN_CHARACTERS else "_" for each in unicodedata.normalize("NFC", id)
+    )
+    if name == id and _is_valid_name(name):
         return name
-    cut = name.encode()[: _MOST_BYTES // 2].decode(errors="ignore")[: _MOST_CHARS // 2].strip(".") or "_"
-    if cut.partition(".")[0].casefold() in _TAKEN:
-        cut = f"_{cut}"
-    return f"{cut}~{blake2b(id.encode(), digest_size=_DIGEST_BYTES).hexdigest()}"
+    prefix = name.encode()[: _MAX_NAME_BYTES // 2].decode(errors="ignore")[: _MAX_NAME_CHARS // 2].strip(".") or "_"
+    if prefix.partition(".")[0].casefold() in _RESERVED_NAMES:
+        prefix = f"_{prefix}"
+    return f"{prefix}~{blake2b(id.encode(), digest_size=_DIGEST_BYTES).hexdigest()}"
 
 
-def _can_stand(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     return (
-        0 < len(name) <= _MOST_CHARS
-        and len(name.encode()) <= _MOST_BYTES
+        0 < len(name) <= _MAX_NAME_CHARS
+        and len(name.encode()) <= _MAX_NAME_BYTES
         and not name.startswith(".")
         and not name.endswith(".")
-        and name.partition(".")[0].casefold() not in _TAKEN
+        and name.partition(".")[0].casefold() not in _RESERVED_NAMES
     )
 
 
 def safe_time(moment: str) -> str:
     """A time as a part of a name."""
-    return "".join(each if each.isalnum() or each in _PLAIN else "-" for each in moment) or "ts"
+    return "".join(each if each.isalnum() or each in _PLAIN_CHARACTERS else "-" for each in moment) or "ts"

@@ -12,66 +12,68 @@ from time import time_ns
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.mirror.folder import Folder
-from recollect.mirror.front_matter import split
+from recollect.mirror.folder import MirrorFolder
+from recollect.mirror.front_matter import split_front_matter
 from recollect.mirror.layout import SNAPSHOT
-from recollect.mirror.state import State
+from recollect.mirror.state import MirrorState
 
 # Up to so many memories it is written with every change.
-MOST_AT_ONCE = 2_000
+MAX_EAGER_MEMORIES = 2_000
 # The clock of a file system goes in steps, and may be a little behind.
 _SLACK_NS = 1_000_000_000
-_META = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
+_METADATA_FIELDS = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
 
 
-def write_snapshot(user: str, base: str, *, folder: Folder, state: State, changed: Collection[str] = ()) -> None:
+def write_snapshot(
+    user: str, base: str, *, folder: MirrorFolder, state: MirrorState, changed: Collection[str] = ()
+) -> None:
     """Write the snapshot of a user's folder; of files not changed since the last one, its lines are taken over."""
     path = base + SNAPSHOT
-    begun_ns, last = time_ns(), folder.stamp(path)
-    shown = state.shown(user, since_ns=last.written_ns - _SLACK_NS if last is not None else 0)
-    if not shown:
+    started_ns, last = time_ns(), folder.stamp(path)
+    visible = state.visible_files(user, since_ns=last.written_ns - _SLACK_NS if last is not None else 0)
+    if not visible:
         folder.remove(path)
         return
-    same = {each for each, is_newer in shown.items() if not is_newer}.difference(changed)
-    lines = _last(path, same, folder) if last is not None else {}
-    for each, line in _read(sorted(shown.keys() - lines.keys()), folder):
+    unchanged = {each for each, is_newer in visible.items() if not is_newer}.difference(changed)
+    lines = _unchanged_lines(path, unchanged, folder) if last is not None else {}
+    for each, line in _read(sorted(visible.keys() - lines.keys()), folder):
         lines[each] = json.dumps(line, ensure_ascii=False)
     data = ("[\n" + ",\n".join(lines.values()) + "\n]\n").encode()
     # It says of itself when the first file was read for it: whatever is changed since may not be in it.
-    folder.write(path, data, seen=last, at_ns=begun_ns)
+    folder.write(path, data, expected=last, at_ns=started_ns)
     folder.sync()
 
 
-def is_behind(user: str, base: str, *, folder: Folder, state: State) -> bool:
+def is_outdated(user: str, base: str, *, folder: MirrorFolder, state: MirrorState) -> bool:
     """Whether files of a user were written since the snapshot was, as those of a large folder are."""
     last = folder.stamp(base + SNAPSHOT)
     return state.has_changed_since(user, last.written_ns if last is not None else 0)
 
 
-def _last(path: str, same: Collection[str], folder: Folder) -> dict[str, str]:
+def _unchanged_lines(path: str, unchanged: Collection[str], folder: MirrorFolder) -> dict[str, str]:
     """The lines of files that are the same as in the last snapshot; without any that is not as we write them."""
     try:
         text = (folder.root / path).read_text()
     except (OSError, UnicodeDecodeError):
         return {}
-    start, found = os.path.join(folder.root, ""), {}
+    prefix, lines = os.path.join(folder.root, ""), {}
     for line in text.split("\n"):
         # Only the start of each is looked at: there may be many.
         parts = line.split('"', 8)
         if len(parts) == 9 and parts[0] == "{" and parts[1] == "id" and parts[5] == "path":
-            place = parts[7].removeprefix(start)
-            if place in same:
-                found[place] = line.removesuffix(",")
-    return found
+            file_path = parts[7].removeprefix(prefix)
+            if file_path in unchanged:
+                lines[file_path] = line.removesuffix(",")
+    return lines
 
 
-def _read(paths: list[str], folder: Folder) -> Iterator[tuple[str, dict[str, Any]]]:
+def _read(paths: list[str], folder: MirrorFolder) -> Iterator[tuple[str, dict[str, Any]]]:
     for path in paths:
         try:
-            said, body = split(folder.read(path)[0].decode(errors="replace"))
+            fields, body = split_front_matter(folder.read(path)[0].decode(errors="replace"))
         except (InvalidInput, OSError):
             continue
-        meta = {name: str(said[name]) for name in _META if said.get(name) is not None}
-        if "id" in said and len(meta) >= 3:
-            place = os.path.join(folder.root, path)
-            yield path, {"id": str(said["id"]), "path": place, "metadata": meta, "content": body}
+        meta = {name: str(fields[name]) for name in _METADATA_FIELDS if fields.get(name) is not None}
+        if "id" in fields and len(meta) >= 3:
+            file_path = os.path.join(folder.root, path)
+            yield path, {"id": str(fields["id"]), "path": file_path, "metadata": meta, "content": body}

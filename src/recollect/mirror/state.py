@@ -15,7 +15,7 @@ from typing import Any
 import apsw
 
 from recollect.errors import StoreUnavailable
-from recollect.mirror.folder import Stamp
+from recollect.mirror.folder import FileStamp
 
 _FORMAT = 1
 _SCHEMA = """
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class FileRow:
     """What was last seen of the file of a memory; `pending` is the digest of what is about to be written there."""
 
     path: str
@@ -51,13 +51,13 @@ class Row:
     pending: str | None = None
 
     @property
-    def seen(self) -> Stamp | None:
+    def last_stamp(self) -> FileStamp | None:
         """How the file stood; None for one that was never there."""
-        return Stamp(self.stamp) if self.stamp else None
+        return FileStamp(self.stamp) if self.stamp else None
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
+class RejectedFile:
     """A file that cannot be used, and why."""
 
     path: str
@@ -68,7 +68,7 @@ class Bad:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ConflictFile:
     """A text that a person's edit took the place of, and the memory it was of."""
 
     path: str
@@ -78,7 +78,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class HistoryPosition:
     """How far a user's history was followed."""
 
     position: int = 0
@@ -87,11 +87,11 @@ class Followed:
 
 
 # When the system last saw a file change: the second of the numbers in a stamp.
-_CHANGED = "CAST(substr(stamp, instr(stamp, ':') + 1) AS INTEGER)"
-_ROW = "path, user, id, version, digest, stamp, is_gone, pending"
+_CHANGED_SQL = "CAST(substr(stamp, instr(stamp, ':') + 1) AS INTEGER)"
+_ROW_COLUMNS = "path, user, id, version, digest, stamp, is_gone, pending"
 
 
-class State:
+class MirrorState:
     """The snapshot, in a small database beside the files."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
@@ -110,53 +110,53 @@ class State:
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {pragma}").fetchall()
         self._fetch(_SCHEMA)
-        if (known := self.meta("format")) not in (None, str(_FORMAT)):
+        if (stored_format := self.meta("format")) not in (None, str(_FORMAT)):
             raise StoreUnavailable(
-                f"the state of the mirror is of format {known}, and this Recollect knows {_FORMAT}"
+                f"the state of the mirror is of format {stored_format}, and this Recollect knows {_FORMAT}"
             )
         self.set_meta("format", str(_FORMAT))
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def transaction(self) -> Iterator[None]:
         """Several writes as one."""
         with self._db:
             yield
 
-    # Files
+    # MemoryFiles
 
-    def row(self, user: str, id: str) -> Row | None:
+    def row(self, user: str, id: str) -> FileRow | None:
         """The file of a memory."""
         return next(self._rows("user = ? AND id = ?", (user, id)), None)
 
-    def at(self, path: str) -> Row | None:
+    def row_at(self, path: str) -> FileRow | None:
         """The memory whose file lies at a path."""
         return next(self._rows("path = ?", (path,)), None)
 
-    def below(self, folder: str) -> list[Row]:
+    def rows_below(self, folder: str) -> list[FileRow]:
         """The files below a folder; below an empty one, all."""
         if not folder:
             return list(self._rows("1 = 1", ()))
         return list(self._rows("path >= ? AND path < ?", (f"{folder}/", f"{folder}0")))
 
-    def of(self, user: str, *, unwritten: bool = False) -> list[Row]:
+    def rows_of_user(self, user: str, *, unwritten: bool = False) -> list[FileRow]:
         """All files of a user, or those that are still to be written."""
         return list(self._rows("user = ? AND stamp = ''" if unwritten else "user = ?", (user,)))
 
-    def shown(self, user: str, *, since_ns: int) -> dict[str, bool]:
+    def visible_files(self, user: str, *, since_ns: int) -> dict[str, bool]:
         """The paths of a user's files that are there and no tombstones, and whether each was changed since."""
-        sql = f"SELECT path, {_CHANGED} > ? FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone"  # noqa: S608
+        sql = f"SELECT path, {_CHANGED_SQL} > ? FROM files WHERE user = ? AND stamp <> '' AND NOT is_gone"  # noqa: S608
         return dict(self._fetch(sql, (since_ns, user)))
 
-    def has_changed_since(self, user: str, moment_ns: int) -> bool:
+    def has_changed_since(self, user: str, since_ns: int) -> bool:
         """Whether a file of a user, or a tombstone, was written or named since."""
-        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {_CHANGED} > ? LIMIT 1"  # noqa: S608
-        return bool(self._fetch(sql, (user, moment_ns)))
+        sql = f"SELECT 1 FROM files WHERE user = ? AND stamp <> '' AND {_CHANGED_SQL} > ? LIMIT 1"  # noqa: S608
+        return bool(self._fetch(sql, (user, since_ns)))
 
     def stamps(self) -> dict[str, str]:
         """The stamp of every file by its path, of those that cannot be used as well."""
         return dict(self._fetch("SELECT path, stamp FROM files UNION ALL SELECT path, stamp FROM bad"))
 
-    def put(self, rows: Iterable[Row]) -> None:
+    def put(self, rows: Iterable[FileRow]) -> None:
         """Keep what was seen."""
         values = [(r.path, r.user, r.id, r.version, r.digest, r.stamp, int(r.is_gone), r.pending) for r in rows]
         with self._db:
@@ -165,24 +165,24 @@ class State:
             self._db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
             self._db.executemany("DELETE FROM bad WHERE path = ?", [(v[0],) for v in values])
 
-    def intend(self, pending: Iterable[tuple[str, str, str]]) -> None:
+    def set_pending(self, pending: Iterable[tuple[str, str, str]]) -> None:
         """Note, before it is done, what will be written for a user's memory: user, id and digest."""
         self._db.executemany(
             "UPDATE files SET pending = ?3 WHERE user = ?1 AND id = ?2",
             list(pending),
         )
 
-    def drop(self, rows: Iterable[Row]) -> None:
+    def drop(self, rows: Iterable[FileRow]) -> None:
         """Forget files that there are no more."""
         self._db.executemany("DELETE FROM files WHERE path = ?", [(row.path,) for row in rows])
 
     def count(self, user: str | None = None) -> dict[str, int]:
         """How many files there are of a user or of all, and how many of them are tombstones."""
-        found = self._fetch(
+        rows = self._fetch(
             "SELECT count(*), coalesce(sum(is_gone), 0) FROM files WHERE ?1 IS NULL OR user = ?1", (user,)
         )
-        total, gone = found[0]
-        return {"memories": total - gone, "tombstones": gone}
+        total, tombstones = rows[0]
+        return {"memories": total - tombstones, "tombstones": tombstones}
 
     def _fetch(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         try:
@@ -190,12 +190,12 @@ class State:
         except apsw.Error as error:
             raise StoreUnavailable(f"the mirror's state cannot be read: {error}") from None
 
-    def _rows(self, test: str, values: Sequence[str]) -> Iterator[Row]:
+    def _rows(self, test: str, values: Sequence[str]) -> Iterator[FileRow]:
         for path, user, id, version, digest, stamp, is_gone, pending in self._fetch(
-            f"SELECT {_ROW} FROM files WHERE {test}",  # noqa: S608
+            f"SELECT {_ROW_COLUMNS} FROM files WHERE {test}",  # noqa: S608
             values,
         ):
-            yield Row(
+            yield FileRow(
                 path=path,
                 user=user,
                 id=id,
@@ -208,56 +208,56 @@ class State:
 
     # What cannot be used, and what a person's edit took the place of
 
-    def set_bad(self, bad: Bad) -> None:
+    def set_rejected(self, rejected: RejectedFile) -> None:
         """Note that a file cannot be used."""
         self._fetch(
             "INSERT OR REPLACE INTO bad (path, stamp, digest, reason, at) VALUES (?, ?, ?, ?, ?)",
-            (bad.path, bad.stamp, bad.digest, bad.reason, bad.at),
+            (rejected.path, rejected.stamp, rejected.digest, rejected.reason, rejected.at),
         )
 
-    def unset_bad(self, path: str) -> None:
+    def clear_rejected(self, path: str) -> None:
         """It can be used, or is gone."""
         self._db.execute("DELETE FROM bad WHERE path = ?", (path,))
 
-    def bad(self) -> list[Bad]:
+    def rejected_files(self) -> list[RejectedFile]:
         """The files that cannot be used."""
-        return [Bad(*row) for row in self._db.execute("SELECT path, stamp, digest, reason, at FROM bad")]
+        return [RejectedFile(*row) for row in self._db.execute("SELECT path, stamp, digest, reason, at FROM bad")]
 
-    def bad_at(self, path: str) -> Bad | None:
+    def rejected_file(self, path: str) -> RejectedFile | None:
         """Why the file at a path cannot be used; None if it can."""
-        found = self._fetch("SELECT path, stamp, digest, reason, at FROM bad WHERE path = ?", (path,))
-        return Bad(*found[0]) if found else None
+        rows = self._fetch("SELECT path, stamp, digest, reason, at FROM bad WHERE path = ?", (path,))
+        return RejectedFile(*rows[0]) if rows else None
 
-    def keep(self, kept: Kept) -> None:
+    def add_conflict(self, conflict: ConflictFile) -> None:
         """Note a text that was kept beside a person's."""
         self._fetch(
             "INSERT OR REPLACE INTO conflicts (path, user, id, at) VALUES (?, ?, ?, ?)",
-            (kept.path, kept.user, kept.id, kept.at),
+            (conflict.path, conflict.user, conflict.id, conflict.at),
         )
 
-    def unkeep(self, path: str) -> None:
+    def remove_conflict(self, path: str) -> None:
         """Someone has seen to it."""
         self._db.execute("DELETE FROM conflicts WHERE path = ?", (path,))
 
-    def kept(self) -> list[Kept]:
+    def conflicts(self) -> list[ConflictFile]:
         """The texts that were kept beside a person's."""
-        return [Kept(*row) for row in self._db.execute("SELECT path, user, id, at FROM conflicts")]
+        return [ConflictFile(*row) for row in self._db.execute("SELECT path, user, id, at FROM conflicts")]
 
     # Users
 
-    def followed(self, user: str) -> Followed:
+    def position(self, user: str) -> HistoryPosition:
         """How far a user's history was followed."""
-        found = self._fetch("SELECT position, revision, epoch FROM users WHERE user = ?", (user,))
-        return Followed(*found[0]) if found else Followed()
+        rows = self._fetch("SELECT position, revision, epoch FROM users WHERE user = ?", (user,))
+        return HistoryPosition(*rows[0]) if rows else HistoryPosition()
 
-    def follow(self, user: str, followed: Followed) -> None:
+    def set_position(self, user: str, position: HistoryPosition) -> None:
         """It was followed so far."""
         self._fetch(
             "INSERT OR REPLACE INTO users (user, position, revision, epoch) VALUES (?, ?, ?, ?)",
-            (user, followed.position, followed.revision, followed.epoch),
+            (user, position.position, position.revision, position.epoch),
         )
 
-    def unfollow(self, user: str) -> None:
+    def clear_position(self, user: str) -> None:
         """Nothing is left of the user."""
         self._db.execute("DELETE FROM users WHERE user = ?", (user,))
 
@@ -265,7 +265,7 @@ class State:
         """Everyone who has a folder, or had one."""
         return [user for (user,) in self._db.execute("SELECT user FROM users ORDER BY user")]
 
-    def begin_anew(self) -> None:
+    def clear_positions(self) -> None:
         """Follow everyone from the beginning."""
         self._fetch("DELETE FROM users")
 
@@ -273,8 +273,8 @@ class State:
 
     def meta(self, name: str) -> str | None:
         """Something to remember by its name."""
-        found = self._fetch("SELECT value FROM meta WHERE name = ?", (name,))
-        return found[0][0] if found else None
+        rows = self._fetch("SELECT value FROM meta WHERE name = ?", (name,))
+        return rows[0][0] if rows else None
 
     def set_meta(self, name: str, value: str) -> None:
         """Remember something by its name."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from recollect.mirror.hold import STATE, holder_of
-from recollect.mirror.layout import OWN
-from recollect.mirror.state import Bad, Kept, State
+from recollect.mirror.hold import STATE_FILE, locking_process
+from recollect.mirror.layout import STATE_FOLDER
+from recollect.mirror.state import ConflictFile, MirrorState, RejectedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
+class MirrorStatus:
     """A folder: who mirrors it, what is in it, what is left aside, and what was kept beside a person's words."""
 
     folder: Path
@@ -21,8 +21,8 @@ class Status:
     synced_at: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     users: int = 0
-    aside: Sequence[Bad] = ()
-    conflicts: Sequence[Kept] = ()
+    rejected: Sequence[RejectedFile] = ()
+    conflicts: Sequence[ConflictFile] = ()
     versions: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -34,27 +34,29 @@ class Status:
             **self.counts,
             "users": self.users,
             "versions": self.versions,
-            "aside": [{"path": bad.path, "reason": bad.reason, "since": bad.at} for bad in self.aside],
-            "conflicts": [{"path": kept.path, "id": kept.id, "since": kept.at} for kept in self.conflicts],
+            "aside": [{"path": file.path, "reason": file.reason, "since": file.at} for file in self.rejected],
+            "conflicts": [
+                {"path": conflict.path, "id": conflict.id, "since": conflict.at} for conflict in self.conflicts
+            ],
         }
 
 
-def status_of(root: Path) -> Status:
+def read_mirror_status(root: Path) -> MirrorStatus:
     """How the mirror in a folder stands; one that was never brought up to date has no time."""
-    path = root / OWN / STATE
+    path = root / STATE_FOLDER / STATE_FILE
     if not path.exists():
-        return Status(folder=root, counts={"memories": 0, "tombstones": 0})
-    state = State(path, read_only=True)
+        return MirrorStatus(folder=root, counts={"memories": 0, "tombstones": 0})
+    state = MirrorState(path, read_only=True)
     try:
         # What someone has seen to and removed is no conflict any more.
-        conflicts = [kept for kept in state.kept() if (root / kept.path).exists()]
-        return Status(
+        conflicts = [conflict for conflict in state.conflicts() if (root / conflict.path).exists()]
+        return MirrorStatus(
             folder=root,
-            process=holder_of(root),
+            process=locking_process(root),
             synced_at=state.meta("synced_at"),
             counts=state.count(),
             users=len(state.users()),
-            aside=state.bad(),
+            rejected=state.rejected_files(),
             conflicts=conflicts,
             versions=(root / ".git").is_dir(),
         )

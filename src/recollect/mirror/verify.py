@@ -10,17 +10,17 @@ from pathlib import Path
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.mirror.decide import Seen
-from recollect.mirror.folder import Folder
-from recollect.mirror.layout import STARTS, is_gone, is_shown, spot_of
+from recollect.mirror.decide import ScannedFile
+from recollect.mirror.folder import MirrorFolder
+from recollect.mirror.layout import MEMORY_FOLDERS, has_file, is_gone, parse_location
 from recollect.mirror.outgoing import digest_of
-from recollect.mirror.page import page_of, read_page
-from recollect.mirror.whose import Owners
+from recollect.mirror.page import document_of, parse_document
+from recollect.mirror.whose import FolderOwners
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 
-_PAGE = 500
+_PAGE_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,83 +31,87 @@ class Difference:
     what: str
 
 
-async def verify(
+async def verify_files(
     root: Path, *, ledger: Ledger, root_user: str, progress: Callable[[int], None] = lambda count: None
 ) -> tuple[int, list[Difference]]:
     """How many files were looked at, and every difference."""
-    folder = Folder(root)
-    owners = Owners(folder, root_user=root_user)
-    found: dict[str, dict[str, Seen]] = {}
+    folder = MirrorFolder(root)
+    owners = FolderOwners(folder, root_user=root_user)
+    files_by_user: dict[str, dict[str, ScannedFile]] = {}
     differences: list[Difference] = []
-    count = await asyncio.to_thread(_read, folder, owners, found, differences, progress)
-    for user in sorted({*found, *await ledger.users()}):
-        differences += await _compare(user, found.get(user, {}), ledger)
+    count = await asyncio.to_thread(_read_files, folder, owners, files_by_user, differences, progress)
+    for user in sorted({*files_by_user, *await ledger.users()}):
+        differences += await _compare(user, files_by_user.get(user, {}), ledger)
     return count, differences
 
 
-def _read(
-    folder: Folder,
-    owners: Owners,
-    found: dict[str, dict[str, Seen]],
+def _read_files(
+    folder: MirrorFolder,
+    owners: FolderOwners,
+    files_by_user: dict[str, dict[str, ScannedFile]],
     differences: list[Difference],
     progress: Callable[[int], None],
 ) -> int:
     count = 0
-    for start in STARTS:
+    for start in MEMORY_FOLDERS:
         for path, _ in folder.scan(start):
-            if spot_of(path) is None:
+            if parse_location(path) is None:
                 continue
             count += 1
             progress(count)
             try:
-                seen = _seen(path, folder, owners)
+                file = _read_file(path, folder, owners)
             except (InvalidInput, OSError, UnicodeDecodeError) as error:
                 differences.append(Difference(path, str(error)))
                 continue
-            held = found.setdefault(seen.user, {})
-            if seen.page.id is None:
+            user_files = files_by_user.setdefault(file.user, {})
+            if file.document.id is None:
                 differences.append(Difference(path, "it is not in the ledger yet"))
-            elif seen.page.id in held and not seen.spot.is_tombstone:
-                differences.append(Difference(path, f"it names the same memory as {held[seen.page.id].path}"))
+            elif file.document.id in user_files and not file.location.is_tombstone:
+                differences.append(
+                    Difference(path, f"it names the same memory as {user_files[file.document.id].path}")
+                )
             else:
-                held[seen.page.id] = seen
+                user_files[file.document.id] = file
     return count
 
 
-def _seen(path: str, folder: Folder, owners: Owners) -> Seen:
-    spot, user = owners.spot(path)
-    if spot is None:
+def _read_file(path: str, folder: MirrorFolder, owners: FolderOwners) -> ScannedFile:
+    location, user = owners.locate(path)
+    if location is None:
         raise InvalidInput("no memory lies there")
-    data, stamp, written_s = folder.read(path)
-    at = datetime.fromtimestamp(written_s, UTC)
-    page = read_page(data.decode(), spot, user=user, conversation=spot.conversation, at=at)
-    return Seen(path=path, spot=spot, user=user, page=page, digest=digest_of(data), stamp=stamp.text)
+    data, stamp, modified_s = folder.read(path)
+    at = datetime.fromtimestamp(modified_s, UTC)
+    document = parse_document(data.decode(), location, user=user, conversation=location.conversation, at=at)
+    return ScannedFile(
+        path=path, location=location, user=user, document=document, digest=digest_of(data), stamp=stamp.text
+    )
 
 
-async def _compare(user: str, files: Mapping[str, Seen], ledger: Ledger) -> list[Difference]:
+async def _compare(user: str, files: Mapping[str, ScannedFile], ledger: Ledger) -> list[Difference]:
     differences: list[Difference] = []
-    left, cursor = dict(files), None
+    unmatched, cursor = dict(files), None
     while True:
         page = await ledger.find(
-            Scope(user), Listing(statuses=tuple(Status), order="oldest", limit=_PAGE, cursor=cursor)
+            Scope(user), Listing(statuses=tuple(Status), order="oldest", limit=_PAGE_SIZE, cursor=cursor)
         )
-        differences += _held_against(page.records, left)
+        differences += _compare_records(page.records, unmatched)
         if page.cursor is None:
             break
         cursor = page.cursor
-    return [*differences, *(Difference(seen.path, "the ledger has no such memory") for seen in left.values())]
+    return [*differences, *(Difference(file.path, "the ledger has no such memory") for file in unmatched.values())]
 
 
-def _held_against(records: Iterable[MemoryRecord], left: dict[str, Seen]) -> list[Difference]:
+def _compare_records(records: Iterable[MemoryRecord], unmatched: dict[str, ScannedFile]) -> list[Difference]:
     differences = []
     for record in records:
-        seen = left.pop(record.id, None)
-        if seen is None:
+        file = unmatched.pop(record.id, None)
+        if file is None:
             # A person may remove tombstones as they like.
-            if is_shown(record) and not is_gone(record):
+            if has_file(record) and not is_gone(record):
                 differences.append(Difference(record.id, "the memory has no file"))
-        elif seen.spot.is_tombstone != is_gone(record):
-            differences.append(Difference(seen.path, f"the memory is {record.status}"))
-        elif changes := seen.page.changes(page_of(record)):
-            differences.append(Difference(seen.path, f"it differs from the memory in {', '.join(sorted(changes))}"))
+        elif file.location.is_tombstone != is_gone(record):
+            differences.append(Difference(file.path, f"the memory is {record.status}"))
+        elif changes := file.document.changes(document_of(record)):
+            differences.append(Difference(file.path, f"it differs from the memory in {', '.join(sorted(changes))}"))
     return differences

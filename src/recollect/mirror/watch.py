@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from recollect.mirror.layout import CONFLICTS, STARTS, is_of_interest, spot_of
+from recollect.mirror.layout import CONFLICTS, MEMORY_FOLDERS, is_memory_file, parse_location
 
 _log = logging.getLogger("recollect")
 # A burst is waited for this long at most, and is over after a pause of a step.
@@ -17,20 +17,20 @@ _DEBOUNCE_MS = 400
 _STEP_MS = 50
 _POLL_MS = 1000
 _STOP_MS = 200
-_WATCHED = (*STARTS, CONFLICTS)
+_WATCHED_FOLDERS = (*MEMORY_FOLDERS, CONFLICTS)
 
 
-class Watch:
+class FolderWatcher:
     """Tells of paths below a folder that were added, changed or removed; of a folder that came or went, the folder's.
 
     It has a thread of its own: to begin to watch many folders takes a moment, and nobody is to wait for it. Where the
     system watches no more of them, they are polled.
     """
 
-    def __init__(self, root: Path, told: Callable[[set[str]], None]) -> None:
+    def __init__(self, root: Path, on_change: Callable[[set[str]], None]) -> None:
         # Links in the way to the folder are the user's own, and changes are told by where they lead.
         self._root = root.resolve()
-        self._told = told
+        self._on_change = on_change
         self._loop = asyncio.get_running_loop()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="recollect-mirror", daemon=True)
@@ -57,7 +57,7 @@ class Watch:
 
         for changes in watch(
             self._root,
-            watch_filter=lambda _, path: _is_watched(self._inside(path)),
+            watch_filter=lambda _, path: _is_watched(self._relative_path(path)),
             debounce=_DEBOUNCE_MS,
             step=_STEP_MS,
             rust_timeout=_STOP_MS,
@@ -66,17 +66,17 @@ class Watch:
             poll_delay_ms=_POLL_MS,
             ignore_permission_denied=True,
         ):
-            paths = {self._inside(path) for _, path in changes}
+            paths = {self._relative_path(path) for _, path in changes}
             if not self._stop.is_set():
-                self._loop.call_soon_threadsafe(self._told, paths)
+                self._loop.call_soon_threadsafe(self._on_change, paths)
 
-    def _inside(self, path: str) -> str:
+    def _relative_path(self, path: str) -> str:
         return os.path.relpath(path, self._root).replace(os.sep, "/")
 
 
 def _is_watched(path: str) -> bool:
     parts = path.split("/")
-    if parts[0] not in _WATCHED or any(part.startswith(".") for part in parts):
+    if parts[0] not in _WATCHED_FOLDERS or any(part.startswith(".") for part in parts):
         return False
     # What has an ending is a file, and only some are memories; what has none may be a folder.
-    return is_of_interest(parts[-1]) or "." not in parts[-1] or spot_of(path) is not None
+    return is_memory_file(parts[-1]) or "." not in parts[-1] or parse_location(path) is not None

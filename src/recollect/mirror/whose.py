@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from recollect.errors import InvalidInput
-from recollect.mirror.folder import Folder
-from recollect.mirror.layout import USER_FILE, USERS, Spot, spot_of
+from recollect.mirror.folder import MirrorFolder
+from recollect.mirror.layout import USER_FILE, USERS, FileLocation, parse_location
 from recollect.mirror.names import safe_name
 from recollect.model.scope import Scope
 
 
-class Owners:
+class FolderOwners:
     """Knows the users by their folders."""
 
-    def __init__(self, folder: Folder, *, root_user: str) -> None:
+    def __init__(self, folder: MirrorFolder, *, root_user: str) -> None:
         self._folder, self._root_user = folder, root_user
-        self._known: dict[str, str] = {"": root_user}
+        self._users: dict[str, str] = {"": root_user}
 
-    def spot(self, path: str) -> tuple[Spot | None, str]:
+    def locate(self, path: str) -> tuple[FileLocation | None, str]:
         """What a path says, and whose it is; an InvalidInput if it lies in a folder that is nobody's."""
-        spot = spot_of(path)
-        return (None, "") if spot is None else (spot, self.of(spot.base))
+        location = parse_location(path)
+        return (None, "") if location is None else (location, self.user_of(location.base))
 
-    def of(self, base: str) -> str:
+    def user_of(self, base: str) -> str:
         """The user whose folder it is."""
-        if base not in self._known:
-            self._known[base] = self._read(base)
-        return self._known[base]
+        if base not in self._users:
+            self._users[base] = self._read(base)
+        return self._users[base]
 
     def _read(self, base: str) -> str:
         name = base.removeprefix(f"{USERS}/").removesuffix("/")

@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_all: list[_lru_cache_wrapper[Any]] = []
+_caches: list[_lru_cache_wrapper[Any]] = []
 
 
-def at_hand(most: int) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
+def erasable_cache(max_entries: int) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
     """Keep what a function gave for the `most` arguments used last, until it is let go of."""
 
     def keep(function: Callable[..., T]) -> _lru_cache_wrapper[T]:
-        kept = lru_cache(maxsize=most)(function)
-        _all.append(kept)
-        return kept
+        cached = lru_cache(maxsize=max_entries)(function)
+        _caches.append(cached)
+        return cached
 
     return keep
 
 
-def let_go() -> int:
+def clear_all() -> int:
     """Forget all that is at hand in this process; gives how many entries that were."""
-    count = sum(kept.cache_info().currsize for kept in _all)
-    for kept in _all:
-        kept.cache_clear()
+    count = sum(cached.cache_info().currsize for cached in _caches)
+    for cached in _caches:
+        cached.cache_clear()
     return count

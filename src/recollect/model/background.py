@@ -15,14 +15,14 @@ class BackgroundTask:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def was_begun(self) -> bool:
+    def was_started(self) -> bool:
         """Whether it was begun in this event loop, and not stopped since."""
         return self._task is not None and self._task.get_loop() is asyncio.get_running_loop()
 
     @property
     def is_running(self) -> bool:
         """Whether it is under way in this event loop."""
-        return self._task is not None and not self._task.done() and self.was_begun
+        return self._task is not None and not self._task.done() and self.was_started
 
     def start(self) -> None:
         """Begin, unless it is under way here."""

@@ -8,17 +8,17 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
-IN_A_ROW = 5
-LAST = 20
+MAX_CONSECUTIVE_FAILURES = 5
+WINDOW_SIZE = 20
 OPEN_S = 5.0
 
 
-class Leave(Enum):
+class Permit(Enum):
     """What a caller may do: ask, ask as the one probe, or not at all."""
 
-    ASK = "ask"
+    CALL = "ask"
     PROBE = "probe"
-    NO = "no"
+    DENY = "no"
 
 
 class Breaker:
@@ -31,8 +31,8 @@ class Breaker:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._ends: deque[bool] = deque(maxlen=LAST)
-        self._in_a_row = 0
+        self._outcomes: deque[bool] = deque(maxlen=WINDOW_SIZE)
+        self._consecutive_failures = 0
         # When the next probe may go, while it is open.
         self._probe_at: float | None = None
         self._opened: asyncio.Future[None] | None = None
@@ -51,34 +51,36 @@ class Breaker:
         """Whether callers are told not to ask."""
         return self._probe_at is not None
 
-    def leave(self) -> Leave:
+    def permit(self) -> Permit:
         """What the caller may do now; one who may ask or probe tells how it ended."""
         if self._probe_at is None:
-            return Leave.ASK
+            return Permit.CALL
         if self._clock() < self._probe_at:
-            return Leave.NO
+            return Permit.DENY
         self._probe_at = self._clock() + OPEN_S
-        return Leave.PROBE
+        return Permit.PROBE
 
-    def went_well(self, leave: Leave = Leave.ASK) -> None:
+    def record_success(self, permit: Permit = Permit.CALL) -> None:
         """A call was answered; if it was the probe, others may ask again."""
-        if leave is Leave.PROBE:
+        if permit is Permit.PROBE:
             self._close()
         # What was asked before it opened and answered late says nothing about now.
         if self._probe_at is None:
-            self._in_a_row = 0
-            self._ends.append(True)
+            self._consecutive_failures = 0
+            self._outcomes.append(True)
 
-    def failed(self, leave: Leave = Leave.ASK) -> bool:
+    def record_failure(self, permit: Permit = Permit.CALL) -> bool:
         """A call failed or took too long; errors that its caller swallowed count as well. Says if that opened it."""
-        if leave is Leave.PROBE:
+        if permit is Permit.PROBE:
             self._probe_at = self._clock() + OPEN_S
         if self._probe_at is not None:
             return False
-        self._in_a_row += 1
-        self._ends.append(False)
-        failures = self._ends.count(False)
-        if self._in_a_row < IN_A_ROW and (len(self._ends) < LAST or failures * 2 < LAST):
+        self._consecutive_failures += 1
+        self._outcomes.append(False)
+        failures = self._outcomes.count(False)
+        if self._consecutive_failures < MAX_CONSECUTIVE_FAILURES and (
+            len(self._outcomes) < WINDOW_SIZE or failures * 2 < WINDOW_SIZE
+        ):
             return False
         self.open()
         return True
@@ -88,11 +90,11 @@ class Breaker:
         if self._probe_at is not None:
             return
         self._probe_at = self._clock() + OPEN_S
-        self._in_a_row = 0
-        self._ends.clear()
+        self._consecutive_failures = 0
+        self._outcomes.clear()
         if self._opened is not None:
             self._opened.set_result(None)
 
     def _close(self) -> None:
         self._probe_at = self._opened = None
-        self._ends.clear()
+        self._outcomes.clear()

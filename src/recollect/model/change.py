@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Vector: TypeAlias = NDArray[np.float32]
 
 
-class Verb(StrEnum):
+class ChangeKind(StrEnum):
     """What was done, as history tells it."""
 
     ADD = "add"
@@ -89,7 +89,7 @@ class Actor(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class By:
+class Author:
     """Who changes something, and why; a `batch` of their own joins several writes, to be undone as one.
 
     Unless the door vouches for a person it is taken for an agent.
@@ -102,7 +102,7 @@ class By:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class IdempotencyToken:
     """A promise to do this request at most once: its key, and a digest of what it asks for."""
 
     key: str
@@ -110,15 +110,15 @@ class Once:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class HistoryEntry:
     """One line of history: what was done to which memory, by whom, when, why, and what was before."""
 
     id: int
     batch: str
     memory_id: str
-    verb: Verb
+    verb: ChangeKind
     at: datetime
-    by: By
+    by: Author
     version: int
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Entry:
 class Outcome:
     """What one change came to: the memory as it now is, whether anything changed, what secrets were kept out."""
 
-    verb: Verb
+    verb: ChangeKind
     record: MemoryRecord
     changed: bool = True
     redacted: tuple[str, ...] = ()

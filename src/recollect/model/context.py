@@ -11,7 +11,7 @@ SUMMARY_ID = "summary"
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class PromptBlock:
     """A block for a prompt; `text` is empty if there is nothing to say or no room to say it.
 
     `used` are the ids shown, best first. `cut`, `dropped` and `flagged` say why for each id they name: shortened,

@@ -12,7 +12,7 @@ from recollect.errors import InvalidInput
 from recollect.model.job import NewJob, as_json
 from recollect.model.scope import Scope
 
-NOTABLE: Mapping[str, tuple[type, ...]] = {
+UPDATABLE_FIELDS: Mapping[str, tuple[type, ...]] = {
     "learned_to": (int,),
     "summary": (str,),
     "invocations": (list, tuple),
@@ -22,7 +22,7 @@ NOTABLE: Mapping[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishJob:
     """The job is done; a Conflict if it was cancelled, or if its lease went to someone else."""
 
     job_id: str
@@ -34,7 +34,7 @@ class Finish:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ConversationUpdate:
     """Give some fields of a conversation new values; a Conflict if it is not at the version that was expected.
 
     Whatever is said moves the version, too. Who need not have read the last turn, and holds the only job that may
@@ -46,12 +46,12 @@ class Note:
     expected_version: int | None = None
 
     def __post_init__(self) -> None:
-        if wrong := set(self.fields) - set(NOTABLE):
+        if wrong := set(self.fields) - set(UPDATABLE_FIELDS):
             raise InvalidInput(
-                f"a conversation cannot be given {', '.join(sorted(wrong))}; it can: {', '.join(sorted(NOTABLE))}"
+                f"a conversation cannot be given {', '.join(sorted(wrong))}; it can: {', '.join(sorted(UPDATABLE_FIELDS))}"
             )
         for name, value in self.fields.items():
-            if not isinstance(value, NOTABLE[name]):
+            if not isinstance(value, UPDATABLE_FIELDS[name]):
                 raise InvalidInput(f"{name} of a conversation cannot be {value!r}")
         if not 0 <= self.fields.get("learned_to", 0) < 1 << 63:
             raise InvalidInput(f"learned_to is a position in a conversation, not {self.fields['learned_to']}")
@@ -60,7 +60,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class EnqueueJob:
     """Another job is to be done."""
 
     scope: Scope
@@ -68,7 +68,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
+class ModelUsage:
     """What was asked of a model for a user: by which step of ours, how often, at how many tokens."""
 
     user: str
@@ -80,15 +80,15 @@ class Spent:
     at: datetime
 
 
-Effect: TypeAlias = Finish | Note | Queue | Spent
+Effect: TypeAlias = FinishJob | ConversationUpdate | EnqueueJob | ModelUsage
 
 
 def owner_of(effect: Effect) -> str | None:
     """The user whom an effect concerns; None if it does not say."""
     match effect:
-        case Note(scope=scope) | Queue(scope=scope):
+        case ConversationUpdate(scope=scope) | EnqueueJob(scope=scope):
             return scope.user
-        case Spent(user=user):
+        case ModelUsage(user=user):
             return user
     return None
 

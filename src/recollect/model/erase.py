@@ -28,7 +28,7 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id
+from recollect.model.text import validate_id
 from recollect.model.times import as_utc
 
 
@@ -54,7 +54,7 @@ _NAMED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Erase:
+class ErasureRequest:
     """What to erase of a scope: all of the user's, the project's or the session's, or a turn or memory by its id."""
 
     target: Target
@@ -64,7 +64,7 @@ class Erase:
     hide: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        checked_id(self.id, name="id")
+        validate_id(self.id, name="id")
         if bool(self.id) != (self.target in _BY_ID):
             raise InvalidInput(
                 f"to erase a {self.target}, give its id"
@@ -108,7 +108,7 @@ class Remade:
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class StoreErasure:
     """What went from one store, and whether its bytes are gone as well; the note says what was not reached.
 
     `parts` says the same of each part of a store that has several: the rows, the full text, the log of the database.
@@ -134,7 +134,7 @@ class Cleared:
 
 
 @dataclass(frozen=True, slots=True)
-class Beyond:
+class UnreachedStore:
     """Somewhere that no erasure reaches from here, and what to do about it there."""
 
     store: str
@@ -146,11 +146,11 @@ class Beyond:
 
 
 OUT_OF_REACH = (
-    Beyond("backups", "copies of the database that are older than this: replay it on one that is restored"),
-    Beyond("exports", "files that were exported or copied out: delete them where they are"),
-    Beyond("logs", "what your programs, servers and terminals wrote down elsewhere"),
-    Beyond("other processes", "what they hold of it in memory goes when they next ask the ledger, or end"),
-    Beyond("providers", "what an LLM, embedder or reranker behind an address was sent"),
+    UnreachedStore("backups", "copies of the database that are older than this: replay it on one that is restored"),
+    UnreachedStore("exports", "files that were exported or copied out: delete them where they are"),
+    UnreachedStore("logs", "what your programs, servers and terminals wrote down elsewhere"),
+    UnreachedStore("other processes", "what they hold of it in memory goes when they next ask the ledger, or end"),
+    UnreachedStore("providers", "what an LLM, embedder or reranker behind an address was sent"),
 )
 
 
@@ -161,12 +161,12 @@ class Receipt:
     id: str
     at: datetime
     scope: Scope
-    what: Erase
-    stores: tuple[Cleared, ...] = ()
+    what: ErasureRequest
+    stores: tuple[StoreErasure, ...] = ()
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
     hidden: tuple[str, ...] = ()
-    out_of_reach: tuple[Beyond, ...] = OUT_OF_REACH
+    out_of_reach: tuple[UnreachedStore, ...] = OUT_OF_REACH
 
     @property
     def reached(self) -> bool:
@@ -208,17 +208,17 @@ class Erasure:
     ids: tuple[str, ...] = ()
 
     @property
-    def names_something(self) -> bool:
+    def is_replayable(self) -> bool:
         """Whether it can be done again: what went before all of its user did names nothing any more."""
         return self.target is Target.USER or bool(self.project or self.session or self.ids)
 
     @property
-    def what(self) -> Erase:
+    def what(self) -> ErasureRequest:
         """What was asked for; of the ids that went, the first that was named stands for all."""
-        return Erase(self.target, self.ids[0] if self.target in _BY_ID else "")
+        return ErasureRequest(self.target, self.ids[0] if self.target in _BY_ID else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `read_erasure` reads them."""
+        """Plain values for JSON; `parse_erasure` reads them."""
         return {
             "id": self.id,
             "at": self.at.isoformat(),
@@ -230,17 +230,17 @@ class Erasure:
         }
 
 
-def read_erasure(plain: Mapping[str, Any]) -> Erasure:
+def parse_erasure(plain: Mapping[str, Any]) -> Erasure:
     """The erasure that plain values stand for; an InvalidInput unless they name exactly what went."""
     try:
         erasure = Erasure(
-            id=checked_id(plain["id"], name="id"),
+            id=validate_id(plain["id"], name="id"),
             at=as_utc(plain["at"], name="at"),
-            user=checked_id(plain["user"], name="user"),
+            user=validate_id(plain["user"], name="user"),
             target=Target(plain["target"]),
-            project=checked_id(plain.get("project", ""), name="project"),
-            session=checked_id(plain.get("session", ""), name="session"),
-            ids=tuple(checked_id(id, name="ids") for id in plain.get("ids", ())),
+            project=validate_id(plain.get("project", ""), name="project"),
+            session=validate_id(plain.get("session", ""), name="session"),
+            ids=tuple(validate_id(id, name="ids") for id in plain.get("ids", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInput(f"this is not an erasure as `to_dict` writes it: {error}") from None

@@ -9,7 +9,7 @@ from enum import StrEnum
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType, Trust
 
 
-class Op(StrEnum):
+class FactOp(StrEnum):
     """What an extracted fact does to the memories: adds one, replaces one, or ends one."""
 
     ADD = "add"
@@ -28,7 +28,7 @@ class ExtractedFact:
     """
 
     content: str
-    op: Op = Op.ADD
+    op: FactOp = FactOp.ADD
     target: MemoryRecord | None = None
     category: Category = Category.FACT
     type: MemoryType | None = None

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from recollect.model.message import text_of
+from recollect.model.message import message_text
 
 # What stands between a block and a question that share one message.
 QUESTION_MARK = "Current message:"
@@ -37,23 +37,23 @@ def strip_injected(text: str) -> str:
         return text
     lines = text.split("\n")
     ends = _ends(lines)
-    kept: list[str] = []
+    remaining: list[str] = []
     at = 0
     while at < len(lines):
         if at not in ends:
-            kept.append(lines[at])
+            remaining.append(lines[at])
             at += 1
             continue
-        if kept and _PREAMBLE_LINE.fullmatch(kept[-1].strip()):
-            kept.pop()
+        if remaining and _PREAMBLE_LINE.fullmatch(remaining[-1].strip()):
+            remaining.pop()
         at = _after_question_mark(lines, ends[at])
-    return "\n".join(kept).strip("\n") if ends else text
+    return "\n".join(remaining).strip("\n") if ends else text
 
 
 def is_injected(message: object) -> bool:
     """Whether the message is nothing but a block of recalled memories."""
-    said = text_of(message.get("content")) if isinstance(message, Mapping) else ""
-    return bool(said.strip()) and not strip_injected(said).strip()
+    text = message_text(message.get("content")) if isinstance(message, Mapping) else ""
+    return bool(text.strip()) and not strip_injected(text).strip()
 
 
 def _ends(lines: Sequence[str]) -> dict[int, int]:

@@ -56,7 +56,7 @@ def _typed(field: str, kind: Kind, value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
-def read_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
+def parse_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
     """A filter from plain values, such as {"category": "fact", "importance": {"gte": 0.5}}.
 
     Several names in one mapping must all hold; `and`, `or` take lists and `not` one filter.
@@ -144,7 +144,7 @@ def matches(record: MemoryRecord, filter: Filter) -> bool:
         case Not(part):
             return not matches(record, part)
         case Where():
-            return _holds(_field_of(record, filter), filter)
+            return _compare(_field_of(record, filter), filter)
         case _:
             assert_never(filter)
 
@@ -159,29 +159,29 @@ def _field_of(record: MemoryRecord, comparison: Where) -> Any:
     return getattr(record, comparison.field)
 
 
-def _holds(held: Any, comparison: Where) -> bool:
+def _compare(actual: Any, comparison: Where) -> bool:
     op, value = comparison.op, comparison.value
-    if isinstance(held, (tuple, list)):
-        return _holds_many(held, comparison)
+    if isinstance(actual, (tuple, list)):
+        return _compare_list(actual, comparison)
     if op is Op.NE:
-        return not _same(held, value)
+        return not _same(actual, value)
     if op is Op.EQ:
-        return _same(held, value)
+        return _same(actual, value)
     if op is Op.IN:
-        return isinstance(value, tuple) and any(_same(held, each) for each in value)
+        return isinstance(value, tuple) and any(_same(actual, each) for each in value)
     if op is Op.CONTAINS:
-        return isinstance(held, str) and isinstance(value, str) and value in held
-    return _ordered(held, comparison)
+        return isinstance(actual, str) and isinstance(value, str) and value in actual
+    return _ordered(actual, comparison)
 
 
-def _holds_many(held: tuple[Any, ...] | list[Any], comparison: Where) -> bool:
+def _compare_list(actual: tuple[Any, ...] | list[Any], comparison: Where) -> bool:
     """A list contains a value or is in values if one of its members is; it equals nothing."""
     if comparison.op is Op.NE:
         return True
     if (comparison.op is Op.IN and comparison.kind is not Kind.TEXTS) or comparison.op in _SINGLE:
         return False
-    wanted = comparison.value if isinstance(comparison.value, tuple) else (comparison.value,)
-    return any(_same(each, one) for each in held for one in wanted)
+    expected = comparison.value if isinstance(comparison.value, tuple) else (comparison.value,)
+    return any(_same(each, one) for each in actual for one in expected)
 
 
 def _kind_of(value: Any) -> str:
@@ -192,16 +192,16 @@ def _kind_of(value: Any) -> str:
     return "time" if isinstance(value, datetime) else "text" if isinstance(value, str) else "other"
 
 
-def _same(held: Any, value: Any) -> bool:
-    return _kind_of(held) == _kind_of(value) and bool(held == value)
+def _same(actual: Any, value: Any) -> bool:
+    return _kind_of(actual) == _kind_of(value) and bool(actual == value)
 
 
-def _ordered(held: Any, comparison: Where) -> bool:
+def _ordered(actual: Any, comparison: Where) -> bool:
     op, value = comparison.op, comparison.value
-    if _kind_of(held) != _kind_of(value) or _kind_of(held) in ("bool", "other"):
+    if _kind_of(actual) != _kind_of(value) or _kind_of(actual) in ("bool", "other"):
         return False
     if op is Op.GT:
-        return bool(held > value)
+        return bool(actual > value)
     if op is Op.GTE:
-        return bool(held >= value)
-    return bool(held < value) if op is Op.LT else bool(held <= value)
+        return bool(actual >= value)
+    return bool(actual < value) if op is Op.LT else bool(actual <= value)

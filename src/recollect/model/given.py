@@ -9,11 +9,11 @@ from typing import Any, TypeAlias, TypedDict
 from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.scope import Level
 
-Messages: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-Time: TypeAlias = datetime | str
+MessagesInput: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+TimeInput: TypeAlias = datetime | str
 
 
-class Fields(TypedDict, total=False):
+class RecordFields(TypedDict, total=False):
     """What else can be said of a memory when it is added or updated."""
 
     level: Level | str | None
@@ -29,7 +29,7 @@ class Fields(TypedDict, total=False):
     evidence: Sequence[str] | None
     source: str | None
     trust: Trust | str | None
-    occurred_at: Time | None
-    valid_from: Time | None
-    valid_to: Time | None
-    expires_at: Time | None
+    occurred_at: TimeInput | None
+    valid_from: TimeInput | None
+    valid_to: TimeInput | None
+    expires_at: TimeInput | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 # Never part of what is said: controls, soft hyphens, marks of direction, fillers, most variation selectors.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f"
@@ -18,7 +18,7 @@ _HIDDEN = re.compile(
 _JOINING = (
     "\u0620-\u065f\u066e-\u06d3\u06d5\u06fa-\u07ff\u0840-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u1820-\u18aa"
 )
-# Written without spaces: a zero-width space says where a word ends.
+# StepOutput without spaces: a zero-width space says where a word ends.
 _SPACELESS = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff"
 _MONGOLIAN = "\u1820-\u18aa"
 _EMOJI = (
@@ -50,7 +50,7 @@ def normalise_invisible(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    text = _HALF.sub("\ufffd", _LINE_END.sub("\n", text))
+    text = _SURROGATE.sub("\ufffd", _LINE_END.sub("\n", text))
     if text.isascii():
         return _HIDDEN.sub("", text)
     text = _HIDDEN.sub("", text)

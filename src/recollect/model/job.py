@@ -12,15 +12,15 @@ from typing import Any
 from recollect.errors import InvalidInput, InvalidText
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
-from recollect.model.text import is_storable, mended_text
+from recollect.model.text import is_storable, repair_text
 from recollect.model.turn import Turn
 
 MAX_KEY_CHARS = 1000
 MAX_PRIORITY = 100
 MAX_ERROR_CHARS = 2000
 # A queue that fails or falls behind must be seen.
-_MOST_FAILURES = 5
-_OLDEST_S = 300.0
+_MAX_FAILURES = 5
+_MAX_DUE_AGE_S = 300.0
 
 
 class JobKind(StrEnum):
@@ -136,9 +136,9 @@ class JobStats:
     @property
     def trouble(self) -> str:
         """What is wrong with the work, in words: it fails or falls behind; empty if nothing is."""
-        if self.failures_in_a_row >= _MOST_FAILURES:
+        if self.failures_in_a_row >= _MAX_FAILURES:
             return f"work failed {self.failures_in_a_row} times in a row: `recollect jobs` says why"
-        if self.oldest_due_age_s > _OLDEST_S:
+        if self.oldest_due_age_s > _MAX_DUE_AGE_S:
             return f"a job has been due for {self.oldest_due_age_s:.0f} s: is a worker running?"
         return ""
 
@@ -163,7 +163,7 @@ def as_json(value: Mapping[str, Any], *, name: str) -> str:
         raise InvalidInput(f"{name} holds something that cannot be kept: {error}") from None
 
 
-def made(scope: Scope, new: NewJob, *, at: datetime) -> Job:
+def create_job(scope: Scope, new: NewJob, *, at: datetime) -> Job:
     """The job that a new one becomes if it joins no other."""
     return Job(
         id=new_id(),
@@ -172,7 +172,7 @@ def made(scope: Scope, new: NewJob, *, at: datetime) -> Job:
         key=new.key,
         state=JobState.WAITING,
         priority=new.priority,
-        payload=_kept(new.payload),
+        payload=_plain_payload(new.payload),
         tries=0,
         due_at=new.due_at or at,
         created_at=at,
@@ -180,28 +180,28 @@ def made(scope: Scope, new: NewJob, *, at: datetime) -> Job:
     )
 
 
-def joined(waiting: Job, scope: Scope, new: NewJob, *, at: datetime) -> Job:
+def join_job(waiting: Job, scope: Scope, new: NewJob, *, at: datetime) -> Job:
     """A waiting job after a new one has joined it; the very same if that changes nothing."""
     due_at = waiting.due_at
     if not waiting.tries:
         due_at = (max if new.postpone else min)(due_at, new.due_at or at)
     after = replace(
         waiting,
-        scope=_shared(waiting.scope, scope),
+        scope=_common_scope(waiting.scope, scope),
         priority=max(waiting.priority, new.priority),
-        payload=_kept({**waiting.payload, **new.payload}) if new.payload else waiting.payload,
+        payload=_plain_payload({**waiting.payload, **new.payload}) if new.payload else waiting.payload,
         due_at=due_at,
     )
     return waiting if after == waiting else replace(after, updated_at=at)
 
 
-def _kept(payload: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
     """A payload as a ledger gives it back."""
-    kept: dict[str, Any] = json.loads(as_json(payload, name="the payload of a job")) if payload else {}
-    return kept
+    plain: dict[str, Any] = json.loads(as_json(payload, name="the payload of a job")) if payload else {}
+    return plain
 
 
-def _shared(one: Scope, other: Scope) -> Scope:
+def _common_scope(one: Scope, other: Scope) -> Scope:
     """The narrowest scope that two scopes of a user are both in."""
     if one == other:
         return one
@@ -210,6 +210,6 @@ def _shared(one: Scope, other: Scope) -> Scope:
     return Scope(one.user, one.project, one.session if one.session == other.session else "")
 
 
-def told_error(error: str) -> str:
+def truncate_error(error: str) -> str:
     """What is kept of an error: its beginning, as far as stores can hold it."""
-    return mended_text(error[:MAX_ERROR_CHARS])
+    return repair_text(error[:MAX_ERROR_CHARS])

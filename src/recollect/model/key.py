@@ -15,14 +15,14 @@ from typing import Any
 from recollect.errors import InvalidInput
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id
+from recollect.model.text import validate_id
 from recollect.model.times import now
 
 KEY_PREFIX = "rk_"
 _DIGITS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 # 62 ** 43 is the first power of 62 that holds 256 bits.
 _LENGTH = 43
-_MOST_NAME_CHARS = 100
+_MAX_NAME_CHARS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class ApiKey:
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
 
-    def holds(self, at: datetime) -> bool:
+    def is_active(self, at: datetime) -> bool:
         """Whether it opens anything at that time."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
@@ -50,14 +50,14 @@ class ApiKey:
     def rights(self) -> str:
         """What it allows, in words, as stores keep it."""
         words = (("admin", self.admin), ("read", self.reads), ("write", self.writes))
-        return " ".join(word for word, given in words if given)
+        return " ".join(word for word, is_granted in words if is_granted)
 
     def to_dict(self) -> dict[str, Any]:
         """The key for people and programs; neither its text nor the hash of it."""
         times = ("created_at", "expires_at", "revoked_at", "last_used_at")
-        told: dict[str, Any] = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
-        told |= {"admin": self.admin, "read": self.reads, "write": self.writes}
-        return told | {name: at.isoformat() if (at := getattr(self, name)) else None for name in times}
+        plain: dict[str, Any] = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
+        plain |= {"admin": self.admin, "read": self.reads, "write": self.writes}
+        return plain | {name: at.isoformat() if (at := getattr(self, name)) else None for name in times}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +93,12 @@ def new_key(
     if project == "":
         raise InvalidInput("project_id is empty; leave it out, or name one")
     Scope("anyone" if user is None else user, project or "")
-    if len(checked_id(name, name="name")) > _MOST_NAME_CHARS:
-        raise InvalidInput(f"name is {len(name)} characters long; the limit is {_MOST_NAME_CHARS}")
+    if len(validate_id(name, name="name")) > _MAX_NAME_CHARS:
+        raise InvalidInput(f"name is {len(name)} characters long; the limit is {_MAX_NAME_CHARS}")
     text = KEY_PREFIX + _base62(secrets.randbits(256))
     key = ApiKey(
         id=new_id(),
-        hash=hash_of(text),
+        hash=hash_key(text),
         name=name or (user or ("admin" if admin else "everyone")),
         user=user,
         project=project,
@@ -111,7 +111,7 @@ def new_key(
     return NewKey(key, text)
 
 
-def hash_of(text: str) -> bytes:
+def hash_key(text: str) -> bytes:
     """What is kept of a key."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 

@@ -106,9 +106,9 @@ class MemoryRecord:
         return self.content
 
     @property
-    def place(self) -> str:
+    def visibility_key(self) -> str:
         """Where it lives, as one text; see Scope.place."""
-        return self.scope.place(self.level)
+        return self.scope.visibility_key(self.level)
 
     @property
     def fingerprint(self) -> str | None:
@@ -127,7 +127,7 @@ class MemoryRecord:
             "project_id": self.scope.project or None,
             "session_id": self.scope.session or None,
         }
-        for name in _PLAIN:
+        for name in _PLAIN_FIELDS:
             value = getattr(self, name)
             if isinstance(value, datetime):
                 value = value.isoformat()
@@ -138,8 +138,8 @@ class MemoryRecord:
         return plain
 
 
-_APART = {"id", "scope", "content", "evidence", "tags", "metadata", "detail"}
-_PLAIN = tuple(name for name in MemoryRecord.__dataclass_fields__ if name not in _APART)
+_SEPARATE_FIELDS = {"id", "scope", "content", "evidence", "tags", "metadata", "detail"}
+_PLAIN_FIELDS = tuple(name for name in MemoryRecord.__dataclass_fields__ if name not in _SEPARATE_FIELDS)
 
 
 def text_hash(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
-def text_of(content: object) -> str:
+def message_text(content: object) -> str:
     """What a message's content says: a text, or the text parts of a list; images and sounds say nothing here."""
     if isinstance(content, str):
         return content
@@ -17,7 +17,7 @@ def text_of(content: object) -> str:
     return "\n".join(text for part in parts if isinstance(text := part.get("text"), str))
 
 
-def role_of(message: object) -> str:
+def message_role(message: object) -> str:
     """Who speaks: the message's role, or nothing for what is no message or names none."""
     role = message.get("role") if isinstance(message, Mapping) else None
     return role if isinstance(role, str) else ""

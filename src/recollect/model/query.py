@@ -221,10 +221,10 @@ class Listing:
     cursor: str | None = None
 
     def __post_init__(self) -> None:
-        checked_limit(self.limit)
+        validate_limit(self.limit)
 
 
-def checked_limit(limit: int) -> int:
+def validate_limit(limit: int) -> int:
     """The limit, or an InvalidInput for one that no page could have."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput(f"limit is {limit}; it can be from 1 to {MAX_LIMIT:,}")

@@ -11,7 +11,7 @@ from recollect.model.turn import Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberResult:
     """The turns that were kept, and the job that learns from them, as it stood when this was made.
 
     `redacted` names the kinds of secrets that were kept out of the turns.

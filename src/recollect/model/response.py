@@ -17,7 +17,7 @@ Plain: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptResponse:
+class StoredResponse:
     """A Response with what it was asked; what came before it is found by `previous_id`.
 
     `root_id` is the first of its chain. `upstream` names who made it and can go on from it, as long as nothing of
@@ -31,7 +31,7 @@ class KeptResponse:
     created_at: datetime
     expires_at: datetime | None
     body: Plain
-    asked: Sequence[Plain] = ()
+    input_items: Sequence[Plain] = ()
     previous_id: str = ""
     thread_id: str = ""
     upstream: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.model.context import Context
+from recollect.model.context import PromptBlock
 from recollect.model.memory import MemoryRecord
 from recollect.model.outcome import RecallOutcome
 
@@ -40,7 +40,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedCandidate:
     """A candidate as a trace shows it: every score, every signal it had, and why it was kept or left out."""
 
     id: str
@@ -71,7 +71,7 @@ class SearchResult:
     hits: tuple[Hit, ...]
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    candidates: tuple[Traced, ...] = ()
+    candidates: tuple[TracedCandidate, ...] = ()
     # What it had to do without: the embedder's error, where words alone were searched.
     failure: Exception | None = field(default=None, compare=False)
 
@@ -90,7 +90,7 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recalled:
+class RecallResult:
     """What a recall came to: its outcome and why, the hits, the block for the prompt, and the messages with it.
 
     `messages` are those given, with the block in its place; without memories they are exactly those given. `failure`
@@ -101,11 +101,11 @@ class Recalled:
     reason: str
     query: str = ""
     hits: tuple[Hit, ...] = ()
-    context: Context = field(default_factory=Context)
+    context: PromptBlock = field(default_factory=PromptBlock)
     messages: tuple[Mapping[str, Any], ...] = ()
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    candidates: tuple[Traced, ...] = ()
+    candidates: tuple[TracedCandidate, ...] = ()
     failure: Exception | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Hit]:

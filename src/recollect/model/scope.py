@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from recollect.errors import InvalidInput
-from recollect.model.text import checked_id
+from recollect.model.text import validate_id
 
 # Ids cannot hold control characters, so joining with one can never make two places look alike.
-_JOINT = "\x1f"
+_SEPARATOR = "\x1f"
 
 
 class Level(StrEnum):
@@ -31,36 +31,36 @@ class Scope:
     everywhere: bool = False
 
     def __post_init__(self) -> None:
-        checked_id(self.user, name="user_id")
-        checked_id(self.project, name="project_id")
-        checked_id(self.session, name="session_id")
+        validate_id(self.user, name="user_id")
+        validate_id(self.project, name="project_id")
+        validate_id(self.session, name="session_id")
         if not self.user.strip():
             raise InvalidInput("user_id is empty; every memory belongs to a user, so name one")
 
-    def place(self, level: Level) -> str:
+    def visibility_key(self, level: Level) -> str:
         """The one text that stands for where a memory of this scope and level lives."""
         if level is Level.USER:
             return ""
         if level is Level.PROJECT:
-            return f"p{_JOINT}{self.project}"
-        return f"s{_JOINT}{self.project}{_JOINT}{self.session}"
+            return f"p{_SEPARATOR}{self.project}"
+        return f"s{_SEPARATOR}{self.project}{_SEPARATOR}{self.session}"
 
-    def sees(self, place: str) -> bool:
+    def can_see(self, key: str) -> bool:
         """Whether recall may look at this place from here."""
-        return self.everywhere or place in self.seen_places
+        return self.everywhere or key in self.visible_keys
 
     @property
-    def seen_places(self) -> tuple[str, ...]:
+    def visible_keys(self) -> tuple[str, ...]:
         """The places recall may look at from here: the user's own, this project's, this session's."""
-        places = [""]
+        keys = [""]
         if self.project:
-            places.append(self.place(Level.PROJECT))
+            keys.append(self.visibility_key(Level.PROJECT))
         if self.session:
-            places.append(self.place(Level.SESSION))
-        return tuple(places)
+            keys.append(self.visibility_key(Level.SESSION))
+        return tuple(keys)
 
     @property
-    def natural_level(self) -> Level:
+    def default_level(self) -> Level:
         """Where something learned here belongs unless told otherwise: the project if there is one."""
         return Level.PROJECT if self.project else Level.USER
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_TALK = frozenset(
+_CONVERSATION_WORDS = frozenset(
     """mention mentions mentioned mentioning discuss discussed discussing discussion discussions talk talked talking
     conversation conversations chat chats chatted session sessions tell told telling remember recall remind list order
     summary summarize summarise overview ask asked asking say said says saying bring brought different aspect aspects
@@ -16,16 +16,16 @@ _TALK = frozenset(
 )
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 # Fewer words than this are no longer a question of their own.
-_LEAST_LEFT = 2
-_MOST_CHARS = 2_000
+_MIN_WORDS = 2
+_MAX_CHARS = 2_000
 
 
-def without_talk(question: str) -> str:
+def drop_conversation_words(question: str) -> str:
     """The words of a question without those about the talk; the question as it is, if too little were left."""
-    if len(question) > _MOST_CHARS:
+    if len(question) > _MAX_CHARS:
         return question
     words = _WORD.findall(question)
-    left = [word for word in words if word.casefold() not in _TALK]
-    if len(left) == len(words) or sum(len(word) > 3 for word in left) < _LEAST_LEFT:
+    remaining = [word for word in words if word.casefold() not in _CONVERSATION_WORDS]
+    if len(remaining) == len(words) or sum(len(word) > 3 for word in remaining) < _MIN_WORDS:
         return question
-    return " ".join(left)
+    return " ".join(remaining)

@@ -13,7 +13,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _CONTROL = re.compile("[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def checked_text(text: object, *, name: str = "content") -> str:
+def validate_text(text: object, *, name: str = "content") -> str:
     """The text itself, or an InvalidText that says what is wrong with it and where."""
     if not isinstance(text, str):
         raise InvalidText(f"{name} must be text, not {type(text).__name__}")
@@ -34,7 +34,7 @@ def is_storable(text: str) -> bool:
     return not _UNSTORABLE.search(text)
 
 
-def mended_text(text: str) -> str:
+def repair_text(text: str) -> str:
     """The text with characters no store can keep replaced, cut to the limit; for what must not be refused."""
     text = _UNSTORABLE.sub("\ufffd", text)
     if len(text) * 4 > MAX_TEXT_BYTES and len(text.encode()) > MAX_TEXT_BYTES:
@@ -42,7 +42,7 @@ def mended_text(text: str) -> str:
     return text
 
 
-def checked_id(value: object, *, name: str) -> str:
+def validate_id(value: object, *, name: str) -> str:
     """The id itself, or an InvalidInput; control characters could forge log lines and keys."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} must be text, not {type(value).__name__}")

@@ -10,7 +10,7 @@ from recollect.model.memory import Category, MemoryRecord
 # Raise it when a rule here changes: a ledger made with other rules looks at its texts again when opened.
 TRAITS_VERSION = 2
 
-_MOST_WORDS = 0xFFFF
+_MAX_WORDS = 0xFFFF
 _WORDS_SHIFT = 16
 # What a text is shows at its beginning and at its end.
 _HEAD, _TAIL = 4_000, 200
@@ -29,7 +29,7 @@ class Trait(IntFlag):
     TELLS_TIME = 16
     COUNTS = 32
     FIRST_PERSON = 64
-    STANDING = 128
+    INSTRUCTION = 128
     PREFERS = 256
 
 
@@ -49,7 +49,7 @@ _FIRST_PERSON = re.compile(
     r"minha|nós|nosso|nossa|ik|mijn|wij|ons|onze|я|мой|моя|мне|меня|мы|наш)\b|我|私|僕|俺|저는|나는|제가|내가",
 )
 # A wish that is meant to hold from now on, said as one.
-_STANDING = re.compile(
+_INSTRUCTION = re.compile(
     r"^\W{0,3}(?:please |bitte |por favor,? |s'il (?:te|vous) plaît,? )?(?:always|never|from now on|going forward|"
     r"in (?:the )?future|whenever|every time|each time|make sure|remember (?:to|that)|do not|don't|"
     r"when(?:ever)? i ask|immer|niemals|nie|ab (?:jetzt|sofort)|von nun an|künftig|toujours|"
@@ -73,19 +73,19 @@ _DIGIT = re.compile(r"\d")
 _RULES = (
     (Trait.TELLS_TIME, _TIME),
     (Trait.FIRST_PERSON, _FIRST_PERSON),
-    (Trait.STANDING, _STANDING),
+    (Trait.INSTRUCTION, _INSTRUCTION),
     (Trait.PREFERS, _PREFERS),
     (Trait.COUNTS, _DIGIT),
 )
 _ROLES = {"user": Trait.USER, "assistant": Trait.ASSISTANT}
 
 
-def traits_of(record: MemoryRecord) -> int:
+def compute_traits(record: MemoryRecord) -> int:
     """The traits of a memory and the number of its words, as one number that a store can keep."""
     flags = _text_traits(record.content)
     if record.category is Category.TURN:
         flags |= Trait.TURN | _ROLES.get(str(record.detail.get("role")), Trait.NONE)
-    return int(flags) | min(_count_words(record.content), _MOST_WORDS) << _WORDS_SHIFT
+    return int(flags) | min(_count_words(record.content), _MAX_WORDS) << _WORDS_SHIFT
 
 
 def _text_traits(text: str) -> Trait:
@@ -109,28 +109,28 @@ def _count_words(text: str) -> int:
     return words if text.isascii() else max(words, sum(char > "\u2e7f" for char in text[:_HEAD]) // 2)
 
 
-def speaker_of(record: MemoryRecord) -> str:
+def speaker_name(record: MemoryRecord) -> str:
     """Who said it, as names are compared; empty where it was not said by someone with a name."""
     name = record.detail.get("name") if record.category is Category.TURN else None
-    return folded_name(name) if isinstance(name, str) else ""
+    return fold_name(name) if isinstance(name, str) else ""
 
 
-def folded_name(name: str) -> str:
+def fold_name(name: str) -> str:
     """A name as names are compared."""
     return " ".join(name.casefold().split())[:_NAME_CHARS]
 
 
 def first_word(name: str) -> str:
     """What a folded name begins with, as a word: whom a question that says it may mean."""
-    found = _BARE_WORD.search(name)
-    return found.group() if found else ""
+    match = _BARE_WORD.search(name)
+    return match.group() if match else ""
 
 
-def words_in(traits: int) -> int:
-    """The number of words that `traits_of` counted."""
+def trait_word_count(traits: int) -> int:
+    """The number of words that `compute_traits` counted."""
     return traits >> _WORDS_SHIFT
 
 
-def flags_in(traits: int) -> Trait:
+def trait_flags(traits: int) -> Trait:
     """The traits without the number of words."""
     return Trait(traits & ((1 << _WORDS_SHIFT) - 1))

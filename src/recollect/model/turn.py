@@ -31,7 +31,7 @@ class Turn:
     name: str | None = None
     position: int = 0
     # A turn that was exported brings its memory along, in whatever state that was.
-    kept: MemoryRecord | None = None
+    exported_record: MemoryRecord | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -50,15 +50,15 @@ class Turn:
 
         It can be seen wherever what is learned from the session can, and keeps the session.
         """
-        if self.kept is not None:
-            return replace(self.kept, detail={**self.kept.detail, "position": self.position})
+        if self.exported_record is not None:
+            return replace(self.exported_record, detail={**self.exported_record.detail, "position": self.position})
         detail: dict[str, Any] = {"role": str(self.role), "position": self.position}
         if self.name:
             detail["name"] = self.name
         return MemoryRecord(
             id=self.id,
             scope=self.scope,
-            level=self.scope.natural_level,
+            level=self.scope.default_level,
             type=MemoryType.EPISODIC,
             category=Category.TURN,
             content=self.content,
@@ -98,14 +98,14 @@ class Conversation:
             "session_id": self.scope.session or None,
             "turn_count": self.turn_count,
             "learned_to": self.learned_to,
-            "started_at": _told(self.started_at),
-            "last_turn_at": _told(self.last_turn_at),
-            "closed_at": _told(self.closed_at),
+            "started_at": _isoformat(self.started_at),
+            "last_turn_at": _isoformat(self.last_turn_at),
+            "closed_at": _isoformat(self.closed_at),
             "summary": self.summary,
             "invocations": [dict(each) for each in self.invocations],
             "metadata": dict(self.metadata),
         }
 
 
-def _told(at: datetime | None) -> str | None:
+def _isoformat(at: datetime | None) -> str | None:
     return None if at is None else at.isoformat()

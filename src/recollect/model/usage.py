@@ -48,7 +48,7 @@ class SpentToday:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class LlmQuota:
     """Most tokens of an LLM a day, for each user and for all of them together; 0 for no limit.
 
     `refusal` is a reason to ask no LLM at all, whatever was spent.
@@ -64,12 +64,12 @@ def day_number(at: datetime) -> int:
     return (at.astimezone(UTC).date() - _FIRST_DAY).days
 
 
-def day_of(number: int) -> date:
+def day_from_number(number: int) -> date:
     """The day that a number of days since 1970 stands for."""
     return _FIRST_DAY + timedelta(days=number)
 
 
-def checked_parts(by: Sequence[str]) -> tuple[str, ...]:
+def validate_parts(by: Sequence[str]) -> tuple[str, ...]:
     """What usage is parted by, in its own order, or an InvalidInput."""
     if wrong := set(by) - set(PARTS):
         raise InvalidInput(f"usage is not known by {', '.join(sorted(wrong))}; it is by {', '.join(PARTS)}")

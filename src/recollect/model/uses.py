@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Uses:
+class UseCount:
     """Counts those who are at work; it belongs to one event loop."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Uses:
         return self._count > 0
 
     @contextmanager
-    def one(self) -> Iterator[None]:
+    def track(self) -> Iterator[None]:
         """One more is at work until this ends."""
         self._count += 1
         try:

@@ -10,10 +10,10 @@ from recollect.model.query import Filter, Listing, Not, Op, Where, both
 from recollect.model.times import now
 
 # What is forgotten today, or waits for review, holds at no moment; how it stood before, history tells.
-HELD = (Status.ACTIVE, Status.SUPERSEDED)
+EFFECTIVE_STATUSES = (Status.ACTIVE, Status.SUPERSEDED)
 
 
-def holds_now(record: MemoryRecord, moment: datetime) -> bool:
+def is_valid_now(record: MemoryRecord, moment: datetime) -> bool:
     """Whether recall may find the memory at this moment: active, begun, and not yet ended or expired."""
     return (
         record.status is Status.ACTIVE
@@ -30,7 +30,7 @@ def valid_at(record: MemoryRecord, moment: datetime) -> bool:
     expires. The first instant belongs to it, the last does not. When a thing happened (`occurred_at`) has no say:
     that Ann moved in 2019 was not known before it was told.
     """
-    if record.status not in HELD or (record.valid_from or record.created_at) > moment:
+    if record.status not in EFFECTIVE_STATUSES or (record.valid_from or record.created_at) > moment:
         return False
     ended = record.valid_to
     if ended is None and record.status is Status.SUPERSEDED:
@@ -39,20 +39,20 @@ def valid_at(record: MemoryRecord, moment: datetime) -> bool:
     return (ended is None or ended > moment) and (record.expires_at is None or record.expires_at > moment)
 
 
-def current(listing: Listing, *, coarse: bool = False) -> Listing:
+def exclude_expired(listing: Listing, *, coarse: bool = False) -> Listing:
     """The listing without what has expired, unless it asks by that time, or for other states than active ones.
 
     A `coarse` one is the same for a minute, so that what it finds can be given again.
     """
-    if listing.statuses != (Status.ACTIVE,) or _speaks_of("expires_at", listing.filter):
+    if listing.statuses != (Status.ACTIVE,) or _has_field("expires_at", listing.filter):
         return listing
     moment = now()
     at = moment.replace(second=0, microsecond=0) if coarse else moment
     return replace(listing, filter=both(listing.filter, Not(Where("expires_at", Op.LTE, at))))
 
 
-def _speaks_of(field: str, filter: Filter) -> bool:
+def _has_field(field: str, filter: Filter) -> bool:
     if isinstance(filter, Where):
         return filter.field == field
     parts = (filter.part,) if isinstance(filter, Not) else filter.parts
-    return any(_speaks_of(field, part) for part in parts)
+    return any(_has_field(field, part) for part in parts)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.errors import ModelUnavailable, RecollectError
-from recollect.models.refusals import told_by
+from recollect.models.refusals import describe_error
 from recollect.models.unit_vectors import unit_rows
 
 if TYPE_CHECKING:
     from recollect.models.embedding import Embedder, EmbeddingModel, Matrix, Role
 
 
-class BorrowedEmbedder:
+class CallerEmbedder:
     """Embeds like `inner`; whatever goes wrong in there is a ModelUnavailable, so that no memory is lost by it."""
 
     def __init__(self, inner: Embedder) -> None:
@@ -31,7 +31,9 @@ class BorrowedEmbedder:
         except RecollectError:
             raise
         except Exception as error:
-            raise ModelUnavailable(f"the embedder {self.model.name!r} failed: {told_by(error, texts)}") from error
+            raise ModelUnavailable(
+                f"the embedder {self.model.name!r} failed: {describe_error(error, texts)}"
+            ) from error
         if rows.shape != (len(texts), self.model.dimensions):
             raise ModelUnavailable(f"the embedder {self.model.name!r} answered with shape {rows.shape}")
         return unit_rows(rows, texts)

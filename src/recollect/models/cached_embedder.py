@@ -40,14 +40,14 @@ class CachedEmbedder:
         """Embed `texts` in order, asking `inner` once, for the texts it has not been asked about yet."""
         keys = [_key(self.model, role, text) for text in texts]
         # Held here as well as in the cache: a batch larger than the cache must still be answered.
-        known = {key: self._vectors[key] for key in keys if key in self._vectors}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
+        vectors = {key: self._vectors[key] for key in keys if key in self._vectors}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
         if missing:
             rows = await self._inner.embed(list(missing.values()), role=role)
             # Copied row by row: a view would keep the whole batch alive for as long as one entry lives.
-            known.update((key, row.copy()) for key, row in zip(missing, rows, strict=True))
-        self._keep(keys, known)
-        return _stack([known[key] for key in keys], self.model.dimensions)
+            vectors.update((key, row.copy()) for key, row in zip(missing, rows, strict=True))
+        self._store(keys, vectors)
+        return _stack([vectors[key] for key in keys], self.model.dimensions)
 
     def clear(self) -> int:
         """Forget all vectors; gives how many there were."""
@@ -60,9 +60,9 @@ class CachedEmbedder:
         self._vectors.clear()
         await self._inner.close()
 
-    def _keep(self, keys: list[bytes], known: dict[bytes, NDArray[np.float32]]) -> None:
+    def _store(self, keys: list[bytes], vectors: dict[bytes, NDArray[np.float32]]) -> None:
         for key in keys:
-            self._vectors[key] = known[key]
+            self._vectors[key] = vectors[key]
             self._vectors.move_to_end(key)
         while len(self._vectors) > self._max_entries:
             self._vectors.popitem(last=False)

@@ -14,7 +14,7 @@ Form: TypeAlias = Literal["schema", "tool", "prompt"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ModelAnswer:
     """What a model answered, without its thinking; tokens are 0 where the server does not count them."""
 
     text: str
@@ -24,7 +24,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ToolRequest:
     """A function the model wants called; `arguments` are the text it wrote, JSON or not."""
 
     id: str
@@ -33,11 +33,11 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ChatReply:
     """What a model said, which may be nothing, and what it wants called; tokens are 0 where nobody counts them."""
 
     text: str = ""
-    wishes: tuple[Wish, ...] = ()
+    tool_requests: tuple[ToolRequest, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
     cut_off: bool = False
@@ -83,7 +83,7 @@ class AnsweringChat(Chat, Protocol):
         timeout_s: float | None = None,
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
-    ) -> Answer:
+    ) -> ModelAnswer:
         """What `complete` gives, and what it cost; an answer that says nothing is a BrokenAnswer.
 
         With a `schema`, the answer is asked for in that form. In the form "prompt" the schema is not sent: the
@@ -92,7 +92,7 @@ class AnsweringChat(Chat, Protocol):
         ...
 
 
-class Completing:
+class CompletionMixin:
     """What `complete` is for a chat that tells what its answers cost."""
 
     async def complete(
@@ -123,7 +123,7 @@ class ConversingChat(Chat, Protocol):
         max_tokens: int,
         temperature: float = 0.0,
         timeout_s: float | None = None,
-    ) -> Said:
+    ) -> ChatReply:
         """What the model says next, and which tools it wants called.
 
         A server that does not know tools, or this request, is an InvalidInput; one that says nothing at all a

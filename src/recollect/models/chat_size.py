@@ -14,10 +14,10 @@ SMALL_BYTES = 3 << 30
 _PARAMETERS = re.compile(r"(?<![a-z0-9.])e?(?:(\d{1,4}(?:\.\d{1,2})?)b|(\d{2,4})m)(?![a-z0-9])")
 
 
-def is_small(model: str, file: Path | None = None) -> bool:
+def is_small_model(model: str, file: Path | None = None) -> bool:
     """Whether a model has few parameters by its name, or by the size of its file; one that tells neither is large."""
-    found = _PARAMETERS.findall(model.casefold())
-    named = [float(billions or 0) * 1e9 + float(millions or 0) * 1e6 for billions, millions in found]
-    if named:
-        return max(named) <= SMALL_PARAMETERS
+    matches = _PARAMETERS.findall(model.casefold())
+    sizes = [float(billions or 0) * 1e9 + float(millions or 0) * 1e6 for billions, millions in matches]
+    if sizes:
+        return max(sizes) <= SMALL_PARAMETERS
     return file is not None and file.stat().st_size <= SMALL_BYTES

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
-from recollect.models.openai_wire import OpenAIWire
-from recollect.models.unreadable import what_is_wrong
+from recollect.models.openai_wire import ModelHttpClient
+from recollect.models.unreadable import describe_parse_error
 
-Shape: TypeAlias = Literal["documents", "texts"]
+RequestShape: TypeAlias = Literal["documents", "texts"]
 
 # Common models read 512 tokens of a pair, and some scripts need a token for each character.
 MAX_CHARACTERS = 4_000
@@ -35,7 +35,7 @@ class HttpReranker:
         if not url:
             raise InvalidSettings("reranker_url must name the server of an HTTP reranker")
         self._model = model
-        self._wire = OpenAIWire(
+        self._http = ModelHttpClient(
             url,
             api_key,
             path="" if url.rstrip("/").endswith("rerank") else "/rerank",
@@ -43,8 +43,8 @@ class HttpReranker:
             timeout_s=timeout_s,
             max_answer_bytes=MAX_ANSWER_BYTES,
         )
-        self._shape: Shape | None = None
-        self._logits = False
+        self._shape: RequestShape | None = None
+        self._has_logits = False
 
     @property
     def name(self) -> str:
@@ -54,29 +54,31 @@ class HttpReranker:
         """For each text in order, the server's score for it, from 0 to 1."""
         if not texts:
             return []
-        answer = await self._ask(query[:MAX_CHARACTERS] or " ", [text[:MAX_CHARACTERS] or " " for text in texts])
+        answer = await self._request(query[:MAX_CHARACTERS] or " ", [text[:MAX_CHARACTERS] or " " for text in texts])
         try:
             scores = _scores(json.loads(answer), count=len(texts))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
-            raise ModelUnavailable(f"{self._wire.shown_url} answered no scores: {what_is_wrong(error)}") from error
-        # Once seen, always so: a later answer may happen to lie within 0 and 1.
-        self._logits = self._logits or any(not -ROUNDING <= score <= 1 + ROUNDING for score in scores)
-        return [_chance(score) if self._logits else min(max(score, 0.0), 1.0) for score in scores]
+            raise ModelUnavailable(
+                f"{self._http.display_url} answered no scores: {describe_parse_error(error)}"
+            ) from error
+        # IdempotencyToken seen, always so: a later answer may happen to lie within 0 and 1.
+        self._has_logits = self._has_logits or any(not -ROUNDING <= score <= 1 + ROUNDING for score in scores)
+        return [_chance(score) if self._has_logits else min(max(score, 0.0), 1.0) for score in scores]
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._http.close()
 
-    async def _ask(self, query: str, texts: list[str]) -> bytes:
+    async def _request(self, query: str, texts: list[str]) -> bytes:
         """The answer to a body of the shape this server knows, which the first call finds out."""
         if self._shape is not None:
-            return await self._wire.post(self._body(self._shape, query, texts))
+            return await self._http.post(self._body(self._shape, query, texts))
         try:
-            answer = await self._wire.post(self._body("documents", query, texts))
+            answer = await self._http.post(self._body("documents", query, texts))
         except InvalidSettings:
             raise
         except InvalidInput as refusal:
             try:
-                answer = await self._wire.post(self._body("texts", query, texts))
+                answer = await self._http.post(self._body("texts", query, texts))
             except InvalidInput:
                 # The more usual shape's refusal tells more about what is wrong.
                 raise refusal from None
@@ -85,7 +87,7 @@ class HttpReranker:
         self._shape = "documents"
         return answer
 
-    def _body(self, shape: Shape, query: str, texts: list[str]) -> dict[str, Any]:
+    def _body(self, shape: RequestShape, query: str, texts: list[str]) -> dict[str, Any]:
         if shape == "texts":
             return {"query": query, "texts": texts, "truncate": True}
         return {"model": self._model, "query": query, "documents": texts, "top_n": len(texts)}
@@ -109,5 +111,5 @@ def _number(score: object) -> float:
 
 
 def _chance(logit: float) -> float:
-    # Beyond this the chance is 0 to the last digit, and the exponential overflows.
+    # UnreachedStore this the chance is 0 to the last digit, and the exponential overflows.
     return 0.0 if logit < -700 else 1 / (1 + math.exp(-logit))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models.embedding import EmbeddingModel, Role
-from recollect.models.refusals import told_by
+from recollect.models.refusals import describe_error
 
 if TYPE_CHECKING:
     from recollect.models.embedding import Matrix
@@ -39,7 +39,7 @@ class HubEmbedder:
         library, _, path = name.partition(":")
         loader = LOADERS.get(library)
         if loader is None or not path:
-            choices = ", ".join(f"{known}:NAME" for known in LOADERS)
+            choices = ", ".join(f"{library_name}:NAME" for library_name in LOADERS)
             raise InvalidSettings(f"the embedder {name!r} is not one of {choices}")
         try:
             encode = loader(path)
@@ -72,7 +72,9 @@ class HubEmbedder:
         try:
             vectors = np.asarray(self._encode(texts, role), dtype=np.float32)
         except Exception as error:
-            raise ModelUnavailable(f"the embedder {self._model.name!r} failed: {told_by(error, texts)}") from error
+            raise ModelUnavailable(
+                f"the embedder {self._model.name!r} failed: {describe_error(error, texts)}"
+            ) from error
         if vectors.shape != (len(texts), self._model.dimensions):
             raise ModelUnavailable(f"the embedder {self._model.name!r} answered with shape {vectors.shape}")
         return unit_rows(vectors, texts)

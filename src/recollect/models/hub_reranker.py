@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models.piecework import Piecework
-from recollect.models.refusals import told_by
+from recollect.models.piecework import WorkerPool
+from recollect.models.refusals import describe_error
 
 Score: TypeAlias = Callable[[str, list[str]], Any]
 
@@ -21,7 +21,7 @@ Score: TypeAlias = Callable[[str, list[str]], Any]
 BATCH = 8
 
 # Seconds of work for a small model on a CPU: who came behind that would give up before being served.
-MOST_WAITING = 128
+MAX_WAITING = 128
 
 # Common models read 512 tokens of a pair, and some scripts need a token for each character.
 MAX_CHARACTERS = 4_000
@@ -42,11 +42,11 @@ class HubReranker:
         self._name = name
         self._load = load
         # One worker: these models are not promised to be safe in several threads, and use all cores anyway.
-        self._worker = Piecework("reranker", workers=1)
+        self._worker = WorkerPool("reranker", workers=1)
         self._score: Score | None = None
         self._failure = ""
         self._failed_at = 0.0
-        self._loading = self._given_up = False
+        self._is_loading = self._is_abandoned = False
         self._waiting = 0
 
     @classmethod
@@ -55,7 +55,7 @@ class HubReranker:
         library, _, path = name.partition(":")
         loader = LOADERS.get(library)
         if loader is None or not path:
-            choices = ", ".join(f"{known}:NAME" for known in LOADERS)
+            choices = ", ".join(f"{library_name}:NAME" for library_name in LOADERS)
             raise InvalidSettings(f"the reranker {name!r} is not one of {choices}")
         # The import itself takes seconds; whether there is anything to import is known at once.
         if find_spec(library.replace("-", "_")) is None:
@@ -70,14 +70,14 @@ class HubReranker:
         """For each text in order, a score from 0 to 1; a cancelled call begins no further batch."""
         if not texts:
             return []
-        if self._waiting >= MOST_WAITING:
+        if self._waiting >= MAX_WAITING:
             raise ModelUnavailable(f"the reranker {self._name!r} is busy with {self._waiting} texts")
         self._waiting += len(texts)
         try:
-            score = self._score or await self._loaded()
-            asked, read = _cut(query), [_cut(text) for text in texts]
-            batches = [read[start : start + BATCH] for start in range(0, len(read), BATCH)]
-            scored = await self._worker.each(lambda batch: self._chances(score, asked, batch), batches)
+            score = self._score or await self._await_model()
+            cut_query, cut_texts = _cut(query), [_cut(text) for text in texts]
+            batches = [cut_texts[start : start + BATCH] for start in range(0, len(cut_texts), BATCH)]
+            scored = await self._worker.map(lambda batch: self._chances(score, cut_query, batch), batches)
         finally:
             self._waiting -= len(texts)
         return [chance for batch in scored for chance in batch]
@@ -86,13 +86,13 @@ class HubReranker:
         self._worker.close()
         self._score = None
 
-    async def _loaded(self) -> Score:
-        if self._loading and self._given_up:
+    async def _await_model(self) -> Score:
+        if self._is_loading and self._is_abandoned:
             raise ModelUnavailable(f"the reranker {self._name!r} is still being loaded")
         try:
-            [score] = await self._worker.each(self._load_once, [self._load])
+            [score] = await self._worker.map(self._load_once, [self._load])
         except asyncio.CancelledError:
-            self._given_up = True
+            self._is_abandoned = True
             raise
         return score
 
@@ -102,7 +102,7 @@ class HubReranker:
             return self._score
         if self._failure and time.monotonic() - self._failed_at < RETRY_S:
             raise ModelUnavailable(self._failure)
-        self._loading, self._given_up = True, False
+        self._is_loading, self._is_abandoned = True, False
         try:
             score = load()
             self._chances(score, "probe", ["probe"])
@@ -112,7 +112,7 @@ class HubReranker:
             self._failed_at = time.monotonic()
             raise ModelUnavailable(self._failure) from error
         finally:
-            self._loading = False
+            self._is_loading = False
         self._score = score
         return score
 
@@ -123,7 +123,7 @@ class HubReranker:
             logits = np.asarray(score(query, texts), dtype=np.float64)
         except Exception as error:
             raise ModelUnavailable(
-                f"the reranker {self._name!r} failed: {told_by(error, [query, *texts])}"
+                f"the reranker {self._name!r} failed: {describe_error(error, [query, *texts])}"
             ) from error
         if logits.shape != (len(texts),) or not np.isfinite(logits).all():
             # A model that tells kinds of pairs apart answers a number for each kind.
@@ -137,7 +137,7 @@ def _cut(text: str) -> str:
 
 
 def _chance(logit: float) -> float:
-    # Beyond this the exponential overflows, and the chance is 0 to the last digit.
+    # UnreachedStore this the exponential overflows, and the chance is 0 to the last digit.
     return 1 / (1 + exp(min(-logit, 700.0)))
 
 
@@ -169,7 +169,7 @@ def _fastembed_folder(folder: Path) -> Any:
 
     network = "model.onnx" if (folder / "model.onnx").is_file() else "onnx/model.onnx"
     name = str(folder.resolve())
-    if not any(known["model"].lower() == name.lower() for known in TextCrossEncoder.list_supported_models()):
+    if not any(supported["model"].lower() == name.lower() for supported in TextCrossEncoder.list_supported_models()):
         TextCrossEncoder.add_custom_model(name, sources=ModelSource(hf=name), model_file=network)
     return TextCrossEncoder(model_name=name, specific_model_path=name)
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from recollect.errors import ModelUnavailable, RecollectError
-from recollect.models.chat import Answer, AnsweringChat, ChatMessage, Completing, Form
+from recollect.models.chat import AnsweringChat, ChatMessage, CompletionMixin, Form, ModelAnswer
 
 # Used where the server does not count tokens: a daily limit must hold there as well.
 _CHARS_PER_TOKEN = 4
 
 
-class LearningChat(Completing):
+class LearningChat(CompletionMixin):
     """The model of one learning job.
 
     Until it `is_proven`, it is not asked twice: a server that answers every request with the same sentence would
@@ -27,7 +27,7 @@ class LearningChat(Completing):
         self.is_small = is_small
         self.calls = 0
         self.error: RecollectError | None = None
-        self.rejected: Answer | None = None
+        self.rejected: ModelAnswer | None = None
 
     @property
     def model(self) -> str:
@@ -51,7 +51,7 @@ class LearningChat(Completing):
         timeout_s: float | None = None,
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
-    ) -> Answer:
+    ) -> ModelAnswer:
         """Return the model's answer and its cost, estimated where the server does not count tokens."""
         self.calls += 1
         self.error = None
@@ -78,10 +78,10 @@ class LearningChat(Completing):
         """Do nothing: the model is shared by many jobs, and closed by its owner."""
 
 
-def _with_cost(answer: Answer, messages: Sequence[ChatMessage]) -> Answer:
+def _with_cost(answer: ModelAnswer, messages: Sequence[ChatMessage]) -> ModelAnswer:
     if answer.tokens_in or answer.tokens_out:
         return answer
-    read = sum(len(message["content"]) for message in messages)
+    input_chars = sum(len(message["content"]) for message in messages)
     return replace(
-        answer, tokens_in=read // _CHARS_PER_TOKEN + 1, tokens_out=len(answer.text) // _CHARS_PER_TOKEN + 1
+        answer, tokens_in=input_chars // _CHARS_PER_TOKEN + 1, tokens_out=len(answer.text) // _CHARS_PER_TOKEN + 1
     )

@@ -109,9 +109,9 @@ def hash_ngrams(
     return sorted(seen)
 
 
-def hash_words(tokens: Sequence[str], most: int) -> list[int]:
+def hash_words(tokens: Sequence[str], max_words: int) -> list[int]:
     """Return the hashes of the word n-grams up to `most`, those of single words (and both ends) first."""
-    return [crc32(gram.encode("utf-8", "replace")) for gram in _word_ngrams(tokens, most)]
+    return [crc32(gram.encode("utf-8", "replace")) for gram in _word_ngrams(tokens, max_words)]
 
 
 def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
@@ -119,8 +119,8 @@ def hash_features(features: Sequence[str], buckets: int) -> NDArray[np.int64]:
     return np.array(sorted({crc32(feature.encode("utf-8", "replace")) % buckets for feature in features}), np.int64)
 
 
-def _word_ngrams(tokens: Sequence[str], most: int) -> Iterator[str]:
+def _word_ngrams(tokens: Sequence[str], max_words: int) -> Iterator[str]:
     padded = ["\x02", *tokens, "\x03"]
-    for size in range(1, most + 1):
+    for size in range(1, max_words + 1):
         for start in range(len(padded) - size + 1):
             yield "\x1f".join(padded[start : start + size])

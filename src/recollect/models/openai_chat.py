@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
-from recollect.model.message import text_of
-from recollect.model.text import mended_text
-from recollect.models.chat import Answer, ChatMessage, Completing, Form, Said, Wish
-from recollect.models.openai_wire import OpenAIWire
-from recollect.models.unreadable import what_is_wrong
+from recollect.model.message import message_text
+from recollect.model.text import repair_text
+from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer, ToolRequest
+from recollect.models.openai_wire import ModelHttpClient
+from recollect.models.unreadable import describe_parse_error
 
 if TYPE_CHECKING:
     import httpx
@@ -23,13 +23,13 @@ MAX_ANSWER_BYTES = 4 << 20
 _STAND_INS = {"max_tokens": "max_completion_tokens", "temperature": None}
 
 # A count beyond this is no count.
-_MOST_TOKENS = 1 << 40
+_MAX_TOKEN_COUNT = 1 << 40
 
 _OPEN, _CLOSE = "<think>", "</think>"
 _JSON_STARTS = ("{", "[", "`")
 
 
-class OpenAIChat(Completing):
+class OpenAIChat(CompletionMixin):
     """Asks POST {base_url}/chat/completions; `timeout_s` is the longest wait for an answer, tries included.
 
     A `transport` sends the requests in place of a connection of its own.
@@ -48,8 +48,8 @@ class OpenAIChat(Completing):
             raise InvalidSettings("a chat model needs a name")
         self.form: Form = "schema"
         self._model = model
-        self._refused: frozenset[str] = frozenset()
-        self._wire = OpenAIWire(
+        self._unsupported: frozenset[str] = frozenset()
+        self._http = ModelHttpClient(
             base_url,
             api_key,
             path="/chat/completions",
@@ -72,36 +72,36 @@ class OpenAIChat(Completing):
         timeout_s: float | None = None,
         schema: Mapping[str, Any] | None = None,
         form: Form = "schema",
-    ) -> Answer:
+    ) -> ModelAnswer:
         """What the model answers and what it cost; an answer without words is a BrokenAnswer.
 
         `schema` goes to the server in its strict form: every object closed, every property required.
         """
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
             "max_tokens": max_tokens,
             "temperature": temperature,
         }
         if schema is not None:
-            asked |= _in_form(schema, form)
-        body = await self._post(asked, timeout_s)
+            request |= _form_fields(schema, form)
+        body = await self._post(request, timeout_s)
         answer: Any = None
         try:
             answer = json.loads(body)
-            called = _called(answer) if schema is not None and form == "tool" else ""
-            said = called or _said(answer)
+            tool_arguments = _tool_arguments(answer) if schema is not None and form == "tool" else ""
+            reply = tool_arguments or _reply_text(answer)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             tokens_in, tokens_out = _tokens(answer)
             raise BrokenAnswer(
-                f"{self._wire.shown_url} answered no message: {what_is_wrong(error)}",
+                f"{self._http.display_url} answered no message: {describe_parse_error(error)}",
                 tokens_in=tokens_in,
                 tokens_out=tokens_out,
                 cut_off=_is_cut_off(answer),
             ) from error
         tokens_in, tokens_out = _tokens(answer)
-        text = mended_text(said)
-        return Answer(text=text, tokens_in=tokens_in, tokens_out=tokens_out, cut_off=_is_cut_off(answer))
+        text = repair_text(reply)
+        return ModelAnswer(text=text, tokens_in=tokens_in, tokens_out=tokens_out, cut_off=_is_cut_off(answer))
 
     async def converse(
         self,
@@ -111,65 +111,65 @@ class OpenAIChat(Completing):
         max_tokens: int,
         temperature: float = 0.0,
         timeout_s: float | None = None,
-    ) -> Said:
+    ) -> ChatReply:
         """What the model says next, and which tools it wants called; neither is a BrokenAnswer."""
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "model": self._model,
             "messages": [dict(message) for message in messages],
             "max_tokens": max_tokens,
             "temperature": temperature,
         }
         if tools:
-            asked["tools"] = [dict(tool) for tool in tools]
-        body = await self._post(asked, timeout_s)
+            request["tools"] = [dict(tool) for tool in tools]
+        body = await self._post(request, timeout_s)
         answer: Any = None
         try:
             answer = json.loads(body)
-            wishes = wishes_in(answer)
-            said = _without_thinking(text_of(answer["choices"][0]["message"].get("content"))).strip()
-            text = said if wishes else _said(answer)
+            tool_requests = parse_tool_requests(answer)
+            reply = _without_thinking(message_text(answer["choices"][0]["message"].get("content"))).strip()
+            text = reply if tool_requests else _reply_text(answer)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             tokens_in, tokens_out = _tokens(answer)
             raise BrokenAnswer(
-                f"{self._wire.shown_url} answered no message: {what_is_wrong(error)}",
+                f"{self._http.display_url} answered no message: {describe_parse_error(error)}",
                 tokens_in=tokens_in,
                 tokens_out=tokens_out,
                 cut_off=_is_cut_off(answer),
             ) from error
         tokens_in, tokens_out = _tokens(answer)
-        return Said(
-            text=mended_text(text),
-            wishes=wishes,
+        return ChatReply(
+            text=repair_text(text),
+            tool_requests=tool_requests,
             tokens_in=tokens_in,
             tokens_out=tokens_out,
             cut_off=_is_cut_off(answer),
         )
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._http.close()
 
-    async def _post(self, asked: Mapping[str, Any], timeout_s: float | None) -> bytes:
+    async def _post(self, request: Mapping[str, Any], timeout_s: float | None) -> bytes:
         """Post what is asked, leaving out or renaming what this server was found to refuse."""
         while True:
-            refused = self._refused
+            refused = self._unsupported
             try:
-                return await self._wire.post(_spelled(asked, refused), timeout_s=timeout_s)
+                return await self._http.post(_with_stand_ins(request, refused), timeout_s=timeout_s)
             except InvalidSettings:
                 raise
             except InvalidInput as error:
                 complaint = str(error)
-                news = {name for name in _STAND_INS if name in complaint and "support" in complaint.casefold()}
-                if news <= refused:
+                unsupported = {name for name in _STAND_INS if name in complaint and "support" in complaint.casefold()}
+                if unsupported <= refused:
                     raise
-                self._refused |= news
+                self._unsupported |= unsupported
 
 
-def _spelled(asked: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
-    names = {name: _STAND_INS[name] if name in refused else name for name in asked}
-    return {name: asked[asked_as] for asked_as, name in names.items() if name is not None}
+def _with_stand_ins(request: Mapping[str, Any], refused: frozenset[str]) -> dict[str, Any]:
+    names = {name: _STAND_INS[name] if name in refused else name for name in request}
+    return {name: request[name_in_request] for name_in_request, name in names.items() if name is not None}
 
 
-def _in_form(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
+def _form_fields(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
     """What makes a server hold the model to the schema."""
     name = str(schema.get("title", "answer"))
     match form:
@@ -185,7 +185,7 @@ def _in_form(schema: Mapping[str, Any], form: Form) -> dict[str, Any]:
     assert_never(form)
 
 
-def _called(answer: dict[str, Any]) -> str:
+def _tool_arguments(answer: dict[str, Any]) -> str:
     """The arguments of the first function the model calls; nothing, if it calls none."""
     for call in answer["choices"][0]["message"].get("tool_calls") or ():
         arguments = call["function"]["arguments"]
@@ -196,23 +196,25 @@ def _called(answer: dict[str, Any]) -> str:
     return ""
 
 
-def wishes_in(answer: dict[str, Any]) -> tuple[Wish, ...]:
+def parse_tool_requests(answer: dict[str, Any]) -> tuple[ToolRequest, ...]:
     """All functions the model calls, each with an id; what it calls without a name is called by none."""
-    wishes = []
+    tool_requests = []
     for at, call in enumerate(answer["choices"][0]["message"].get("tool_calls") or ()):
         arguments = call["function"].get("arguments")
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         name = call["function"].get("name")
-        named = mended_text(name) if isinstance(name, str) else ""
-        wishes.append(Wish(id=str(call.get("id") or f"call_{at}"), name=named, arguments=mended_text(text)))
-    return tuple(wishes)
+        clean_name = repair_text(name) if isinstance(name, str) else ""
+        tool_requests.append(
+            ToolRequest(id=str(call.get("id") or f"call_{at}"), name=clean_name, arguments=repair_text(text))
+        )
+    return tuple(tool_requests)
 
 
 def _tokens(answer: object) -> tuple[int, int]:
     """The tokens read and written, 0 where the server does not say."""
     usage = answer.get("usage") if isinstance(answer, dict) else None
     counts = [usage.get(name) if isinstance(usage, dict) else 0 for name in ("prompt_tokens", "completion_tokens")]
-    tokens_in, tokens_out = (n if type(n) is int and 0 < n < _MOST_TOKENS else 0 for n in counts)
+    tokens_in, tokens_out = (n if type(n) is int and 0 < n < _MAX_TOKEN_COUNT else 0 for n in counts)
     return tokens_in, tokens_out
 
 
@@ -223,13 +225,13 @@ def _is_cut_off(answer: Any) -> bool:
         return False
 
 
-def _said(answer: dict[str, Any]) -> str:
+def _reply_text(answer: dict[str, Any]) -> str:
     """The text of the first choice; ValueError says why there is none."""
     choice = answer["choices"][0]
     message = choice["message"]
-    said = _without_thinking(text_of(message.get("content"))).strip()
-    if said:
-        return said
+    reply = _without_thinking(message_text(message.get("content"))).strip()
+    if reply:
+        return reply
     if message.get("refusal"):
         raise ValueError("the model refused")
     if choice.get("finish_reason") == "length":
@@ -237,10 +239,10 @@ def _said(answer: dict[str, Any]) -> str:
         raise ValueError("the model ran out of tokens before it said anything")
     # Some servers take the whole answer of a thinking model for its thoughts.
     thought = message.get("reasoning_content") or message.get("reasoning")
-    said = _without_thinking(text_of(thought)).strip()
-    if not said:
+    reply = _without_thinking(message_text(thought)).strip()
+    if not reply:
         raise ValueError("the model said nothing")
-    return said
+    return reply
 
 
 def _without_thinking(text: str) -> str:

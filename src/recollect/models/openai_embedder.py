@@ -12,7 +12,7 @@ import numpy as np
 
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models.embedding import EmbeddingModel, Role
-from recollect.models.openai_wire import OpenAIWire
+from recollect.models.openai_wire import ModelHttpClient
 from recollect.models.unit_vectors import unit_rows
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ class OpenAIEmbedder:
         if batch_size < 1 or timeout_s <= 0 or (dimensions is not None and dimensions < 1):
             raise InvalidSettings("an embedder's dimensions, batch size and timeout must be positive")
         self._name = model
-        self._asked_dimensions = dimensions
+        self._requested_dimensions = dimensions
         self._dimensions = dimensions
         self._batch_size = batch_size
-        self._wire = OpenAIWire(
+        self._http = ModelHttpClient(
             base_url,
             api_key,
             path="/embeddings",
@@ -102,25 +102,25 @@ class OpenAIEmbedder:
         return np.concatenate([await self._embed_batch(batch) for batch in batches])
 
     async def close(self) -> None:
-        await self._wire.close()
+        await self._http.close()
 
     async def _embed_batch(self, texts: Sequence[str]) -> Matrix:
         # Lone surrogates cannot be sent, and an empty input is refused by OpenAI: a space means the same.
         inputs = [text[:MAX_CHARACTERS].encode("utf-8", "ignore").decode("utf-8") or " " for text in texts]
         body: dict[str, Any] = {"model": self._name, "input": inputs, "encoding_format": "base64"}
-        if self._asked_dimensions is not None:
-            body["dimensions"] = self._asked_dimensions
-        answer = await self._wire.post(body)
+        if self._requested_dimensions is not None:
+            body["dimensions"] = self._requested_dimensions
+        answer = await self._http.post(body)
         try:
             vectors = _vectors(json.loads(answer), count=len(texts))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ModelUnavailable(f"{self._wire.shown_url} answered no embeddings: {error}") from error
+            raise ModelUnavailable(f"{self._http.display_url} answered no embeddings: {error}") from error
         got = vectors.shape[1]
         if self._dimensions is None:
             self._dimensions = got
         if got != self._dimensions:
             raise InvalidSettings(
-                f"{self._wire.shown_url} answered vectors of {got} dimensions for {self._name}, "
+                f"{self._http.display_url} answered vectors of {got} dimensions for {self._name}, "
                 f"where {self._dimensions} were expected"
             )
         return unit_rows(vectors, texts)

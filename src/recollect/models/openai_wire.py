@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable
-from recollect.models.refusals import told_of
+from recollect.models.refusals import describe_refusal
 
 TRIES = 3
 FIRST_PAUSE_S = 0.25
@@ -27,13 +27,13 @@ _SENDABLE_KEY = re.compile("[!-~]*")
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Response:
     status: int
     body: bytes
     retry_after_s: float
 
 
-class OpenAIWire:
+class ModelHttpClient:
     """Posts JSON to {base_url}{path} and gives the bytes of the first good answer.
 
     `timeout_s` is for all tries together. What is asked through here can be asked twice without harm, so a lost
@@ -66,7 +66,7 @@ class OpenAIWire:
         # A URL may carry a password, and the HTTP library logs whole URLs.
         login = (url.username, url.password) if url.userinfo else None
         self._url = url.copy_with(userinfo=b"")
-        self.shown_url = str(self._url.copy_with(query=None))
+        self.display_url = str(self._url.copy_with(query=None))
         headers = {"Content-Type": "application/json"}
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
@@ -89,7 +89,7 @@ class OpenAIWire:
             async with asyncio.timeout_at(deadline):
                 answer = await self._post(sent, deadline)
         except TimeoutError as error:
-            raise ModelUnavailable(f"{self.shown_url} did not answer in {limit_s:g} s") from error
+            raise ModelUnavailable(f"{self.display_url} did not answer in {limit_s:g} s") from error
         if not 200 <= answer.status < 300:
             raise self._refusal(answer, body)
         return answer.body
@@ -97,7 +97,7 @@ class OpenAIWire:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _post(self, sent: bytes, deadline: float) -> _Answer:
+    async def _post(self, sent: bytes, deadline: float) -> _Response:
         """The first good answer, or the last bad one."""
         clock = asyncio.get_running_loop().time
         for tries_left in range(TRIES - 1, -1, -1):
@@ -106,7 +106,7 @@ class OpenAIWire:
                 answer = await self._post_once(sent)
             except httpx.RequestError as error:
                 if not tries_left:
-                    raise ModelUnavailable(f"{self.shown_url} cannot be reached: {error}") from error
+                    raise ModelUnavailable(f"{self.display_url} cannot be reached: {error}") from error
             else:
                 if 200 <= answer.status < 300:
                     return answer
@@ -117,32 +117,32 @@ class OpenAIWire:
             await asyncio.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    async def _post_once(self, sent: bytes) -> _Answer:
+    async def _post_once(self, sent: bytes) -> _Response:
         async with self._client.stream("POST", self._url, content=sent) as response:
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > self._max_answer_bytes:
-                    raise BrokenAnswer(f"{self.shown_url} answered more than {self._max_answer_bytes:,} bytes")
-            return _Answer(response.status_code, bytes(body), _retry_after_s(response))
+                    raise BrokenAnswer(f"{self.display_url} answered more than {self._max_answer_bytes:,} bytes")
+            return _Response(response.status_code, bytes(body), _retry_after_s(response))
 
-    def _refusal(self, answer: _Answer, sent: Mapping[str, Any]) -> InvalidInput | ModelUnavailable:
+    def _refusal(self, answer: _Response, sent: Mapping[str, Any]) -> InvalidInput | ModelUnavailable:
         """What an answer that is not a success means to the caller, without the key and without what was sent."""
         status = answer.status
-        said = f"{self.shown_url} answered {status}"
+        summary = f"{self.display_url} answered {status}"
         if status in (401, 403):
             # Without the server's words: they tend to repeat a part of the key.
-            return InvalidSettings(f"{said}: the API key was refused")
+            return InvalidSettings(f"{summary}: the API key was refused")
         if 300 <= status < 400:
-            return ModelUnavailable(f"{said}: redirects are not followed; set the base URL to where it leads")
-        detail = told_of(answer.body, sent, secret=self._api_key)
+            return ModelUnavailable(f"{summary}: redirects are not followed; set the base URL to where it leads")
+        detail = describe_refusal(answer.body, sent, secret=self._api_key)
         ending = f": {detail}" if detail else ""
         if status == 404:
             model = f" and the model {self._model}" if self._model else ""
-            return InvalidSettings(f"{said}: check the base URL{model}{ending}")
+            return InvalidSettings(f"{summary}: check the base URL{model}{ending}")
         if 400 <= status < 500 and status not in RETRYABLE_STATUSES:
-            return InvalidInput(f"{said}{ending}")
-        return ModelUnavailable(f"{said}{ending}")
+            return InvalidInput(f"{summary}{ending}")
+        return ModelUnavailable(f"{summary}{ending}")
 
 
 def _endpoint(base_url: str, path: str) -> httpx.URL:

@@ -14,26 +14,26 @@ Piece = TypeVar("Piece")
 Done = TypeVar("Done")
 
 
-class Piecework:
+class WorkerPool:
     """Threads of its own, so that the event loop stays free and no more than `workers` cores are taken.
 
     With `most_waiting`, new work is refused while more pieces than that wait: in a line longer than anyone's
     patience everyone would wait, and none be served.
     """
 
-    def __init__(self, name: str, *, workers: int = 1, most_waiting: int | None = None) -> None:
+    def __init__(self, name: str, *, workers: int = 1, max_waiting: int | None = None) -> None:
         self._name = name
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._waiting = 0
         self._closed = Event()
         self._workers = ThreadPoolExecutor(max_workers=workers, thread_name_prefix=f"recollect-{name}")
 
-    async def each(self, work: Callable[[Piece], Done], pieces: Sequence[Piece]) -> list[Done]:
+    async def map(self, work: Callable[[Piece], Done], pieces: Sequence[Piece]) -> list[Done]:
         """`work` of every piece, in order. Cancelled, no further piece is begun.
 
         ModelUnavailable once it is closed, also for those who wait, or while too much work waits.
         """
-        if self._most_waiting is not None and self._waiting > self._most_waiting:
+        if self._max_waiting is not None and self._waiting > self._max_waiting:
             raise ModelUnavailable(f"the {self._name} is busy with {self._waiting} texts")
         if self._closed.is_set():
             raise self._closing()

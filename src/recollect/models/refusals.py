@@ -18,7 +18,7 @@ _MAX_READ_CHARS = 20_000
 # So many letters and digits in a row are not by chance the same as in what was sent.
 _SAME_CHARS = 16
 # What of a request is nobody's words.
-_OURS = frozenset({"model", "response_format", "tools", "tool_choice", "encoding_format", "dimensions"})
+_OWN_FIELDS = frozenset({"model", "response_format", "tools", "tool_choice", "encoding_format", "dimensions"})
 # What is named by a complaint about how an answer is asked for.
 _FORMS = ("tool", "response_format", "parameters")
 _TOO_COMMON = frozenset({"model", "messages", "input", "query", "documents"})
@@ -29,51 +29,51 @@ _NO_WORD = re.compile(r"[\W_]+")
 _TOKEN = re.compile(r"[\w@+][\w@.+-]*")
 _QUOTED = re.compile(r"""(?<=['"`“‘])[^'"`“”‘’]{2,80}(?=['"`”’])""")
 _LEFT_OUT = "…"
-_NOT_TOLD = "in words that repeat what was sent"
+_REDACTED = "in words that repeat what was sent"
 
 
-def told_of(body: bytes, sent: Mapping[str, Any], *, secret: str = "") -> str:
+def describe_refusal(body: bytes, sent: Mapping[str, Any], *, secret: str = "") -> str:
     """What the body of a refusal says of what was `sent`, in a line that repeats nothing of it, nor the secret."""
     text = body.decode("utf-8", "replace")
     if secret:
         # Before it is cut, lest a part of it stay at the end.
         text = text.replace(secret, "***")
-    kinds, words = _read(text)
-    said = "\n".join(_texts({name: value for name, value in sent.items() if name not in _OURS}))
+    kinds, words = _parse_error(text)
+    sent_text = "\n".join(_texts({name: value for name, value in sent.items() if name not in _OWN_FIELDS}))
     words = " ".join(words[:_MAX_READ_CHARS].split())
-    shown = _NOT_TOLD if _repeats(words, said) else _masked(words[:MAX_CHARS], said)
+    detail = _REDACTED if _repeats(words, sent_text) else _mask(words[:MAX_CHARS], sent_text)
     named = [name for name in dict.fromkeys((*sent, *_FORMS)) if name in words and name not in _TOO_COMMON]
-    lost = [name for name in named if name not in shown]
-    if lost:
+    missing = [name for name in named if name not in detail]
+    if missing:
         unsupported = " as not supported" if "support" in words.casefold() else ""
-        shown = f"{shown} (it names {', '.join(lost)}{unsupported})".strip()
-    return ": ".join(filter(None, (", ".join(kinds), shown)))
+        detail = f"{detail} (it names {', '.join(missing)}{unsupported})".strip()
+    return ": ".join(filter(None, (", ".join(kinds), detail)))
 
 
-def told_by(error: Exception, texts: Sequence[str]) -> str:
+def describe_error(error: Exception, texts: Sequence[str]) -> str:
     """What an error of a library says of the `texts` that it was given, in a line that repeats nothing of them."""
-    told = told_of(str(error).encode("utf-8", "replace"), {"input": list(texts)})
-    return f"{type(error).__name__}: {told}" if told else type(error).__name__
+    detail = describe_refusal(str(error).encode("utf-8", "replace"), {"input": list(texts)})
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
 
 
-def _read(text: str) -> tuple[list[str], str]:
+def _parse_error(text: str) -> tuple[list[str], str]:
     """The kinds of error that a body names, and its words; a body that is no JSON is all words."""
     try:
-        read = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return [], text
-    error = read.get("error", read) if isinstance(read, dict) else read
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
     if not isinstance(error, dict):
-        return [], error if isinstance(error, str) else _spelled_out(error)
-    given = (error.get(name) for name in _KINDS)
-    kinds = [each for each in given if isinstance(each, str) and _KIND.fullmatch(each)]
+        return [], error if isinstance(error, str) else _to_json(error)
+    values = (error.get(name) for name in _KINDS)
+    kinds = [each for each in values if isinstance(each, str) and _KIND.fullmatch(each)]
     words = next(
-        (error[name] for name in _WORDS if isinstance(error.get(name), str)), "" if kinds else _spelled_out(error)
+        (error[name] for name in _WORDS if isinstance(error.get(name), str)), "" if kinds else _to_json(error)
     )
     return list(dict.fromkeys(kinds)), words
 
 
-def _spelled_out(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -88,9 +88,9 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(each)
 
 
-def _repeats(words: str, said: str) -> bool:
+def _repeats(words: str, sent_text: str) -> bool:
     """Whether the words hold a part of what was said that is more than a word."""
-    mine, theirs = _NO_WORD.sub("", said.casefold()), _NO_WORD.sub("", words.casefold())
+    mine, theirs = _NO_WORD.sub("", sent_text.casefold()), _NO_WORD.sub("", words.casefold())
     foreign = {char for char in theirs if not char.isascii()}
     # Where words are not parted a few signs are a sentence; what is spelled by numbers cannot be compared.
     if "\\u" in words or (foreign and any(char in foreign for char in mine)):
@@ -99,14 +99,14 @@ def _repeats(words: str, said: str) -> bool:
     return any(mine[at : at + _SAME_CHARS] in parts for at in range(len(mine) - _SAME_CHARS + 1)) if parts else False
 
 
-def _masked(words: str, said: str) -> str:
+def _mask(words: str, sent_text: str) -> str:
     """The words without names, numbers and quotations that were said."""
-    plain = said.casefold()
-    words = _QUOTED.sub(lambda found: _LEFT_OUT if found[0].casefold() in plain else found[0], words)
+    plain = sent_text.casefold()
+    words = _QUOTED.sub(lambda match: _LEFT_OUT if match[0].casefold() in plain else match[0], words)
 
-    def unless_said(found: re.Match[str]) -> str:
-        token = found[0].rstrip(".-+")
-        telling = len(token) > 1 and (not token.islower() or "@" in token)
-        return found[0].replace(token, _LEFT_OUT) if telling and token.casefold() in plain else found[0]
+    def mask_token(match: re.Match[str]) -> str:
+        token = match[0].rstrip(".-+")
+        is_distinctive = len(token) > 1 and (not token.islower() or "@" in token)
+        return match[0].replace(token, _LEFT_OUT) if is_distinctive and token.casefold() in plain else match[0]
 
-    return _TOKEN.sub(unless_said, words)
+    return _TOKEN.sub(mask_token, words)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidSettings
-from recollect.model.talk import without_talk
+from recollect.model.talk import drop_conversation_words
 from recollect.models.embedding import EmbeddingModel, Role
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class StaticEmbedder:
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
         """Embed `texts` in order; small calls are answered at once, large ones in a thread."""
         if role == "query":
-            texts = [without_talk(text) for text in texts]
+            texts = [drop_conversation_words(text) for text in texts]
         if self._table is not None and sum(map(len, texts)) <= INLINE_CHARACTERS:
             return self._embed(self._table, texts)
         return await asyncio.to_thread(self._load_and_embed, texts)

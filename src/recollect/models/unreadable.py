@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 
-def what_is_wrong(error: Exception) -> str:
+def describe_parse_error(error: Exception) -> str:
     """Why an answer could not be read, in words; what this package says itself stays as it says it."""
     if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
         return "it is not JSON"
-    told = str(error)
+    message = str(error)
     # Python's own words speak of the code that read the answer, not of the answer.
-    return told if type(error) is ValueError and told else "it is JSON of another shape"
+    return message if type(error) is ValueError and message else "it is JSON of another shape"

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.movein.item import Found, Item, Left, Session, text_of
-from recollect.movein.source import Source
+from recollect.movein.item import SkippedItem, SourceItem, SourceRecord, SourceSession, extract_text
+from recollect.movein.source import ImportSource
 
-_SHOWN = ("text", "multimodal_text")
+_VISIBLE_TYPES = ("text", "multimodal_text")
 
 
-def recognise(source: Source) -> str:
+def recognise(source: ImportSource) -> str:
     """By conversations that have a `mapping`."""
     for name in _files(source):
         if b'"mapping"' in source.head(name):
@@ -20,59 +20,59 @@ def recognise(source: Source) -> str:
     return ""
 
 
-def read(source: Source) -> Iterator[Item]:
+def read(source: ImportSource) -> Iterator[SourceItem]:
     """Each conversation as a session."""
     for name in _files(source):
-        told = source.json(name)
-        talks = told if isinstance(told, list) else [told]
-        for number, talk in enumerate(talks, 1):
+        data = source.json(name)
+        conversations = data if isinstance(data, list) else [data]
+        for number, conversation in enumerate(conversations, 1):
             where = f"{name}, conversation {number}"
             try:
-                yield from _talk(talk, where)
+                yield from _read_conversation(conversation, where)
             except (InvalidInput, KeyError, TypeError, AttributeError, ValueError) as error:
-                yield Left(where, f"it is not as conversations are: {type(error).__name__} {error}")
+                yield SkippedItem(where, f"it is not as conversations are: {type(error).__name__} {error}")
 
 
-def _talk(talk: Mapping[str, Any], where: str) -> Iterator[Item]:
-    session = str(talk.get("conversation_id") or talk.get("id") or where)
+def _read_conversation(conversation: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
+    session = str(conversation.get("conversation_id") or conversation.get("id") or where)
     hidden: dict[str, int] = {}
-    for node in _branch(talk, where):
+    for node in _branch(conversation, where):
         message = node.get("message")
         if not message:
             continue
         role = message["author"]["role"]
         content = message.get("content") or {}
-        words = text_of(content.get("parts")) if content.get("content_type") in _SHOWN else ""
-        if why := _why_not(message, role, content, words):
+        text = extract_text(content.get("parts")) if content.get("content_type") in _VISIBLE_TYPES else ""
+        if why := _skip_reason(message, role, content, text):
             hidden[why] = hidden.get(why, 0) + 1
             continue
-        yield Found(
+        yield SourceRecord(
             id=str(message.get("id") or node["id"]),
-            text=words,
+            text=text,
             where=f"{where}, message {message.get('id')}",
-            at=message.get("create_time") or talk.get("create_time"),
+            at=message.get("create_time") or conversation.get("create_time"),
             session=session,
             role=role,
         )
     for why, count in hidden.items():
-        yield Left(where, f"{why} ({count})" if count > 1 else why)
-    yield Session(session=session, title=str(talk.get("title") or ""))
+        yield SkippedItem(where, f"{why} ({count})" if count > 1 else why)
+    yield SourceSession(session=session, title=str(conversation.get("title") or ""))
 
 
-def _why_not(message: Mapping[str, Any], role: str, content: Mapping[str, Any], words: str) -> str:
+def _skip_reason(message: Mapping[str, Any], role: str, content: Mapping[str, Any], text: str) -> str:
     if role not in ("user", "assistant"):
         return f"what a {role} says is not kept"
     if message.get("weight") == 0 or (message.get("metadata") or {}).get("is_visually_hidden_from_conversation"):
         return "a message that was not shown"
     if role == "assistant" and message.get("recipient", "all") != "all":
         return "what is said to a tool is not kept"
-    return "" if words else f"a message without words ({content.get('content_type')})"
+    return "" if text else f"a message without words ({content.get('content_type')})"
 
 
-def _branch(talk: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
+def _branch(conversation: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
     """The nodes from the first to the one last shown."""
-    nodes = talk["mapping"]
-    last = talk.get("current_node")
+    nodes = conversation["mapping"]
+    last = conversation.get("current_node")
     if last not in nodes:
         # Without it: the newest message that nothing follows.
         ends = [id for id, node in nodes.items() if not node.get("children")]
@@ -88,7 +88,7 @@ def _branch(talk: Mapping[str, Any], where: str) -> list[Mapping[str, Any]]:
     return branch[::-1]
 
 
-def _files(source: Source) -> list[str]:
-    names = source.ending(".json")
+def _files(source: ImportSource) -> list[str]:
+    names = source.files_ending(".json")
     named = [name for name in names if name.rsplit("/", 1)[-1].startswith("conversations")]
     return named or (names if len(names) == 1 else [])

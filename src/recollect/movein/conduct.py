@@ -18,25 +18,32 @@ from uuid import UUID
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.job import JobKind, NewJob
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id
+from recollect.model.text import validate_id
 from recollect.model.times import as_utc
 from recollect.model.tombstone import TombstoneSet
 from recollect.model.turn import Conversation
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.movein.fit import Fit
-from recollect.movein.item import Found, Item, Left, Line, Session
-from recollect.movein.registry import check_readable, reader, recognised
-from recollect.movein.sessions import Ended, settle
-from recollect.movein.source import Source
-from recollect.movein.terms import NAMED, MovedIn, Terms
-from recollect.upkeep.exported import SESSION, TOMBSTONES, put_session, read_session, read_tombstones, read_vector
-from recollect.upkeep.transfer import Imported, read_line, sift, write
-from recollect.write.room import Room
-from recollect.write.screening.given import Redacting
+from recollect.movein.fit import ImportDeduper
+from recollect.movein.item import ExportLine, SkippedItem, SourceItem, SourceRecord, SourceSession
+from recollect.movein.registry import check_readable, load_importer, recognise_source
+from recollect.movein.sessions import EndedSession, apply_sessions
+from recollect.movein.source import ImportSource
+from recollect.movein.terms import MAX_NAMED, ImportOptions, ImportReport
+from recollect.upkeep.exported import (
+    SESSION_LINE,
+    TOMBSTONES_LINE,
+    import_session,
+    parse_session,
+    parse_tombstones,
+    parse_vector,
+)
+from recollect.upkeep.transfer import ImportCounts, add_records, drop_existing, parse_record
+from recollect.write.room import WriteQuota
+from recollect.write.screening.given import Redactor
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -44,59 +51,59 @@ if TYPE_CHECKING:
 _BATCH = 2000
 # What is learned from old talk waits for all that is said now.
 _PRIORITY = -50
-_LEARNING = NewJob(kind=JobKind.EXTRACT, priority=_PRIORITY)
+_LEARN_JOB = NewJob(kind=JobKind.EXTRACT, priority=_PRIORITY)
 
 
-async def move_in(
-    source: Source,
-    terms: Terms,
+async def run_import(
+    source: ImportSource,
+    options: ImportOptions,
     *,
     kind: str = "auto",
     ledger: Ledger,
     embedder: Embedder,
-    redacting: Redacting,
-    room: Room,
-    by: By,
+    redactor: Redactor,
+    quota: WriteQuota,
+    by: Author,
     progress: Callable[[int], None] = lambda done: None,
-) -> MovedIn:
+) -> ImportReport:
     """Bring in all that a source holds, or tell what would be."""
     why = "you said so"
     if kind == "auto":
-        kind, why = await asyncio.to_thread(recognised, source)
+        kind, why = await asyncio.to_thread(recognise_source, source)
     check_readable(kind, source)
-    tally, fit = Tally(kind, terms, embedder.model), Fit(ledger, room, dry_run=terms.dry_run)
-    items = reader(kind).read(source)
+    tally, deduper = ImportTally(kind, options, embedder.model), ImportDeduper(ledger, quota, dry_run=options.dry_run)
+    items = load_importer(kind).read(source)
     try:
         done = 0
-        while batch := await asyncio.to_thread(tally.take, items):
-            sifted = await sift(batch, ledger=ledger, redacting=redacting)
-            fitted = await fit.part(sifted.new)
-            tally.told += Imported(present=sifted.present, redacted=sifted.redacted) + fitted.told
-            tally.leave_over(fitted.over, room.full)
-            if terms.dry_run:
-                tally.told += Imported(added=len(fitted.new))
+        while batch := await asyncio.to_thread(tally.next_records, items):
+            sifted = await drop_existing(batch, ledger=ledger, redactor=redactor)
+            deduped = await deduper.dedupe(sifted.new)
+            tally.imported += ImportCounts(present=sifted.present, redacted=sifted.redacted) + deduped.counts
+            tally.skip_over_quota(deduped.over_quota, quota.limit_message)
+            if options.dry_run:
+                tally.imported += ImportCounts(added=len(deduped.new))
             else:
-                job = _LEARNING if terms.learn else None
-                known = tally.vectors_of(fitted.new)
-                tally.told += await write(
-                    fitted.new, ledger=ledger, embedder=embedder, by=by, room=room, job=job, vectors=known
+                job = _LEARN_JOB if options.learn else None
+                vectors = tally.vectors_of(deduped.new)
+                tally.imported += await add_records(
+                    deduped.new, ledger=ledger, embedder=embedder, by=by, quota=quota, job=job, vectors=vectors
                 )
-            await settle(tally.ended(), terms, ledger=ledger, by=by)
+            await apply_sessions(tally.pop_ended(), options, ledger=ledger, by=by)
             done += len(batch)
             await asyncio.to_thread(progress, done)
-        await settle(tally.ended(), terms, ledger=ledger, by=by)
-        for stood in () if terms.dry_run else tally.stood:
-            await put_session(stood, ledger=ledger, redacting=redacting, by=by)
-        for owner, found in () if terms.dry_run else tally.tombstones:
-            await ledger.put_tombstones(owner, found)
-        for left in source.left:
-            tally.leave(left, refused=True)
+        await apply_sessions(tally.pop_ended(), options, ledger=ledger, by=by)
+        for session in () if options.dry_run else tally.conversations:
+            await import_session(session, ledger=ledger, redactor=redactor, by=by)
+        for owner, tombstones in () if options.dry_run else tally.tombstones:
+            await ledger.put_tombstones(owner, tombstones)
+        for skipped in source.skipped:
+            tally.skip(skipped, refused=True)
     finally:
-        await asyncio.to_thread(_let_go, source, items)
+        await asyncio.to_thread(_close, source, items)
     return tally.result(why)
 
 
-def _let_go(source: Source, items: Iterator[Item]) -> None:
+def _close(source: ImportSource, items: Iterator[SourceItem]) -> None:
     """Let go of a source, and of what its reader has open: it may have been broken off."""
     if isinstance(items, Generator):
         # Whoever went away while it was read leaves it to the one who still reads.
@@ -105,100 +112,106 @@ def _let_go(source: Source, items: Iterator[Item]) -> None:
     source.close()
 
 
-class Tally:
+class ImportTally:
     """What was read so far: made into records, counted, and what was left out."""
 
-    def __init__(self, kind: str, terms: Terms, model: EmbeddingModel) -> None:
-        self.told = Imported()
-        self.stood: list[Conversation] = []
+    def __init__(self, kind: str, options: ImportOptions, model: EmbeddingModel) -> None:
+        self.imported = ImportCounts()
+        self.conversations: list[Conversation] = []
         self.tombstones: list[tuple[str, TombstoneSet]] = []
         self._model = model
         self._vectors: dict[tuple[str, str], Vector] = {}
-        self._where: dict[str, str] = {}
-        self._kind, self._terms = kind, terms
+        self._locations: dict[str, str] = {}
+        self._kind, self._options = kind, options
         self._counts: Counter[str] = Counter()
-        self._left: Counter[str] = Counter()
-        self._named: list[Left] = []
+        self._skipped: Counter[str] = Counter()
+        self._named: list[SkippedItem] = []
         self._users: dict[str, None] = {}
         self._turns: Counter[Scope] = Counter()
-        self._ended: dict[Scope, Session] = {}
+        self._ended: dict[Scope, SourceSession] = {}
 
-    def take(self, items: Iterator[Item]) -> list[MemoryRecord]:
+    def next_records(self, items: Iterator[SourceItem]) -> list[MemoryRecord]:
         """The next records; empty when there are no more."""
         records: list[MemoryRecord] = []
         self._vectors.clear()
-        self._where.clear()
+        self._locations.clear()
         # Some of which nothing is kept are not the end.
-        while not records and (some := list(islice(items, _BATCH))):
-            for item in some:
+        while not records and (batch := list(islice(items, _BATCH))):
+            for item in batch:
                 match item:
-                    case Left():
-                        self.leave(item)
-                    case Session():
-                        self._note(item)
-                    case Found() | Line():
-                        records += self._taken(item)
+                    case SkippedItem():
+                        self.skip(item)
+                    case SourceSession():
+                        self._note_session(item)
+                    case SourceRecord() | ExportLine():
+                        records += self._convert(item)
         return records
 
     def vectors_of(self, records: Iterable[MemoryRecord]) -> dict[str, Vector]:
         """The vectors that came with memories of which every word is kept."""
-        found = ((record.id, self._vectors.get((record.id, record.content))) for record in records)
-        return {id: vector for id, vector in found if vector is not None}
+        pairs = ((record.id, self._vectors.get((record.id, record.content))) for record in records)
+        return {id: vector for id, vector in pairs if vector is not None}
 
-    def _taken(self, item: Found | Line) -> list[MemoryRecord]:
+    def _convert(self, item: SourceRecord | ExportLine) -> list[MemoryRecord]:
         try:
-            if isinstance(item, Line) and isinstance(item.told, dict) and item.told.get("kind") == SESSION:
-                self.stood.append(read_session(item.told, user=self._terms.owner(item.told.get("user_id"))))
+            if isinstance(item, ExportLine) and isinstance(item.data, dict) and item.data.get("kind") == SESSION_LINE:
+                self.conversations.append(
+                    parse_session(item.data, user=self._options.owner(item.data.get("user_id")))
+                )
                 return []
-            if isinstance(item, Line) and isinstance(item.told, dict) and item.told.get("kind") == TOMBSTONES:
-                owner = self._terms.owner(item.told.get("user_id"))
-                self.tombstones.append(read_tombstones(item.told, user=owner))
+            if (
+                isinstance(item, ExportLine)
+                and isinstance(item.data, dict)
+                and item.data.get("kind") == TOMBSTONES_LINE
+            ):
+                owner = self._options.owner(item.data.get("user_id"))
+                self.tombstones.append(parse_tombstones(item.data, user=owner))
                 return []
             record = self._record(item)
-            if isinstance(item, Line) and (vector := read_vector(item.told, self._model)) is not None:
+            if isinstance(item, ExportLine) and (vector := parse_vector(item.data, self._model)) is not None:
                 self._vectors[record.id, record.content] = vector
         except InvalidInput as error:
-            self.leave(Left(item.where, str(error)), refused=True)
+            self.skip(SkippedItem(item.where, str(error)), refused=True)
             return []
         self._count(record)
-        self._where[record.id] = item.where
+        self._locations[record.id] = item.where
         return [record]
 
-    def leave(self, left: Left, *, refused: bool = False) -> None:
+    def skip(self, item: SkippedItem, *, refused: bool = False) -> None:
         """Something is not brought in; what was `refused` could have been, were it as it should."""
-        self._left[left.why] += 1
+        self._skipped[item.why] += 1
         self._counts["refused"] += refused
-        if len(self._named) < NAMED:
-            self._named.append(left)
+        if len(self._named) < MAX_NAMED:
+            self._named.append(item)
 
-    def leave_over(self, records: Iterable[MemoryRecord], why: str) -> None:
+    def skip_over_quota(self, records: Iterable[MemoryRecord], why: str) -> None:
         """There is no room for these."""
         for record in records:
-            self.leave(Left(self._where.get(record.id, record.id), why), refused=True)
+            self.skip(SkippedItem(self._locations.get(record.id, record.id), why), refused=True)
 
-    def ended(self) -> list[Ended]:
+    def pop_ended(self) -> list[EndedSession]:
         """The sessions that ended since this was asked last."""
         ended, self._ended = self._ended, {}
-        return [Ended(scope, session, self._turns[scope], self._kind) for scope, session in ended.items()]
+        return [EndedSession(scope, session, self._turns[scope], self._kind) for scope, session in ended.items()]
 
-    def result(self, why: str) -> MovedIn:
+    def result(self, why: str) -> ImportReport:
         """What came of it."""
-        return MovedIn(
+        return ImportReport(
             kind=self._kind,
             why=why,
             memories=self._counts["memories"],
             turns=self._counts["turns"],
             sessions=len(self._turns),
-            added=self.told.added,
-            present=self.told.present,
-            kept=self.told.kept,
-            redacted=self.told.redacted,
+            added=self.imported.added,
+            present=self.imported.present,
+            kept=self.imported.kept,
+            redacted=self.imported.redacted,
             users=tuple(self._users),
-            left=dict(self._left.most_common()),
+            left=dict(self._skipped.most_common()),
             named=tuple(self._named),
             refused=self._counts["refused"],
-            dry_run=self._terms.dry_run,
-            learning=len(self._turns) if self._terms.learn else 0,
+            dry_run=self._options.dry_run,
+            learning=len(self._turns) if self._options.learn else 0,
         )
 
     def _count(self, record: MemoryRecord) -> None:
@@ -206,7 +219,7 @@ class Tally:
         self._counts["turns" if is_turn else "memories"] += 1
         self._users[record.scope.user] = None
 
-    def _note(self, session: Session) -> None:
+    def _note_session(self, session: SourceSession) -> None:
         try:
             scope = self._scope(session.user, session.project, session.session)
         except InvalidInput:
@@ -215,23 +228,23 @@ class Tally:
             self._ended[scope] = session
 
     def _scope(self, user: str | None, project: str | None, session: str | None) -> Scope:
-        return Scope(self._terms.owner(user), self._terms.project or project or "", _name(session or ""))
+        return Scope(self._options.owner(user), self._options.project or project or "", _session_name(session or ""))
 
-    def _id(self, item: Found, id: str) -> str:
+    def _id(self, item: SourceRecord, id: str) -> str:
         return stable_id(self._kind, item.user or "", item.session or "", id)
 
-    def _record(self, item: Found | Line) -> MemoryRecord:
-        if isinstance(item, Line):
-            named = item.told.get("user_id") if isinstance(item.told, dict) else None
-            return read_line(item.told, user=self._terms.owner(named))
+    def _record(self, item: SourceRecord | ExportLine) -> MemoryRecord:
+        if isinstance(item, ExportLine):
+            named = item.data.get("user_id") if isinstance(item.data, dict) else None
+            return parse_record(item.data, user=self._options.owner(named))
         scope = self._scope(item.user, item.project, item.session)
         if item.fields.get("category") == "turn":
             raise InvalidInput("a turn is said by somebody; choose another category")
-        at = _time(item.at)
+        at = _parse_time(item.at)
         fields = {name: value for name, value in item.fields.items() if value is not None}
-        came = {"from": self._kind, "id": item.id[:300]}
+        origin = {"from": self._kind, "id": item.id[:300]}
         if item.user is not None and item.user != scope.user:
-            came["user"] = item.user
+            origin["user"] = item.user
         line: dict[str, Any] = {
             "source": f"import:{self._kind}",
             **fields,
@@ -241,7 +254,7 @@ class Tally:
             "project_id": scope.project,
             "session_id": scope.session,
             "created_at": at,
-            "metadata": {**fields.get("metadata", {}), "imported": came},
+            "metadata": {**fields.get("metadata", {}), "imported": origin},
         }
         if item.role is not None:
             self._turns[scope] += 1
@@ -252,7 +265,7 @@ class Tally:
                 "trust": "high" if item.role == "user" else "low",
                 "detail": {"role": item.role, "position": self._turns[scope], "name": item.name},
             }
-        return read_line(line, user=scope.user)
+        return parse_record(line, user=scope.user)
 
 
 def stable_id(*parts: str) -> str:
@@ -261,15 +274,15 @@ def stable_id(*parts: str) -> str:
     return str(UUID(bytes=digest, version=5))
 
 
-def _name(session: str) -> str:
+def _session_name(session: str) -> str:
     """A session's name; one that cannot be a name is given one made from it."""
     try:
-        return checked_id(session, name="session")
+        return validate_id(session, name="session")
     except InvalidInput:
         return stable_id(session)
 
 
-def _time(at: Any) -> datetime | None:
+def _parse_time(at: Any) -> datetime | None:
     """When it was; a number is seconds since 1970, and one that is far too large milliseconds."""
     if at is None or at == "":
         return None

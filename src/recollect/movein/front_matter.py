@@ -7,15 +7,15 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 
-_LONGEST = 1 << 16
+_MAX_FRONT_MATTER = 1 << 16
 
 
-def split(text: str, name: str) -> tuple[dict[str, Any], str]:
+def read_front_matter(text: str, name: str) -> tuple[dict[str, Any], str]:
     """The front matter and the words after it; there need not be any."""
     if not text.startswith("---\n") and not text.startswith("---\r\n"):
         return {}, text.strip()
-    head, found, body = text[3:].replace("\r\n", "\n").partition("\n---")
-    if not found or len(head) > _LONGEST:
+    head, fence, body = text[3:].replace("\r\n", "\n").partition("\n---")
+    if not fence or len(head) > _MAX_FRONT_MATTER:
         raise InvalidInput(f"the front matter of {name} has no end")
     import yaml
 
@@ -29,13 +29,13 @@ def split(text: str, name: str) -> tuple[dict[str, Any], str]:
         raise InvalidInput(f"the front matter of {name} is no YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(meta, dict):
         raise InvalidInput(f"the front matter of {name} is no mapping")
-    return {str(key): _plain(value) for key, value in meta.items()}, body.partition("\n")[2].strip()
+    return {str(key): _to_json_value(value) for key, value in meta.items()}, body.partition("\n")[2].strip()
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """What JSON can hold: YAML makes times of its own accord."""
     if isinstance(value, date | datetime):
         return value.isoformat()
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | set | tuple) else value
+        return {str(key): _to_json_value(each) for key, each in value.items()}
+    return [_to_json_value(each) for each in value] if isinstance(value, list | set | tuple) else value

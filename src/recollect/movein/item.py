@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from recollect.movein.source import Source
+    from recollect.movein.source import ImportSource
 
-Time: TypeAlias = datetime | str | float
+Timestamp: TypeAlias = datetime | str | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SourceRecord:
     """A memory, or a turn if it has a role: its id and its user are those it has in the source.
 
     `fields` are those of a memory, `cites` the ids of the turns of its session that it was learned from. `where`
@@ -26,7 +26,7 @@ class Found:
     id: str
     text: str
     where: str
-    at: Time | None = None
+    at: Timestamp | None = None
     user: str | None = None
     project: str | None = None
     session: str | None = None
@@ -37,7 +37,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class SourceSession:
     """What is told of a session besides its turns, after the last of them."""
 
     session: str
@@ -48,7 +48,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class SkippedItem:
     """Something that is not brought in, and why."""
 
     where: str
@@ -56,42 +56,42 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ExportLine:
     """A line of an export of ours, which says all of a memory itself."""
 
-    told: Any
+    data: Any
     where: str
 
 
-Item: TypeAlias = Found | Session | Left | Line
+SourceItem: TypeAlias = SourceRecord | SourceSession | SkippedItem | ExportLine
 
 
-class Reader(Protocol):
+class Importer(Protocol):
     """How one product's memory is recognised and read; a module of this package."""
 
-    def recognise(self, source: Source) -> str:
+    def recognise(self, source: ImportSource) -> str:
         """By what the source is known to be of this product; empty if it is not."""
         ...
 
-    def read(self, source: Source) -> Iterator[Item]:
+    def read(self, source: ImportSource) -> Iterator[SourceItem]:
         """Everything in it."""
         ...
 
 
-def text_of(content: Any) -> str:
+def extract_text(content: Any) -> str:
     """The words of a message's content: a text, or parts of which some are texts."""
     if isinstance(content, str):
         return content.strip()
     if isinstance(content, Mapping):
         content = content.get("parts") or content.get("text") or ""
-        return text_of(content)
+        return extract_text(content)
     if not isinstance(content, list):
         return ""
-    words = [each if isinstance(each, str) else _part(each) for each in content]
+    words = [each if isinstance(each, str) else _part_text(each) for each in content]
     return "\n".join(filter(None, (word.strip() for word in words)))
 
 
-def _part(part: Any) -> str:
+def _part_text(part: Any) -> str:
     if not isinstance(part, Mapping) or part.get("type", "text") not in ("text", "input_text", "output_text"):
         return ""
     text = part.get("text")

@@ -7,109 +7,109 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from recollect.movein.item import Found, Item, Left
-from recollect.movein.rows import has_tables, opened, rows_of
-from recollect.movein.source import Source
+from recollect.movein.item import SkippedItem, SourceItem, SourceRecord
+from recollect.movein.rows import has_tables, iter_rows, open_sqlite
+from recollect.movein.source import ImportSource
 
 # What in a value holds its words, as the tools that write memories call it.
-_WORDS = ("content", "memory", "text", "data", "fact", "value")
+_TEXT_FIELDS = ("content", "memory", "text", "data", "fact", "value")
 _COLUMNS = {"prefix": "text", "key": "text", "value": "jsonb"}
 
 
-def recognise(source: Source) -> str:
+def recognise(source: ImportSource) -> str:
     """By the table of a store, or by items that name their namespace."""
     if source.is_database:
-        from recollect.movein.tables import looked_at
+        from recollect.movein.tables import open_tables
 
-        with looked_at(source) as tables:
-            found = tables.like(_COLUMNS)
-        return f"it has the table {', '.join(found)}" if found else ""
+        with open_tables(source) as tables:
+            names = tables.tables_with(_COLUMNS)
+        return f"it has the table {', '.join(names)}" if names else ""
     for name in source.names:
         if has_tables(source, name, "store", "store_migrations"):
             return f"{name} is a SQLite store"
-    for name in source.ending(".jsonl"):
+    for name in source.files_ending(".jsonl"):
         head = source.head(name)
         if b'"namespace"' in head and b'"key"' in head and b'"value"' in head:
             return f"{name} has items with a namespace"
     return ""
 
 
-def read(source: Source) -> Iterator[Item]:
+def read(source: ImportSource) -> Iterator[SourceItem]:
     """Every item: what its namespace says after `users` or `memories` is its user."""
     if source.is_database:
-        yield from _of_tables(source)
+        yield from _read_tables(source)
         return
     for name in source.names:
         if has_tables(source, name, "store"):
-            with opened(source, name) as connection:
-                for row in rows_of(connection, "SELECT * FROM store ORDER BY prefix, key"):
+            with open_sqlite(source, name) as connection:
+                for row in iter_rows(connection, "SELECT * FROM store ORDER BY prefix, key"):
                     yield _item(row["prefix"].split("."), row, f"{name}, {row['prefix']} {row['key']}")
-    for name in source.ending(".jsonl"):
-        for number, told in source.json_lines(name):
+    for name in source.files_ending(".jsonl"):
+        for number, data in source.json_lines(name):
             where = f"{name}, line {number}"
-            if isinstance(told, Left):
-                yield told
+            if isinstance(data, SkippedItem):
+                yield data
             elif (
-                not isinstance(told, Mapping)
-                or not isinstance(told.get("namespace"), list | str)
-                or "key" not in told
+                not isinstance(data, Mapping)
+                or not isinstance(data.get("namespace"), list | str)
+                or "key" not in data
             ):
-                yield Left(where, "it is no item: namespace, key and value are")
+                yield SkippedItem(where, "it is no item: namespace, key and value are")
             else:
-                space = told["namespace"]
-                yield _item(space.split(".") if isinstance(space, str) else space, told, where)
+                namespace = data["namespace"]
+                yield _item(namespace.split(".") if isinstance(namespace, str) else namespace, data, where)
 
 
-def _of_tables(source: Source) -> Iterator[Item]:
-    from recollect.movein.tables import looked_at
+def _read_tables(source: ImportSource) -> Iterator[SourceItem]:
+    from recollect.movein.tables import open_tables
 
-    with looked_at(source) as tables:
-        found = tables.like(_COLUMNS)
-        if wrong := tables.missing(found, product="LangGraph"):
-            raise wrong
-        for table in found:
+    with open_tables(source) as tables:
+        names = tables.tables_with(_COLUMNS)
+        if error := tables.missing_error(names, product="LangGraph"):
+            raise error
+        for table in names:
             for row in tables.rows(table, order="prefix, key"):
                 yield _item(row["prefix"].split("."), row, f"{table}, {row['prefix']} {row['key']}")
 
 
-def _item(space: list[Any], told: Mapping[str, Any], where: str) -> Item:
-    value = told.get("value")
+def _item(namespace: list[Any], data: Mapping[str, Any], where: str) -> SourceItem:
+    value = data.get("value")
     if isinstance(value, str | bytes):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             value = {"value": value if isinstance(value, str) else ""}
-    words = _words(value)
-    if not words:
-        return Left(where, "its value is empty")
-    names = [str(part) for part in space]
-    return Found(
-        id="\n".join((*names, str(told.get("key")))),
-        text=words,
+    text = _value_text(value)
+    if not text:
+        return SkippedItem(where, "its value is empty")
+    names = [str(part) for part in namespace]
+    return SourceRecord(
+        id="\n".join((*names, str(data.get("key")))),
+        text=text,
         where=where,
-        at=told.get("created_at"),
-        user=_user(names),
+        at=data.get("created_at"),
+        user=_namespace_user(names),
         fields={
-            "updated_at": told.get("updated_at") or told.get("created_at"),
-            "expires_at": told.get("expires_at"),
-            "metadata": {"namespace": names, "key": str(told.get("key"))},
+            "updated_at": data.get("updated_at") or data.get("created_at"),
+            "expires_at": data.get("expires_at"),
+            "metadata": {"namespace": names, "key": str(data.get("key"))},
         },
     )
 
 
-def _words(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping):
-        for name in _WORDS:
-            held = value.get(name)
-            if isinstance(held, str) and held.strip():
-                return held
-            if isinstance(held, Mapping) and (inner := _words(held)):
+        for name in _TEXT_FIELDS:
+            field = value.get(name)
+            if isinstance(field, str) and field.strip():
+                return field
+            if isinstance(field, Mapping) and (inner := _value_text(field)):
                 return inner
         return json.dumps(value, ensure_ascii=False) if value else ""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _user(names: list[str]) -> str | None:
+def _namespace_user(names: list[str]) -> str | None:
     """Who it belongs to: what follows a word for users, or the part that is no such word."""
     kinds = ("memories", "memory", "users", "user", "profile", "facts")
     for before, name in pairwise(names):

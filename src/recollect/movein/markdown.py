@@ -7,20 +7,29 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from recollect.errors import InvalidInput
-from recollect.movein.front_matter import split
-from recollect.movein.item import Found, Item, Left
-from recollect.movein.source import Source
+from recollect.movein.front_matter import read_front_matter
+from recollect.movein.item import SkippedItem, SourceItem, SourceRecord
+from recollect.movein.source import ImportSource
 
-_ENDS = (".md", ".markdown", ".txt")
+_SUFFIXES = (".md", ".markdown", ".txt")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
 _BULLET = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
 _FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
 _RULE = re.compile(r" {0,3}(?:-[ \t]*){3,}|(?:=[ \t]*){3,}|<!--.*-->")
-_GIVEN = ("category", "tags", "importance", "created_at", "updated_at", "valid_from", "valid_to", "occurred_at")
+_FRONT_MATTER_FIELDS = (
+    "category",
+    "tags",
+    "importance",
+    "created_at",
+    "updated_at",
+    "valid_from",
+    "valid_to",
+    "occurred_at",
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MarkdownBlock:
     """A bullet or a paragraph, and the headings it stands under."""
 
     path: tuple[str, ...]
@@ -28,69 +37,69 @@ class Piece:
     line: int
 
     @property
-    def told(self) -> str:
+    def text_with_heading(self) -> str:
         """Its words, led by the heading they need to be understood."""
         return f"{self.path[-1]}: {self.text}" if self.path else self.text
 
 
-def recognise(source: Source) -> str:
+def recognise(source: ImportSource) -> str:
     """By the names of its files."""
-    names = source.ending(*_ENDS)
+    names = source.files_ending(*_SUFFIXES)
     return f"{names[0]} is text" if names else ""
 
 
-def read(source: Source) -> Iterator[Item]:
+def read(source: ImportSource) -> Iterator[SourceItem]:
     """Every piece of every file; front matter counts for the whole file."""
     for name in source.names:
-        if not name.lower().endswith(_ENDS):
-            yield Left(name, "it is no Markdown")
+        if not name.lower().endswith(_SUFFIXES):
+            yield SkippedItem(name, "it is no Markdown")
             continue
         try:
-            meta, words = split(source.text(name), name)
+            meta, body = read_front_matter(source.text(name), name)
         except InvalidInput as error:
-            yield Left(name, str(error))
+            yield SkippedItem(name, str(error))
             continue
-        fields = {each: meta[each] for each in _GIVEN if meta.get(each) is not None}
+        fields = {each: meta[each] for each in _FRONT_MATTER_FIELDS if meta.get(each) is not None}
         at = fields.pop("created_at", meta.get("date"))
         if isinstance(fields.get("tags"), str):
             fields["tags"] = [tag.strip() for tag in fields["tags"].split(",") if tag.strip()]
         seen: dict[str, int] = {}
-        for piece in pieces(words):
-            mark = "\n".join((*piece.path, piece.text))
+        for block in iter_blocks(body):
+            mark = "\n".join((*block.path, block.text))
             seen[mark] = seen.get(mark, 0) + 1
-            under = {"under": list(piece.path)} if piece.path else {}
-            yield Found(
+            headings = {"under": list(block.path)} if block.path else {}
+            yield SourceRecord(
                 id=f"{name}\n{mark}\n{seen[mark]}",
-                text=piece.told,
-                where=f"{name}, line {piece.line}",
+                text=block.text_with_heading,
+                where=f"{name}, line {block.line}",
                 at=at,
-                fields={**fields, "metadata": {"file": name, **under}},
+                fields={**fields, "metadata": {"file": name, **headings}},
             )
 
 
-def pieces(text: str) -> Iterator[Piece]:
+def iter_blocks(text: str) -> Iterator[MarkdownBlock]:
     """The bullets and paragraphs of a text, in order; what is fenced stays whole."""
     path: list[tuple[int, str]] = []
-    held: list[str] = []
-    began = 0
+    lines: list[str] = []
+    start = 0
     fenced = False
     for number, line in enumerate([*text.splitlines(), ""], 1):
         fence = bool(_FENCE.match(line))
         if fenced or fence:
             fenced = fenced != fence
-            began = began if held else number
-            held.append(line.rstrip())
+            start = start if lines else number
+            lines.append(line.rstrip())
             continue
         heading, bullet = _HEADING.fullmatch(line), _BULLET.fullmatch(line)
-        if held and (heading or bullet or not line.strip() or _RULE.fullmatch(line)):
-            yield Piece(tuple(title for _, title in path), "\n".join(held).strip(), began)
-            held = []
+        if lines and (heading or bullet or not line.strip() or _RULE.fullmatch(line)):
+            yield MarkdownBlock(tuple(title for _, title in path), "\n".join(lines).strip(), start)
+            lines = []
         if heading:
             depth = len(heading[1])
             path = [(level, title) for level, title in path if level < depth]
             path.append((depth, heading[2].strip(" #\t")))
         elif bullet or (line.strip() and not _RULE.fullmatch(line)):
-            began = began if held else number
-            held.append((bullet[2] if bullet else line).strip())
-    if held:
-        yield Piece(tuple(title for _, title in path), "\n".join(held).strip(), began)
+            start = start if lines else number
+            lines.append((bullet[2] if bullet else line).strip())
+    if lines:
+        yield MarkdownBlock(tuple(title for _, title in path), "\n".join(lines).strip(), start)

@@ -13,18 +13,18 @@ from typing import Any, TypeAlias
 from urllib.parse import parse_qsl
 
 from recollect.movein import mem0_api, mem0_tables
-from recollect.movein.item import Found, Item, Left, Session
-from recollect.movein.rows import has_tables, opened, rows_of
-from recollect.movein.source import Source
+from recollect.movein.item import SkippedItem, SourceItem, SourceRecord, SourceSession
+from recollect.movein.rows import has_tables, iter_rows, open_sqlite
+from recollect.movein.source import ImportSource
 
-_OURS = {
+_MEM0_FIELDS = {
     "data", "memory", "hash", "created_at", "updated_at", "user_id", "agent_id", "run_id", "actor_id", "role",
     "text_lemmatized", "attributed_to", "expiration_date",
 }  # fmt: skip
 _Point: TypeAlias = tuple[str, Mapping[str, Any], str]
 
 
-def recognise(source: Source) -> str:
+def recognise(source: ImportSource) -> str:
     """By its address, or by the files it writes."""
     if source.is_database:
         return mem0_tables.recognise(source)
@@ -33,45 +33,45 @@ def recognise(source: Source) -> str:
     names = source.names
     if any(_is_qdrant(name) for name in names):
         return "it has a qdrant folder"
-    for name in source.ending("chroma.sqlite3"):
-        if _holds_mem0(source, name):
+    for name in source.files_ending("chroma.sqlite3"):
+        if _is_mem0_chroma(source, name):
             return "it has a Chroma folder with its memories"
-    history = [name for name in source.ending(".db") if _is_history(source, name)]
+    history = [name for name in source.files_ending(".db") if _is_history(source, name)]
     return f"{history[0]} is its history" if history else ""
 
 
-def read(source: Source) -> Iterator[Item]:
+def read(source: ImportSource) -> Iterator[SourceItem]:
     """What it knows, what it knew before and replaced, and the last things said."""
     if source.is_address:
         yield from (mem0_tables if source.is_database else mem0_api).read(source)
         return
-    history = [name for name in source.ending(".db") if _is_history(source, name)]
+    history = [name for name in source.files_ending(".db") if _is_history(source, name)]
     lines: dict[str, list[dict[str, Any]]] = {}
     for name in history:
-        with opened(source, name) as connection:
-            for row in rows_of(connection, "SELECT * FROM history ORDER BY memory_id, updated_at, created_at"):
+        with open_sqlite(source, name) as connection:
+            for row in iter_rows(connection, "SELECT * FROM history ORDER BY memory_id, updated_at, created_at"):
                 lines.setdefault(str(row["memory_id"]), []).append(row)
-    known: set[str] = set()
-    for point in _points(source):
-        if isinstance(point, Left):
+    ids: set[str] = set()
+    for point in _iter_points(source):
+        if isinstance(point, SkippedItem):
             yield point
             continue
         id, payload, where = point
-        known.add(id)
-        yield from remembered(id, payload, where)
-        yield from _before(id, payload, lines.get(id, []), where)
-    yield from _lost(lines, known, alone=not known)
+        ids.add(id)
+        yield from read_memory(id, payload, where)
+        yield from _read_versions(id, payload, lines.get(id, []), where)
+    yield from _read_history_only(lines, ids, is_only_source=not ids)
     for name in history:
-        yield from _said(source, name)
+        yield from _read_messages(source, name)
 
 
-def remembered(id: str, payload: Mapping[str, Any], where: str) -> Iterator[Item]:
+def read_memory(id: str, payload: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
     """A memory as mem0 describes it, in its store or by its API."""
     text = payload.get("data") or payload.get("memory")
     if not isinstance(text, str):
-        yield Left(where, "it has no words")
+        yield SkippedItem(where, "it has no words")
         return
-    yield Found(
+    yield SourceRecord(
         id=id,
         text=text,
         where=where,
@@ -90,18 +90,20 @@ def remembered(id: str, payload: Mapping[str, Any], where: str) -> Iterator[Item
 
 
 def _metadata(payload: Mapping[str, Any]) -> dict[str, Any]:
-    more = {name: value for name, value in payload.items() if name not in _OURS and value is not None}
-    more |= more.pop("metadata", None) or {}
+    metadata = {name: value for name, value in payload.items() if name not in _MEM0_FIELDS and value is not None}
+    metadata |= metadata.pop("metadata", None) or {}
     for name in ("id", "categories", "score", "app_id"):
-        more.pop(name, None)
-    return more | {name: payload[name] for name in ("agent_id", "actor_id", "role") if payload.get(name)}
+        metadata.pop(name, None)
+    return metadata | {name: payload[name] for name in ("agent_id", "actor_id", "role") if payload.get(name)}
 
 
-def _before(id: str, payload: Mapping[str, Any], lines: list[dict[str, Any]], where: str) -> Iterator[Item]:
+def _read_versions(
+    id: str, payload: Mapping[str, Any], lines: list[dict[str, Any]], where: str
+) -> Iterator[SourceItem]:
     """The wordings that a memory had before."""
     for number, line in enumerate(lines):
         if line["event"] == "UPDATE" and line["old_memory"] and line["old_memory"] != payload.get("data"):
-            yield Found(
+            yield SourceRecord(
                 id=f"{id}#{number}",
                 text=line["old_memory"],
                 where=f"{where}, as it was before",
@@ -112,63 +114,65 @@ def _before(id: str, payload: Mapping[str, Any], lines: list[dict[str, Any]], wh
             )
 
 
-def _lost(lines: Mapping[str, list[dict[str, Any]]], known: set[str], *, alone: bool) -> Iterator[Item]:
+def _read_history_only(
+    lines: Mapping[str, list[dict[str, Any]]], ids: set[str], *, is_only_source: bool
+) -> Iterator[SourceItem]:
     """What only the history tells of: all there is where the store is gone, else what was deleted."""
-    for id, told in lines.items():
-        last = told[-1]
-        if id in known:
+    for id, entries in lines.items():
+        last = entries[-1]
+        if id in ids:
             continue
         if last["event"] == "DELETE" or last["is_deleted"]:
-            yield Left(f"memory {id}", "it was deleted there")
-        elif not alone:
-            yield Left(f"memory {id}", "only the history tells of it, not whose it is")
+            yield SkippedItem(f"memory {id}", "it was deleted there")
+        elif not is_only_source:
+            yield SkippedItem(f"memory {id}", "only the history tells of it, not whose it is")
         else:
-            yield Found(
+            yield SourceRecord(
                 id=id,
                 text=last["new_memory"] or "",
                 where=f"memory {id} of the history",
-                at=told[0]["created_at"],
+                at=entries[0]["created_at"],
                 fields={"updated_at": last["updated_at"] or last["created_at"]},
             )
 
 
-def _said(source: Source, name: str) -> Iterator[Item]:
-    with opened(source, name) as connection:
+def _read_messages(source: ImportSource, name: str) -> Iterator[SourceItem]:
+    with open_sqlite(source, name) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'messages'").fetchone():
             return
-        rows = list(rows_of(connection, "SELECT * FROM messages ORDER BY session_scope, created_at, rowid"))
+        rows = list(iter_rows(connection, "SELECT * FROM messages ORDER BY session_scope, created_at, rowid"))
     for scope, group in groupby(rows, key=lambda row: row["session_scope"] or ""):
-        whose = dict(parse_qsl(scope))
-        session = whose.get("run_id") or f"mem0 {scope}"
+        scope_ids = dict(parse_qsl(scope))
+        session = scope_ids.get("run_id") or f"mem0 {scope}"
         for row in group:
             if row["role"] not in ("user", "assistant"):
-                yield Left(f"message {row['id']}", f"what a {row['role']} says is not kept")
+                yield SkippedItem(f"message {row['id']}", f"what a {row['role']} says is not kept")
                 continue
-            yield Found(
+            yield SourceRecord(
                 id=row["id"],
                 text=row["content"] or "",
                 where=f"message {row['id']}",
                 at=row["created_at"],
-                user=whose.get("user_id"),
+                user=scope_ids.get("user_id"),
                 session=session,
                 role=row["role"],
                 name=row["name"],
             )
-        yield Session(session=session, user=whose.get("user_id"))
+        yield SourceSession(session=session, user=scope_ids.get("user_id"))
 
 
-def _points(source: Source) -> Iterator[_Point | Left]:
+def _iter_points(source: ImportSource) -> Iterator[_Point | SkippedItem]:
     for name in filter(_is_qdrant, source.names):
-        with opened(source, name) as connection:
-            for number, row in enumerate(rows_of(connection, "SELECT point FROM points ORDER BY rowid"), 1):
-                yield _unpickled(row["point"], f"{name}, point {number}")
-    for name in source.ending("chroma.sqlite3"):
-        with opened(source, name) as connection:
-            yield from _chroma(connection)
+        with open_sqlite(source, name) as connection:
+            for number, row in enumerate(iter_rows(connection, "SELECT point FROM points ORDER BY rowid"), 1):
+                yield _unpickle(row["point"], f"{name}, point {number}")
+    for name in source.files_ending("chroma.sqlite3"):
+        with open_sqlite(source, name) as connection:
+            yield from _iter_chroma(connection)
 
 
-def _chroma(connection: Any) -> Iterator[_Point]:
-    rows = rows_of(
+def _iter_chroma(connection: Any) -> Iterator[_Point]:
+    rows = iter_rows(
         connection,
         "SELECT e.embedding_id AS id, m.key, "
         "COALESCE(m.string_value, m.int_value, m.float_value, m.bool_value) AS value "
@@ -182,21 +186,25 @@ def _chroma(connection: Any) -> Iterator[_Point]:
 
 def _is_qdrant(name: str) -> bool:
     parts = name.split("/")
-    return parts[-1] == "storage.sqlite" and "collection" in parts[:-1] and not parts[-2].endswith(mem0_tables.BESIDE)
+    return (
+        parts[-1] == "storage.sqlite"
+        and "collection" in parts[:-1]
+        and not parts[-2].endswith(mem0_tables.AUXILIARY_SUFFIXES)
+    )
 
 
-def _is_history(source: Source, name: str) -> bool:
+def _is_history(source: ImportSource, name: str) -> bool:
     if not has_tables(source, name, "history"):
         return False
-    with opened(source, name) as connection:
+    with open_sqlite(source, name) as connection:
         columns = {row[1] for row in connection.execute("PRAGMA table_info(history)")}
     return {"memory_id", "old_memory", "new_memory", "event"} <= columns
 
 
-def _holds_mem0(source: Source, name: str) -> bool:
+def _is_mem0_chroma(source: ImportSource, name: str) -> bool:
     if not has_tables(source, name, "collections", "embeddings", "embedding_metadata"):
         return False
-    with opened(source, name) as connection:
+    with open_sqlite(source, name) as connection:
         return bool(connection.execute("SELECT 1 FROM embedding_metadata WHERE key = 'text_lemmatized'").fetchone())
 
 
@@ -218,10 +226,10 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it holds {module}.{name}, which no point does")
 
 
-def _unpickled(data: bytes, where: str) -> _Point | Left:
+def _unpickle(data: bytes, where: str) -> _Point | SkippedItem:
     try:
-        held = _Unpickler(io.BytesIO(data)).load().state["__dict__"]
-        return str(held["id"]), dict(held["payload"] or {}), f"memory {held['id']}"
+        point = _Unpickler(io.BytesIO(data)).load().state["__dict__"]
+        return str(point["id"]), dict(point["payload"] or {}), f"memory {point['id']}"
     # A pickle that was made to harm can raise anything.
     except Exception as error:
-        return Left(where, f"it cannot be read safely: {error}")
+        return SkippedItem(where, f"it cannot be read safely: {error}")

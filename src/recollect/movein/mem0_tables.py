@@ -6,36 +6,36 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from recollect.movein.item import Item, Left
+from recollect.movein.item import SkippedItem, SourceItem
 
 if TYPE_CHECKING:
-    from recollect.movein.source import Source
-    from recollect.movein.tables import Tables
+    from recollect.movein.source import ImportSource
+    from recollect.movein.tables import PostgresTables
 
 # Collections beside the memories: names of people and things, and which version made them.
-BESIDE = ("_entities", "mem0migrations")
+AUXILIARY_SUFFIXES = ("_entities", "mem0migrations")
 _COLUMNS = {"id": "uuid", "vector": "vector", "payload": "jsonb"}
 
 
-def recognise(source: Source) -> str:
+def recognise(source: ImportSource) -> str:
     """By tables with the columns it makes."""
-    from recollect.movein.tables import looked_at
+    from recollect.movein.tables import open_tables
 
-    with looked_at(source) as tables:
-        found = _collections(tables)
-    return f"it has the {'tables' if len(found) > 1 else 'table'} {', '.join(found)}" if found else ""
+    with open_tables(source) as tables:
+        names = _collections(tables)
+    return f"it has the {'tables' if len(names) > 1 else 'table'} {', '.join(names)}" if names else ""
 
 
-def read(source: Source) -> Iterator[Item]:
+def read(source: ImportSource) -> Iterator[SourceItem]:
     """Every memory of the collections, or of those that the address names; the oldest first."""
-    from recollect.movein.mem0 import remembered
-    from recollect.movein.tables import looked_at
+    from recollect.movein.mem0 import read_memory
+    from recollect.movein.tables import open_tables
 
-    with looked_at(source) as tables:
-        found = _collections(tables)
-        if wrong := tables.missing(found, product="mem0"):
-            raise wrong
-        for table in found:
+    with open_tables(source) as tables:
+        names = _collections(tables)
+        if error := tables.missing_error(names, product="mem0"):
+            raise error
+        for table in names:
             for row in tables.rows(table, order="payload->>'created_at', id"):
                 where = f"{table}, memory {row['id']}"
                 try:
@@ -43,10 +43,10 @@ def read(source: Source) -> Iterator[Item]:
                 except (ValueError, RecursionError):
                     payload = None
                 if isinstance(payload, dict):
-                    yield from remembered(str(row["id"]), payload, where)
+                    yield from read_memory(str(row["id"]), payload, where)
                 else:
-                    yield Left(where, "it has no words")
+                    yield SkippedItem(where, "it has no words")
 
 
-def _collections(tables: Tables) -> list[str]:
-    return tables.like(_COLUMNS, but=BESIDE)
+def _collections(tables: PostgresTables) -> list[str]:
+    return tables.tables_with(_COLUMNS, excluding=AUXILIARY_SUFFIXES)

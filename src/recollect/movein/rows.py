@@ -8,31 +8,31 @@ from contextlib import contextmanager
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.movein.source import Source
+from recollect.movein.source import ImportSource
 
-_MAGIC = b"SQLite format 3\0"
+_SQLITE_MAGIC = b"SQLite format 3\0"
 
 
-def has_tables(source: Source, name: str, *tables: str) -> bool:
+def has_tables(source: ImportSource, name: str, *tables: str) -> bool:
     """Whether a file is a SQLite database with these tables."""
-    if not source.head(name).startswith(_MAGIC):
+    if not source.head(name).startswith(_SQLITE_MAGIC):
         return False
     try:
-        with opened(source, name) as connection:
-            there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+        with open_sqlite(source, name) as connection:
+            existing = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
     except InvalidInput:
         return False
-    return set(tables) <= there
+    return set(tables) <= existing
 
 
 @contextmanager
-def opened(source: Source, name: str) -> Iterator[sqlite3.Connection]:
+def open_sqlite(source: ImportSource, name: str) -> Iterator[sqlite3.Connection]:
     """A connection to the file, which is only looked at; what is wrong with it is an InvalidInput."""
     with source.on_disk(name) as (path, is_copy):
         # Nobody else's file is written to, nor anything beside it.
-        how = "" if is_copy else "?immutable=1"
+        query_string = "" if is_copy else "?immutable=1"
         # Read bit by bit, each bit on whatever thread is free.
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}{how}", uri=True, check_same_thread=False)
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}{query_string}", uri=True, check_same_thread=False)
         try:
             # A file that was made to harm could say that its tables are views with functions in them.
             connection.execute("PRAGMA trusted_schema = OFF")
@@ -44,7 +44,7 @@ def opened(source: Source, name: str) -> Iterator[sqlite3.Connection]:
             connection.close()
 
 
-def rows_of(connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+def iter_rows(connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
     """The rows of an answer by the names of their columns."""
     cursor = connection.execute(sql, params)
     names = [each[0] for each in cursor.description]

@@ -8,50 +8,52 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By
-from recollect.model.effect import Note
+from recollect.model.change import Author
+from recollect.model.effect import ConversationUpdate
 from recollect.model.scope import Scope
-from recollect.movein.item import Session
-from recollect.movein.terms import Terms
+from recollect.movein.item import SourceSession
+from recollect.movein.terms import ImportOptions
 
-_AT_ONCE = 64
+_MAX_CONCURRENT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedSession:
     """A session of which all was read: what is told of it, and how many turns it has in the source."""
 
     scope: Scope
-    session: Session
+    session: SourceSession
     turns: int
     kind: str
 
 
-async def settle(ended: Sequence[Ended], terms: Terms, *, ledger: Ledger, by: By) -> None:
+async def apply_sessions(
+    ended: Sequence[EndedSession], options: ImportOptions, *, ledger: Ledger, by: Author
+) -> None:
     """Leave the sessions as they were in the source; where nothing differs nothing is written."""
-    if terms.dry_run:
+    if options.dry_run:
         return
-    for start in range(0, len(ended), _AT_ONCE):
-        some = ended[start : start + _AT_ONCE]
-        await asyncio.gather(*(_settle(each, terms, ledger=ledger, by=by) for each in some))
+    for start in range(0, len(ended), _MAX_CONCURRENT):
+        batch = ended[start : start + _MAX_CONCURRENT]
+        await asyncio.gather(*(_apply_session(each, options, ledger=ledger, by=by) for each in batch))
 
 
-async def _settle(ended: Ended, terms: Terms, *, ledger: Ledger, by: By) -> None:
-    held = await ledger.conversation(ended.scope)
-    if not held.turn_count:
+async def _apply_session(ended: EndedSession, options: ImportOptions, *, ledger: Ledger, by: Author) -> None:
+    conversation = await ledger.conversation(ended.scope)
+    if not conversation.turn_count:
         # There was no room for any of its turns.
         return
     fields: dict[str, Any] = {}
-    titled = {"imported_from": ended.kind} | ({"title": ended.session.title} if ended.session.title else {})
-    if any(held.metadata.get(name) != value for name, value in titled.items()):
-        fields["metadata"] = {**held.metadata, **titled}
-    if ended.session.summary and not held.summary:
+    metadata = {"imported_from": ended.kind} | ({"title": ended.session.title} if ended.session.title else {})
+    if any(conversation.metadata.get(name) != value for name, value in metadata.items()):
+        fields["metadata"] = {**conversation.metadata, **metadata}
+    if ended.session.summary and not conversation.summary:
         fields["summary"] = ended.session.summary
     # Whoever has talked on there is heard as always.
-    if not terms.learn and held.turn_count <= ended.turns:
-        if held.learned_to < held.turn_count:
-            fields["learned_to"] = held.turn_count
-        if held.closed_at is None:
-            fields["closed_at"] = held.last_turn_at
+    if not options.learn and conversation.turn_count <= ended.turns:
+        if conversation.learned_to < conversation.turn_count:
+            fields["learned_to"] = conversation.turn_count
+        if conversation.closed_at is None:
+            fields["closed_at"] = conversation.last_turn_at
     if fields:
-        await ledger.apply(ended.scope, [], by=by, effects=[Note(ended.scope, fields)])
+        await ledger.apply(ended.scope, [], by=by, effects=[ConversationUpdate(ended.scope, fields)])

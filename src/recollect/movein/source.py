@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from recollect.errors import InvalidInput
-from recollect.movein.item import Left
+from recollect.movein.item import SkippedItem
 
 MAX_FILES = 500_000
 # Of a database, or of lines that are read one by one.
@@ -30,42 +30,42 @@ MAX_BYTES = 8 << 30
 MAX_LINE_BYTES = 64 << 20
 # What deflate makes of text is a tenth; a thousandth is a trap.
 MAX_RATIO = 250
-_SMALL = 16 << 20
-_HEAD = 1 << 16
+_MIN_RATIO_BYTES = 16 << 20
+_HEAD_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Source:
+class ImportSource:
     """Where something is brought in from; `more` is what a reader of an API needs besides the address."""
 
-    place: str
-    more: dict[str, Any] = field(default_factory=dict)
+    location: str
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_address(self) -> bool:
         """Whether it is an address rather than something on disk."""
-        return self.place.startswith(("http://", "https://")) or self.is_database
+        return self.location.startswith(("http://", "https://")) or self.is_database
 
     @property
     def is_database(self) -> bool:
         """Whether it is the address of a database in PostgreSQL."""
-        return self.place.startswith(("postgresql://", "postgres://"))
+        return self.location.startswith(("postgresql://", "postgres://"))
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """What it is called where others may read it: without a password."""
         if not self.is_database:
-            return self.place
-        from recollect.ledger.postgres_errors import masked
+            return self.location
+        from recollect.ledger.postgres_errors import mask_dsn
 
-        return masked(self.place)
+        return mask_dsn(self.location)
 
     @cached_property
     def path(self) -> Path:
         """Where it is on disk."""
-        path = Path(self.place).expanduser()
+        path = Path(self.location).expanduser()
         if not path.exists():
-            raise InvalidInput(f"{self.place} is not there")
+            raise InvalidInput(f"{self.location} is not there")
         return path
 
     @cached_property
@@ -75,39 +75,39 @@ class Source:
         try:
             return zipfile.ZipFile(self.path)
         except (zipfile.BadZipFile, OSError) as error:
-            raise InvalidInput(f"{self.place} is no zip archive that can be read: {error}") from None
+            raise InvalidInput(f"{self.location} is no zip archive that can be read: {error}") from None
 
     @cached_property
-    def _looked(self) -> tuple[dict[str, int], list[Left]]:
+    def _listing(self) -> tuple[dict[str, int], list[SkippedItem]]:
         """The files with their sizes, and what is not read of it."""
         if self.is_address:
             return {}, []
         if self._zip is not None:
-            return _of_zip(self._zip)
+            return _list_zip(self._zip)
         if self.path.is_dir():
-            return _of_folder(self.path)
+            return _list_folder(self.path)
         if not self.path.is_file():
-            raise InvalidInput(f"{self.place} is neither a file nor a folder")
+            raise InvalidInput(f"{self.location} is neither a file nor a folder")
         return {self.path.name: self.path.stat().st_size}, []
 
     @property
     def names(self) -> list[str]:
         """The files in it, by their names inside of it, in order."""
-        return list(self._looked[0])
+        return list(self._listing[0])
 
     @property
-    def left(self) -> list[Left]:
+    def skipped(self) -> list[SkippedItem]:
         """What is in it and not read: links, and names that lead out of it."""
-        return self._looked[1]
+        return self._listing[1]
 
-    def ending(self, *ends: str) -> list[str]:
+    def files_ending(self, *ends: str) -> list[str]:
         """The files whose names end so."""
         return [name for name in self.names if name.lower().endswith(ends)]
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
         """A file of it, to be read."""
-        size = self._looked[0][name]
+        size = self._listing[0][name]
         if size > MAX_FILE_BYTES:
             raise InvalidInput(f"{name} is {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
         try:
@@ -126,13 +126,13 @@ class Source:
         """How a file begins."""
         try:
             with self.open(name) as file:
-                return file.read(_HEAD)
+                return file.read(_HEAD_BYTES)
         except InvalidInput:
             return b""
 
     def text(self, name: str) -> str:
         """A file as text."""
-        if (size := self._looked[0][name]) > MAX_TEXT_BYTES:
+        if (size := self._listing[0][name]) > MAX_TEXT_BYTES:
             raise InvalidInput(f"{name} is {size:,} bytes; of what is read at once {MAX_TEXT_BYTES:,} is the limit")
         with self.open(name) as file:
             data = file.read(MAX_TEXT_BYTES)
@@ -161,20 +161,20 @@ class Source:
                 try:
                     yield number, json.loads(line)
                 except RecursionError:
-                    yield number, Left(f"{name}, line {number}", "nested too deep")
+                    yield number, SkippedItem(f"{name}, line {number}", "nested too deep")
                 except ValueError:
-                    yield number, Left(f"{name}, line {number}", "no JSON")
+                    yield number, SkippedItem(f"{name}, line {number}", "no JSON")
 
     @contextmanager
     def on_disk(self, name: str) -> Iterator[tuple[Path, bool]]:
         """A database of it as a path, and whether that is a copy, as is needed where it has a log beside it."""
-        if self._zip is None and not self._looked[0].get(f"{name}-wal"):
+        if self._zip is None and not self._listing[0].get(f"{name}-wal"):
             yield (self.path / name if self.path.is_dir() else self.path), False
             return
         with tempfile.TemporaryDirectory(prefix="recollect-import-") as folder:
             copy = Path(folder) / "copy"
             for tail in ("", "-wal"):
-                if name + tail in self._looked[0]:
+                if name + tail in self._listing[0]:
                     with self.open(name + tail) as file, open(f"{copy}{tail}", "wb") as out:
                         while piece := file.read(1 << 20):
                             out.write(piece)
@@ -186,9 +186,9 @@ class Source:
             self._zip.close()
 
 
-def _of_folder(root: Path) -> tuple[dict[str, int], list[Left]]:
-    found: dict[str, int] = {}
-    left: list[Left] = []
+def _list_folder(root: Path) -> tuple[dict[str, int], list[SkippedItem]]:
+    sizes: dict[str, int] = {}
+    skipped: list[SkippedItem] = []
     for folder, inner, files in os.walk(root, followlinks=False):
         inner.sort()
         for name in [*inner, *sorted(files)]:
@@ -196,17 +196,17 @@ def _of_folder(root: Path) -> tuple[dict[str, int], list[Left]]:
             inside = path.relative_to(root).as_posix()
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode):
-                left.append(Left(inside, "a link is not followed"))
+                skipped.append(SkippedItem(inside, "a link is not followed"))
             elif stat.S_ISREG(mode):
-                found[inside] = path.lstat().st_size
-        if len(found) > MAX_FILES:
+                sizes[inside] = path.lstat().st_size
+        if len(sizes) > MAX_FILES:
             raise InvalidInput(f"{root} has more than {MAX_FILES:,} files")
-    return found, left
+    return sizes, skipped
 
 
-def _of_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[Left]]:
-    found: dict[str, int] = {}
-    left: list[Left] = []
+def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedItem]]:
+    sizes: dict[str, int] = {}
+    skipped: list[SkippedItem] = []
     total = 0
     entries = archive.infolist()
     if len(entries) > MAX_FILES:
@@ -217,14 +217,14 @@ def _of_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[Left]]:
         total += entry.file_size
         if total > MAX_BYTES:
             raise InvalidInput(f"what is in the archive is larger than {MAX_BYTES:,} bytes")
-        if why := _refused(entry):
-            left.append(Left(ascii(entry.filename)[1:-1], why))
+        if why := _refusal_reason(entry):
+            skipped.append(SkippedItem(ascii(entry.filename)[1:-1], why))
         else:
-            found[entry.filename] = entry.file_size
-    return found, left
+            sizes[entry.filename] = entry.file_size
+    return sizes, skipped
 
 
-def _refused(entry: zipfile.ZipInfo) -> str:
+def _refusal_reason(entry: zipfile.ZipInfo) -> str:
     name = PurePosixPath(entry.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
         return "its name leads out of the archive"
@@ -234,6 +234,6 @@ def _refused(entry: zipfile.ZipInfo) -> str:
         return "it is encrypted"
     if entry.file_size > MAX_FILE_BYTES:
         return f"it is larger than {MAX_FILE_BYTES:,} bytes"
-    if entry.file_size > _SMALL and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
+    if entry.file_size > _MIN_RATIO_BYTES and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
         return "it unpacks to more than anything real does"
     return ""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.movein.item import Left
+from recollect.movein.item import SkippedItem
 
 # How many of those left out are named one by one.
-NAMED = 1000
+MAX_NAMED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class ImportOptions:
     """Whose it becomes, and what is done with it.
 
     All becomes `user`'s, or stays under the names the source gives: those in `of`, or `everyone`'s. Nobody else's is
@@ -46,7 +46,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovedIn:
+class ImportReport:
     """What came of it: of what kind the source was and why it was thought so, how much of it is new.
 
     `left` counts by reason what was left out, and `named` names the first of them. A dry run tells the same and
@@ -64,14 +64,14 @@ class MovedIn:
     redacted: int = 0
     users: tuple[str, ...] = ()
     left: Mapping[str, int] = field(default_factory=dict)
-    named: tuple[Left, ...] = ()
+    named: tuple[SkippedItem, ...] = ()
     refused: int = 0
     dry_run: bool = False
     learning: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        told: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name != "named"}
-        told["users"], told["left"] = list(self.users), dict(self.left)
-        told["named"] = [{"where": each.where, "why": each.why} for each in self.named]
-        return told
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name != "named"}
+        values["users"], values["left"] = list(self.users), dict(self.left)
+        values["named"] = [{"where": each.where, "why": each.why} for each in self.named]
+        return values

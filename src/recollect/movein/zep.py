@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.movein.item import Found, Item, Left, Session
-from recollect.movein.source import Source
+from recollect.movein.item import SkippedItem, SourceItem, SourceRecord, SourceSession
+from recollect.movein.source import ImportSource
 
 _LISTS = ("episodes", "edges", "facts", "messages", "results")
 _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant"}
 
 
-def recognise(source: Source) -> str:
+def recognise(source: ImportSource) -> str:
     """By what its objects are called."""
     for name in _files(source):
         head = source.head(name)
@@ -28,33 +28,33 @@ def recognise(source: Source) -> str:
     return ""
 
 
-def read(source: Source) -> Iterator[Item]:
+def read(source: ImportSource) -> Iterator[SourceItem]:
     """Each object by itself; one that is of no kind we know is told of."""
     sessions: dict[tuple[str | None, str], None] = {}
     for name in _files(source):
-        for where, each in _objects(source, name):
-            for item in [each] if isinstance(each, Left) else _item(each, where):
-                if isinstance(item, Found) and item.role and item.session:
+        for where, each in _iter_objects(source, name):
+            for item in [each] if isinstance(each, SkippedItem) else _read_item(each, where):
+                if isinstance(item, SourceRecord) and item.role and item.session:
                     sessions[item.user, item.session] = None
                 yield item
     for user, session in sessions:
-        yield Session(session=session, user=user)
+        yield SourceSession(session=session, user=user)
 
 
-def _item(told: Any, where: str) -> Iterator[Item]:
-    if not isinstance(told, Mapping):
-        yield Left(where, "it is no object")
-    elif isinstance(told.get("fact"), str):
-        yield _fact(told, where)
-    elif "role_type" in told or "role" in told:
-        yield _message(told, where)
-    elif isinstance(told.get("content"), str):
-        yield from _episode(told, where)
+def _read_item(data: Any, where: str) -> Iterator[SourceItem]:
+    if not isinstance(data, Mapping):
+        yield SkippedItem(where, "it is no object")
+    elif isinstance(data.get("fact"), str):
+        yield _read_fact(data, where)
+    elif "role_type" in data or "role" in data:
+        yield _read_message(data, where)
+    elif isinstance(data.get("content"), str):
+        yield from _read_episode(data, where)
     else:
-        yield Left(where, "it is neither an episode nor a fact")
+        yield SkippedItem(where, "it is neither an episode nor a fact")
 
 
-def _fact(edge: Mapping[str, Any], where: str) -> Found:
+def _read_fact(edge: Mapping[str, Any], where: str) -> SourceRecord:
     fields = {
         "trust": "low",
         "valid_from": edge.get("valid_at"),
@@ -63,7 +63,7 @@ def _fact(edge: Mapping[str, Any], where: str) -> Found:
         "status": "superseded" if edge.get("invalid_at") or edge.get("expired_at") else None,
         "metadata": {"relation": edge.get("name"), **(edge.get("attributes") or {})},
     }
-    return Found(
+    return SourceRecord(
         id=str(edge.get("uuid") or edge["fact"]),
         text=edge["fact"],
         where=where,
@@ -73,63 +73,63 @@ def _fact(edge: Mapping[str, Any], where: str) -> Found:
     )
 
 
-def _message(told: Mapping[str, Any], where: str) -> Item:
-    role = _ROLES.get(str(told.get("role_type") or told.get("role")).lower())
+def _read_message(data: Mapping[str, Any], where: str) -> SourceItem:
+    role = _ROLES.get(str(data.get("role_type") or data.get("role")).lower())
     if role is None:
-        return Left(where, f"what a {told.get('role_type') or told.get('role')} says is not kept")
-    return Found(
-        id=str(told.get("uuid") or f"{where}"),
-        text=str(told.get("content") or ""),
+        return SkippedItem(where, f"what a {data.get('role_type') or data.get('role')} says is not kept")
+    return SourceRecord(
+        id=str(data.get("uuid") or f"{where}"),
+        text=str(data.get("content") or ""),
         where=where,
-        at=told.get("created_at") or told.get("valid_at"),
-        user=_text(told.get("user_id") or told.get("group_id")),
-        session=_text(told.get("session_id") or told.get("thread_id")) or "zep",
+        at=data.get("created_at") or data.get("valid_at"),
+        user=_text(data.get("user_id") or data.get("group_id")),
+        session=_text(data.get("session_id") or data.get("thread_id")) or "zep",
         role=role,
-        name=_text(told.get("name")),
+        name=_text(data.get("name")),
     )
 
 
-def _episode(told: Mapping[str, Any], where: str) -> Iterator[Item]:
+def _read_episode(data: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
     """A message is a line a speaker, as Graphiti takes them: `name: words`; text and JSON are kept as they are."""
     common: dict[str, Any] = {
-        "at": told.get("valid_at") or told.get("created_at"),
-        "user": _text(told.get("group_id") or told.get("user_id")),
+        "at": data.get("valid_at") or data.get("created_at"),
+        "user": _text(data.get("group_id") or data.get("user_id")),
         "where": where,
     }
-    id, kind = str(told.get("uuid") or where), str(told.get("source") or "text")
+    id, kind = str(data.get("uuid") or where), str(data.get("source") or "text")
     if kind != "message":
-        more = {"episode": told.get("name"), "of": told.get("source_description")}
-        yield Found(id=id, text=told["content"], fields={"category": "event", "metadata": more}, **common)
+        metadata = {"episode": data.get("name"), "of": data.get("source_description")}
+        yield SourceRecord(id=id, text=data["content"], fields={"category": "event", "metadata": metadata}, **common)
         return
-    for number, line in enumerate(told["content"].splitlines()):
-        who, found, words = line.partition(":")
+    for number, line in enumerate(data["content"].splitlines()):
+        speaker, separator, spoken = line.partition(":")
         if line.strip():
-            role = _ROLES.get(who.rpartition("(")[2].strip(" )").lower() if found else "", "user")
-            name = who.partition("(")[0].strip() if found else None
-            said = words.strip() if found and words.strip() else line
-            session = _text(told.get("session_id")) or "graphiti"
-            yield Found(id=f"{id} {number}", text=said, session=session, role=role, name=name, **common)
+            role = _ROLES.get(speaker.rpartition("(")[2].strip(" )").lower() if separator else "", "user")
+            name = speaker.partition("(")[0].strip() if separator else None
+            text = spoken.strip() if separator and spoken.strip() else line
+            session = _text(data.get("session_id")) or "graphiti"
+            yield SourceRecord(id=f"{id} {number}", text=text, session=session, role=role, name=name, **common)
 
 
-def _objects(source: Source, name: str) -> Iterator[tuple[str, Any]]:
+def _iter_objects(source: ImportSource, name: str) -> Iterator[tuple[str, Any]]:
     if name.lower().endswith(".jsonl"):
         for number, each in source.json_lines(name):
             yield f"{name}, line {number}", each
         return
-    told = source.json(name)
-    if isinstance(told, Mapping):
+    data = source.json(name)
+    if isinstance(data, Mapping):
         for kind in _LISTS:
-            for number, each in enumerate(told.get(kind) or (), 1):
+            for number, each in enumerate(data.get(kind) or (), 1):
                 yield f"{name}, {kind} {number}", each
-        if not any(kind in told for kind in _LISTS):
-            yield name, told
+        if not any(kind in data for kind in _LISTS):
+            yield name, data
     else:
-        for number, each in enumerate(told if isinstance(told, list) else [told], 1):
+        for number, each in enumerate(data if isinstance(data, list) else [data], 1):
             yield f"{name}, entry {number}", each
 
 
-def _files(source: Source) -> list[str]:
-    return source.ending(".json", ".jsonl")
+def _files(source: ImportSource) -> list[str]:
+    return source.files_ending(".json", ".jsonl")
 
 
 def _text(value: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recollect.observe.numbers import counter, gauge, histogram
 
-# Learning
+# LearningConfig
 EXTRACTIONS = counter("memory_extraction_count_total", "Times it was tried to learn from what was said.")
 EXTRACTED = counter("memory_extraction_success_total", "Times that went well, whether or not there was anything.")
 EXTRACTION_ERRORS = counter("memory_extraction_errors_total", "Times that failed; most are tried again.")
@@ -41,7 +41,7 @@ MODEL_CHANGE = gauge(
 # How it is
 DEGRADED = gauge("recollect_degraded", "1 while a part does not do what it should, by part.", "part")
 BREAKER_OPEN = gauge("recollect_breaker_open", "1 while a part is not asked since it failed too often.", "part")
-JOURNAL_SESSIONS = gauge("recollect_journal_sessions", "Sessions of which turns wait on disk.", together="sum")
+JOURNAL_SESSIONS = gauge("recollect_journal_sessions", "Sessions of which turns wait on disk.", aggregation="sum")
 
 # Requests
 HTTP_REQUESTS = counter("recollect_http_requests_total", "Requests, by route.", "method", "route", "status")

@@ -19,24 +19,24 @@ Labels: TypeAlias = tuple[str, ...]
 Cells: TypeAlias = dict[Labels, list[float]]
 
 # What is not bounded by its own nature must not fill the memory of whoever collects it.
-_MOST_LABELS = 1000
+_MAX_LABEL_SETS = 1000
 _OTHER = "other"
-_quiet: ContextVar[bool] = ContextVar("recollect_quiet", default=False)
+_disabled: ContextVar[bool] = ContextVar("recollect_quiet", default=False)
 SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def metrics_disabled() -> Iterator[None]:
     """What is done in here, and in tasks that begin in here, is not counted: it is done for nobody."""
-    before = _quiet.set(True)
+    before = _disabled.set(True)
     try:
         yield
     finally:
-        _quiet.reset(before)
+        _disabled.reset(before)
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Metric:
     """A number that is watched: what it is called, what it means, and what tells its cells apart."""
 
     name: str
@@ -44,62 +44,62 @@ class Number:
     labels: Labels
     kind: Kind
     # How the gauges of several processes become one.
-    together: Literal["sum", "max"]
+    aggregation: Literal["sum", "max"]
     bounds: tuple[float, ...]
     cells: Cells
 
-    all: ClassVar[dict[str, Number]] = {}
+    all: ClassVar[dict[str, Metric]] = {}
 
     def _cell(self, labels: Labels) -> list[float]:
         cell = self.cells.get(labels)
         if cell is None:
             if len(labels) != len(self.labels):
                 raise ValueError(f"{self.name} is told apart by {self.labels}, not by {len(labels)} values")
-            if len(self.cells) >= _MOST_LABELS:
+            if len(self.cells) >= _MAX_LABEL_SETS:
                 labels = (_OTHER,) * len(labels)
             cell = self.cells.setdefault(labels, [0.0] * (len(self.bounds) + 2 if self.bounds else 1))
         return cell
 
 
-class Counter(Number):
+class Counter(Metric):
     """Only ever grows while a process lives."""
 
     __slots__ = ()
 
     def add(self, *labels: str, by: float = 1.0) -> None:
         """So much more of it."""
-        if not _quiet.get():
+        if not _disabled.get():
             cell = self.cells.get(labels) or self._cell(labels)
             cell[0] += by
 
 
-class Gauge(Number):
+class Gauge(Metric):
     """Goes up and down."""
 
     __slots__ = ()
 
     def set(self, value: float, *labels: str) -> None:
         """This is what it is now."""
-        if not _quiet.get():
+        if not _disabled.get():
             self._cell(labels)[0] = value
 
 
-class Histogram(Number):
+class Histogram(Metric):
     """How often something took how long, in seconds."""
 
     __slots__ = ()
 
-    def note(self, seconds: float, *labels: str) -> None:
+    def observe(self, seconds: float, *labels: str) -> None:
         """It took so long this time."""
-        if not _quiet.get():
+        if not _disabled.get():
             cell = self.cells.get(labels) or self._cell(labels)
             at = bisect_left(self.bounds, seconds)
             cell[at] += 1
             cell[-1] += seconds
 
-    def note_each(self, microseconds: Mapping[str, float]) -> None:
+    def observe_each(self, microseconds: Mapping[str, float]) -> None:
         """Each of several things took so long; for one label."""
-        if not _quiet.get():
+        if not _disabled.get():
             cells, bounds = self.cells, self.bounds
             for label, took in microseconds.items():
                 cell = cells.get((label,)) or self._cell((label,))
@@ -111,24 +111,24 @@ class Histogram(Number):
 
 def counter(name: str, help: str, *labels: str) -> Counter:
     """Declare a counter; its name ends with _total."""
-    return _declared(Counter(name, help, labels, "counter", "sum", (), {}))
+    return _register(Counter(name, help, labels, "counter", "sum", (), {}))
 
 
-def gauge(name: str, help: str, *labels: str, together: Literal["sum", "max"] = "max") -> Gauge:
+def gauge(name: str, help: str, *labels: str, aggregation: Literal["sum", "max"] = "max") -> Gauge:
     """Declare a gauge."""
-    return _declared(Gauge(name, help, labels, "gauge", together, (), {}))
+    return _register(Gauge(name, help, labels, "gauge", aggregation, (), {}))
 
 
 def histogram(name: str, help: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Histogram:
     """Declare a histogram; its name ends with _seconds."""
-    return _declared(Histogram(name, help, labels, "histogram", "sum", tuple(bounds), {}))
+    return _register(Histogram(name, help, labels, "histogram", "sum", tuple(bounds), {}))
 
 
-_N = TypeVar("_N", bound=Number)
+_N = TypeVar("_N", bound=Metric)
 
 
-def _declared(number: _N) -> _N:
-    if number.name in Number.all:
-        raise ValueError(f"{number.name} is declared twice")
-    Number.all[number.name] = number
-    return number
+def _register(metric: _N) -> _N:
+    if metric.name in Metric.all:
+        raise ValueError(f"{metric.name} is declared twice")
+    Metric.all[metric.name] = metric
+    return metric

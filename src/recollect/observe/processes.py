@@ -11,82 +11,82 @@ import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from recollect.observe.numbers import Cells, Labels, Number
+from recollect.observe.numbers import Cells, Labels, Metric
 
-_EVERY_S = 1.0
+_WRITE_INTERVAL_S = 1.0
 
 
-class Board:
+class MetricsFolder:
     """A folder where the processes of one server put their numbers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._own = folder / f"{os.getpid()}.json"
-        self._written = ""
+        self._last_text = ""
 
     def start(self) -> None:
         """Put this process's numbers there from now on, until it ends."""
-        threading.Thread(target=self._keep, name="recollect-numbers", daemon=True).start()
+        threading.Thread(target=self._write_periodically, name="recollect-numbers", daemon=True).start()
 
-    def _keep(self) -> None:
+    def _write_periodically(self) -> None:
         pause = threading.Event()
         while True:
             try:
-                self.put()
+                self.write()
             except OSError:
                 # The folder is gone, and with it whoever looked: the server is being stopped.
                 return
-            pause.wait(_EVERY_S)
+            pause.wait(_WRITE_INTERVAL_S)
 
-    def put(self) -> None:
+    def write(self) -> None:
         """Put them there now, if they have changed."""
-        text = json.dumps({name: _flat(number.cells) for name, number in Number.all.items() if number.cells})
-        if text != self._written:
+        text = json.dumps({name: _flat(metric.cells) for name, metric in Metric.all.items() if metric.cells})
+        if text != self._last_text:
             draft = self._own.with_suffix(".new")
             draft.write_text(text, encoding="utf-8")
             draft.replace(self._own)
-            self._written = text
+            self._last_text = text
 
-    def others(self) -> Iterator[tuple[bool, Mapping[str, Cells]]]:
+    def read_peers(self) -> Iterator[tuple[bool, Mapping[str, Cells]]]:
         """What each other process put there, and whether it lives."""
         for path in self._folder.glob("*.json"):
             if path != self._own:
-                held = json.loads(path.read_text(encoding="utf-8"))
-                yield _lives(int(path.stem)), {name: _cells(flat) for name, flat in held.items()}
+                values = json.loads(path.read_text(encoding="utf-8"))
+                yield _is_alive(int(path.stem)), {name: _cells(flat) for name, flat in values.items()}
 
 
-_boards: list[Board] = []
+_folders: list[MetricsFolder] = []
 
 
-def share(folder: Path) -> None:
+def share_metrics(folder: Path) -> None:
     """Have this process's numbers be part of those of a server, which has several."""
-    board = Board(folder)
-    _boards[:] = [board]
-    board.start()
+    metrics_folder = MetricsFolder(folder)
+    _folders[:] = [metrics_folder]
+    metrics_folder.start()
 
 
-def collected() -> dict[str, Cells]:
+def collect_metrics() -> dict[str, Cells]:
     """The values of every number, of all processes of this server."""
-    together = {name: {labels: list(cell) for labels, cell in list(number.cells.items())}
-                for name, number in Number.all.items()}  # fmt: skip
-    for board in _boards:
-        for lives, values in board.others():
+    totals = {name: {labels: list(cell) for labels, cell in list(metric.cells.items())}
+                for name, metric in Metric.all.items()}  # fmt: skip
+    for metrics_folder in _folders:
+        for is_alive, values in metrics_folder.read_peers():
             for name, cells in values.items():
-                number = Number.all.get(name)
-                if number is not None and (lives or number.kind != "gauge"):
-                    _join(number, together[name], cells)
-    return together
+                metric = Metric.all.get(name)
+                if metric is not None and (is_alive or metric.kind != "gauge"):
+                    _add_cells(metric, totals[name], cells)
+    return totals
 
 
-def _join(number: Number, into: Cells, cells: Cells) -> None:
+def _add_cells(metric: Metric, into: Cells, cells: Cells) -> None:
     for labels, cell in cells.items():
-        held = into.get(labels)
-        if held is None:
+        total = into.get(labels)
+        if total is None:
             into[labels] = cell
-        elif number.together == "max":
-            held[0] = max(held[0], cell[0])
+        elif metric.aggregation == "max":
+            total[0] = max(total[0], cell[0])
         else:
-            held[:] = [one + other for one, other in zip(held, cell, strict=True)]
+            total[:] = [one + other for one, other in zip(total, cell, strict=True)]
 
 
 def _flat(cells: Cells) -> list[tuple[Labels, list[float]]]:
@@ -97,7 +97,7 @@ def _cells(flat: list[tuple[list[str], list[float]]]) -> Cells:
     return {tuple(labels): cell for labels, cell in flat}
 
 
-def _lives(process: int) -> bool:
+def _is_alive(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from recollect.errors import MissingExtra
 
-Counts: TypeAlias = Mapping[str, str | int | float | bool]
+Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 
 # opentelemetry's Tracer, which is imported only where traces are wanted.
 _tracers: list[Any] = []
@@ -26,16 +26,16 @@ class Span:
         self._begun_ns = time.time_ns() if span is not None else 0
 
     @property
-    def is_kept(self) -> bool:
+    def is_recording(self) -> bool:
         """Whether anyone will look at it."""
         return self._span is not None
 
-    def tell(self, counts: Counts) -> None:
+    def set_attributes(self, attributes: Attributes) -> None:
         """These are its counts."""
         if self._span is not None:
-            self._span.set_attributes(dict(counts))
+            self._span.set_attributes(dict(attributes))
 
-    def steps(self, microseconds: Mapping[str, float]) -> None:
+    def add_steps(self, microseconds: Mapping[str, float]) -> None:
         """These were its steps, one after the other, and so long each took."""
         if self._span is None:
             return
@@ -67,23 +67,23 @@ def span(name: str) -> Iterator[Span]:
             raise
 
 
-def start_traces(url: str = "") -> None:
+def start_tracing(url: str = "") -> None:
     """Make spans from now on: sent over OTLP to that address, or to whatever this program has set up for them."""
     try:
         from opentelemetry import trace
 
-        provider = _sending_to(url) if url else trace.get_tracer_provider()
+        provider = _otlp_provider(url) if url else trace.get_tracer_provider()
     except ImportError:
         raise MissingExtra("tracing", "otel") from None
     _tracers[:] = [provider.get_tracer("recollect")]
 
 
-def stop_traces() -> None:
+def stop_tracing() -> None:
     """Make no more spans."""
     _tracers.clear()
 
 
-def _sending_to(url: str) -> Any:
+def _otlp_provider(url: str) -> Any:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider

@@ -29,18 +29,18 @@ class Prompt:
     text: str
     digest: str
 
-    def fill(self, **given: str) -> str:
+    def fill(self, **values: str) -> str:
         """The text with every input in its place; what an input holds is never taken for a placeholder."""
-        if given.keys() != set(self.inputs):
-            raise ValueError(f"the prompt {self.name} takes {', '.join(self.inputs)}, not {', '.join(given)}")
-        return Template(self.text).substitute(given)
+        if values.keys() != set(self.inputs):
+            raise ValueError(f"the prompt {self.name} takes {', '.join(self.inputs)}, not {', '.join(values)}")
+        return Template(self.text).substitute(values)
 
 
 @cache
 def prompt_names() -> tuple[str, ...]:
     """The prompts that ship with Recollect."""
-    found = (file.name for file in files(__name__).iterdir())
-    return tuple(sorted(name.removesuffix(".md") for name in found if name.endswith(".md")))
+    names = (file.name for file in files(__name__).iterdir())
+    return tuple(sorted(name.removesuffix(".md") for name in names if name.endswith(".md")))
 
 
 @cache

@@ -7,14 +7,14 @@ import secrets
 from collections.abc import Mapping
 
 # What small models with a context of 8,192 tokens can read, the answer included.
-MAX_TALK_CHARS = 16_000
+MAX_CONVERSATION_CHARS = 16_000
 # However many turns there are, so much of each is shown.
-LEAST_TURN_CHARS = 200
+MIN_TURN_CHARS = 200
 
 _CUT = " […] "
 
 
-def new_fence() -> str:
+def new_delimiter() -> str:
     """A line that nothing which was said can end: fresh, and never known to anyone before."""
     return f"=== {secrets.token_hex(16)} ==="
 
@@ -24,12 +24,12 @@ def json_line(values: Mapping[str, object]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def chars_each(turns: int) -> int:
+def max_chars_per_turn(turns: int) -> int:
     """How much is shown of each of so many turns."""
-    return max(LEAST_TURN_CHARS, MAX_TALK_CHARS // max(1, turns))
+    return max(MIN_TURN_CHARS, MAX_CONVERSATION_CHARS // max(1, turns))
 
 
-def shortened(text: str, chars: int) -> str:
+def shorten(text: str, chars: int) -> str:
     """The beginning and the end of a long text: what matters is rarely in the middle."""
     if len(text) <= chars:
         return text

@@ -9,40 +9,40 @@ from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.read.behind import WAIT_S, Behind
+from recollect.read.behind import WAIT_S, DeferredWriter
 
 _log = logging.getLogger("recollect")
-# Beyond this, counting stops until the next write: a ledger that is away must not fill the memory.
-_MOST_WAITING = 10_000
+# UnreachedStore this, counting stops until the next write: a ledger that is away must not fill the memory.
+_MAX_PENDING = 10_000
 
 
-class Accesses:
+class AccessCounter:
     """Collects what was recalled for a moment, and writes it in one go."""
 
     def __init__(self, ledger: Ledger, *, wait_s: float = WAIT_S) -> None:
         self._ledger = ledger
-        self._waiting: dict[str, set[str]] = {}
+        self._pending: dict[str, set[str]] = {}
         self._count = 0
-        self._behind = Behind(self._write, wait_s=wait_s)
+        self._writer = DeferredWriter(self._write, wait_s=wait_s)
 
-    def note(self, scope: Scope, ids: Iterable[str]) -> None:
+    def record(self, scope: Scope, ids: Iterable[str]) -> None:
         """These memories of the user were recalled."""
-        fresh = set(ids) - self._waiting.get(scope.user, set())
-        if not fresh or self._count + len(fresh) > _MOST_WAITING:
+        new_ids = set(ids) - self._pending.get(scope.user, set())
+        if not new_ids or self._count + len(new_ids) > _MAX_PENDING:
             return
-        self._waiting.setdefault(scope.user, set()).update(fresh)
-        self._count += len(fresh)
-        self._behind.nudge()
+        self._pending.setdefault(scope.user, set()).update(new_ids)
+        self._count += len(new_ids)
+        self._writer.schedule()
 
     async def close(self) -> None:
         """Write what waits."""
-        await self._behind.close()
+        await self._writer.close()
 
     async def _write(self) -> bool:
-        waiting, self._waiting, self._count = self._waiting, {}, 0
-        for user, ids in waiting.items():
+        pending, self._pending, self._count = self._pending, {}, 0
+        for user, ids in pending.items():
             try:
                 await self._ledger.touch(Scope(user), sorted(ids), at=now())
             except RecollectError as error:
                 _log.warning("could not count which memories were recalled: %s", error)
-        return bool(self._waiting)
+        return bool(self._pending)

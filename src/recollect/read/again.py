@@ -13,41 +13,41 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.erase import Cleared
+from recollect.model.erase import StoreErasure
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.validity import holds_now
-from recollect.shared.answers import Answers, Place
+from recollect.model.validity import is_valid_now
+from recollect.shared.answers import AnswerCache, CacheKey
 
 if TYPE_CHECKING:
-    from recollect.read.lookups import Lookups
+    from recollect.read.lookups import LookupCache
 
 # How the longest time that something took fades with each that took less: one slow question in some hundred is
 # enough for looking to be worth it.
-_FADES = 0.98
+_DECAY = 0.98
 
 
-class Worth:
+class CacheAdmission:
     """Whether things of a kind take so long to find that it is worth looking whether they were found before."""
 
-    def __init__(self, from_s: float) -> None:
-        self._from_s = from_s
-        self._slowest_s = from_s * 4
+    def __init__(self, min_s: float) -> None:
+        self._min_s = min_s
+        self._slowest_s = min_s * 4
 
     @property
-    def is_looking(self) -> bool:
+    def should_look_up(self) -> bool:
         """Whether some of them took so long of late."""
-        return self._slowest_s >= self._from_s
+        return self._slowest_s >= self._min_s
 
-    def is_keeping(self, took_s: float) -> bool:
+    def should_store(self, duration_s: float) -> bool:
         """Note how long one took to find; gives whether it is worth keeping."""
-        self._slowest_s = max(took_s, self._slowest_s * _FADES)
-        return took_s >= self._from_s
+        self._slowest_s = max(duration_s, self._slowest_s * _DECAY)
+        return duration_s >= self._min_s
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CachedAnswer:
     """What a question came to: its words as they were completed, the hits, and notes on the way."""
 
     query: str = ""
@@ -56,71 +56,73 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CacheLookup:
     """What was found before, if anything; else where to put what is found now."""
 
-    found: Found | None = None
-    place: Place | None = None
-    begun: float = 0.0
+    answer: CachedAnswer | None = None
+    key: CacheKey | None = None
+    started: float = 0.0
 
 
-class Again:
+class ResultCache:
     """Looks whether a question was answered before, and keeps answers that took long to find.
 
     `ways` says by what means and habits is searched: answers found in other ways are others. `lookups` does the same
     for memories that are looked up.
     """
 
-    def __init__(self, answers: Answers, ledger: Ledger, *, ways: str, from_s: float) -> None:
+    def __init__(self, answers: AnswerCache, ledger: Ledger, *, config_key: str, min_s: float) -> None:
         self._answers = answers
         self._ledger = ledger
-        self._ways = ways
-        self._worth = Worth(from_s)
-        self.lookups: Lookups | None = None
+        self._config_key = config_key
+        self._admission = CacheAdmission(min_s)
+        self.lookup_cache: LookupCache | None = None
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """What is wrong with Redis; empty if nothing is."""
-        return self._answers.trouble
+        return self._answers.last_error
 
-    async def look(self, scope: Scope, asked: str) -> Look:
+    async def look_up(self, scope: Scope, request: str) -> CacheLookup:
         """What was found for this before, of memories that still hold."""
-        begun = perf_counter()
-        if not self._worth.is_looking or self._answers.is_away:
+        started = perf_counter()
+        if not self._admission.should_look_up or self._answers.is_unavailable:
             # Finding it takes no longer than looking, or looking is of no use; only the time is taken.
-            return Look(begun=begun)
+            return CacheLookup(started=started)
         revision = await self._ledger.revision(scope.user)
-        told = (self._ways, scope.project, scope.session, revision.number, revision.epoch, asked)
-        place = Place(scope.user, revision, blake2b(repr(told).encode("utf-8", "surrogatepass")).hexdigest())
-        held = await self._answers.get(place)
-        return Look(None if held is None else await self._read(scope, json.loads(held)), place, begun)
+        key_parts = (self._config_key, scope.project, scope.session, revision.number, revision.epoch, request)
+        key = CacheKey(scope.user, revision, blake2b(repr(key_parts).encode("utf-8", "surrogatepass")).hexdigest())
+        stored = await self._answers.get(key)
+        return CacheLookup(
+            None if stored is None else await self._load_answer(scope, json.loads(stored)), key, started
+        )
 
-    async def _read(self, scope: Scope, held: dict[str, Any]) -> Found | None:
-        records = {record.id: record for record in await self._ledger.get(scope, [id for id, *_ in held["hits"]])}
+    async def _load_answer(self, scope: Scope, stored: dict[str, Any]) -> CachedAnswer | None:
+        records = {record.id: record for record in await self._ledger.get(scope, [id for id, *_ in stored["hits"]])}
         moment = now()
         hits = [
             Hit(records[id], score, scores)
-            for id, score, scores in held["hits"]
-            if id in records and holds_now(records[id], moment)
+            for id, score, scores in stored["hits"]
+            if id in records and is_valid_now(records[id], moment)
         ]
         # Something has ended since by itself: another may take its place.
-        if len(hits) < len(held["hits"]):
+        if len(hits) < len(stored["hits"]):
             return None
-        return Found(held["query"], tuple(hits), (*held["notes"], "found before"))
+        return CachedAnswer(stored["query"], tuple(hits), (*stored["notes"], "found before"))
 
-    def keep(self, look: Look, found: Found) -> None:
+    def store(self, lookup: CacheLookup, answer: CachedAnswer) -> None:
         """Keep what was found, behind the answer, if that took long enough to be worth it."""
-        if not self._worth.is_keeping(perf_counter() - look.begun) or look.place is None:
+        if not self._admission.should_store(perf_counter() - lookup.started) or lookup.key is None:
             return
-        hits = [(hit.id, hit.score, dict(hit.scores)) for hit in found.hits]
-        held = json.dumps({"query": found.query, "hits": hits, "notes": found.notes})
-        self._answers.put_behind(look.place, held.encode())
+        hits = [(hit.id, hit.score, dict(hit.scores)) for hit in answer.hits]
+        stored = json.dumps({"query": answer.query, "hits": hits, "notes": answer.notes})
+        self._answers.put_in_background(lookup.key, stored.encode())
 
-    async def settled(self) -> None:
+    async def flush(self) -> None:
         """Wait until all that is worth keeping is kept."""
-        await self._answers.settled()
+        await self._answers.flush()
 
-    async def forget(self, user: str) -> Cleared:
+    async def forget(self, user: str) -> StoreErasure:
         """Let go of all that is held of a user, whose memories were erased."""
         return await self._answers.forget(user, (await self._ledger.revision(user)).epoch)
 
@@ -129,9 +131,9 @@ class Again:
         await self._answers.close()
 
 
-def told(messages: Sequence[Any], *more: object) -> str:
+def request_key(messages: Sequence[Any], *options: object) -> str:
     """A question as one text, the same for the same question only; empty if it cannot be told apart from others."""
     try:
-        return f"{json.dumps(list(messages))} {more!r}"
+        return f"{json.dumps(list(messages))} {options!r}"
     except (TypeError, ValueError, RecursionError):
         return ""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 # No token stands for more characters than this: a capital, six letters, and the space before them.
 MAX_CHARS_PER_TOKEN = 8
-CUT_MARK = "… [cut]"
+TRUNCATION_MARK = "… [cut]"
 
 _PIECE = re.compile(r"[A-Z]?[a-z]{1,6}|[A-Z]{1,3}|[0-9]{1,3}|[^\sA-Za-z0-9]|\n|[^\S\n]{2,8}|[^\S\n](?=[0-9])")
 _RUN = re.compile(r"[A-Za-z0-9+/=_-]{17,}")
@@ -25,8 +25,8 @@ _SPELLED = re.compile(
 )
 _RARE = re.compile("[\U00010000-\U0001efff\U0001fb00-\U0010ffff]")
 # How far back a cut may go to find the end of a word.
-_LONGEST_WORD = 40
-_MOST_GUESSES = 12
+_MAX_WORD_CHARS = 40
+_MAX_GUESSES = 12
 
 
 def count_tokens(text: str) -> int:
@@ -40,34 +40,34 @@ def count_tokens(text: str) -> int:
     return tokens + (beyond_ascii + 1) // 2 + len(_SPELLED.findall(text)) + 2 * len(_RARE.findall(text))
 
 
-def cut_words(words: str, limit: int, *, tokens_of: Callable[[str], int]) -> str:
+def truncate_words(words: str, limit: int, *, count: Callable[[str], int]) -> str:
     """A beginning of `words` that, with the mark of a cut, has at most `limit` tokens; nothing if there is none.
 
     `tokens_of` counts the whole line that the words would make. The cut is at the end of a word if one is near.
     """
     fits, too_long = 0, min(len(words), limit * MAX_CHARS_PER_TOKEN) + 1
-    least, most = tokens_of(CUT_MARK), tokens_of(words[:too_long] + CUT_MARK)
-    if least > limit:
+    low_tokens, high_tokens = count(TRUNCATION_MARK), count(words[:too_long] + TRUNCATION_MARK)
+    if low_tokens > limit:
         return ""
-    # Tokens grow almost evenly with the text, so a line between two known points leads to the third in a few steps.
-    for _ in range(_MOST_GUESSES):
-        guess = fits + (too_long - fits) * (limit - least) // max(1, most - least)
+    # TokenVerifier grow almost evenly with the text, so a line between two known points leads to the third in a few steps.
+    for _ in range(_MAX_GUESSES):
+        guess = fits + (too_long - fits) * (limit - low_tokens) // max(1, high_tokens - low_tokens)
         guess = min(max(guess, fits + 1), too_long - 1)
         if guess <= fits:
             break
-        tokens = tokens_of(words[:guess] + CUT_MARK)
+        tokens = count(words[:guess] + TRUNCATION_MARK)
         if tokens > limit:
-            too_long, most = guess, tokens
+            too_long, high_tokens = guess, tokens
             continue
-        fits, least = guess, tokens
+        fits, low_tokens = guess, tokens
         if limit - tokens <= limit // 50:
             break
-    return _at_word_end(words, fits) + CUT_MARK if fits else ""
+    return _truncate_at_word_end(words, fits) + TRUNCATION_MARK if fits else ""
 
 
-def _at_word_end(words: str, end: int) -> str:
+def _truncate_at_word_end(words: str, end: int) -> str:
     if end < len(words) and not words[end].isspace():
-        start = max(0, end - _LONGEST_WORD)
+        start = max(0, end - _MAX_WORD_CHARS)
         space = max(words.rfind(" ", start, end), words.rfind("\n", start, end))
         end = space if space > 0 else end
     return words[:end].rstrip()

@@ -8,16 +8,16 @@ from recollect.model.memory import Category, MemoryRecord
 
 
 @dataclass(slots=True)
-class Candidate:
+class SearchCandidate:
     """One memory that came up: where it stands in the pool, how it is judged, and why it was left out if it was."""
 
-    at: int
+    pool_index: int
     row: int
     record: MemoryRecord
     relevance: float
     score: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
-    fate: str = ""
+    decision: str = ""
 
     @property
     def text(self) -> str:

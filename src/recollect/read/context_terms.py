@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from recollect.language.small_talk import small_talk
+from recollect.language.small_talk import load_small_talk
 from recollect.ledger.terms import terms_of
-from recollect.read.small_words import is_spaceless, small_words_of, words_of
+from recollect.read.small_words import is_spaceless, split_words, stop_words_for
 
 MAX_TERMS = 8
 
@@ -20,7 +20,7 @@ MAX_WORD_CHARS = 40
 _AVERAGE_CHARS = 8
 
 # From three letters on, a word can be what a talk is about ("car", "dog", "job"), these aside; of two, only a name.
-_LEAST_CHARS = 3
+_MIN_CHARS = 3
 _FILLERS = frozenset(
     "all ask add ago aha any bit day etc far guy had has huh lot may new nor now own per saw see set two"
     " ten via yet yes yup wow".split()
@@ -29,7 +29,7 @@ _FILLERS = frozenset(
 # What a word gains by what it looks like.
 _NAME, _MAYBE_NAME, _NUMBER, _JOINED = 2.0, 1.5, 1.6, 1.5
 # "Planning ..." opens with what the user is doing, not with what it is about.
-_DOING = 0.8
+_GERUND = 0.8
 # For each further message that says it too, and for each time it is said again.
 _SHARED, _REPEATED, _MAX_REPEATS = 0.75, 0.25, 3
 # The talk moves on: what was said one message earlier counts a little less.
@@ -39,89 +39,90 @@ _SENTENCE_END = re.compile(r"(?<=[.!?…:])\s+|[。！？\n]+")
 
 
 @dataclass(slots=True)
-class _Seen:
+class _WordStats:
     """All that is known of one word, however it was spelled."""
 
     spelling: str
     messages: set[int] = field(default_factory=set)
-    times: int = 0
-    capital: bool = False
-    opening_capital: bool = False
-    small: bool = False
+    count: int = 0
+    has_capital: bool = False
+    has_opening_capital: bool = False
+    has_lowercase: bool = False
 
-    def heard(self, word: str, message: int, *, opens: bool) -> None:
+    def add(self, word: str, message: int, *, is_first: bool) -> None:
         """Count the word once more; inside a sentence its capital letter, or the lack of one, says something."""
         capital = word[0].isupper()
         self.messages.add(message)
-        self.times += 1
-        if not opens and (capital or not self.capital):
+        self.count += 1
+        if not is_first and (capital or not self.has_capital):
             self.spelling = word
-        self.capital |= capital and not opens
-        self.opening_capital |= capital and opens
-        self.small |= not capital
+        self.has_capital |= capital and not is_first
+        self.has_opening_capital |= capital and is_first
+        self.has_lowercase |= not capital
 
-    def weight(self, messages: int) -> float:
+    def weight(self, message_count: int) -> float:
         word = self.spelling
         chars = len(word) * (2 if is_spaceless(word) else 1)
-        weight = min(chars, _AVERAGE_CHARS * 3 // 2) / _AVERAGE_CHARS * self._looks()
-        repeats = min(self.times - len(self.messages), _MAX_REPEATS)
+        weight = min(chars, _AVERAGE_CHARS * 3 // 2) / _AVERAGE_CHARS * self._spelling_weight()
+        repeats = min(self.count - len(self.messages), _MAX_REPEATS)
         weight *= 1 + _SHARED * (len(self.messages) - 1) + _REPEATED * repeats
-        return weight * _EARLIER ** (messages - 1 - max(self.messages))
+        return weight * _EARLIER ** (message_count - 1 - max(self.messages))
 
     @property
     def term(self) -> str:
         """The word as it was spelled, but for a capital letter that only opened a sentence."""
-        return self.spelling.lower() if self._is_doing() else self.spelling
+        return self.spelling.lower() if self._is_opening_gerund() else self.spelling
 
     @property
-    def says_enough(self) -> bool:
+    def is_informative(self) -> bool:
         """Whether the word is long enough for its kind to say what is talked about, and no filler."""
         word = self.spelling
         if is_spaceless(word) or any(char.isdigit() for char in word):
             return len(word) > 1
-        if len(word) < _LEAST_CHARS:
-            return len(word) > 1 and (word.isupper() or self.capital)
-        if len(word) > _LEAST_CHARS or self.capital:
+        if len(word) < _MIN_CHARS:
+            return len(word) > 1 and (word.isupper() or self.has_capital)
+        if len(word) > _MIN_CHARS or self.has_capital:
             return True
-        return word.casefold() not in _FILLERS and not small_talk().has(word.casefold())
+        return word.casefold() not in _FILLERS and not load_small_talk().has(word.casefold())
 
-    def _looks(self) -> float:
+    def _spelling_weight(self) -> float:
         if any(char.isdigit() for char in self.spelling):
             return _NUMBER
-        if self.capital:
+        if self.has_capital:
             return _NAME
-        if self._is_doing():
-            return _DOING
-        if self.opening_capital and not self.small:
+        if self._is_opening_gerund():
+            return _GERUND
+        if self.has_opening_capital and not self.has_lowercase:
             return _MAYBE_NAME
         return _JOINED if any(sign in self.spelling for sign in "-._@&+") else 1.0
 
-    def _is_doing(self) -> bool:
-        return self.opening_capital and not self.capital and self.spelling.endswith("ing")
+    def _is_opening_gerund(self) -> bool:
+        return self.has_opening_capital and not self.has_capital and self.spelling.endswith("ing")
 
 
 def context_terms(texts: Sequence[str], *, question: str, limit: int = MAX_TERMS) -> list[str]:
     """At most `limit` words of `texts`, oldest text first, that say most about them; none that `question` has."""
-    asked = set(terms_of(question[:MAX_MESSAGE_CHARS]))
-    seen: dict[tuple[str, ...], _Seen] = {}
+    question_terms = set(terms_of(question[:MAX_MESSAGE_CHARS]))
+    stats: dict[tuple[str, ...], _WordStats] = {}
     for at, text in enumerate(texts):
-        for word, opens in _weighty(text[:MAX_MESSAGE_CHARS]):
+        for word, is_first in _content_words(text[:MAX_MESSAGE_CHARS]):
             key = tuple(terms_of(word))
-            if not key or asked.issuperset(key):
+            if not key or question_terms.issuperset(key):
                 continue
-            seen.setdefault(key, _Seen(word)).heard(word, at, opens=opens)
-    weighed = sorted(
-        ((one.weight(len(texts)), one.term) for one in seen.values() if one.says_enough), key=lambda each: -each[0]
+            stats.setdefault(key, _WordStats(word)).add(word, at, is_first=is_first)
+    ranked = sorted(
+        ((one.weight(len(texts)), one.term) for one in stats.values() if one.is_informative),
+        key=lambda each: -each[0],
     )
-    return [term for _, term in weighed][:limit]
+    return [term for _, term in ranked][:limit]
 
 
-def _weighty(text: str) -> Iterator[tuple[str, bool]]:
+def _content_words(text: str) -> Iterator[tuple[str, bool]]:
     """The words that say something, each with whether it opens a sentence, where a capital letter says nothing."""
-    sentences = [words_of(sentence) for sentence in _SENTENCE_END.split(text)]
-    small = small_words_of([word for words in sentences for word in words])
-    shouted = text.isupper()
+    sentences = [split_words(sentence) for sentence in _SENTENCE_END.split(text)]
+    stop_words = stop_words_for([word for words in sentences for word in words])
+    is_all_caps = text.isupper()
     for words in sentences:
-        for place, word in enumerate(words):
-            if word not in small and len(word) <= MAX_WORD_CHARS:
-                yield word, place == 0 or shouted
+        for index, word in enumerate(words):
+            if word not in stop_words and len(word) <= MAX_WORD_CHARS:
+                yield word, index == 0 or is_all_caps

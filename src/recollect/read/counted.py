@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from recollect.model.result import Recalled, SearchResult
+from recollect.model.result import RecallResult, SearchResult
 from recollect.observe import metrics
 from recollect.observe.traces import Span, span
 
 
-class Watched:
+class ReadTelemetry:
     """A recall or search under way, to be told what came of it."""
 
     __slots__ = ("_begun", "_span")
@@ -20,28 +20,28 @@ class Watched:
         self._begun = perf_counter()
         self._span = traced
 
-    def recalled(self, recalled: Recalled) -> None:
+    def record_recall(self, result: RecallResult) -> None:
         """It was a recall, and this came of it."""
-        used = len(recalled.context.used)
-        metrics.RECALL_SECONDS.note(perf_counter() - self._begun)
-        metrics.RECALLS.add(recalled.outcome.value)
-        metrics.RETRIEVED.add(by=used)
-        metrics.RECALL_STEP_SECONDS.note_each(recalled.steps_us)
-        if self._span.is_kept:
-            self._span.steps(recalled.steps_us)
-            told = {"hits": len(recalled.hits), "used": used, "context_tokens": recalled.context.tokens}
-            self._span.tell({"outcome": str(recalled.outcome), **told})
+        used_count = len(result.context.used)
+        metrics.RECALL_SECONDS.observe(perf_counter() - self._begun)
+        metrics.RECALLS.add(result.outcome.value)
+        metrics.RETRIEVED.add(by=used_count)
+        metrics.RECALL_STEP_SECONDS.observe_each(result.steps_us)
+        if self._span.is_recording:
+            self._span.add_steps(result.steps_us)
+            attributes = {"hits": len(result.hits), "used": used_count, "context_tokens": result.context.tokens}
+            self._span.set_attributes({"outcome": str(result.outcome), **attributes})
 
-    def found(self, found: SearchResult) -> None:
+    def record_search(self, result: SearchResult) -> None:
         """It was a search, and this was found."""
-        metrics.SEARCH_SECONDS.note(perf_counter() - self._begun)
-        if self._span.is_kept:
-            self._span.steps(found.steps_us)
-            self._span.tell({"hits": len(found)})
+        metrics.SEARCH_SECONDS.observe(perf_counter() - self._begun)
+        if self._span.is_recording:
+            self._span.add_steps(result.steps_us)
+            self._span.set_attributes({"hits": len(result)})
 
 
 @contextmanager
-def watched(name: str) -> Iterator[Watched]:
+def observe_read(name: str) -> Iterator[ReadTelemetry]:
     """A span around what is done in here, and a clock that begins now."""
     with span(name) as traced:
-        yield Watched(traced)
+        yield ReadTelemetry(traced)

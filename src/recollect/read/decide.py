@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from recollect.language.small_talk import WORD, examined, plain, small_talk
-from recollect.model.at_hand import at_hand
+from recollect.language.small_talk import WORD, fold_text, head_and_tail, load_small_talk
+from recollect.model.at_hand import erasable_cache
 from recollect.read.decide_model import estimate
-from recollect.read.small_words import small_words_of, words_of
+from recollect.read.small_words import split_words, stop_words_for
 
 # Skip messages that are less likely than this to need memory; 99 % of those that need it are searched under
 # cross-validation (docs/evaluation.md).
@@ -46,10 +46,10 @@ _SPEAKERS = frozenset(
 _SPEAKER_PARTS = ("我", "私", "僕", "俺", "나", "저", "내", "你")
 
 
-class Rule(StrEnum):
+class DecisionRule(StrEnum):
     """The rule that decided."""
 
-    NOTHING_SAID = "nothing_said"
+    NO_WORDS = "nothing_said"
     SMALL_TALK = "small_talk"
     PERSONAL = "personal"
     CALLER_FACT = "caller_fact"
@@ -60,28 +60,28 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class SearchDecision:
     """Whether to search, and why; `score` is the likelihood that memory is needed, 0 or 1 where a rule is certain."""
 
     search: bool
-    rule: Rule
+    rule: DecisionRule
     reason: str
     score: float = 0.0
 
 
-def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None = None) -> Decision:
+def decide(text: str, *, is_fact: bool | None = None, requires_tool: bool | None = None) -> SearchDecision:
     """Decide whether memory should be searched for this message.
 
     `is_fact` and `requires_tool` are the caller's knowledge of it: True skips the message unless it is personal,
     False on either rules out that it is skipped as general knowledge or as a command.
     """
-    return _decide(examined(text), is_fact, requires_tool)
+    return _decide(head_and_tail(text), is_fact, requires_tool)
 
 
 # A recall decides, and the search that it starts decides once more.
-@at_hand(64)
-def _decide(shown: str, is_fact: bool | None, requires_tool: bool | None) -> Decision:
-    return apply_rules(shown, estimate, is_fact=is_fact, requires_tool=requires_tool)
+@erasable_cache(64)
+def _decide(text: str, is_fact: bool | None, requires_tool: bool | None) -> SearchDecision:
+    return apply_rules(text, estimate, is_fact=is_fact, requires_tool=requires_tool)
 
 
 def apply_rules(
@@ -90,44 +90,54 @@ def apply_rules(
     *,
     is_fact: bool | None = None,
     requires_tool: bool | None = None,
-) -> Decision:
+) -> SearchDecision:
     """Decide with any estimate of the likelihood; the training script passes models under cross-validation."""
-    folded = plain(text)
+    folded = fold_text(text)
     words = WORD.findall(folded)
     if not words:
-        return Decision(False, Rule.NOTHING_SAID, "there are no words in it")
-    if small_talk().is_all_of(words):
-        return Decision(False, Rule.SMALL_TALK, "it is a greeting, thanks, a goodbye or a bare yes or no")
+        return SearchDecision(False, DecisionRule.NO_WORDS, "there are no words in it")
+    if load_small_talk().is_all_of(words):
+        return SearchDecision(
+            False, DecisionRule.SMALL_TALK, "it is a greeting, thanks, a goodbye or a bare yes or no"
+        )
     if not _OWN.isdisjoint(words) or _OWN_PAST.search(folded) or _contains_part(folded, _OWN_PARTS):
-        return Decision(True, Rule.PERSONAL, "it is personal: it says 'my' or tells of the user's past", 1.0)
+        return SearchDecision(
+            True, DecisionRule.PERSONAL, "it is personal: it says 'my' or tells of the user's past", 1.0
+        )
     is_long = len(words) > MAX_WORDS
     if is_long and not (is_fact or requires_tool):
-        return Decision(True, Rule.LONG, f"it is {len(words)} words long", 1.0)
+        return SearchDecision(True, DecisionRule.LONG, f"it is {len(words)} words long", 1.0)
     score = likelihood(text)
     if is_fact or requires_tool:
-        return _honour_hint(text, folded, words, score, is_fact=bool(is_fact))
+        return _apply_hint(text, folded, words, score, is_fact=bool(is_fact))
     if score >= MIN_LIKELIHOOD:
-        return Decision(True, Rule.DOUBT, f"{score:.2f} likely to need memory", score)
+        return SearchDecision(True, DecisionRule.DOUBT, f"{score:.2f} likely to need memory", score)
     # There are few training messages in other languages.
     if _is_foreign(text):
-        return Decision(True, Rule.DOUBT, "it is in another language than English", score)
+        return SearchDecision(True, DecisionRule.DOUBT, "it is in another language than English", score)
     if name := _lone_name(text):
-        return Decision(True, Rule.DOUBT, f"it may be about a person: {name}", score)
+        return SearchDecision(True, DecisionRule.DOUBT, f"it may be about a person: {name}", score)
     if is_fact is False or requires_tool is False:
-        return Decision(True, Rule.DOUBT, "the caller says it is no general fact or needs no tool", score)
+        return SearchDecision(
+            True, DecisionRule.DOUBT, "the caller says it is no general fact or needs no tool", score
+        )
     reason = f"general knowledge or a command: {score:.2f} likely to need memory"
-    return Decision(False, Rule.GENERAL_KNOWLEDGE, reason, score)
+    return SearchDecision(False, DecisionRule.GENERAL_KNOWLEDGE, reason, score)
 
 
-def _honour_hint(text: str, folded: str, words: list[str], score: float, *, is_fact: bool) -> Decision:
+def _apply_hint(text: str, folded: str, words: list[str], score: float, *, is_fact: bool) -> SearchDecision:
     """Follow the caller, who says it is a fact or a task for a tool, unless the message is personal."""
-    speaks_of_speaker = not _SPEAKERS.isdisjoint(words) or _contains_part(folded, _SPEAKER_PARTS)
-    if score >= _PERSONAL_LIKELIHOOD and (speaks_of_speaker or _is_foreign(text)):
-        return Decision(True, Rule.PERSONAL, f"it may be personal: {score:.2f} likely to need memory", score)
+    mentions_speaker = not _SPEAKERS.isdisjoint(words) or _contains_part(folded, _SPEAKER_PARTS)
+    if score >= _PERSONAL_LIKELIHOOD and (mentions_speaker or _is_foreign(text)):
+        return SearchDecision(
+            True, DecisionRule.PERSONAL, f"it may be personal: {score:.2f} likely to need memory", score
+        )
     if is_fact:
         reason = "the caller says it asks for a general fact, and it is not personal"
-        return Decision(False, Rule.CALLER_FACT, reason, score)
-    return Decision(False, Rule.CALLER_TOOL, "the caller says a tool will answer, and it is not personal", score)
+        return SearchDecision(False, DecisionRule.CALLER_FACT, reason, score)
+    return SearchDecision(
+        False, DecisionRule.CALLER_TOOL, "the caller says a tool will answer, and it is not personal", score
+    )
 
 
 def _contains_part(folded: str, parts: tuple[str, ...]) -> bool:
@@ -155,8 +165,8 @@ def _lone_name(text: str) -> str:
 
 def _is_foreign(text: str) -> bool:
     """Return whether the small words are of another language, and none is of English alone."""
-    words = words_of(text)
-    language, english = small_words_of(words), small_words_of([])
+    words = split_words(text)
+    language, english = stop_words_for(words), stop_words_for([])
     if language is english:
         return any(not word.isascii() for word in words) and not any(word in english for word in words)
     return not any(word in english and word not in language for word in words)

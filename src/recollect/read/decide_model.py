@@ -36,7 +36,7 @@ NAMED_FEATURES = (
 )  # fmt: skip
 _SUBJECT = frozenset(["i", "we", "im", "ive"])
 _OBJECT = frozenset(["me", "us"])
-_OWN = frozenset(["my", "mine", "our", "ours"])
+_POSSESSIVES = frozenset(["my", "mine", "our", "ours"])
 _YOU = frozenset(["you", "your", "yours"])
 _SENTENCE_MARKS = frozenset("?？.!,。")
 _MAX_WORDS = 40
@@ -86,7 +86,7 @@ def _named_values(text: str, tokens: Sequence[str]) -> list[float]:
         "?" in distinct or "？" in distinct,
         subject,
         object_,
-        not _OWN.isdisjoint(distinct),
+        not _POSSESSIVES.isdisjoint(distinct),
         not _YOU.isdisjoint(distinct),
         min(count, _MAX_WORDS) / 10,
         log1p(count),

@@ -16,18 +16,18 @@ from functools import cache
 
 # Nothing below can match a text without one of these.
 _SUSPECT = re.compile(r"[<\[:/\\&]|www\.", re.IGNORECASE)
-_LOADS = (
+_LOADING_TAGS = (
     "applet|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|math|meta|object"
     "|picture|script|source|style|svg|track|use|video"
 )
-_TAG = re.compile(rf"</?(?:a|{_LOADS})(?=[\s/>])[^<>]*+>", re.IGNORECASE)
+_TAG = re.compile(rf"</?(?:a|{_LOADING_TAGS})(?=[\s/>])[^<>]*+>", re.IGNORECASE)
 # A tag that nothing here ends: whatever follows in the prompt could. "<a" alone is a comparison more often.
-_OPEN_TAG = re.compile(rf"<(?=/?(?:{_LOADS})(?:[\s/]|$)|/?a[\s/][^<>=]*+=)", re.IGNORECASE)
+_OPEN_TAG = re.compile(rf"<(?=/?(?:{_LOADING_TAGS})(?:[\s/]|$)|/?a[\s/][^<>=]*+=)", re.IGNORECASE)
 _ALT = re.compile(r"""\balt\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
 _TARGET = r"\((?:[^()]|\([^()]*+\))*+\)"
 _IMAGE = re.compile(rf"!\[([^\[\]]*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
 _LINK = re.compile(rf"\[([^\[\]]*+)\]({_TARGET})")
-_LEADS_AWAY = re.compile(r"[:&\\]|//|www\.", re.IGNORECASE)
+_EXTERNAL = re.compile(r"[:&\\]|//|www\.", re.IGNORECASE)
 _DEFINITION = re.compile(r"^( {0,3})\[([^\[\]\n]{1,200})\]:(?=[ \t]*\S)", re.MULTILINE)
 
 # What a renderer reads as the character itself: where an address could be made of it, it must not stay hidden.
@@ -60,7 +60,7 @@ class Defanged:
     """The harmless text, and what was found in it: "html", "image", "link", "script"."""
 
     text: str
-    found: frozenset[str] = frozenset()
+    kinds: frozenset[str] = frozenset()
 
 
 def defang(text: str) -> Defanged:
@@ -70,18 +70,18 @@ def defang(text: str) -> Defanged:
     """
     if not _SUSPECT.search(text if text.isascii() else text.translate(_lookalikes())):
         return Defanged(text)
-    text = _ENTITY.sub(_plain, text)
-    found: set[str] = set()
+    text = _ENTITY.sub(_decode_entity, text)
+    kinds: set[str] = set()
     for kind, rule, harmless in _MARKUP:
-        text = _replaced(rule, harmless, text, kind=kind, found=found)
+        text = _replace_matches(rule, harmless, text, kind=kind, kinds=kinds)
     # Only now, when no markup is left that could vanish and join two halves of an address.
     for kind, rule, harmless in _ADDRESSES:
-        text = _replaced(rule, harmless, text, kind=kind, found=found)
-    return Defanged(text, frozenset(found))
+        text = _replace_matches(rule, harmless, text, kind=kind, kinds=kinds)
+    return Defanged(text, frozenset(kinds))
 
 
-def _replaced(
-    rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, *, kind: str, found: set[str]
+def _replace_matches(
+    rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, *, kind: str, kinds: set[str]
 ) -> str:
     """The text with every match made harmless. Look-alikes match too, but stay where nothing matches."""
     folded = text if text.isascii() else text.translate(_lookalikes())
@@ -93,7 +93,7 @@ def _replaced(
             last = match.end()
     if not parts:
         return text
-    found.add(kind)
+    kinds.add(kind)
     return "".join([*parts, text[last:]])
 
 
@@ -109,7 +109,7 @@ def _lookalikes() -> dict[int, str]:
 _STYLED = ((0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x24B6, 0x24EA))
 
 
-def _plain(entity: re.Match[str]) -> str:
+def _decode_entity(entity: re.Match[str]) -> str:
     """The character that an entity stands for, if addresses are made of such; else the entity."""
     decimal, hexadecimal, name = entity.groups()
     character = _NAMED[name.lower()] if name else chr(int(decimal) if decimal else int(hexadecimal, 16))
@@ -118,23 +118,23 @@ def _plain(entity: re.Match[str]) -> str:
     return character if _IN_ADDRESSES.fullmatch(character) else entity[0]
 
 
-def _broken(entity: re.Match[str]) -> str:
+def _break_entity(entity: re.Match[str]) -> str:
     """An entity that another one was hiding, no longer one."""
-    return entity[0] if _plain(entity) == entity[0] else f"& {entity[0][1:]}"
+    return entity[0] if _decode_entity(entity) == entity[0] else f"& {entity[0][1:]}"
 
 
-def _alternative(tag: re.Match[str]) -> str:
+def _alt_text(tag: re.Match[str]) -> str:
     alt = _ALT.search(tag[0])
     return f" {(alt[1] or alt[2] or '').strip()} " if alt else " "
 
 
 def _dead_link(link: re.Match[str]) -> str:
-    return f"{link[1]} {link[2]}" if _LEADS_AWAY.search(link[2]) else link[0]
+    return f"{link[1]} {link[2]}" if _EXTERNAL.search(link[2]) else link[0]
 
 
 _MARKUP = (
-    ("link", _ENTITY, _broken),
-    ("html", _TAG, _alternative),
+    ("link", _ENTITY, _break_entity),
+    ("html", _TAG, _alt_text),
     ("html", _OPEN_TAG, lambda _: "< "),
     ("image", _IMAGE, lambda image: image[1]),
     ("link", _LINK, _dead_link),

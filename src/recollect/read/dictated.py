@@ -9,42 +9,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from recollect.model.at_hand import at_hand
+from recollect.model.at_hand import erasable_cache
 from recollect.model.memory import Category, MemoryRecord, Trust
-from recollect.read.candidate import Candidate
-from recollect.write.screening.imperatives import imperative_in
+from recollect.read.candidate import SearchCandidate
+from recollect.write.screening.imperatives import find_instruction
 
 # As much as is looked at in one go; what a cut would part is seen whole in the next piece.
-_PIECE, _OVERLAP = 16_000, 400
+_CHUNK_CHARS, _OVERLAP_CHARS = 16_000, 400
 
 
-async def apart(candidates: list[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+async def separate_instructions(
+    candidates: list[SearchCandidate],
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
     """The candidates that a prompt may be told of, and those that dictate."""
-    doubtful = [each for each in candidates if _may_dictate(each.record)]
-    if not doubtful:
+    untrusted = [each for each in candidates if _is_untrusted_file(each.record)]
+    if not untrusted:
         return candidates, []
     # Long texts take some milliseconds.
-    found = await asyncio.to_thread(_dictating, [each.record for each in doubtful])
-    dictated = [each for each in doubtful if each.record.id in found]
-    for each in dictated:
-        each.fate = "a model wrote this file, and it tells what to do"
-    return [each for each in candidates if each.record.id not in found], dictated
+    instruction_ids = await asyncio.to_thread(_instruction_ids, [each.record for each in untrusted])
+    instructions = [each for each in untrusted if each.record.id in instruction_ids]
+    for each in instructions:
+        each.decision = "a model wrote this file, and it tells what to do"
+    return [each for each in candidates if each.record.id not in instruction_ids], instructions
 
 
-def dictates(record: MemoryRecord) -> bool:
+def is_instruction_file(record: MemoryRecord) -> bool:
     """Whether it is a file that tells what to do, and no person vouches for it."""
-    return _may_dictate(record) and _commands(record.content)
+    return _is_untrusted_file(record) and _has_instruction(record.content)
 
 
-def _may_dictate(record: MemoryRecord) -> bool:
+def _is_untrusted_file(record: MemoryRecord) -> bool:
     return record.category is Category.FILE and record.trust is not Trust.HIGH
 
 
-def _dictating(records: Sequence[MemoryRecord]) -> set[str]:
-    return {record.id for record in records if _commands(record.content)}
+def _instruction_ids(records: Sequence[MemoryRecord]) -> set[str]:
+    return {record.id for record in records if _has_instruction(record.content)}
 
 
-@at_hand(256)
-def _commands(text: str) -> bool:
-    step = _PIECE - _OVERLAP
-    return any(imperative_in(text[start : start + _PIECE]) for start in range(0, max(len(text), 1), step))
+@erasable_cache(256)
+def _has_instruction(text: str) -> bool:
+    step = _CHUNK_CHARS - _OVERLAP_CHARS
+    return any(find_instruction(text[start : start + _CHUNK_CHARS]) for start in range(0, max(len(text), 1), step))

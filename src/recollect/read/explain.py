@@ -8,24 +8,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from recollect.ledger.terms import query_terms, terms_of
-from recollect.read.fuse import learned_blend, settled, speaks_for
-from recollect.read.signals import FEW, SIGNALS
+from recollect.read.fuse import adjust_for_count, has_evidence, learned_blend
+from recollect.read.signals import FEATURE_NAMES, FEW_MEMORIES
 
-_MOST_WORDS = 6
-_MOST_CIRCUMSTANCES = 3
+_MAX_WORDS = 6
+_MAX_REASONS = 3
 # Of a share of the best words, or of a plain yes.
 _STRONG = 0.5
 # Deviations above what is usual for the user's memories.
-_FAR_ABOVE = 2.5
+_STRONG_DEVIATIONS = 2.5
 # What is the same for every candidate of a question.
-_OF_THE_QUESTION = "q_"
+_QUESTION_PREFIX = "q_"
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
     """What one signal adds to the log-odds that a candidate answers."""
 
-    signal: str
+    feature: str
     value: float
     weight: float
 
@@ -36,7 +36,7 @@ class Contribution:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ScoreBreakdown:
     """How the learned blend came to a relevance: the sum of these, as log-odds, before later steps changed it."""
 
     base: float
@@ -49,70 +49,70 @@ class Account:
     def odds(self) -> float:
         """The sum, as it stands among so many memories."""
         total = self.base + self.question + sum(each.odds for each in self.own)
-        return float(settled(np.array([total], np.float32), self.memories, np.array([self.evidence]))[0])
+        return float(adjust_for_count(np.array([total], np.float32), self.memories, np.array([self.evidence]))[0])
 
     def strongest(self, limit: int) -> list[Contribution]:
         """The signals of its own that did most, for it or against it."""
-        telling = [each for each in self.own if abs(each.odds) >= 0.005]
-        return sorted(telling, key=lambda each: -abs(each.odds))[:limit]
+        significant = [each for each in self.own if abs(each.odds) >= 0.005]
+        return sorted(significant, key=lambda each: -abs(each.odds))[:limit]
 
 
-def account_of(signals: Mapping[str, float]) -> Account:
+def break_down_score(features: Mapping[str, float]) -> ScoreBreakdown:
     """What each signal of a traced candidate did; those of the question alone are one sum."""
     blend = learned_blend()
-    all_of_them = [
-        Contribution(name, signals.get(name, 0.0), float(weight))
-        for name, weight in zip(SIGNALS, blend.weights, strict=True)
+    contributions = [
+        Contribution(name, features.get(name, 0.0), float(weight))
+        for name, weight in zip(FEATURE_NAMES, blend.weights, strict=True)
     ]
-    return Account(
+    return ScoreBreakdown(
         base=blend.base,
-        question=sum(each.odds for each in all_of_them if each.signal.startswith(_OF_THE_QUESTION)),
-        own=tuple(each for each in all_of_them if not each.signal.startswith(_OF_THE_QUESTION)),
-        memories=round(FEW / signals["q_few"] - FEW) if signals.get("q_few") else 0,
-        evidence=bool(speaks_for(np.array([[each.value for each in all_of_them]], np.float32))[0]),
+        question=sum(each.odds for each in contributions if each.feature.startswith(_QUESTION_PREFIX)),
+        own=tuple(each for each in contributions if not each.feature.startswith(_QUESTION_PREFIX)),
+        memories=round(FEW_MEMORIES / features["q_few"] - FEW_MEMORIES) if features.get("q_few") else 0,
+        evidence=bool(has_evidence(np.array([[each.value for each in contributions]], np.float32))[0]),
     )
 
 
-def explain(query: str, content: str, *, scores: Mapping[str, float], signals: Mapping[str, float]) -> str:
+def explain(query: str, content: str, *, scores: Mapping[str, float], features: Mapping[str, float]) -> str:
     """One line: the words it shares with the query, how near it is in meaning, and what else speaks for it."""
-    said = set(terms_of(content))
-    shared = [term for term in query_terms(query) if term in said]
+    content_terms = set(terms_of(content))
+    shared = [term for term in query_terms(query) if term in content_terms]
     dense = scores.get("dense", 0.0)
     parts = []
     if shared:
-        parts.append(f"shares {', '.join(shared[:_MOST_WORDS])} (words {scores.get('lexical', 0.0):.2f})")
+        parts.append(f"shares {', '.join(shared[:_MAX_WORDS])} (words {scores.get('lexical', 0.0):.2f})")
     if dense > 0:
-        parts.append(f"{_nearness(dense)} in meaning ({dense:.2f})")
-    parts += list(_circumstances(scores, signals))[:_MOST_CIRCUMSTANCES]
+        parts.append(f"{_describe_similarity(dense)} in meaning ({dense:.2f})")
+    parts += list(_reasons(scores, features))[:_MAX_REASONS]
     return "; ".join(parts) or "no closer than anything else"
 
 
-def _nearness(cosine: float) -> str:
+def _describe_similarity(cosine: float) -> str:
     return "very near" if cosine >= 0.7 else "near" if cosine >= 0.45 else "distant"
 
 
-def _circumstances(scores: Mapping[str, float], signals: Mapping[str, float]) -> Iterator[str]:
+def _reasons(scores: Mapping[str, float], features: Mapping[str, float]) -> Iterator[str]:
     """What speaks for it beside its own words, the most telling first."""
     if scores.get("newest"):
         yield "newer than what it replaces"
     if "rerank" in scores:
         yield f"{scores['rerank']:.2f} at a second look"
-    if signals.get("speaker_asked", 0.0) >= _STRONG:
+    if features.get("speaker_asked", 0.0) >= _STRONG:
         yield "said by the one asked about"
-    if signals.get("in_period", 0.0) >= _STRONG:
+    if features.get("in_period", 0.0) >= _STRONG:
         yield "from the time asked about"
-    if _matches("answers", signals):
+    if _neighbor_matches("answers", features):
         yield "it answers a question that matches"
-    elif _matches("before", signals):
+    elif _neighbor_matches("before", features):
         yield "the turn before it matches"
-    if _matches("after", signals):
+    if _neighbor_matches("after", features):
         yield "the turn after it matches"
-    for signal, told in _PLAIN.items():
-        if signals.get(signal, 0.0) >= _STRONG:
-            yield told
+    for feature, description in _DESCRIPTIONS.items():
+        if features.get(feature, 0.0) >= _STRONG:
+            yield description
 
 
-_PLAIN = {
+_DESCRIPTIONS = {
     "time_asked": "it tells when, as asked",
     "preference_wanted": "a preference, where advice is wanted",
     "standing_near": "a standing wish near in meaning",
@@ -122,6 +122,9 @@ _PLAIN = {
 }
 
 
-def _matches(beside: str, signals: Mapping[str, float]) -> bool:
+def _neighbor_matches(neighbor: str, features: Mapping[str, float]) -> bool:
     """Whether the turn beside it fits the question, by its words or by its meaning."""
-    return signals.get(f"{beside}_words", 0.0) >= _STRONG or signals.get(f"{beside}_meaning", 0.0) >= _FAR_ABOVE
+    return (
+        features.get(f"{neighbor}_words", 0.0) >= _STRONG
+        or features.get(f"{neighbor}_meaning", 0.0) >= _STRONG_DEVIATIONS
+    )

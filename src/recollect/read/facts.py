@@ -19,25 +19,27 @@ _FACTS: Filter = Where("category", Op.NE, str(Category.FILE))
 
 
 async def keyed_facts(
-    scope: Scope, filter: Filter, *, ledger: Ledger, limit: int, least: float, as_of: datetime | None = None
+    scope: Scope, filter: Filter, *, ledger: Ledger, limit: int, min_importance: float, as_of: datetime | None = None
 ) -> list[Hit]:
     """The user's keyed facts that pass the filter and matter at least so much, most important first."""
     if not limit:
         return []
-    facts = await ledger.keyed(scope, both(filter, _FACTS), least=least, limit=limit, as_of=as_of)
+    facts = await ledger.keyed_facts(
+        scope, both(filter, _FACTS), min_importance=min_importance, limit=limit, as_of=as_of
+    )
     return [
         Hit(fact, fact.importance, {"importance": fact.importance}, "a keyed fact, always given") for fact in facts
     ]
 
 
-def facts_first(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, tokens: int) -> tuple[Hit, ...]:
+def merge_facts(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, tokens: int) -> tuple[Hit, ...]:
     """What is always given, then what was found; a fact that was found keeps its score.
 
     Facts take no more than a third of the tokens, so that there is room for what was asked. Of one key the narrowest
     level holds, and one turn gives no more of them than it may of hits.
     """
     scored = {hit.id: hit for hit in hits}
-    room = tokens // 3
+    tokens_left = tokens // 3
     keys: dict[tuple[str, str | None], Level] = {}
     for fact in facts:
         slot = (fact.record.category, fact.record.key)
@@ -46,12 +48,12 @@ def facts_first(facts: Sequence[Hit], hits: Sequence[Hit], *, per_source: int, t
     first: list[Hit] = []
     for fact in facts:
         record, cost = fact.record, count_tokens(fact.memory[: MAX_CHARS_PER_TOKEN * tokens])
-        crowded = fact.id not in scored and any(sources[turn] >= per_source for turn in record.evidence)
-        if keys[record.category, record.key] is not record.level or crowded or cost > room:
+        is_crowded = fact.id not in scored and any(sources[turn] >= per_source for turn in record.evidence)
+        if keys[record.category, record.key] is not record.level or is_crowded or cost > tokens_left:
             continue
-        room -= cost
+        tokens_left -= cost
         if fact.id not in scored:
             sources.update(record.evidence)
         first.append(scored.get(fact.id, fact))
-    given = {hit.id for hit in first}
-    return (*first, *(hit for hit in hits if hit.id not in given))
+    fact_ids = {hit.id for hit in first}
+    return (*first, *(hit for hit in hits if hit.id not in fact_ids))

@@ -10,9 +10,9 @@ import numpy as np
 
 from recollect.ledger.protocol import Ledger
 from recollect.model.scope import Scope
-from recollect.read.candidate import Candidate
-from recollect.read.gather import Gathered, Wanted
-from recollect.read.select import above
+from recollect.read.candidate import SearchCandidate
+from recollect.read.gather import CandidateQuery, GatheredCandidates
+from recollect.read.select import filter_relevant
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,59 +21,71 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Closer:
+class FetchLimit:
     """How many candidates get a closer look, how relevant they are at least, and whether the others are told too.
 
     Those at the places `also` get one however relevant they are.
     """
 
     count: int
-    least: float
-    all: bool = False
-    also: Collection[int] = ()
+    min_relevance: float
+    fetch_all: bool = False
+    extra: Collection[int] = ()
 
 
-async def fetch(
-    scope: Scope, found: Gathered, wanted: Wanted, relevance: Floats, closer: Closer, *, ledger: Ledger
-) -> tuple[list[Candidate], list[Candidate]]:
+async def fetch_candidates(
+    scope: Scope,
+    gathered: GatheredCandidates,
+    query: CandidateQuery,
+    relevance: Floats,
+    limit: FetchLimit,
+    *,
+    ledger: Ledger,
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
     """The candidates that get a closer look, best first; and, if asked for, those that do not."""
-    read = await _read(scope, found, wanted, relevance, closer, ledger=ledger)
-    also = [each for each in read if each.at in closer.also]
-    good = above([each for each in read if each.at not in closer.also], closer.least)
-    for late in good[closer.count :]:
-        late.fate = f"it is not among the {closer.count} most relevant"
-    return good[: closer.count] + also, [each for each in read if each.fate]
+    fetched = await _fetch_records(scope, gathered, query, relevance, limit, ledger=ledger)
+    extra = [each for each in fetched if each.pool_index in limit.extra]
+    relevant = filter_relevant([each for each in fetched if each.pool_index not in limit.extra], limit.min_relevance)
+    for late in relevant[limit.count :]:
+        late.decision = f"it is not among the {limit.count} most relevant"
+    return relevant[: limit.count] + extra, [each for each in fetched if each.decision]
 
 
-async def _read(
-    scope: Scope, found: Gathered, wanted: Wanted, relevance: Floats, closer: Closer, *, ledger: Ledger
-) -> list[Candidate]:
+async def _fetch_records(
+    scope: Scope,
+    gathered: GatheredCandidates,
+    query: CandidateQuery,
+    relevance: Floats,
+    limit: FetchLimit,
+    *,
+    ledger: Ledger,
+) -> list[SearchCandidate]:
     order = np.argsort(-relevance, kind="stable")
-    enough = len(order) if closer.all else closer.count
-    if not closer.all:
-        order = order[relevance[order] >= closer.least]
-    taken: list[Candidate] = []
-    for start in range(0, len(order), enough or 1):
-        chosen = [*order[start : start + enough].tolist(), *(closer.also if start == 0 else ())]
-        places = {int(found.pool.rows[at]): at for at in chosen}
-        seen = await ledger.fetch(scope, list(places), filter=wanted.filter, as_of=wanted.as_of)
-        records = {each.row: each.record for each in seen}
-        taken += [
-            Candidate(at, row, records[row], float(relevance[at]), parts=parts_of(found, at))
-            for row, at in places.items()
+    batch_size = len(order) if limit.fetch_all else limit.count
+    if not limit.fetch_all:
+        order = order[relevance[order] >= limit.min_relevance]
+    candidates: list[SearchCandidate] = []
+    for start in range(0, len(order), batch_size or 1):
+        chosen = [*order[start : start + batch_size].tolist(), *(limit.extra if start == 0 else ())]
+        index_by_row = {int(gathered.table.rows[at]): at for at in chosen}
+        visible = await ledger.fetch(scope, list(index_by_row), filter=query.filter, as_of=query.as_of)
+        records = {each.row: each.record for each in visible}
+        candidates += [
+            SearchCandidate(at, row, records[row], float(relevance[at]), parts=score_parts(gathered, at))
+            for row, at in index_by_row.items()
             if row in records
         ]
-        if sum(each.at not in closer.also for each in taken) >= enough:
+        if sum(each.pool_index not in limit.extra for each in candidates) >= batch_size:
             break
-    return taken
+    return candidates
 
 
-def parts_of(found: Gathered, at: int) -> dict[str, float]:
+def score_parts(gathered: GatheredCandidates, at: int) -> dict[str, float]:
     """The scores of a candidate that are shown, and that later steps look at."""
-    pool, dense = found.pool, float(found.pool.dense[at])
+    pool, dense = gathered.table, float(gathered.table.dense[at])
     return {
-        "dense": dense if pool.known[at] else 0.0,
+        "dense": dense if pool.has_dense[at] else 0.0,
         "lexical": float(pool.lexical[at]),
         "coverage": float(pool.coverage[at]),
-        "meaning": found.outlook.ruler.scale(dense),
+        "meaning": gathered.stats.calibration.scale(dense),
     }

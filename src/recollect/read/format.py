@@ -8,24 +8,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from recollect.errors import InvalidInput
-from recollect.model.at_hand import at_hand
-from recollect.model.context import SUMMARY_ID, Context
+from recollect.model.at_hand import erasable_cache
+from recollect.model.context import SUMMARY_ID, PromptBlock
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.result import Hit
-from recollect.read.blocks.fenced import fenced
+from recollect.read.blocks.fenced import fenced_style
 from recollect.read.blocks.markdown_proxy import MARKDOWN_PROXY
 from recollect.read.blocks.react_mem import REACT_MEM
 from recollect.read.blocks.semantic_router import SEMANTIC_ROUTER
 from recollect.read.blocks.session_service import SESSION_SERVICE
-from recollect.read.blocks.style import Item, Style
+from recollect.read.blocks.style import BlockItem, BlockStyle
 from recollect.read.blocks.three_tier import THREE_TIER
-from recollect.read.budget import CUT_MARK, MAX_CHARS_PER_TOKEN, count_tokens, cut_words
+from recollect.read.budget import MAX_CHARS_PER_TOKEN, TRUNCATION_MARK, count_tokens, truncate_words
 from recollect.read.defang import defang
 from recollect.read.subjects import group_by_subject
-from recollect.read.visible import one_line, visible
+from recollect.read.visible import one_line, remove_invisible
 
-STYLES: Mapping[str, Callable[[datetime], Style]] = {
-    "recollect": fenced,
+STYLES: Mapping[str, Callable[[datetime], BlockStyle]] = {
+    "recollect": fenced_style,
     "semantic-router": lambda _: SEMANTIC_ROUTER,
     "react-mem": lambda _: REACT_MEM,
     "session-service": lambda _: SESSION_SERVICE,
@@ -35,12 +35,12 @@ STYLES: Mapping[str, Callable[[datetime], Style]] = {
 
 _LABEL_CHARS = 80
 # Less than this of a memory says too little to be worth its place.
-_LEAST_CUT_TOKENS = 24
+_MIN_CUT_TOKENS = 24
 
 
 def format_context(
     style: str, hits: Sequence[Hit], *, budget_tokens: int, now: datetime, summary: str | None = None
-) -> Context:
+) -> PromptBlock:
     """The block of as many of the best hits as fit, with the conversation's summary before them if there is one.
 
     Hits come best first and are left out from the end. One that would take more than half of the room (all of it,
@@ -48,24 +48,24 @@ def format_context(
     """
     if style not in STYLES:
         raise InvalidInput(f"there is no context format {style!r}; the formats are {', '.join(STYLES)}")
-    block = _Block(STYLES[style](now), budget_tokens)
+    block = _BlockBuilder(STYLES[style](now), budget_tokens)
     groups = group_by_subject([hit.record for hit in hits])
     items = [_item(hit.record, now, group + 1) for hit, group in zip(hits, groups, strict=True)]
     if summary and summary.strip():
-        told = Item(id=SUMMARY_ID, category=Category.SUMMARY, content=summary, at=now)
-        block.dropped |= {item.id: "it is the summary" for item in items if _same(item, told)}
-        items = [told, *(item for item in items if not _same(item, told))]
-    return block.filled(items)
+        summary_item = BlockItem(id=SUMMARY_ID, category=Category.SUMMARY, content=summary, at=now)
+        block.dropped |= {item.id: "it is the summary" for item in items if _is_same(item, summary_item)}
+        items = [summary_item, *(item for item in items if not _is_same(item, summary_item))]
+    return block.build(items)
 
 
 @dataclass(slots=True)
-class _Block:
+class _BlockBuilder:
     """A block that is being filled, and what becomes of each memory on the way."""
 
-    style: Style
+    style: BlockStyle
     budget: int
-    left: int = field(init=False)
-    lines: dict[int, list[tuple[Item, str]]] = field(default_factory=dict)
+    remaining: int = field(init=False)
+    lines: dict[int, list[tuple[BlockItem, str]]] = field(default_factory=dict)
     numbers: Counter[tuple[int, Category]] = field(default_factory=Counter)
     used: list[str] = field(default_factory=list)
     cut: dict[str, str] = field(default_factory=dict)
@@ -73,81 +73,81 @@ class _Block:
     flagged: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.left = self.budget - count_tokens(self.style.head) - count_tokens(self.style.foot)
+        self.remaining = self.budget - count_tokens(self.style.head) - count_tokens(self.style.foot)
 
-    def filled(self, items: Sequence[Item]) -> Context:
-        share = self.left if len(items) == 1 else self.left // 2
+    def build(self, items: Sequence[BlockItem]) -> PromptBlock:
+        share = self.remaining if len(items) == 1 else self.remaining // 2
         for at, item in enumerate(items):
             if not self._add(item, share):
                 self.dropped |= {late.id: f"the budget of {self.budget:,} tokens is used up" for late in items[at:]}
                 break
-        text = self._text() if self.lines else ""
+        text = self._render() if self.lines else ""
         # Counted line by line, which comes to no less than counting the whole would.
-        tokens = self.budget - self.left if text else 0
-        return Context(text, tokens, tuple(self.used), self.cut, self.dropped, self.flagged)
+        tokens = self.budget - self.remaining if text else 0
+        return PromptBlock(text, tokens, tuple(self.used), self.cut, self.dropped, self.flagged)
 
-    def _add(self, item: Item, share: int) -> bool:
+    def _add(self, item: BlockItem, share: int) -> bool:
         """Whether there was room for the memory, or nothing in it to make room for."""
-        at, section = next(each for each in enumerate(self.style.sections) if item.category in each[1].takes)
+        at, section = next(each for each in enumerate(self.style.sections) if item.category in each[1].categories)
         # No more is looked at than could ever be shown: a megabyte costs what a page does.
-        most = max(share, 0) * MAX_CHARS_PER_TOKEN
+        max_chars = max(share, 0) * MAX_CHARS_PER_TOKEN
         raw = section.words(item)
-        harmless = defang(visible(raw[:most]))
-        words = self.style.tidy(harmless.text)
-        if not words and most:
+        defanged = defang(remove_invisible(raw[:max_chars]))
+        words = self.style.clean(defanged.text)
+        if not words and max_chars:
             self.dropped[item.id] = "nothing of it can be seen"
             return True
         number = self.numbers[at, item.category] + 1
-        opening = 1 if at in self.lines else 1 + count_tokens(section.title) + count_tokens(self.style.between)
+        overhead = 1 if at in self.lines else 1 + count_tokens(section.title) + count_tokens(self.style.between)
 
-        def line_of(words: str) -> str:
+        def format_line(words: str) -> str:
             return section.line(item, self.style.mark(item, words), number)
 
-        def tokens_of(words: str) -> int:
-            return opening + count_tokens(line_of(words))
+        def count_line(words: str) -> int:
+            return overhead + count_tokens(format_line(words))
 
-        shown = words[: section.shows] if section.shows else words
-        shown = shown + CUT_MARK if len(raw) > most else shown
-        line = line_of(shown)
-        if (needed := opening + count_tokens(line)) > share:
-            limit = min(share, self.left)
-            shown = cut_words(shown, limit, tokens_of=tokens_of) if limit >= _LEAST_CUT_TOKENS else ""
-            line = line_of(shown)
-            needed = opening + count_tokens(line)
-        if not shown or needed > self.left:
+        printed = words[: section.max_chars] if section.max_chars else words
+        printed = printed + TRUNCATION_MARK if len(raw) > max_chars else printed
+        line = format_line(printed)
+        if (needed := overhead + count_tokens(line)) > share:
+            limit = min(share, self.remaining)
+            printed = truncate_words(printed, limit, count=count_line) if limit >= _MIN_CUT_TOKENS else ""
+            line = format_line(printed)
+            needed = overhead + count_tokens(line)
+        if not printed or needed > self.remaining:
             return False
-        self.left -= needed
+        self.remaining -= needed
         self.numbers[at, item.category] = number
         self.lines.setdefault(at, []).append((item, line))
         self.used.append(item.id)
-        if shown != words:
-            self.cut[item.id] = f"{len(raw):,} characters, of which {len(shown):,} are shown"
-        if harmless.found:
-            self.flagged[item.id] = f"made harmless: {', '.join(sorted(harmless.found))}"
+        if printed != words:
+            self.cut[item.id] = f"{len(raw):,} characters, of which {len(printed):,} are shown"
+        if defanged.kinds:
+            self.flagged[item.id] = f"made harmless: {', '.join(sorted(defanged.kinds))}"
         return True
 
-    def _text(self) -> str:
+    def _render(self) -> str:
         parts = []
         for at, section in enumerate(self.style.sections):
             if at not in self.lines:
                 continue
-            written = self.lines[at]
+            lines = self.lines[at]
             if section.by_subject:
-                written = sorted(written, key=lambda each: (each[0].subject, -each[0].at.timestamp()))
-            elif section.in_time:
-                written = sorted(written, key=lambda each: (each[0].at, each[0].position))
-            parts.append(section.title + "\n".join(line for _, line in written))
+                lines = sorted(lines, key=lambda each: (each[0].subject, -each[0].at.timestamp()))
+            elif section.by_time:
+                lines = sorted(lines, key=lambda each: (each[0].at, each[0].position))
+            parts.append(section.title + "\n".join(line for _, line in lines))
         return self.style.head + self.style.between.join(parts) + self.style.foot
 
 
-def _same(item: Item, told: Item) -> bool:
-    return item.category is told.category and item.content.strip() == told.content.strip()
+def _is_same(item: BlockItem, summary_item: BlockItem) -> bool:
+    return item.category is summary_item.category and item.content.strip() == summary_item.content.strip()
 
 
-def _item(record: MemoryRecord, now: datetime, subject: int) -> Item:
+def _item(record: MemoryRecord, now: datetime, subject: int) -> BlockItem:
     detail = record.detail
     position = detail.get("position")
-    return Item(
+    return BlockItem(
         id=record.id,
         category=record.category,
         content=record.content,
@@ -182,10 +182,10 @@ def _turns(detail: Mapping[str, object]) -> str:
 
 def _label(value: object) -> str:
     """A short text beside the words; it too may come from anyone."""
-    return _short(value[: 4 * _LABEL_CHARS]) if isinstance(value, str) else ""
+    return _shorten(value[: 4 * _LABEL_CHARS]) if isinstance(value, str) else ""
 
 
 # Who speaks is one of a few.
-@at_hand(1024)
-def _short(text: str) -> str:
-    return one_line(defang(visible(text)).text)[:_LABEL_CHARS]
+@erasable_cache(1024)
+def _shorten(text: str) -> str:
+    return one_line(defang(remove_invisible(text)).text)[:_LABEL_CHARS]

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
 from recollect.model.fence import QUESTION_MARK
-from recollect.model.message import role_of
-from recollect.read.known_again import strip_recalled
+from recollect.model.message import message_role
+from recollect.read.known_again import strip_context
 
-Place: TypeAlias = Literal["before-question", "system", "question"]
+InjectPlace: TypeAlias = Literal["before-question", "system", "question"]
 Message: TypeAlias = Mapping[str, Any]
 
-_SYSTEM = ("system", "developer")
-_ANSWERS = ("tool", "function")
+_SYSTEM_ROLES = ("system", "developer")
+_TOOL_ROLES = ("tool", "function")
 
 
-def inject(messages: Sequence[Message], block: str, *, place: Place = "before-question") -> list[Message]:
+def inject(messages: Sequence[Message], block: str, *, place: InjectPlace = "before-question") -> list[Message]:
     """The messages with the block in its place, all others the very same; without a block or a message, all of them.
 
     "before-question": a user message before the last user message, never between a tool call and its results.
@@ -31,104 +31,114 @@ def inject(messages: Sequence[Message], block: str, *, place: Place = "before-qu
     Where no user speaks, the first and the last put a user message after the system messages that come first.
     A fenced block that an earlier call put there goes, so that messages which are handed back hold one block.
     """
-    given = list(messages)
-    if not given or not block.strip():
-        return given
-    given = _without_blocks(given)
+    result = list(messages)
+    if not result or not block.strip():
+        return result
+    result = _without_blocks(result)
     match place:
         case "before-question":
-            return _before_question(given, block)
+            return _insert_before_question(result, block)
         case "system":
-            return _in_system(given, block)
+            return _append_to_system(result, block)
         case "question":
-            return _in_question(given, block)
+            return _prepend_to_question(result, block)
         case _:
             assert_never(place)
 
 
-def _before_question(messages: list[Message], block: str) -> list[Message]:
-    at = _question_at(messages)
-    at = _leading_system(messages) if at is None else _outside_calls(messages, at)
+def _insert_before_question(messages: list[Message], block: str) -> list[Message]:
+    at = _question_index(messages)
+    at = _count_leading_system(messages) if at is None else _outside_calls(messages, at)
     return [*messages[:at], {"role": "user", "content": block}, *messages[at:]]
 
 
-def _in_system(messages: list[Message], block: str) -> list[Message]:
-    count = _leading_system(messages)
-    if count and _can_grow(messages[count - 1]):
+def _append_to_system(messages: list[Message], block: str) -> list[Message]:
+    count = _count_leading_system(messages)
+    if count and _accepts_text(messages[count - 1]):
         last = messages[count - 1]
-        return [*messages[: count - 1], _with_content(last, _after(last.get("content"), block)), *messages[count:]]
+        return [
+            *messages[: count - 1],
+            _with_content(last, _append_block(last.get("content"), block)),
+            *messages[count:],
+        ]
     return [*messages[:count], {"role": "system", "content": block}, *messages[count:]]
 
 
-def _in_question(messages: list[Message], block: str) -> list[Message]:
-    at = _question_at(messages)
-    if at is None or not _can_grow(messages[at]):
-        return _before_question(messages, block)
-    asked = messages[at].get("content")
-    return [*messages[:at], _with_content(messages[at], _before(asked, block.rstrip("\n"))), *messages[at + 1 :]]
+def _prepend_to_question(messages: list[Message], block: str) -> list[Message]:
+    at = _question_index(messages)
+    if at is None or not _accepts_text(messages[at]):
+        return _insert_before_question(messages, block)
+    content = messages[at].get("content")
+    return [
+        *messages[:at],
+        _with_content(messages[at], _prepend_block(content, block.rstrip("\n"))),
+        *messages[at + 1 :],
+    ]
 
 
 def _without_blocks(messages: Sequence[Message]) -> list[Message]:
     """The messages without what recall once put there; those that hold nothing of it are the very same."""
-    left = []
+    remaining = []
     for message in messages:
-        ours = role_of(message) in (*_SYSTEM, "user")
-        kept = _without_block(message) if ours else message
+        may_hold_block = message_role(message) in (*_SYSTEM_ROLES, "user")
+        stripped = _without_block(message) if may_hold_block else message
         # An image beside the block is the user's.
-        if kept is message or kept.get("content"):
-            left.append(kept)
-    return left
+        if stripped is message or stripped.get("content"):
+            remaining.append(stripped)
+    return remaining
 
 
 def _without_block(message: Message) -> Message:
     content = message.get("content")
     if isinstance(content, str):
-        left: object = strip_recalled(content)
+        remaining: object = strip_context(content)
     elif isinstance(content, list):
         parts = [(part, _without_block_in_part(part)) for part in content]
         # A part that was a block and nothing else goes; one that was empty before is not ours.
-        left = [new for old, new in parts if new is old or new["text"].strip()]
-        left = content if all(new is old for old, new in parts) else left
+        remaining = [new for old, new in parts if new is old or new["text"].strip()]
+        remaining = content if all(new is old for old, new in parts) else remaining
     else:
         return message
-    return message if left is content or left == content else _with_content(message, left)
+    return message if remaining is content or remaining == content else _with_content(message, remaining)
 
 
 def _without_block_in_part(part: Any) -> Any:
-    said = part.get("text") if isinstance(part, Mapping) else None
-    left = strip_recalled(said) if isinstance(said, str) else said
-    return part if left == said else {**part, "text": left}
+    text = part.get("text") if isinstance(part, Mapping) else None
+    remaining = strip_context(text) if isinstance(text, str) else text
+    return part if remaining == text else {**part, "text": remaining}
 
 
-def _question_at(messages: Sequence[Message]) -> int | None:
+def _question_index(messages: Sequence[Message]) -> int | None:
     """Where the last user message is, if there is one."""
-    return next((at for at in range(len(messages) - 1, -1, -1) if role_of(messages[at]) == "user"), None)
+    return next((at for at in range(len(messages) - 1, -1, -1) if message_role(messages[at]) == "user"), None)
 
 
-def _leading_system(messages: Sequence[Message]) -> int:
+def _count_leading_system(messages: Sequence[Message]) -> int:
     """How many system or developer messages come before all others."""
-    return next((at for at, message in enumerate(messages) if role_of(message) not in _SYSTEM), len(messages))
+    return next(
+        (at for at, message in enumerate(messages) if message_role(message) not in _SYSTEM_ROLES), len(messages)
+    )
 
 
 def _outside_calls(messages: Sequence[Message], at: int) -> int:
     """The place itself, or the one before the tool call whose results come later than it."""
     for message in messages[at:]:
-        if role_of(message) == "assistant":
+        if message_role(message) == "assistant":
             return at
-        if role_of(message) in _ANSWERS:
+        if message_role(message) in _TOOL_ROLES:
             break
     else:
         return at
     calls = (
         before
         for before in range(at - 1, -1, -1)
-        if role_of(messages[before]) == "assistant"
+        if message_role(messages[before]) == "assistant"
         and (messages[before].get("tool_calls") or messages[before].get("function_call"))
     )
     return next(calls, at)
 
 
-def _can_grow(message: Message) -> bool:
+def _accepts_text(message: Message) -> bool:
     content = message.get("content")
     return content is None or isinstance(content, (str, list))
 
@@ -138,19 +148,19 @@ def _with_content(message: Message, content: object) -> Message:
     return {**message, "content": content}
 
 
-def _after(content: str | list[Any] | None, block: str) -> str | list[Any]:
+def _append_block(content: str | list[Any] | None, block: str) -> str | list[Any]:
     if isinstance(content, list):
-        return [*content, _part(block, content)]
+        return [*content, _text_part(block, content)]
     return f"{content}\n\n{block}" if content else block
 
 
-def _before(content: str | list[Any] | None, block: str) -> str | list[Any]:
+def _prepend_block(content: str | list[Any] | None, block: str) -> str | list[Any]:
     if isinstance(content, list):
-        return [_part(f"{block}\n\n{QUESTION_MARK}", content), *content]
+        return [_text_part(f"{block}\n\n{QUESTION_MARK}", content), *content]
     return block if content is None else f"{block}\n\n{QUESTION_MARK} {content}"
 
 
-def _part(text: str, beside: Sequence[object]) -> dict[str, str]:
+def _text_part(text: str, siblings: Sequence[object]) -> dict[str, str]:
     """A text part of the kind that the parts beside it are."""
-    kinds = [str(part.get("type")) for part in beside if isinstance(part, Mapping)]
+    kinds = [str(part.get("type")) for part in siblings if isinstance(part, Mapping)]
     return {"type": "input_text" if any(kind.startswith("input_") for kind in kinds) else "text", "text": text}

@@ -35,9 +35,9 @@ class NewestModel:
     output: Floats
     output_bias: Floats
 
-    def odds(self, signals: Floats) -> Floats:
+    def odds(self, features: Floats) -> Floats:
         """Return the log-odds of each row of signals."""
-        inputs = np.clip((signals - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+        inputs = np.clip((features - self.mean) / self.deviation, -MAX_DEVIATIONS, MAX_DEVIATIONS)
         rows: Floats = np.maximum(inputs @ self.hidden + self.hidden_bias, 0) @ self.output + self.output_bias
         return rows
 

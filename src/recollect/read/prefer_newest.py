@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.model.memory import MemoryRecord
-from recollect.read.candidate import Candidate
-from recollect.read.gather import Gathered
+from recollect.read.candidate import SearchCandidate
+from recollect.read.gather import GatheredCandidates
 from recollect.read.newest_model import newest_model
-from recollect.read.question import Question
-from recollect.read.ruler import Ruler
-from recollect.read.statement_pairs import age_of, compare
+from recollect.read.question import QuestionAnalysis
+from recollect.read.ruler import Calibration
+from recollect.read.statement_pairs import age_key, compare_pairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
 
-# Beyond the first hits an order is no longer read as one.
+# UnreachedStore the first hits an order is no longer read as one.
 MAX_CANDIDATES = 10
 # Log-odds from which on a newer statement replaces an older one. A wrong move puts a wrong answer first, a missed one
 # leaves the order as relevance has it.
@@ -37,7 +37,7 @@ MIN_ODDS = 0.4
 _RERANKED_MARGIN = 0.05
 # Beside the first candidates those are looked at that are this alike to the best one, on the scale of `Ruler`: so
 # many, out of so many of the pool.
-_LATER_ALIKE = 0.8
+_MIN_LATER_SIMILARITY = 0.8
 _MAX_LATER, _LATER_OUT_OF = 2, 60
 
 
@@ -50,36 +50,38 @@ class _Replacement:
     probability: float
 
 
-async def later_places(found: Gathered, relevance: Floats, *, min_relevance: float, limit: int) -> list[int]:
+async def find_later_candidates(
+    gathered: GatheredCandidates, relevance: Floats, *, min_relevance: float, limit: int
+) -> list[int]:
     """Return the places in the pool of candidates that may replace the best one without being among the first.
 
     They came later, and are alike to the best one rather than to the question.
     """
-    pool, order = found.pool, np.argsort(-relevance, kind="stable")
-    shown = min(limit, MAX_CANDIDATES, int((relevance >= min_relevance).sum()))
-    others = order[shown : shown + _LATER_OUT_OF]
-    if not shown or not len(others):
+    table, order = gathered.table, np.argsort(-relevance, kind="stable")
+    result_count = min(limit, MAX_CANDIDATES, int((relevance >= min_relevance).sum()))
+    rest = order[result_count : result_count + _LATER_OUT_OF]
+    if not result_count or not len(rest):
         return []
-    best, at_s, rows = order[0], pool.traits.at_s, pool.rows
+    best, at_s, rows = order[0], table.traits.at_s, table.rows
     # What happens later need not be said later: only what comes first by both is left out.
-    others = others[pool.known[others] & ((at_s[others] > at_s[best]) | (rows[others] > rows[best]))]
-    if not len(others):
+    rest = rest[table.has_dense[rest] & ((at_s[rest] > at_s[best]) | (rows[rest] > rows[best]))]
+    if not len(rest):
         return []
-    [vector] = await found.view.vectors(rows[best : best + 1])
-    alike = found.outlook.ruler.scaled(await found.view.similarity(vector, rows[others]))
-    nearest = np.argsort(-alike, kind="stable")[:_MAX_LATER]
-    return sorted(int(others[at]) for at in nearest if alike[at] >= _LATER_ALIKE)
+    [vector] = await gathered.view.vectors(rows[best : best + 1])
+    similarity = gathered.stats.calibration.scale_all(await gathered.view.similarity(vector, rows[rest]))
+    nearest = np.argsort(-similarity, kind="stable")[:_MAX_LATER]
+    return sorted(int(rest[at]) for at in nearest if similarity[at] >= _MIN_LATER_SIMILARITY)
 
 
 def prefer_newest(
-    first: Sequence[Candidate],
-    later: Sequence[Candidate],
+    first: Sequence[SearchCandidate],
+    later: Sequence[SearchCandidate],
     vectors: Floats,
-    question: Question,
+    question: QuestionAnalysis,
     *,
-    ruler: Ruler,
+    calibration: Calibration,
     min_relevance: float = 0.0,
-) -> list[Candidate]:
+) -> list[SearchCandidate]:
     """Return the first candidates of a result, each newer statement directly before the older one it competes with.
 
     Of the `later` ones only those join that replace one of the first, if the relevance of that one times the
@@ -91,7 +93,7 @@ def prefer_newest(
         return list(first)
     replacements = [
         each
-        for each in _replacements(both, len(first), vectors, question, ruler)
+        for each in _find_replacements(both, len(first), vectors, question, calibration)
         if each.newer < len(first) or both[each.older].relevance * each.probability >= min_relevance
     ]
     for each in replacements:
@@ -99,11 +101,11 @@ def prefer_newest(
         older.parts["replaced"] = newer.parts["newest"] = 1.0
         if each.newer >= len(first):
             newer.relevance, newer.score = max(newer.relevance, older.relevance), max(newer.score, older.score)
-            newer.fate = ""
+            newer.decision = ""
     order = place_newer_first(len(both), [(each.older, each.newer) for each in replacements])
     joined = {each.newer for each in replacements} | set(range(len(first)))
     reordered = [both[at] for at in order if at in joined]
-    _let_scores_fall(reordered)
+    _make_scores_descend(reordered)
     return reordered
 
 
@@ -117,39 +119,43 @@ def place_newer_first(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]
     return order
 
 
-def _replacements(
-    candidates: Sequence[Candidate], shown: int, vectors: Floats, question: Question, ruler: Ruler
+def _find_replacements(
+    candidates: Sequence[SearchCandidate],
+    result_count: int,
+    vectors: Floats,
+    question: QuestionAnalysis,
+    calibration: Calibration,
 ) -> list[_Replacement]:
     """Return the competing pairs, those with the newest statement last."""
-    table = compare(candidates, ruler.scaled(vectors @ vectors.T), question, shown=shown)
-    odds = newest_model().odds(table.signals).tolist() if table.places else []
-    found = {
-        pair: 1 / (1 + math.exp(-value)) for pair, value in zip(table.places, odds, strict=True) if value > MIN_ODDS
+    table = compare_pairs(candidates, calibration.scale_all(vectors @ vectors.T), question, result_count=result_count)
+    odds = newest_model().odds(table.features).tolist() if table.pairs else []
+    probabilities = {
+        pair: 1 / (1 + math.exp(-value)) for pair, value in zip(table.pairs, odds, strict=True) if value > MIN_ODDS
     }
-    ages = [age_of(each) for each in candidates]
-    for older in range(shown):
-        for newer in range(older + 1, shown):
+    ages = [age_key(each) for each in candidates]
+    for older in range(result_count):
+        for newer in range(older + 1, result_count):
             if ages[older] < ages[newer] and _is_linked(candidates[older].record, candidates[newer].record):
-                found[older, newer] = 1.0
-    allowed = [pair for pair in found if _reranker_allows(candidates[pair[0]], candidates[pair[1]])]
+                probabilities[older, newer] = 1.0
+    allowed = [pair for pair in probabilities if _reranker_allows(candidates[pair[0]], candidates[pair[1]])]
     allowed.sort(key=lambda pair: (ages[pair[1]], pair[0]))
-    return [_Replacement(*pair, found[pair]) for pair in allowed]
+    return [_Replacement(*pair, probabilities[pair]) for pair in allowed]
 
 
 def _is_linked(older: MemoryRecord, newer: MemoryRecord) -> bool:
     """Return whether the newer supersedes the older, or both state the same key in the same place."""
     if older.superseded_by == newer.id:
         return True
-    return older.key is not None and older.key == newer.key and older.place == newer.place
+    return older.key is not None and older.key == newer.key and older.visibility_key == newer.visibility_key
 
 
-def _reranker_allows(older: Candidate, newer: Candidate) -> bool:
+def _reranker_allows(older: SearchCandidate, newer: SearchCandidate) -> bool:
     if "rerank" not in older.parts and "rerank" not in newer.parts:
         return True
     return older.relevance - newer.relevance <= _RERANKED_MARGIN
 
 
-def _let_scores_fall(candidates: Sequence[Candidate]) -> None:
+def _make_scores_descend(candidates: Sequence[SearchCandidate]) -> None:
     """Lower scores so that none is above one before it: later steps sort by them."""
     lowest = candidates[0].score
     for each in candidates:

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from recollect.ledger.terms import STOP_WORDS
-from recollect.model.at_hand import at_hand
+from recollect.model.at_hand import erasable_cache
 from recollect.read.decide import decide
 
 # Enough of a pasted text to see what is asked.
-_LOOKED_AT = 2_000
+_MAX_CHARS = 2_000
 
 _BARE_WORD = re.compile(r"[^\W_]+")
 _NAME = re.compile(r"[^\W\d_a-z][^\W\d_A-Z]+")
@@ -56,7 +56,7 @@ _STATE = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionAnalysis:
     """A question at a glance."""
 
     text: str
@@ -71,16 +71,16 @@ class Question:
     idle: bool
 
 
-def look_at(text: str) -> Question:
+def analyze_question(text: str) -> QuestionAnalysis:
     """See what kind of question this is, by a few words of it."""
-    return _look_at(text[:_LOOKED_AT].replace("’", "'"))
+    return _analyze_question(text[:_MAX_CHARS].replace("’", "'"))
 
 
 # One question is looked at by several steps.
-@at_hand(64)
-def _look_at(text: str) -> Question:
+@erasable_cache(64)
+def _analyze_question(text: str) -> QuestionAnalysis:
     lowered = text.lower()
-    return Question(
+    return QuestionAnalysis(
         text=text,
         names=tuple(_names(text)),
         asks_when=bool(_WHEN.search(lowered)),
@@ -107,25 +107,25 @@ def bare_words(text: str) -> set[str]:
     return set(_BARE_WORD.findall(text.casefold()))
 
 
-def named_among(text: str, names: Collection[str]) -> list[str]:
+def find_mentioned(text: str, names: Collection[str]) -> list[str]:
     """Which of these folded names the text speaks of, in whole or by a first name."""
     folded = f" {_bare(text.casefold())} "
-    return [name for name in names if _speaks_of(folded, name)]
+    return [name for name in names if _mentions(folded, name)]
 
 
 def without_names(text: str, names: Collection[str]) -> str:
     """The text without the words of these names, unless nothing else is left."""
-    gone = {word for name in names for word in _BARE_WORD.findall(name)}
-    left = " ".join(word for word in text.split() if not _is_among(word, gone))
+    name_words = {word for name in names for word in _BARE_WORD.findall(name)}
+    left = " ".join(word for word in text.split() if not _is_name_word(word, name_words))
     return left if left.strip() else text
 
 
-def _is_among(word: str, gone: Collection[str]) -> bool:
+def _is_name_word(word: str, name_words: Collection[str]) -> bool:
     bare = _BARE_WORD.findall(word.casefold())
-    return bool(bare) and bare[0] in gone and all(part in gone or part == "s" for part in bare)
+    return bool(bare) and bare[0] in name_words and all(part in name_words or part == "s" for part in bare)
 
 
-def _speaks_of(folded: str, name: str) -> bool:
+def _mentions(folded: str, name: str) -> bool:
     plain = _bare(name)
     first = plain.partition(" ")[0]
     # "Will" and "The Boss" are not called by every question with a will or a the in it.

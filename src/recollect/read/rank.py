@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.errors import InvalidInput
-from recollect.read.candidate import Candidate
+from recollect.read.candidate import SearchCandidate
 
 _DAY_S = 86_400.0
 # Recalled this often, a memory counts as familiar as it gets.
-_FAMILIAR = 100
+_MAX_ACCESSES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weights:
+class RankingWeights:
     """What counts beside being relevant.
 
     Recency adds to the score by itself, or takes away from the relevance of what is old.
@@ -29,28 +29,33 @@ class Weights:
     access: float = 0.0
 
     def __post_init__(self) -> None:
-        if self._added + self.importance + self.access > 1:
+        if self._added_recency + self.importance + self.access > 1:
             raise InvalidInput("the weights of recency, importance and access add up to more than 1")
 
     @property
-    def _added(self) -> float:
+    def _added_recency(self) -> float:
         return self.recency if self.recency_adds else 0.0
 
     def score(self, relevance: float, recency: float, importance: float, access: float) -> float:
         """All of them in one number from 0 to 1."""
         if not self.recency_adds:
             relevance *= 1 - self.recency + self.recency * recency
-        left = 1 - self._added - self.importance - self.access
-        return left * relevance + self._added * recency + self.importance * importance + self.access * access
+        relevance_weight = 1 - self._added_recency - self.importance - self.access
+        return (
+            relevance_weight * relevance
+            + self._added_recency * recency
+            + self.importance * importance
+            + self.access * access
+        )
 
 
-def rank(candidates: Sequence[Candidate], weights: Weights, *, now: datetime) -> list[Candidate]:
+def rank(candidates: Sequence[SearchCandidate], weights: RankingWeights, *, now: datetime) -> list[SearchCandidate]:
     """The candidates with their scores, best first."""
     for each in candidates:
         record = each.record
         age_s = max((now - (record.occurred_at or record.created_at)).total_seconds(), 0.0)
         recency = math.exp(-age_s / _DAY_S / weights.recency_days)
-        access = min(math.log1p(record.access_count) / math.log1p(_FAMILIAR), 1.0)
+        access = min(math.log1p(record.access_count) / math.log1p(_MAX_ACCESSES), 1.0)
         each.parts["recency"] = recency
         each.score = weights.score(each.relevance, recency, record.importance, access)
     return sorted(candidates, key=lambda each: -each.score)

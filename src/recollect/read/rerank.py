@@ -9,20 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.errors import RecollectError
-from recollect.model.faults import traced_fault
-from recollect.models.refusals import told_by
+from recollect.model.faults import format_traceback
+from recollect.models.refusals import describe_error
 from recollect.models.rerank import Reranker
-from recollect.read.candidate import Candidate
+from recollect.read.candidate import SearchCandidate
 from recollect.read.fuse import logit
 
 _log = logging.getLogger("recollect")
 
 # What a second look counts for beside the first, in log-odds, and which of its log-odds change nothing.
-_SECOND_LOOK, _UNDECIDED = 0.25, -2.0
+_RERANK_WEIGHT, _NEUTRAL_ODDS = 0.25, -2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reranked:
+class RerankResult:
     """What the reranker thinks of the first candidates, in their order; empty when it has no opinion."""
 
     scores: tuple[float, ...] = ()
@@ -31,40 +31,40 @@ class Reranked:
 
 async def rerank(
     query: str, texts: Sequence[str], *, reranker: Reranker | None, limit: int, timeout_s: float
-) -> Reranked:
+) -> RerankResult:
     """A score from 0 to 1 for each of the first `limit` texts, or none and a note that says why.
 
     Never an error: recall is better with a second look, and works without.
     """
     first = list(texts[:limit])
     if reranker is None or not first:
-        return Reranked()
+        return RerankResult()
     try:
         async with asyncio.timeout(timeout_s):
             scores = tuple(map(float, await reranker.rerank(query, first)))
     except TimeoutError:
-        return _none(f"{reranker.name} took more than {timeout_s:g} s")
+        return _not_reranked(f"{reranker.name} took more than {timeout_s:g} s")
     except RecollectError as error:
-        return _none(str(error))
+        return _not_reranked(str(error))
     except Exception as error:
         # A reranker of the caller's own may raise anything.
-        _log.warning("the reranker %s failed. %s", reranker.name, traced_fault(error))
-        return _none(f"{reranker.name} failed: {told_by(error, [query, *first])}")
+        _log.warning("the reranker %s failed. %s", reranker.name, format_traceback(error))
+        return _not_reranked(f"{reranker.name} failed: {describe_error(error, [query, *first])}")
     # A comparison with nan is false.
     if len(scores) != len(first) or not all(0.0 <= score <= 1.0 for score in scores):
-        return _none(f"{reranker.name} did not answer {len(first)} scores from 0 to 1")
-    return Reranked(scores)
+        return _not_reranked(f"{reranker.name} did not answer {len(first)} scores from 0 to 1")
+    return RerankResult(scores)
 
 
-def _none(why: str) -> Reranked:
-    return Reranked(note=f"not reranked: {why}")
+def _not_reranked(reason: str) -> RerankResult:
+    return RerankResult(note=f"not reranked: {reason}")
 
 
-def reconsider(candidates: Sequence[Candidate], scores: Sequence[float]) -> None:
+def apply_rerank_scores(candidates: Sequence[SearchCandidate], scores: Sequence[float]) -> None:
     """Blend the second look into the relevance of those that got one, the first; the others stay behind them."""
     for each, score in zip(candidates, scores, strict=False):
         each.parts["rerank"] = score
-        odds = logit(each.relevance) + _SECOND_LOOK * (logit(score) - _UNDECIDED)
+        odds = logit(each.relevance) + _RERANK_WEIGHT * (logit(score) - _NEUTRAL_ODDS)
         each.relevance = 1 / (1 + math.exp(-odds))
     worst = min((each.relevance for each in candidates[: len(scores)]), default=1.0)
     for each in candidates[len(scores) :] if scores else ():

@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recollect.errors import ModelUnavailable
-from recollect.model.message import role_of, text_of
+from recollect.model.message import message_role, message_text
 from recollect.prompts import prompt
-from recollect.prompts.data import new_fence
+from recollect.prompts.data import new_delimiter
 from recollect.read.context_terms import context_terms
-from recollect.read.known_again import is_recalled, strip_recalled
-from recollect.read.vague import is_vague, picks_one
+from recollect.read.known_again import is_context, strip_context
+from recollect.read.vague import needs_context, picks_earlier_item
 
 if TYPE_CHECKING:
-    from recollect.read.spending import OnAccount
+    from recollect.read.spending import MeteredChat
 
-Mode: TypeAlias = Literal["auto", "off", "terms", "llm", "hyde"]
-How: TypeAlias = Literal["as-is", "terms", "llm", "hyde"]
-_Said: TypeAlias = tuple[str, str]
+RewriteMode: TypeAlias = Literal["auto", "off", "terms", "llm", "hyde"]
+RewriteMethod: TypeAlias = Literal["as-is", "terms", "llm", "hyde"]
+_Message: TypeAlias = tuple[str, str]
 
 # How far back terms are taken from, and how much of the talk the LLM reads.
 USER_MESSAGES = 3
@@ -41,7 +41,7 @@ _LABEL = re.compile(
     r"(?:question|query|statement|sentence|answer|memory):\s+",
     re.IGNORECASE,
 )
-_AROUND = " \t\"'“”„«»「」*`"
+_SURROUNDING_MARKS = " \t\"'“”„«»「」*`"
 _NO_SENTENCE = ("{", "[", "<")
 # "I cannot eat nuts" is a memory: only what a model says of its own duty is a refusal.
 _REFUSAL = re.compile(
@@ -54,7 +54,7 @@ _REFUSAL = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewritten:
+class RewrittenQuery:
     """What is searched for: `query` by its words, and `extra`, where there is one, by its meaning.
 
     Of its words, `guessed` are those that earlier messages were taken to be about. `failed` says that the LLM would
@@ -63,16 +63,20 @@ class Rewritten:
 
     query: str
     guessed: tuple[str, ...] = ()
-    extra: str = ""
-    how: How = "as-is"
+    hypothetical: str = ""
+    method: RewriteMethod = "as-is"
     note: str = ""
-    vague: bool = False
-    failed: bool = False
+    needs_context: bool = False
+    llm_failed: bool = False
 
 
 async def rewrite(
-    said: str | Sequence[Mapping[str, object] | str], *, mode: Mode, llm: OnAccount | None, timeout_s: float
-) -> Rewritten:
+    conversation: str | Sequence[Mapping[str, object] | str],
+    *,
+    mode: RewriteMode,
+    llm: MeteredChat | None,
+    timeout_s: float,
+) -> RewrittenQuery:
     """The last thing the user said, completed by what came before; what goes wrong is a note, never an error.
 
     `said` is a question, or OpenAI-style messages, of which those of tools and of the application are not read.
@@ -81,90 +85,98 @@ async def rewrite(
     one of several things that were said. Where the LLM fails, is late, talks nonsense or has had its tokens of the
     day, terms are added.
     """
-    question, before = _heard(said)
-    vague = is_vague(question)
+    question, before = _split_question(conversation)
+    is_incomplete = needs_context(question)
     if mode == "off":
-        return Rewritten(query=question, vague=vague)
-    cheap = _with_terms(question, before) if vague else Rewritten(query=question, note="the question stands alone")
-    name = _prompt_for(mode, cheap, before, question=question)
+        return RewrittenQuery(query=question, needs_context=is_incomplete)
+    fallback = (
+        _with_terms(question, before)
+        if is_incomplete
+        else RewrittenQuery(query=question, note="the question stands alone")
+    )
+    name = _choose_prompt(mode, fallback, before, question=question)
     if name is None:
-        return cheap
+        return fallback
     if llm is None:
-        return cheap if mode == "auto" else _noted(cheap, "no LLM is set up")
+        return fallback if mode == "auto" else _with_failure(fallback, "no LLM is set up")
     try:
         async with asyncio.timeout(timeout_s):
             if refusal := await llm.refusal():
-                return _noted(cheap, refusal)
+                return _with_failure(fallback, refusal)
             answer = await _ask(llm, name, question, before, timeout_s)
     except TimeoutError:
-        return _noted(cheap, f"the LLM did not answer in {timeout_s:g} s")
+        return _with_failure(fallback, f"the LLM did not answer in {timeout_s:g} s")
     except Exception as error:  # a rewrite is never worth the answer: a chat of the caller's own may raise anything
-        return _noted(cheap, f"the LLM was of no help: {error}")
+        return _with_failure(fallback, f"the LLM was of no help: {error}")
     note = f"by the LLM, prompt {name} {prompt(name).digest}"
     if name == "hyde":
-        return replace(cheap, extra=answer, how="hyde", note=f"an answer imagined {note}")
-    return replace(cheap, query=answer, guessed=(), how="llm", note=f"completed {note}")
+        return replace(fallback, hypothetical=answer, method="hyde", note=f"an answer imagined {note}")
+    return replace(fallback, query=answer, guessed=(), method="llm", note=f"completed {note}")
 
 
-def question_of(said: str | Sequence[Mapping[str, object] | str]) -> str:
+def last_question(conversation: str | Sequence[Mapping[str, object] | str]) -> str:
     """What the last user message asks, as it was said."""
-    return _heard(said)[0]
+    return _split_question(conversation)[0]
 
 
-def _heard(said: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[_Said]]:
+def _split_question(conversation: str | Sequence[Mapping[str, object] | str]) -> tuple[str, list[_Message]]:
     """The question, and what the two said before it."""
-    messages = [said] if isinstance(said, str | Mapping) else said
+    messages = [conversation] if isinstance(conversation, str | Mapping) else conversation
     # What recall put in earlier was not said by anyone.
-    turns = [_turn(message) for message in messages if not is_recalled(message)]
-    asked = max((at for at, (role, _) in enumerate(turns) if role == "user"), default=None)
-    if asked is None:
+    turns = [_parse_message(message) for message in messages if not is_context(message)]
+    question_index = max((at for at, (role, _) in enumerate(turns) if role == "user"), default=None)
+    if question_index is None:
         return "", []
-    before = [(role, text) for role, text in turns[:asked] if role in ("user", "assistant") and text.strip()]
-    return turns[asked][1].strip(), before
+    before = [(role, text) for role, text in turns[:question_index] if role in ("user", "assistant") and text.strip()]
+    return turns[question_index][1].strip(), before
 
 
-def _turn(message: object) -> _Said:
+def _parse_message(message: object) -> _Message:
     if isinstance(message, str):
         return "user", message
-    text = text_of(message.get("content") if isinstance(message, Mapping) else None)
-    return role_of(message), strip_recalled(text)
+    text = message_text(message.get("content") if isinstance(message, Mapping) else None)
+    return message_role(message), strip_context(text)
 
 
-def _with_terms(question: str, before: Sequence[_Said]) -> Rewritten:
+def _with_terms(question: str, before: Sequence[_Message]) -> RewrittenQuery:
     """The vague question with the words that the user's last messages are about, or else the assistant's last."""
-    terms, note = _users_terms(question, before), "terms of the user's last messages added"
+    terms, note = _user_terms(question, before), "terms of the user's last messages added"
     if not terms:
         last = [text for role, text in before if role == "assistant"][-1:]
         terms = context_terms(last, question=question, limit=ASSISTANT_TERMS)
         note = "terms of the assistant's last message added"
     if not terms:
-        return Rewritten(query=question, vague=True, note="vague, and the last messages hold no term to add")
+        return RewrittenQuery(
+            query=question, needs_context=True, note="vague, and the last messages hold no term to add"
+        )
     query = " ".join([question, *terms]).strip()
-    return Rewritten(query=query, guessed=tuple(terms), how="terms", vague=True, note=note)
+    return RewrittenQuery(query=query, guessed=tuple(terms), method="terms", needs_context=True, note=note)
 
 
-def _users_terms(question: str, before: Sequence[_Said]) -> list[str]:
+def _user_terms(question: str, before: Sequence[_Message]) -> list[str]:
     return context_terms([text for role, text in before if role == "user"][-USER_MESSAGES:], question=question)
 
 
-def _prompt_for(mode: Mode, cheap: Rewritten, before: Sequence[_Said], *, question: str) -> str | None:
+def _choose_prompt(
+    mode: RewriteMode, fallback: RewrittenQuery, before: Sequence[_Message], *, question: str
+) -> str | None:
     """The prompt that could do better than the cheap way, if any."""
-    if cheap.vague and not before:
+    if fallback.needs_context and not before:
         # There is nothing the LLM could know either.
         return None
     if mode == "hyde" and question:
         return "hyde"
-    if not cheap.vague or not question:
+    if not fallback.needs_context or not question:
         return None
     if mode == "auto":
         # What the assistant said may be beside the point: its terms are better than none, and no better than asking.
-        return "rewrite" if picks_one(question) or not _users_terms(question, before) else None
+        return "rewrite" if picks_earlier_item(question) or not _user_terms(question, before) else None
     return "rewrite" if mode == "llm" else None
 
 
-async def _ask(llm: OnAccount, name: str, question: str, before: Sequence[_Said], timeout_s: float) -> str:
+async def _ask(llm: MeteredChat, name: str, question: str, before: Sequence[_Message], timeout_s: float) -> str:
     # A fresh secret each time, and one line of JSON a message: nothing that was said can end the fence.
-    fence = new_fence()
+    fence = new_delimiter()
     lines = [_line(role, text) for role, text in before[-LLM_MESSAGES:]]
     text = prompt(name).fill(fence=fence, conversation="\n".join(lines), question=_line("user", question))
     # The step is called what its prompt is.
@@ -173,7 +185,7 @@ async def _ask(llm: OnAccount, name: str, question: str, before: Sequence[_Said]
     )
     if fence in answer:
         raise ModelUnavailable("it repeats what it was asked")
-    cleaned = _cleaned(answer)
+    cleaned = _clean_answer(answer)
     if cleaned.casefold() == question.casefold():
         raise ModelUnavailable("it left the question as it is")
     return cleaned
@@ -183,7 +195,7 @@ def _line(role: str, text: str) -> str:
     return json.dumps({"role": role, "said": text[:LLM_MESSAGE_CHARS]}, ensure_ascii=False)
 
 
-def _cleaned(answer: str) -> str:
+def _clean_answer(answer: str) -> str:
     """The one sentence of an answer, without what models put around it; ModelUnavailable if there is none."""
     lines = [line.strip() for line in answer[: MAX_ANSWER_CHARS * 8].splitlines()]
     lines = [line for line in lines if line and not line.startswith("```")]
@@ -191,7 +203,7 @@ def _cleaned(answer: str) -> str:
         del lines[0]
     sentence = lines[0] if lines else ""
     label = _LABEL.match(sentence)
-    sentence = " ".join(sentence[label.end() if label else 0 :].strip(_AROUND).split())
+    sentence = " ".join(sentence[label.end() if label else 0 :].strip(_SURROUNDING_MARKS).split())
     if not any(char.isalnum() for char in sentence) or sentence.casefold() in ("null", "none", "n/a"):
         raise ModelUnavailable("it answered nothing")
     if len(sentence) > MAX_ANSWER_CHARS:
@@ -203,5 +215,5 @@ def _cleaned(answer: str) -> str:
     return sentence
 
 
-def _noted(cheap: Rewritten, trouble: str) -> Rewritten:
-    return replace(cheap, note=f"{' '.join(trouble.split())[:_MAX_NOTE_CHARS]}; {cheap.note}", failed=True)
+def _with_failure(fallback: RewrittenQuery, reason: str) -> RewrittenQuery:
+    return replace(fallback, note=f"{' '.join(reason.split())[:_MAX_NOTE_CHARS]}; {fallback.note}", llm_failed=True)

@@ -44,14 +44,14 @@ _PAIRS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ruler:
+class Calibration:
     """A model's cosines: strangers' mean and how much it varies, and the mean of questions with their answers."""
 
     mean: float
     deviation: float
     answer: float
 
-    def scaled(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+    def scale_all(self, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
         """Cosines on the common scale: 0 for strangers, 1 for answers."""
         return (cosines - np.float32(self.mean)) / np.float32(self.answer - self.mean)
 
@@ -65,41 +65,41 @@ _RETRY_S = 30.0
 
 # As `measure` found them for the table that comes with the package.
 BUNDLED_MODEL = "recollect-static-1"
-BUNDLED = Ruler(mean=0.108, deviation=0.102, answer=0.382)
+BUNDLED_CALIBRATION = Calibration(mean=0.108, deviation=0.102, answer=0.382)
 
 
-async def measure(embedder: Embedder) -> Ruler:
+async def calibrate(embedder: Embedder) -> Calibration:
     """Measure an embedder: forty short texts, embedded once."""
     questions = await embedder.embed([question for question, _ in _PAIRS], role="query")
     answers = await embedder.embed([answer for _, answer in _PAIRS], role="passage")
     cosines = np.asarray(questions @ answers.T, np.float64)
-    strangers = cosines[~np.eye(len(cosines), dtype=bool)]
-    mean, deviation = float(strangers.mean()), float(strangers.std())
+    unrelated = cosines[~np.eye(len(cosines), dtype=bool)]
+    mean, deviation = float(unrelated.mean()), float(unrelated.std())
     answer = float(np.diag(cosines).mean())
     # A model that cannot tell answers from strangers still needs a scale to stand on.
-    return Ruler(mean, max(deviation, 1e-3), max(answer, mean + max(deviation, 1e-3)))
+    return Calibration(mean, max(deviation, 1e-3), max(answer, mean + max(deviation, 1e-3)))
 
 
-class RulerOf:
+class EmbedderCalibration:
     """The ruler of one embedder, measured when it is first asked for."""
 
     def __init__(self, embedder: Embedder) -> None:
         self._embedder = embedder
-        self._ruler = BUNDLED if embedder.model.name == BUNDLED_MODEL else None
-        self._again_at = 0.0
-        self._measuring = False
+        self._calibration = BUNDLED_CALIBRATION if embedder.model.name == BUNDLED_MODEL else None
+        self._retry_at = 0.0
+        self._is_measuring = False
 
-    async def get(self) -> Ruler:
+    async def get(self) -> Calibration:
         """The ruler; while the embedder is away, that of the bundled one, since nothing is measured by it then."""
-        if self._ruler is None:
-            if self._measuring or monotonic() < self._again_at:
-                return BUNDLED
-            self._measuring = True
+        if self._calibration is None:
+            if self._is_measuring or monotonic() < self._retry_at:
+                return BUNDLED_CALIBRATION
+            self._is_measuring = True
             try:
-                self._ruler = await measure(self._embedder)
+                self._calibration = await calibrate(self._embedder)
             except RecollectError:
-                self._again_at = monotonic() + _RETRY_S
-                return BUNDLED
+                self._retry_at = monotonic() + _RETRY_S
+                return BUNDLED_CALIBRATION
             finally:
-                self._measuring = False
-        return self._ruler
+                self._is_measuring = False
+        return self._calibration

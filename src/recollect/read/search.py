@@ -18,27 +18,27 @@ from recollect.index.protocol import Index
 from recollect.language.when import Period
 from recollect.ledger.protocol import Ledger
 from recollect.model.query import EVERYTHING, Filter
-from recollect.model.result import Hit, SearchResult, Traced
+from recollect.model.result import Hit, SearchResult, TracedCandidate
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turns import Turns
+from recollect.model.turns import LoopThrottle
 from recollect.models.embedding import Embedder
 from recollect.models.rerank import Reranker
-from recollect.read.candidate import Candidate
+from recollect.read.candidate import SearchCandidate
 from recollect.read.current import replace_stale_turns
-from recollect.read.dictated import apart
+from recollect.read.dictated import separate_instructions
 from recollect.read.explain import explain
-from recollect.read.fetch import Closer, fetch
+from recollect.read.fetch import FetchLimit, fetch_candidates
 from recollect.read.fuse import Fusion, fuse
-from recollect.read.gather import Gathered, Wanted, gather
-from recollect.read.prefer_newest import MAX_CANDIDATES, later_places, prefer_newest
-from recollect.read.question import look_at
-from recollect.read.rank import Weights, rank
-from recollect.read.rerank import reconsider, rerank
-from recollect.read.ruler import BUNDLED, RulerOf
-from recollect.read.select import Choice, above, select
-from recollect.read.signals import SIGNALS, signals
-from recollect.read.trace import Clock, traced
+from recollect.read.gather import CandidateQuery, GatheredCandidates, gather
+from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates, prefer_newest
+from recollect.read.question import analyze_question
+from recollect.read.rank import RankingWeights, rank
+from recollect.read.rerank import apply_rerank_scores, rerank
+from recollect.read.ruler import BUNDLED_CALIBRATION, EmbedderCalibration
+from recollect.read.select import SelectionConfig, filter_relevant, select
+from recollect.read.signals import FEATURE_NAMES, compute_features
+from recollect.read.trace import StepTimer, trace_candidates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,11 +54,11 @@ _MIN_POOL = 40
 # for repetitions, more where variety is wanted.
 _SPARE, _SPARE_FOR_VARIETY = 8, 12
 # A question is seen from its beginning and its end; what was pasted between them is not looked for.
-_MOST_CHARS = 8_000
+_MAX_CHARS = 8_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class SearchRequest:
     """What is asked for."""
 
     query: str
@@ -74,17 +74,17 @@ class Search:
     trace: bool = False
     turns: bool = True
     for_prompt: bool = False
-    said: frozenset[str] = frozenset()
+    exclude_texts: frozenset[str] = frozenset()
     # Without a project, in all of them and outside.
     everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taste:
+class RankingConfig:
     """What makes one memory better than another."""
 
     fusion: Fusion = "learned"
-    weights: Weights = field(default_factory=Weights)
+    weights: RankingWeights = field(default_factory=RankingWeights)
     diversity: float = 1.0
     per_source: int = 2
     elbow: bool = False
@@ -93,144 +93,149 @@ class Taste:
 
 
 @dataclass(frozen=True, slots=True)
-class Finders:
+class SearchDeps:
     """What a search asks: the ledger for words and records, the index for meaning, models for the rest."""
 
     ledger: Ledger
     index: Index
     embedder: Embedder
-    ruler: RulerOf
+    calibration: EmbedderCalibration
     reranker: Reranker | None = None
-    turns: Turns = field(default_factory=Turns)
+    throttle: LoopThrottle = field(default_factory=LoopThrottle)
 
 
-async def search(scope: Scope, asked: Search, taste: Taste, finders: Finders) -> SearchResult:
+async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps) -> SearchResult:
     """The memories that fit the question."""
-    await finders.turns.take()
-    clock = Clock()
-    asked = _bounded(asked)
-    if asked.everywhere and not scope.project:
+    await deps.throttle.acquire()
+    clock = StepTimer()
+    request = _truncate_query(request)
+    if request.everywhere and not scope.project:
         scope = replace(scope, everywhere=True)
-    question = look_at(asked.query)
-    vector, failure = await _embed(asked, finders.embedder)
+    question = analyze_question(request.query)
+    vector, failure = await _embed(request, deps.embedder)
     clock.mark("embed")
-    wanted = Wanted(
+    query = CandidateQuery(
         question=question,
-        words=asked.query,
-        guessed=asked.guessed,
+        words=request.query,
+        guessed=request.guessed,
         vector=vector,
-        filter=asked.filter,
-        as_of=asked.as_of,
-        periods=asked.periods,
-        pool=max(_MIN_POOL, asked.limit * _POOL_FACTOR),
-        turns=asked.turns,
-        for_prompt=asked.for_prompt,
+        filter=request.filter,
+        as_of=request.as_of,
+        periods=request.periods,
+        pool=max(_MIN_POOL, request.limit * _POOL_FACTOR),
+        turns=request.turns,
+        for_prompt=request.for_prompt,
     )
     # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
-    ruler = BUNDLED if failure else await finders.ruler.get()
-    found = await gather(scope, wanted, ledger=finders.ledger, index=finders.index, ruler=ruler)
+    calibration = BUNDLED_CALIBRATION if failure else await deps.calibration.get()
+    gathered = await gather(scope, query, ledger=deps.ledger, index=deps.index, calibration=calibration)
     clock.mark("gather")
-    table = signals(found.pool, found.outlook)
-    relevance = fuse(table, found.outlook.count, taste.fusion)
+    features = compute_features(gathered.table, gathered.stats)
+    relevance = fuse(features, gathered.stats.count, ranking.fusion)
     clock.mark("fuse")
-    moment = asked.as_of or now()
-    is_over = any(each.end is not None and each.end <= moment for each in asked.periods)
-    is_about_now = not is_over and asked.as_of is None and not question.of_the_past
-    closer = _closer(asked, taste, second_look=finders.reranker is not None)
-    if is_about_now and finders.reranker is None:
-        also = await later_places(found, relevance, min_relevance=asked.min_score, limit=asked.limit)
-        closer = replace(closer, also=also)
-    read, left = await fetch(scope, found, wanted, relevance, closer, ledger=finders.ledger)
-    if asked.for_prompt:
-        read, dictated = await apart(read)
-        left = [*left, *dictated]
+    moment = request.as_of or now()
+    is_over = any(each.end is not None and each.end <= moment for each in request.periods)
+    is_about_now = not is_over and request.as_of is None and not question.of_the_past
+    limit = _fetch_limit(request, ranking, has_reranker=deps.reranker is not None)
+    if is_about_now and deps.reranker is None:
+        later_indexes = await find_later_candidates(
+            gathered, relevance, min_relevance=request.min_score, limit=request.limit
+        )
+        limit = replace(limit, extra=later_indexes)
+    candidates, rejected = await fetch_candidates(scope, gathered, query, relevance, limit, ledger=deps.ledger)
+    if request.for_prompt:
+        candidates, instructions = await separate_instructions(candidates)
+        rejected = [*rejected, *instructions]
     clock.mark("fetch")
-    read, stale = await replace_stale_turns(scope, read, found, wanted, ledger=finders.ledger)
-    left = [*left, *stale]
+    candidates, stale = await replace_stale_turns(scope, candidates, gathered, query, ledger=deps.ledger)
+    rejected = [*rejected, *stale]
     clock.mark("current")
-    second = await rerank(
-        asked.query,
-        [each.text for each in read],
-        reranker=finders.reranker,
-        limit=taste.rerank_candidates,
-        timeout_s=taste.rerank_timeout_s,
+    reranked = await rerank(
+        request.query,
+        [each.text for each in candidates],
+        reranker=deps.reranker,
+        limit=ranking.rerank_candidates,
+        timeout_s=ranking.rerank_timeout_s,
     )
-    reconsider(read, second.scores)
+    apply_rerank_scores(candidates, reranked.scores)
     clock.mark("rerank")
     # Of a time that is asked about, what is recent is not wanted more than the rest.
-    weights = replace(taste.weights, recency=0.0) if asked.periods else taste.weights
-    ranked = rank(read, weights, now=moment)
-    good = above(ranked, asked.min_score)
+    weights = replace(ranking.weights, recency=0.0) if request.periods else ranking.weights
+    ranked = rank(candidates, weights, now=moment)
+    relevant = filter_relevant(ranked, request.min_score)
     if is_about_now:
-        first = good[: min(asked.limit, MAX_CANDIDATES)]
+        first = relevant[: min(request.limit, MAX_CANDIDATES)]
         in_first = {each.row for each in first}
-        later = [each for each in ranked if each.at in closer.also and each.row not in in_first]
-        vectors = await _vectors(found, [*first, *later])
+        later = [each for each in ranked if each.pool_index in limit.extra and each.row not in in_first]
+        vectors = await _vectors(gathered, [*first, *later])
         first = prefer_newest(
-            first, later, vectors, question, ruler=found.outlook.ruler, min_relevance=asked.min_score
+            first, later, vectors, question, calibration=gathered.stats.calibration, min_relevance=request.min_score
         )
         in_first = {each.row for each in first}
-        good = first + [each for each in good if each.row not in in_first]
+        relevant = first + [each for each in relevant if each.row not in in_first]
     clock.mark("rank")
-    choice = Choice(
-        limit=asked.limit,
-        diversity=taste.diversity,
-        per_source=taste.per_source,
-        elbow=taste.elbow,
-        said=asked.said,
+    selection = SelectionConfig(
+        limit=request.limit,
+        diversity=ranking.diversity,
+        per_source=ranking.per_source,
+        elbow=ranking.elbow,
+        exclude_texts=request.exclude_texts,
     )
-    kept = select(good, await _vectors(found, good) if choice.is_varied else None, choice)
+    selected = select(relevant, await _vectors(gathered, relevant) if selection.is_varied else None, selection)
     clock.mark("select")
-    hits = tuple(_hit(asked, each, table) for each in sorted(kept, key=lambda each: -each.score))
+    hits = tuple(_make_hit(request, each, features) for each in sorted(selected, key=lambda each: -each.score))
     clock.mark("explain")
-    steps: tuple[Traced, ...] = ()
-    if asked.trace:
-        in_result = {each.row for each in good}
-        fallen = [each for each in ranked if each.row not in in_result]
-        everyone = good + rank([*fallen, *left], weights, now=moment)
-        steps = traced(everyone, _shown(table, everyone))
-    notes = (f"found by words alone: {failure}" if failure else "", second.note)
-    return SearchResult(hits, clock.steps_us, tuple(filter(None, notes)), steps, failure)
+    traces: tuple[TracedCandidate, ...] = ()
+    if request.trace:
+        in_result = {each.row for each in relevant}
+        below_threshold = [each for each in ranked if each.row not in in_result]
+        all_candidates = relevant + rank([*below_threshold, *rejected], weights, now=moment)
+        traces = trace_candidates(all_candidates, _feature_values(features, all_candidates))
+    notes = (f"found by words alone: {failure}" if failure else "", reranked.note)
+    return SearchResult(hits, clock.steps_us, tuple(filter(None, notes)), traces, failure)
 
 
-def _bounded(asked: Search) -> Search:
-    if len(asked.query) <= _MOST_CHARS:
-        return asked
-    half = _MOST_CHARS // 2
-    return replace(asked, query=f"{asked.query[:half]} {asked.query[-half:]}")
+def _truncate_query(request: SearchRequest) -> SearchRequest:
+    if len(request.query) <= _MAX_CHARS:
+        return request
+    half = _MAX_CHARS // 2
+    return replace(request, query=f"{request.query[:half]} {request.query[-half:]}")
 
 
-def _closer(asked: Search, taste: Taste, *, second_look: bool) -> Closer:
-    count = asked.limit + (_SPARE if taste.diversity >= 1 else _SPARE_FOR_VARIETY)
-    if second_look:
-        count = max(count, taste.rerank_candidates)
+def _fetch_limit(request: SearchRequest, ranking: RankingConfig, *, has_reranker: bool) -> FetchLimit:
+    count = request.limit + (_SPARE if ranking.diversity >= 1 else _SPARE_FOR_VARIETY)
+    if has_reranker:
+        count = max(count, ranking.rerank_candidates)
     # The threshold is for what a second look makes of them.
-    return Closer(count=count, least=0.0 if second_look else asked.min_score, all=asked.trace)
+    return FetchLimit(count=count, min_relevance=0.0 if has_reranker else request.min_score, fetch_all=request.trace)
 
 
-async def _embed(asked: Search, embedder: Embedder) -> tuple[Vector, RecollectError | None]:
+async def _embed(request: SearchRequest, embedder: Embedder) -> tuple[Vector, RecollectError | None]:
     """The vector of the query; while the embedder is away or refuses, one that is like nothing, and its error."""
-    if asked.vector is not None:
-        return asked.vector, None
+    if request.vector is not None:
+        return request.vector, None
     try:
-        [vector] = await embedder.embed([asked.meaning or asked.query], role="query")
+        [vector] = await embedder.embed([request.meaning or request.query], role="query")
     except RecollectError as error:
         return np.zeros(embedder.model.dimensions, np.float32), error
     return vector, None
 
 
-async def _vectors(found: Gathered, candidates: Sequence[Candidate]) -> Floats:
-    return await found.view.vectors(np.array([each.row for each in candidates], np.int64))
+async def _vectors(gathered: GatheredCandidates, candidates: Sequence[SearchCandidate]) -> Floats:
+    return await gathered.view.vectors(np.array([each.row for each in candidates], np.int64))
 
 
-def _shown(table: Floats, candidates: Sequence[Candidate]) -> dict[int, dict[str, float]]:
-    return {each.at: dict(zip(SIGNALS, map(float, table[each.at]), strict=True)) for each in candidates}
+def _feature_values(features: Floats, candidates: Sequence[SearchCandidate]) -> dict[int, dict[str, float]]:
+    return {
+        each.pool_index: dict(zip(FEATURE_NAMES, map(float, features[each.pool_index]), strict=True))
+        for each in candidates
+    }
 
 
-def _hit(asked: Search, candidate: Candidate, table: Floats) -> Hit:
+def _make_hit(request: SearchRequest, candidate: SearchCandidate, features: Floats) -> Hit:
     parts = candidate.parts
     why = ""
-    if asked.explain:
-        signals = _shown(table, [candidate])[candidate.at]
-        why = explain(asked.query, candidate.record.content, scores=parts, signals=signals)
+    if request.explain:
+        values = _feature_values(features, [candidate])[candidate.pool_index]
+        why = explain(request.query, candidate.record.content, scores=parts, features=values)
     return Hit(candidate.record, candidate.score, {"relevance": candidate.relevance, **parts}, why)

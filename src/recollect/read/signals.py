@@ -14,8 +14,8 @@ import numpy as np
 from recollect.index.protocol import Traits
 from recollect.language.when import Period, nearness
 from recollect.model.traits import Trait
-from recollect.read.question import Question
-from recollect.read.ruler import Ruler
+from recollect.read.question import QuestionAnalysis
+from recollect.read.ruler import Calibration
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class CandidateTable:
     """The candidates of one question, side by side.
 
     `before` and `after` say where in the pool the turns beside each one stand, -1 where there is none. `dense` is
@@ -34,7 +34,7 @@ class Pool:
 
     rows: Places
     dense: Floats
-    known: NDArray[np.bool_]
+    has_dense: NDArray[np.bool_]
     lexical: Floats
     coverage: Floats
     before: Places
@@ -43,10 +43,10 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class QueryStats:
     """What is known of the question against all the user's memories."""
 
-    question: Question
+    question: QuestionAnalysis
     terms: int
     count: int
     missing: float
@@ -54,21 +54,21 @@ class Outlook:
     named: tuple[int, ...]
     mean: float
     spread: float
-    ruler: Ruler
+    calibration: Calibration
     periods: tuple[Period, ...] = ()
 
 
 _TRAITS = np.array(
     [
-        Trait.ASKS, Trait.ASSISTANT, Trait.FIRST_PERSON, Trait.TELLS_TIME, Trait.COUNTS, Trait.STANDING,
+        Trait.ASKS, Trait.ASSISTANT, Trait.FIRST_PERSON, Trait.TELLS_TIME, Trait.COUNTS, Trait.INSTRUCTION,
         Trait.PREFERS,
     ],
     np.int32,
 )  # fmt: skip
 # So many memories are few: nearly anything among them may be what is meant.
-FEW = 20.0
+FEW_MEMORIES = 20.0
 
-SIGNALS = (
+FEATURE_NAMES = (
     "meaning", "meaning_here", "meaning_long", "meaning_asked",
     "words", "words_here", "coverage", "words_long", "words_asked",
     "before_meaning", "before_words", "after_meaning", "after_words",
@@ -84,64 +84,67 @@ SIGNALS = (
 )  # fmt: skip
 
 
-def signals(pool: Pool, outlook: Outlook) -> Floats:
+def compute_features(candidates: CandidateTable, stats: QueryStats) -> Floats:
     """The signals of every candidate, in the order of SIGNALS."""
-    question, count = outlook.question, len(pool.rows)
-    meaning = outlook.ruler.scaled(pool.dense)
-    here = (pool.dense - outlook.mean) / outlook.spread
-    best_words = float(pool.lexical.max(initial=0.0))
-    said = pool.lexical / (best_words or 1.0)
-    length = np.log1p(pool.traits.words) - 3.0
-    asked = np.float32(np.log1p(outlook.terms) - 1.8)
-    asks, assistant, first_person, time, counts, standing, prefers = _flags(pool)
-    beside = np.stack((here, said, asks))
-    before, after = _beside(beside, pool.before), _beside(beside, pool.after)
-    before2, after2 = _beside(before, pool.before), _beside(after, pool.after)
+    question, count = stats.question, len(candidates.rows)
+    meaning = stats.calibration.scale_all(candidates.dense)
+    here = (candidates.dense - stats.mean) / stats.spread
+    best_words = float(candidates.lexical.max(initial=0.0))
+    words = candidates.lexical / (best_words or 1.0)
+    length = np.log1p(candidates.traits.words) - 3.0
+    question_length = np.float32(np.log1p(stats.terms) - 1.8)
+    asks, assistant, first_person, time, counts, instructs, prefers = _flags(candidates)
+    neighbor_inputs = np.stack((here, words, asks))
+    before, after = (
+        _neighbor_values(neighbor_inputs, candidates.before),
+        _neighbor_values(neighbor_inputs, candidates.after),
+    )
+    before2, after2 = _neighbor_values(before, candidates.before), _neighbor_values(after, candidates.after)
     speaker = np.zeros(count, bool)
-    for named in outlook.named:
-        speaker |= pool.traits.speakers == named
+    for named in stats.named:
+        speaker |= candidates.traits.speakers == named
     columns = (
-        meaning, here, here * length, here * asked,
-        pool.lexical, said, pool.coverage, said * length, said * asked,
+        meaning, here, here * length, here * question_length,
+        candidates.lexical, words, candidates.coverage, words * length, words * question_length,
         *before[:2], *after[:2], *before2[:2], *after2[:2],
-        *before[:2] * before[2], _session_best(here, pool), _session_best(said, pool),
-        speaker, (pool.traits.speakers >= 0) & ~speaker & bool(outlook.named),
-        length, np.maximum(length - 1.0, 0.0), pool.traits.words < 6,
+        *before[:2] * before[2], _session_best(here, candidates), _session_best(words, candidates),
+        speaker, (candidates.traits.speakers >= 0) & ~speaker & bool(stats.named),
+        length, np.maximum(length - 1.0, 0.0), candidates.traits.words < 6,
         asks, assistant, assistant * question.to_assistant, assistant * np.maximum(length - 1.0, 0.0),
-        first_person, (pool.before < 0) & (pool.traits.sessions >= 0),
+        first_person, (candidates.before < 0) & (candidates.traits.sessions >= 0),
         time, time * question.asks_when, counts, counts * question.asks_count,
-        standing, standing * here, standing * pool.coverage, standing * question.wants_advice,
+        instructs, instructs * here, instructs * candidates.coverage, instructs * question.wants_advice,
         prefers, prefers * question.wants_advice,
-        _in_period(pool, outlook.periods), outlook.unknown_names, outlook.missing, meaning.max(initial=0.0),
-        pool.coverage.max(initial=0.0), best_words, here.max(initial=0.0), bool(outlook.named), asked,
-        question.personal, question.idle, FEW / (FEW + outlook.count),
+        _in_period(candidates, stats.periods), stats.unknown_names, stats.missing, meaning.max(initial=0.0),
+        candidates.coverage.max(initial=0.0), best_words, here.max(initial=0.0), bool(stats.named), question_length,
+        question.personal, question.idle, FEW_MEMORIES / (FEW_MEMORIES + stats.count),
     )  # fmt: skip
-    table = np.empty((len(SIGNALS), count), np.float32)
+    table = np.empty((len(FEATURE_NAMES), count), np.float32)
     for row, column in zip(table, columns, strict=True):
         row[:] = column
     return table.T
 
 
-def _flags(pool: Pool) -> Floats:
+def _flags(candidates: CandidateTable) -> Floats:
     """One row for each of the traits that count."""
-    return np.asarray((pool.traits.flags & _TRAITS[:, None]) != 0, np.float32)
+    return np.asarray((candidates.traits.flags & _TRAITS[:, None]) != 0, np.float32)
 
 
-def _beside(values: Floats, places: Places) -> Floats:
+def _neighbor_values(values: Floats, places: Places) -> Floats:
     """The values of the turn beside each candidate, one row a signal, 0 where there is none."""
     return np.where(places >= 0, values[:, places], np.float32(0)) if len(places) else values
 
 
-def _in_period(pool: Pool, periods: Sequence[Period]) -> Floats | float:
+def _in_period(candidates: CandidateTable, periods: Sequence[Period]) -> Floats | float:
     """How well the time of each fits the time that is asked about; 0 where none is."""
-    return np.maximum.reduce([nearness(period, pool.traits.at_s) for period in periods]) if periods else 0.0
+    return np.maximum.reduce([nearness(period, candidates.traits.at_s) for period in periods]) if periods else 0.0
 
 
-def _session_best(values: Floats, pool: Pool) -> Floats:
+def _session_best(values: Floats, candidates: CandidateTable) -> Floats:
     """The best value among the candidates of the same session; its own for what belongs to none."""
-    best = np.full(int(pool.traits.sessions.max(initial=-1)) + 1, -np.inf, np.float32)
-    inside = pool.traits.sessions >= 0
-    np.maximum.at(best, pool.traits.sessions[inside], values[inside])
+    best = np.full(int(candidates.traits.sessions.max(initial=-1)) + 1, -np.inf, np.float32)
+    inside = candidates.traits.sessions >= 0
+    np.maximum.at(best, candidates.traits.sessions[inside], values[inside])
     own = values.astype(np.float32)
-    own[inside] = best[pool.traits.sessions[inside]]
+    own[inside] = best[candidates.traits.sessions[inside]]
     return own

@@ -26,11 +26,11 @@ _ELISION = re.compile(
 )
 
 # So many words tell the language of a text.
-_TELLING_WORDS = 100
+_MAX_DETECTION_WORDS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class SmallWords:
+class StopWords:
     """The small words of one language; see small_words.toml for what each kind is."""
 
     light: frozenset[str]
@@ -43,28 +43,28 @@ class SmallWords:
     all: frozenset[str]
 
     def __contains__(self, word: str) -> bool:
-        return plain(word) in self.all
+        return normalize_word(word) in self.all
 
 
-def plain(word: str) -> str:
+def normalize_word(word: str) -> str:
     """A word as the tables have it."""
     return word.casefold().replace("’", "'")
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """The words in order, as they are spelled; in scripts without spaces, the small words and what is between."""
-    small = _small_in_run("ja" if _HAS_KANA.search(text) else "zh")
+    pattern = _stop_word_pattern("ja" if _HAS_KANA.search(text) else "zh")
     words: list[str] = []
     for word in _WORD.findall(text):
         for run in _SPACELESS.split(word):
             if is_spaceless(run):
-                words += [part for part in small.split(run) if part]
+                words += [part for part in pattern.split(run) if part]
             elif run.strip("_"):
-                words += _unelided(run)
+                words += _split_elision(run)
     return words
 
 
-def _unelided(word: str) -> list[str]:
+def _split_elision(word: str) -> list[str]:
     elided = _ELISION.match(word)
     return [elided.group()[:-1], word[elided.end() :]] if elided else [word]
 
@@ -74,30 +74,30 @@ def is_spaceless(word: str) -> bool:
     return _SPACELESS.match(word) is not None
 
 
-def small_words_of(words: Sequence[str]) -> SmallWords:
+def stop_words_for(words: Sequence[str]) -> StopWords:
     """The small words of the language that most of `words` belong to; of English if none of them says."""
-    return _languages()[language_of(words)]
+    return _languages()[detect_language(words)]
 
 
-def language_of(words: Sequence[str]) -> str:
+def detect_language(words: Sequence[str]) -> str:
     """Return the code of the language with most of `words` among its small words; "en" if there are none."""
-    first = [plain(word) for word in words[:_TELLING_WORDS]]
+    first = [normalize_word(word) for word in words[:_MAX_DETECTION_WORDS]]
     languages = _languages()
     return max(languages, key=lambda name: sum(map(languages[name].all.__contains__, first)))
 
 
 @cache
-def _languages() -> dict[str, SmallWords]:
+def _languages() -> dict[str, StopWords]:
     text = (files(__package__) / "small_words.toml").read_text(encoding="utf-8")
     # English is first, and so wins a draw.
-    return {name: _language(name, table) for name, table in tomllib.loads(text).items()}
+    return {name: _parse_language(name, table) for name, table in tomllib.loads(text).items()}
 
 
-def _language(name: str, table: dict[str, Any]) -> SmallWords:
+def _parse_language(name: str, table: dict[str, Any]) -> StopWords:
     kinds = {kind: frozenset(table[kind].split()) for kind in ("light", "pointing", "picking", "own", "opening")}
     if name == "en":
         kinds["light"] |= STOP_WORDS
-    return SmallWords(
+    return StopWords(
         **kinds,
         phrases=tuple(table["phrases"]),
         nouns_are_capital=table.get("nouns_are_capital", False),
@@ -106,6 +106,6 @@ def _language(name: str, table: dict[str, Any]) -> SmallWords:
 
 
 @cache
-def _small_in_run(language: str) -> re.Pattern[str]:
+def _stop_word_pattern(language: str) -> re.Pattern[str]:
     longest_first = sorted(_languages()[language].all, key=len, reverse=True)
     return re.compile(f"({'|'.join(map(re.escape, longest_first))})")

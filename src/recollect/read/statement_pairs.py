@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.ledger.terms import query_terms, terms_of
-from recollect.model.at_hand import at_hand
+from recollect.model.at_hand import erasable_cache
 from recollect.model.memory import Category, MemoryRecord
 from recollect.models.linear_text import tokenize
 from recollect.models.static_embedder import piece_vectors, word_pieces
-from recollect.read.candidate import Candidate
+from recollect.read.candidate import SearchCandidate
 from recollect.read.fuse import logit
 from recollect.read.newest_model import newest_model
-from recollect.read.question import Question
+from recollect.read.question import QuestionAnalysis
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 # Signals of one candidate, once for the older and once for the newer of a pair.
-OWN_SIGNALS = (
+OWN_FEATURES = (
     "relevance", "coverage", "meaning", "length", "asks", "is_turn", "by_assistant", "place", "asked",
     "has_rare", "names", "numbers", "newer_shown",
 )  # fmt: skip
-QUESTION_SIGNALS = ("asks_value", "of_the_present", "personal", "shown", "asked_terms")
-SHARED_SIGNALS = (
+QUESTION_FEATURES = ("asks_value", "of_the_present", "personal", "shown", "asked_terms")
+SHARED_FEATURES = (
     "alike", "closer", "older_alike", "newer_alike", "days", "next_turn", "shared", "shared_of_shorter",
     "shared_of_all", "older_only", "newer_only", "asked_in_both", "older_words", "newer_words", "numbers_in_both",
     "words",
 )  # fmt: skip
-PAIR_SIGNALS = (
-    *(f"older_{name}" for name in OWN_SIGNALS), *(f"newer_{name}" for name in OWN_SIGNALS),
-    *QUESTION_SIGNALS, *SHARED_SIGNALS,
+PAIR_FEATURES = (
+    *(f"older_{name}" for name in OWN_FEATURES), *(f"newer_{name}" for name in OWN_FEATURES),
+    *QUESTION_FEATURES, *SHARED_FEATURES,
 )  # fmt: skip
-WORD_ODDS = PAIR_SIGNALS.index("words")
+WORD_ODDS_INDEX = PAIR_FEATURES.index("words")
 
 MAX_CHARS = 400
 # On the scale of `Ruler`: texts less alike than this are about different things.
-MIN_ALIKE = 0.6
+MIN_SIMILARITY = 0.6
 # Only what stands among the first hits is worth replacing; later statements are looked for to replace the very first.
 MAX_OLDER, MAX_OLDER_OF_LATER = 2, 1
 _NEXT_TURNS = 2
@@ -61,7 +61,7 @@ _SUMMARIES = frozenset({Category.EPISODE, Category.SUMMARY})
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class PairStatement:
     """One text as pairs are compared: its words and search terms, which are numbers, and whether it asks."""
 
     words: frozenset[str]
@@ -78,17 +78,17 @@ class Statement:
 class PairTable:
     """Places (older, newer) of the pairs, the one with the newest statement last, and a row of signals for each."""
 
-    places: list[tuple[int, int]]
-    signals: Floats
+    pairs: list[tuple[int, int]]
+    features: Floats
 
 
-def read_statement(text: str) -> Statement:
+def parse_statement(text: str) -> PairStatement:
     """Return the words and terms of the first part of a text."""
-    return _read_statement(text[:MAX_CHARS])
+    return _parse_statement(text[:MAX_CHARS])
 
 
-@at_hand(4_096)
-def _read_statement(text: str) -> Statement:
+@erasable_cache(4_096)
+def _parse_statement(text: str) -> PairStatement:
     terms = frozenset(terms_of(text)) - {"user"}
     words = frozenset(word for word in tokenize(text) if word[0].isalnum())
     as_older = as_newer = 0.0
@@ -96,7 +96,7 @@ def _read_statement(text: str) -> Statement:
         older, newer, _ = _word_weights(word)
         as_older += older
         as_newer += newer
-    return Statement(
+    return PairStatement(
         words=words,
         terms=terms,
         numbers=frozenset(term for term in terms if term[0].isdigit()),
@@ -107,7 +107,7 @@ def _read_statement(text: str) -> Statement:
     )
 
 
-def age_of(candidate: Candidate) -> tuple[float, bool, int]:
+def age_key(candidate: SearchCandidate) -> tuple[float, bool, int]:
     """Return a key that sorts by when it was stated, which need not be when what it states happens.
 
     A learned statement is as old as the turn it was learned from and sorts before that turn.
@@ -116,51 +116,55 @@ def age_of(candidate: Candidate) -> tuple[float, bool, int]:
     return (record.created_at.timestamp(), record.category is Category.TURN, candidate.row)
 
 
-def compare(candidates: Sequence[Candidate], alike: Floats, question: Question, *, shown: int) -> PairTable:
+def compare_pairs(
+    candidates: Sequence[SearchCandidate], similarity: Floats, question: QuestionAnalysis, *, result_count: int
+) -> PairTable:
     """Return the pairs in which a newer statement comes after an older one that it might replace.
 
     `alike` holds the cosines of all candidates on the scale of `Ruler`. The first `shown` candidates are those of the
     result; the others can only be the newer of a pair.
     """
     # So few that plain loops are done before arrays are set up.
-    ages = [age_of(each) for each in candidates]
-    near: list[list[float]] = alike.tolist()
+    ages = [age_key(each) for each in candidates]
+    similarities: list[list[float]] = similarity.tolist()
     pairs = [
         (ages[newer], older, newer)
-        for older in range(min(shown, MAX_OLDER))
-        for newer in range(older + 1, len(candidates) if older < MAX_OLDER_OF_LATER else shown)
-        if near[older][newer] >= MIN_ALIKE and ages[older] < ages[newer]
+        for older in range(min(result_count, MAX_OLDER))
+        for newer in range(older + 1, len(candidates) if older < MAX_OLDER_OF_LATER else result_count)
+        if similarities[older][newer] >= MIN_SIMILARITY and ages[older] < ages[newer]
         if _may_compete(candidates[older].record, candidates[newer].record)
     ]
     if not pairs:
-        return PairTable([], np.empty((0, len(PAIR_SIGNALS)), np.float32))
+        return PairTable([], np.empty((0, len(PAIR_FEATURES)), np.float32))
     pairs.sort()
     question_terms = frozenset(query_terms(question.text))
     in_pairs = sorted({at for _, *pair in pairs for at in pair})
-    statements = {at: read_statement(candidates[at].record.content) for at in in_pairs}
-    own = _own_signals(candidates, statements, question, question_terms, ages, shown)
-    about = (
+    statements = {at: parse_statement(candidates[at].record.content) for at in in_pairs}
+    own = _own_features(candidates, statements, question, question_terms, ages, result_count)
+    question_features = (
         question.asks_when or question.asks_count,
         question.of_the_present,
         question.personal,
-        shown,
+        result_count,
         len(question_terms),
     )
-    others = alike - np.eye(len(candidates), dtype=np.float32) * _ITSELF
-    nearest: list[float] = others.max(1).tolist()
-    closer: list[list[int]] = (others[:MAX_OLDER, None, :] > others[:MAX_OLDER, :, None]).sum(2).tolist()
+    other_similarity = similarity - np.eye(len(candidates), dtype=np.float32) * _ITSELF
+    nearest: list[float] = other_similarity.max(1).tolist()
+    closer: list[list[int]] = (
+        (other_similarity[:MAX_OLDER, None, :] > other_similarity[:MAX_OLDER, :, None]).sum(2).tolist()
+    )
     rows = []
     for _, older, newer in pairs:
-        value = near[older][newer]
+        value = similarities[older][newer]
         closeness = (value, closer[older][newer], nearest[older] - value, nearest[newer] - value)
-        shared = _shared_signals(statements[older], statements[newer], question_terms)
+        shared = _shared_features(statements[older], statements[newer], question_terms)
         days = (ages[newer][0] - ages[older][0]) / _DAY_S
         when = (
             # Of the same moment: when they were said is not known.
             math.log10(max(days, _SHORTEST_DAYS)) if days else 0.0,
             _is_next_turn(candidates[older].record, candidates[newer].record),
         )
-        rows.append((*own[older], *own[newer], *about, *closeness, *when, *shared))
+        rows.append((*own[older], *own[newer], *question_features, *closeness, *when, *shared))
     return PairTable([(older, newer) for _, older, newer in pairs], np.array(rows, np.float32))
 
 
@@ -178,13 +182,13 @@ def _may_compete(older: MemoryRecord, newer: MemoryRecord) -> bool:
     return newer.id not in older.evidence and older.id not in newer.evidence
 
 
-def _own_signals(
-    candidates: Sequence[Candidate],
-    statements: Mapping[int, Statement],
-    question: Question,
+def _own_features(
+    candidates: Sequence[SearchCandidate],
+    statements: Mapping[int, PairStatement],
+    question: QuestionAnalysis,
     question_terms: frozenset[str],
     ages: Sequence[tuple[float, bool, int]],
-    shown: int,
+    result_count: int,
 ) -> dict[int, tuple[float, ...]]:
     """Return the signals of each candidate that is in a pair, by its place, in the order of OWN_SIGNALS."""
     question_terms_in = {at: question_terms & each.terms for at, each in statements.items()}
@@ -193,7 +197,7 @@ def _own_signals(
     rare = min(sorted(counts), key=counts.__getitem__, default="")
     names = frozenset(term for name in question.names for term in terms_of(name))
     share = 1 / max(len(question_terms), 1)
-    by_age = sorted(ages[:shown])
+    by_age = sorted(ages[:result_count])
     rows: dict[int, tuple[float, ...]] = {}
     for at, statement in statements.items():
         each = candidates[at]
@@ -202,12 +206,12 @@ def _own_signals(
             logit(each.relevance), parts["coverage"], parts["meaning"], statement.length, statement.asks,
             record.category is Category.TURN, record.detail.get("role") == "assistant", at,
             len(question_terms_in[at]) * share, rare in statement.terms, len(names & statement.terms),
-            len(statement.numbers), shown - bisect_right(by_age, ages[at]),
+            len(statement.numbers), result_count - bisect_right(by_age, ages[at]),
         )  # fmt: skip
     return rows
 
 
-def _shared_signals(older: Statement, newer: Statement, question_terms: frozenset[str]) -> tuple[float, ...]:
+def _shared_features(older: PairStatement, newer: PairStatement, question_terms: frozenset[str]) -> tuple[float, ...]:
     """Return what the terms of two statements have in common, and what the words of the pair add."""
     shared, words = older.terms & newer.terms, older.words & newer.words
     odds = older.as_older + newer.as_newer
@@ -238,7 +242,7 @@ def _is_next_turn(older: MemoryRecord, newer: MemoryRecord) -> bool:
     return isinstance(before, int) and isinstance(after, int) and 0 < after - before <= _NEXT_TURNS
 
 
-@at_hand(16_384)
+@erasable_cache(16_384)
 def _word_weights(word: str) -> tuple[float, float, float]:
     """Return what a word adds where the older, the newer or both statements of a pair have it."""
     older, newer, both = _piece_weights()[word_pieces(word)].mean(0).tolist()

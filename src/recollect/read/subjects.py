@@ -47,11 +47,13 @@ def group_by_subject(records: Sequence[MemoryRecord]) -> list[int]:
 def _subjects(records: Sequence[MemoryRecord]) -> list[_Subject]:
     terms = [frozenset(terms_of(record.content[:_HEAD_CHARS])) for record in records]
     spread = Counter(term for each in terms for term in each)
-    most = max(len(records) * _MAX_SPREAD, 2)
-    usual = {term for term, count in spread.items() if count > most}
+    max_count = max(len(records) * _MAX_SPREAD, 2)
+    common_terms = {term for term, count in spread.items() if count > max_count}
     return [
-        _Subject(record, said - usual, frozenset((record.id,) if _is_turn(record) else record.evidence))
-        for record, said in zip(records, terms, strict=True)
+        _Subject(
+            record, record_terms - common_terms, frozenset((record.id,) if _is_turn(record) else record.evidence)
+        )
+        for record, record_terms in zip(records, terms, strict=True)
     ]
 
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from recollect.model.result import Traced
-from recollect.read.candidate import Candidate
+from recollect.model.result import TracedCandidate
+from recollect.read.candidate import SearchCandidate
 
 
 @dataclass(slots=True)
-class Clock:
+class StepTimer:
     """How long each step took, in microseconds."""
 
     steps_us: dict[str, float] = field(default_factory=dict)
@@ -28,17 +28,19 @@ class Clock:
         self._last = now
 
 
-def traced(candidates: Sequence[Candidate], signals: Mapping[int, Mapping[str, float]]) -> tuple[Traced, ...]:
+def trace_candidates(
+    candidates: Sequence[SearchCandidate], features: Mapping[int, Mapping[str, float]]
+) -> tuple[TracedCandidate, ...]:
     """Every candidate, best first, with all its scores and what it fell to."""
     return tuple(
-        Traced(
+        TracedCandidate(
             id=each.record.id,
             memory=each.record.content,
             score=each.score,
             relevance=each.relevance,
-            fate=each.fate or "kept",
+            fate=each.decision or "kept",
             scores=each.parts,
-            signals=signals.get(each.at, {}),
+            signals=features.get(each.pool_index, {}),
         )
         for each in candidates
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 _LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
-_HALF = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # Controls, and what Unicode says may be left out when it cannot be shown: direction marks, zero widths, variation
 # selectors, tags, fillers. Text is hidden in them; the cost is that some emoji come apart.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
@@ -24,13 +24,13 @@ _CODE_FENCE = re.compile("`{3,}|~{3,}")
 _BLOCK_START = re.compile(r"#{1,6}(?: |$)|>|[-+*](?: |$)|(?:-{3,}|={3,}|\*{3,}|_{3,})$")
 
 
-def visible(text: str) -> str:
+def remove_invisible(text: str) -> str:
     """The text without what cannot be seen; every kind of line end is a newline, half a character is U+FFFD."""
     if text.isascii() and text.isprintable():
         return text
     text = _LINE_END.sub("\n", text)
-    text = _HALF.sub("\ufffd", text)
-    return _UNSEEN.sub("", text)
+    text = _LONE_SURROGATE.sub("\ufffd", text)
+    return _INVISIBLE.sub("", text)
 
 
 def one_line(text: str) -> str:
@@ -39,7 +39,7 @@ def one_line(text: str) -> str:
     Any run of spaces and line ends is one space. Three or more backticks or tildes become two, a mark that would
     start a Markdown block gets a backslash before it, a tag or a mark of a chat template a space inside it.
     """
-    line = " ".join(visible(text).split())
+    line = " ".join(remove_invisible(text).split())
     line = _MARK.sub(lambda mark: mark[0] + " ", line)
     line = _CODE_FENCE.sub(lambda fence: fence[0][:2], line)
     return f"\\{line}" if _BLOCK_START.match(line) else line

@@ -7,12 +7,12 @@ from hashlib import blake2b
 from time import monotonic
 
 from recollect.errors import CacheUnavailable
-from recollect.shared.link import Link
+from recollect.shared.link import RedisClient
 
-_MOST_BUCKETS = 100_000
+_MAX_BUCKETS = 100_000
 
 # The time is that of Redis, so that clocks which differ make no difference.
-_TAKE = """
+_ACQUIRE_SCRIPT = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 local most, rate, wanted = tonumber(ARGV[1]), tonumber(ARGV[1]) / 60, tonumber(ARGV[2])
@@ -26,37 +26,42 @@ return tostring(wait)
 """
 
 
-class Buckets:
+class RateLimiter:
     """A minute's allowance for each name; with Redis all processes draw on the same."""
 
-    def __init__(self, a_minute: int, *, what: str, link: Link | None = None, prefix: str = "recollect") -> None:
-        self._most = float(a_minute)
-        self._what = what
+    def __init__(
+        self, per_minute: int, *, resource: str, redis: RedisClient | None = None, prefix: str = "recollect"
+    ) -> None:
+        self._capacity = float(per_minute)
+        self._resource = resource
         self._prefix = prefix
-        self._link = link
-        self._take = link.script(_TAKE) if link is not None else None
+        self._redis = redis
+        self._acquire_script = redis.script(_ACQUIRE_SCRIPT) if redis is not None else None
         # What is left, and when that was so; the ones used last come last.
-        self._here: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._local_buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    async def take(self, name: str, count: int = 1) -> float:
+    async def acquire(self, name: str, count: int = 1) -> float:
         """Take so many for this name; gives 0, or how many seconds to wait, with nothing taken."""
-        wanted = min(float(count), self._most)
-        if self._link is not None and self._take is not None:
-            take, whose = self._take, blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-            key = f"{self._prefix}:{self._what}:{whose}"
+        cost = min(float(count), self._capacity)
+        if self._redis is not None and self._acquire_script is not None:
+            acquire, name_hash = (
+                self._acquire_script,
+                blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest(),
+            )
+            key = f"{self._prefix}:{self._resource}:{name_hash}"
             try:
-                return float(await self._link.ask(lambda redis: take(redis, [key], [self._most, wanted])))
+                return float(await self._redis.run(lambda redis: acquire(redis, [key], [self._capacity, cost])))
             except CacheUnavailable:
                 # Each process counts for itself meanwhile.
                 pass
-        return self._take_here(name, wanted)
+        return self._acquire_locally(name, cost)
 
-    def _take_here(self, name: str, wanted: float) -> float:
-        moment, rate = monotonic(), self._most / 60
-        left, at = self._here.pop(name, (self._most, moment))
-        left = min(self._most, left + (moment - at) * rate)
-        wait_s = 0.0 if left >= wanted else (wanted - left) / rate
-        self._here[name] = (left if wait_s else left - wanted, moment)
-        if len(self._here) > _MOST_BUCKETS:
-            self._here.popitem(last=False)
+    def _acquire_locally(self, name: str, cost: float) -> float:
+        moment, rate = monotonic(), self._capacity / 60
+        left, at = self._local_buckets.pop(name, (self._capacity, moment))
+        left = min(self._capacity, left + (moment - at) * rate)
+        wait_s = 0.0 if left >= cost else (cost - left) / rate
+        self._local_buckets[name] = (left if wait_s else left - cost, moment)
+        if len(self._local_buckets) > _MAX_BUCKETS:
+            self._local_buckets.popitem(last=False)
         return wait_s

@@ -15,37 +15,37 @@ from typing import TYPE_CHECKING, Protocol
 from recollect.errors import Unavailable
 
 if TYPE_CHECKING:
-    from recollect.shared.link import Link
+    from recollect.shared.link import RedisClient
 
 _log = logging.getLogger("recollect")
-_TRY_AGAIN_S = 1.0
+_RETRY_S = 1.0
 
 
-class News:
+class ChangeNotifier:
     """Wakes who waits for a user's next change."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
-        self._hearing: list[Callable[[str], None]] = []
+        self._subscribers: list[Callable[[str], None]] = []
 
-    def hear(self, told: Callable[[str], None]) -> None:
+    def subscribe(self, callback: Callable[[str], None]) -> None:
         """Have every change of this process told, with its user, from now on."""
-        self._hearing.append(told)
+        self._subscribers.append(callback)
 
     @property
     def is_shared(self) -> bool:
         """Whether what other processes change is heard of, too."""
         return False
 
-    def tell(self, user: str) -> None:
+    def notify(self, user: str) -> None:
         """Something of this user's has changed."""
-        self._wake(_named(user))
-        for told in self._hearing:
-            told(user)
+        self._wake(_user_hash(user))
+        for callback in self._subscribers:
+            callback(user)
 
     async def wait(self, user: str, within_s: float) -> None:
         """Return as soon as something changes, or after so long."""
-        event, name = asyncio.Event(), _named(user)
+        event, name = asyncio.Event(), _user_hash(user)
         self._waiting.setdefault(name, set()).add(event)
         try:
             async with asyncio.timeout(within_s):
@@ -65,7 +65,7 @@ class News:
         """Tell what is left to tell."""
 
 
-class Wire(Protocol):
+class PubSub(Protocol):
     """What leads to the other processes."""
 
     async def publish(self, text: str) -> None:
@@ -79,67 +79,67 @@ class Wire(Protocol):
     async def close(self) -> None: ...
 
 
-class RedisWire:
+class RedisPubSub:
     """A channel of a Redis."""
 
-    def __init__(self, link: Link, channel: str) -> None:
-        self._link = link
+    def __init__(self, redis: RedisClient, channel: str) -> None:
+        self._redis = redis
         self._channel = channel
 
     async def publish(self, text: str) -> None:
-        await self._link.ask(lambda redis: redis.publish(self._channel, text))
+        await self._redis.run(lambda redis: redis.publish(self._channel, text))
 
     def listen(self) -> AsyncIterator[str]:
-        return self._link.listen(self._channel)
+        return self._redis.listen(self._channel)
 
     async def close(self) -> None:
-        await self._link.close()
+        await self._redis.close()
 
 
-class SharedNews(News):
+class SharedChangeNotifier(ChangeNotifier):
     """The same for all processes at the ends of a wire; while that is cut, for this one alone.
 
     With a pace, what comes within as many seconds is told together.
     """
 
-    def __init__(self, wire: Wire, *, pace_s: float = 0.0) -> None:
+    def __init__(self, pubsub: PubSub, *, min_interval_s: float = 0.0) -> None:
         super().__init__()
-        self._wire = wire
-        self._pace_s = pace_s
+        self._pubsub = pubsub
+        self._min_interval_s = min_interval_s
         self._is_shared = False
-        self._untold: set[str] = set()
-        self._telling: asyncio.Task[None] | None = None
-        self._listening: asyncio.Task[None] | None = None
+        self._unpublished: set[str] = set()
+        self._publish_task: asyncio.Task[None] | None = None
+        self._listen_task: asyncio.Task[None] | None = None
 
     @property
     def is_shared(self) -> bool:
         return self._is_shared
 
-    def tell(self, user: str) -> None:
-        super().tell(user)
-        self._untold.add(_named(user))
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell_others())
+    def notify(self, user: str) -> None:
+        super().notify(user)
+        self._unpublished.add(_user_hash(user))
+        if self._publish_task is None:
+            self._publish_task = asyncio.get_running_loop().create_task(self._publish_changes())
 
     async def wait(self, user: str, within_s: float) -> None:
-        if self._listening is None:
+        if self._listen_task is None:
             # Only who follows something hears the others' news.
-            self._listening = asyncio.get_running_loop().create_task(self._listen())
+            self._listen_task = asyncio.get_running_loop().create_task(self._listen())
         await super().wait(user, within_s)
 
-    async def _tell_others(self) -> None:
+    async def _publish_changes(self) -> None:
         try:
-            while self._untold:
-                names, self._untold = self._untold, set()
+            while self._unpublished:
+                names, self._unpublished = self._unpublished, set()
                 await self._publish(names)
-                if self._pace_s:
-                    await asyncio.sleep(self._pace_s)
+                if self._min_interval_s:
+                    await asyncio.sleep(self._min_interval_s)
         finally:
-            self._telling = None
+            self._publish_task = None
 
     async def _publish(self, names: Iterable[str]) -> None:
         try:
-            await self._wire.publish(" ".join(names))
+            await self._pubsub.publish(" ".join(names))
         except Unavailable:
             # They look into the ledger now and then by themselves.
             _log.debug("a change was not told to other processes")
@@ -147,23 +147,23 @@ class SharedNews(News):
     async def _listen(self) -> None:
         while True:
             try:
-                async for message in self._wire.listen():
+                async for message in self._pubsub.listen():
                     self._is_shared = True
                     for name in message.split():
                         self._wake(name)
             except Unavailable:
                 self._is_shared = False
-                await asyncio.sleep(_TRY_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.wait([self._listening])
-        if self._telling is not None:
-            await asyncio.wait([self._telling])
-        await self._wire.close()
+        if self._listen_task is not None:
+            self._listen_task.cancel()
+            await asyncio.wait([self._listen_task])
+        if self._publish_task is not None:
+            await asyncio.wait([self._publish_task])
+        await self._pubsub.close()
 
 
-def _named(user: str) -> str:
+def _user_hash(user: str) -> str:
     """A user as others may hear of them."""
     return blake2b(user.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -13,10 +13,10 @@ import urllib.request
 from functools import cache
 from pathlib import Path
 
-from recollect.testing.server_process import ServerProcess, started
+from recollect.testing.server_process import ExternalServer, started
 
 
-class ChromaServer(ServerProcess):
+class ChromaServer(ExternalServer):
     """One server; what it holds stays in its folder until it is closed."""
 
     name = "Chroma"
@@ -46,9 +46,9 @@ class ChromaServer(ServerProcess):
 
 
 def _program() -> str:
-    beside = Path(sys.executable).parent / "chroma"
-    if beside.exists():
-        return str(beside)
+    program = Path(sys.executable).parent / "chroma"
+    if program.exists():
+        return str(program)
     if (installed := shutil.which("chroma")) is not None:
         return installed
     raise ModuleNotFoundError("a Chroma for tests needs its wheel: pip install 'recollect[chroma]'")

@@ -96,23 +96,23 @@ def _direction(word: str, dimensions: int) -> NDArray[np.int8]:
     return (bits.astype(np.int8) * 2 - 1).astype(np.int8)
 
 
-def openai_embeddings(asked: Mapping[str, Any], default_dimensions: int) -> dict[str, Any]:
+def openai_embeddings(request: Mapping[str, Any], default_dimensions: int) -> dict[str, Any]:
     """The body that answers an embeddings request; ValueError says what is wrong with the request."""
-    texts, dimensions = _input_texts(asked.get("input")), asked.get("dimensions", default_dimensions)
+    texts, dimensions = _input_texts(request.get("input")), request.get("dimensions", default_dimensions)
     if type(dimensions) is not int or dimensions < 1:
         raise ValueError("'dimensions' must be a whole number of at least 1")
-    packed = asked.get("encoding_format") == "base64"
+    packed = request.get("encoding_format") == "base64"
     data = []
     for index, row in enumerate(embed_words(texts, dimensions).astype("<f4")):
         vector = base64.b64encode(row.tobytes()).decode() if packed else row.tolist()
         data.append({"object": "embedding", "index": index, "embedding": vector})
     tokens = sum(len(_WORD.findall(text)) for text in texts)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return {"object": "list", "data": data, "model": asked.get("model"), "usage": usage}
+    return {"object": "list", "data": data, "model": request.get("model"), "usage": usage}
 
 
-def _input_texts(given: object) -> list[str]:
-    match given:
+def _input_texts(value: object) -> list[str]:
+    match value:
         case str() as text:
             return [text]
         case [int(), *_] as tokens:

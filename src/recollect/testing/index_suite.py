@@ -23,9 +23,9 @@ from recollect.index.exact import ExactIndex
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, By, Forget, Update
-from recollect.model.erase import Erase, Target
-from recollect.model.filters import read_filter
+from recollect.model.change import Add, Author, Forget, Update
+from recollect.model.erase import ErasureRequest, Target
+from recollect.model.filters import parse_filter
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 OpenIndex = Callable[[Ledger], Awaitable[Index]]
 
 MODEL = EmbeddingModel("random", 32)
-BY = By("test")
+BY = Author("test")
 ANN, BOB = Scope("ann"), Scope("bob")
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 # Names that would be more than names to whoever puts them into a question unquoted.
@@ -76,7 +76,7 @@ class IndexSuite:
     """Everything an index promises."""
 
     # How many of the ten nearest an index must find, on average over questions.
-    least_overlap = 0.95
+    min_overlap = 0.95
 
     @pytest.fixture
     def open_index(self) -> OpenIndex:
@@ -97,9 +97,9 @@ class IndexSuite:
     async def settled(self, index: Index) -> None:
         """Wait until the index has taken up all changes."""
 
-    async def ids(self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **asked: Any) -> list[str]:
+    async def ids(self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **arguments: Any) -> list[str]:
         """The ids of the nearest."""
-        options = {"filter": EVERYTHING, "limit": 10, **asked}
+        options = {"filter": EVERYTHING, "limit": 10, **arguments}
         view = await index.view(scope, options["filter"])
         near = await view.nearest(vector, limit=options["limit"])
         by_row = {
@@ -110,12 +110,12 @@ class IndexSuite:
         return [by_row[row] for row in near.rows.tolist()]
 
     async def both(
-        self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **asked: Any
+        self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **options: Any
     ) -> list[list[str]]:
         """The ids of the nearest before changes were taken up and after."""
-        before = await self.ids(ledger, index, scope, vector, **asked)
+        before = await self.ids(ledger, index, scope, vector, **options)
         await self.settled(index)
-        return [before, await self.ids(ledger, index, scope, vector, **asked)]
+        return [before, await self.ids(ledger, index, scope, vector, **options)]
 
     async def test_it_finds_what_comparing_with_every_vector_finds(self, ledger: Ledger, index: Index) -> None:
         records, vectors = await fill(ledger, ANN, 600, seed=1), unit_vectors(600, seed=1)
@@ -131,7 +131,7 @@ class IndexSuite:
             assert near.mean == pytest.approx(float(np.maximum(cosines, 0).mean()), abs=0.02)
             assert near.deviation == pytest.approx(float(np.maximum(cosines, 0).std()), abs=0.02)
             shared.append(len({*best} & {*await self.ids(ledger, index, ANN, question)}) / 10)
-        assert np.mean(shared) >= self.least_overlap
+        assert np.mean(shared) >= self.min_overlap
 
     async def test_scores_vectors_and_traits_are_those_of_the_exact_index(self, ledger: Ledger, index: Index) -> None:
         await fill(ledger, ANN, 80, seed=1)
@@ -171,9 +171,9 @@ class IndexSuite:
         vectors, [other] = unit_vectors(3, seed=1), unit_vectors(1, seed=9)
         await self.settled(index)
         await ledger.apply(ANN, [Forget(first.id), Update(second.id, {"content": "new"}, None, other)], by=BY)
-        for found in await self.both(ledger, index, ANN, other):
-            assert found[0] == second.id
-            assert set(found) == {second.id, third.id}
+        for result in await self.both(ledger, index, ANN, other):
+            assert result[0] == second.id
+            assert set(result) == {second.id, third.id}
         await ledger.apply(ANN, [Update(second.id, {"content": "without a vector"})], by=BY)
         assert await self.both(ledger, index, ANN, vectors[1]) == [[third.id], [third.id]]
 
@@ -181,8 +181,8 @@ class IndexSuite:
         await fill(ledger, ANN, 200, seed=1)
         rare = await fill(ledger, ANN, 3, seed=2, tags=["rare"])
         [question] = unit_vectors(1, seed=3)
-        for found in await self.both(ledger, index, ANN, question, filter=read_filter({"tags": "rare"}), limit=3):
-            assert set(found) == {record.id for record in rare}
+        for result in await self.both(ledger, index, ANN, question, filter=parse_filter({"tags": "rare"}), limit=3):
+            assert set(result) == {record.id for record in rare}
 
     async def test_only_the_places_seen_from_the_scope_are_found(self, ledger: Ledger, index: Index) -> None:
         here, there = Scope("ann", "x"), Scope("ann", "y")
@@ -191,18 +191,18 @@ class IndexSuite:
         await fill(ledger, there, 5, seed=2)
         await fill(ledger, Scope("bob", "x"), 5, seed=3)
         [question] = unit_vectors(1, seed=4)
-        for found in await self.both(ledger, index, here, question, limit=20):
-            assert set(found) == {record.id for record in (*own, *everywhere)}
-        for found in await self.both(ledger, index, ANN, question, limit=20):
-            assert set(found) == {record.id for record in everywhere}
+        for result in await self.both(ledger, index, here, question, limit=20):
+            assert set(result) == {record.id for record in (*own, *everywhere)}
+        for result in await self.both(ledger, index, ANN, question, limit=20):
+            assert set(result) == {record.id for record in everywhere}
 
     async def test_all_places_of_the_user_can_be_looked_at_at_once(self, ledger: Ledger, index: Index) -> None:
         scopes = (ANN, Scope("ann", "x"), Scope("ann", "y"), Scope("ann", "y", "monday"))
         own = [await fill(ledger, scope, 5, seed=seed, level=_level(scope)) for seed, scope in enumerate(scopes)]
         await fill(ledger, Scope("bob", "x"), 5, seed=5)
         [question] = unit_vectors(1, seed=6)
-        for found in await self.both(ledger, index, Scope("ann", everywhere=True), question, limit=40):
-            assert set(found) == {record.id for records in own for record in records}
+        for result in await self.both(ledger, index, Scope("ann", everywhere=True), question, limit=40):
+            assert set(result) == {record.id for records in own for record in records}
 
     async def test_no_name_is_more_than_a_name(self, ledger: Ledger, index: Index) -> None:
         own = {}
@@ -229,7 +229,7 @@ class IndexSuite:
         assert {each.record.id for each in fetched} == {record.id for record in records}
         everything = await index.view(session, EVERYTHING)
         rows = np.asarray(await ledger.matching(session, EVERYTHING), np.int64)
-        before, after = everything.beside(rows)
+        before, after = everything.neighbors(rows)
         assert [int((each >= 0).sum()) for each in (before, after)] == [19, 19]
 
     async def test_what_held_at_another_moment_is_found_as_of_then(self, ledger: Ledger, index: Index) -> None:
@@ -255,12 +255,12 @@ class IndexSuite:
         await fill(ledger, BOB, 5, seed=2)
         await self.settled(index)
         await self.ids(ledger, index, ANN, vectors[3])
-        await ledger.erase(ANN, Erase(Target.MEMORY, records[3].id), by=BY)
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, records[3].id), by=BY)
         cleared = await index.forget("ann")
         assert (cleared.store, cleared.reached) == ("index", True)
-        for found in await self.both(ledger, index, ANN, vectors[3], limit=30):
-            assert set(found) == {record.id for record in records} - {records[3].id}
-        await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        for result in await self.both(ledger, index, ANN, vectors[3], limit=30):
+            assert set(result) == {record.id for record in records} - {records[3].id}
+        await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         await index.forget("ann")
         assert await self.both(ledger, index, ANN, vectors[3]) == [[], []]
         assert len(await self.ids(ledger, index, BOB, vectors[3])) == 5
@@ -268,11 +268,11 @@ class IndexSuite:
     async def test_one_who_was_erased_can_come_back(self, ledger: Ledger, index: Index) -> None:
         await fill(ledger, ANN, 20, seed=1)
         await self.settled(index)
-        await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         await index.forget("ann")
         records = await fill(ledger, ANN, 4, seed=2)
-        for found in await self.both(ledger, index, ANN, unit_vectors(1, seed=3)[0]):
-            assert set(found) == {record.id for record in records}
+        for result in await self.both(ledger, index, ANN, unit_vectors(1, seed=3)[0]):
+            assert set(result) == {record.id for record in records}
 
     async def test_another_that_is_opened_later_finds_the_same(
         self, ledger: Ledger, index: Index, open_index: OpenIndex
@@ -280,11 +280,11 @@ class IndexSuite:
         await fill(ledger, ANN, 100, seed=1)
         await self.settled(index)
         [question] = unit_vectors(1, seed=2)
-        found = await self.ids(ledger, index, ANN, question)
+        results = await self.ids(ledger, index, ANN, question)
         await index.close()
-        again = await open_index(ledger)
-        assert await self.ids(ledger, again, ANN, question) == found
-        await again.close()
+        repeated = await open_index(ledger)
+        assert await self.ids(ledger, repeated, ANN, question) == results
+        await repeated.close()
 
 
 def _level(scope: Scope) -> str:

@@ -21,10 +21,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from recollect.errors import RecollectError
-from recollect.ledger.memory import MemoryLedger
+from recollect.ledger.memory import InMemoryLedger
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Applied, Change, Entry, Forget, Once, Restore, Supersede, Update
-from recollect.model.filters import read_filter
+from recollect.model.change import (
+    Add,
+    Applied,
+    Change,
+    Forget,
+    HistoryEntry,
+    IdempotencyToken,
+    Restore,
+    Supersede,
+    Update,
+)
+from recollect.model.filters import parse_filter
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
@@ -52,7 +62,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self, open_empty: Callable[[], Awaitable[Ledger]]) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
-        self._ledgers: list[Ledger] = [MemoryLedger(MODEL), self._loop.run_until_complete(open_empty())]
+        self._ledgers: list[Ledger] = [InMemoryLedger(MODEL), self._loop.run_until_complete(open_empty())]
         self._made = 0
 
     def teardown(self) -> None:
@@ -67,8 +77,8 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _compare(self, act: Callable[[Ledger], Awaitable[Any]]) -> None:
         """Do it on both; they must come to the same, be it an answer or an error."""
-        expected, found = [self._loop.run_until_complete(_told(act(ledger))) for ledger in self._ledgers]
-        assert found == expected
+        expected, results = [self._loop.run_until_complete(_result_or_error(act(ledger))) for ledger in self._ledgers]
+        assert results == expected
 
     def _id(self, number: int) -> str:
         """An id that may be someone's, or no one's."""
@@ -104,9 +114,9 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(user=users, step=steps_of_change, key=st.sampled_from("kl"), digest=st.sampled_from("ddde"))
     def change_once(self, user: str, step: tuple[Any, ...], key: str, digest: str) -> None:
-        self._apply(user, [step], once=Once(key, digest))
+        self._apply(user, [step], once=IdempotencyToken(key, digest))
 
-    def _apply(self, user: str, steps: Sequence[tuple[Any, ...]], *, once: Once | None = None) -> None:
+    def _apply(self, user: str, steps: Sequence[tuple[Any, ...]], *, once: IdempotencyToken | None = None) -> None:
         changes = [self._change(user, step) for step in steps]
 
         async def act(ledger: Ledger) -> Any:
@@ -124,13 +134,13 @@ class LedgerMachine(RuleBasedStateMachine):
         self._compare(act)
 
     @rule(scope=scopes, contents=st.lists(words, max_size=3), again=st.booleans(), once=st.booleans())
-    def say(self, scope: Scope, contents: list[str], again: bool, once: bool) -> None:
+    def say(self, scope: Scope, contents: list[str], repeat: bool, once: bool) -> None:
         turns = [replace(turn(content), id=self._next_id()) for content in contents]
-        if again and turns:
+        if repeat and turns:
             turns[-1] = replace(turns[-1], id=self._id(len(contents)))
         vectors = [direction(n) for n in range(len(turns))]
-        given_at = now() if once else None
-        self._compare(lambda ledger: ledger.append(scope, turns, vectors=vectors, by=BY, given_at=given_at))
+        received_at = now() if once else None
+        self._compare(lambda ledger: ledger.append(scope, turns, vectors=vectors, by=BY, received_at=received_at))
 
     def _next_id(self) -> str:
         self._made += 1
@@ -146,7 +156,7 @@ class LedgerMachine(RuleBasedStateMachine):
         async def act(ledger: Ledger) -> Any:
             statuses = tuple(Status) if every else (Status.ACTIVE,)
             listing = Listing(
-                filter=read_filter(filter), statuses=statuses, visible=visible, order=order, limit=limit
+                filter=parse_filter(filter), statuses=statuses, visible=visible, order=order, limit=limit
             )
             pages = []
             while True:
@@ -161,9 +171,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(scope=scopes, filter=filters)
     def match(self, scope: Scope, filter: Any) -> None:
         async def act(ledger: Ledger) -> Any:
-            rows = await ledger.matching(scope, read_filter(filter))
-            everyone = await ledger.matching(scope, read_filter(None))
-            fetched = await ledger.fetch(scope, everyone, filter=read_filter(filter))
+            rows = await ledger.matching(scope, parse_filter(filter))
+            everyone = await ledger.matching(scope, parse_filter(None))
+            fetched = await ledger.fetch(scope, everyone, filter=parse_filter(filter))
             assert {each.row for each in fetched} == set(rows)
             return sorted((_record(each.record) for each in fetched), key=lambda record: record.id)
 
@@ -174,8 +184,8 @@ class LedgerMachine(RuleBasedStateMachine):
         async def act(ledger: Ledger) -> Any:
             scored = await ledger.lexical(scope, text)
             by_row = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
-            found = await ledger.fetch(scope, list(by_row), filter=read_filter(None))
-            return len(by_row), {each.record.id: pytest.approx(by_row[each.row], abs=1e-4) for each in found}
+            results = await ledger.fetch(scope, list(by_row), filter=parse_filter(None))
+            return len(by_row), {each.record.id: pytest.approx(by_row[each.row], abs=1e-4) for each in results}
 
         self._compare(act)
 
@@ -207,7 +217,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self._compare(act)
 
 
-async def _told(work: Awaitable[T]) -> T | type[RecollectError]:
+async def _result_or_error(work: Awaitable[T]) -> T | type[RecollectError]:
     try:
         return await work
     except RecollectError as error:
@@ -223,7 +233,7 @@ def _applied(applied: Applied) -> Any:
     return applied.replayed, [(each.verb, _record(each.record), each.changed) for each in applied.outcomes]
 
 
-def _lines(lines: Sequence[Entry]) -> Any:
+def _lines(lines: Sequence[HistoryEntry]) -> Any:
     return [(each.memory_id, each.verb, each.version, each.before, each.after, each.by) for each in lines]
 
 
@@ -238,7 +248,7 @@ async def _whole_of(scope: Scope, ledger: Ledger) -> Any:
         await _evidence_of(scope, ledger, [record.id for record in records]),
         _lines(lines),
         [(None if line.undoes is None else order[line.undoes], batches[line.batch]) for line in lines],
-        sorted((row.place, row.status, row.vector or b"") for row in rows),
+        sorted((row.visibility_key, row.status, row.vector or b"") for row in rows),
     )
 
 
@@ -247,7 +257,7 @@ async def _evidence_of(scope: Scope, ledger: Ledger, ids: Sequence[str]) -> Any:
     derived = await ledger.derived(scope, ["t1", "t2", *ids])
     chains = await ledger.succession(scope, ids)
     return (
-        {turn: [(each.id, each.status, each.superseded_by) for each in found] for turn, found in derived.items()},
+        {turn: [(each.id, each.status, each.superseded_by) for each in result] for turn, result in derived.items()},
         {id: [each.record.id for each in chain] for id, chain in chains.items()},
     )
 

@@ -32,14 +32,14 @@ pytest.register_assert_rewrite(
 from recollect.ledger.protocol import Ledger
 from recollect.testing.suite_as_of import AsOfSuite
 from recollect.testing.suite_changes import ChangeSuite
-from recollect.testing.suite_chores import ChoreSuite
+from recollect.testing.suite_chores import MaintenanceQueueSuite
 from recollect.testing.suite_effects import EffectSuite
 from recollect.testing.suite_erase import EraseSuite
-from recollect.testing.suite_erase_again import EraseAgainSuite
+from recollect.testing.suite_erase_again import EraseReplaySuite
 from recollect.testing.suite_evidence import EvidenceSuite
 from recollect.testing.suite_feeds import FeedSuite
 from recollect.testing.suite_filters import FilterSuite
-from recollect.testing.suite_finding import FindingSuite
+from recollect.testing.suite_finding import FullTextSuite
 from recollect.testing.suite_history import HistorySuite
 from recollect.testing.suite_job_lists import JobListSuite
 from recollect.testing.suite_jobs import JobSuite
@@ -49,15 +49,15 @@ from recollect.testing.suite_models import ModelSuite
 from recollect.testing.suite_records import RecordSuite
 from recollect.testing.suite_response_erase import ResponseEraseSuite
 from recollect.testing.suite_responses import ResponseSuite
-from recollect.testing.suite_said import SaidSuite
+from recollect.testing.suite_said import CoverageSuite
 from recollect.testing.suite_samples import MODEL, Open
 from recollect.testing.suite_scopes import ScopeSuite
 from recollect.testing.suite_tombstones import TombstoneSuite
 from recollect.testing.suite_traits import TraitSuite
-from recollect.testing.suite_turn_taking import TurnTakingSuite
+from recollect.testing.suite_turn_taking import FairSchedulingSuite
 from recollect.testing.suite_turns import TurnSuite
-from recollect.testing.suite_turns_again import TurnsAgainSuite
-from recollect.testing.suite_upkeep import UpkeepSuite
+from recollect.testing.suite_turns_again import TurnIdempotencySuite
+from recollect.testing.suite_upkeep import IntegritySuite
 from recollect.testing.suite_usage import UsageSuite
 from recollect.testing.suite_vectors import VectorSuite
 from recollect.testing.suite_versions import VersionSuite
@@ -72,24 +72,24 @@ class LedgerSuite(
     ChangeSuite,
     VersionSuite,
     HistorySuite,
-    FindingSuite,
-    SaidSuite,
+    FullTextSuite,
+    CoverageSuite,
     KeyedSuite,
     AsOfSuite,
     VectorSuite,
     TraitSuite,
     TurnSuite,
-    TurnsAgainSuite,
-    UpkeepSuite,
+    TurnIdempotencySuite,
+    IntegritySuite,
     JobSuite,
     JobListSuite,
-    TurnTakingSuite,
-    ChoreSuite,
+    FairSchedulingSuite,
+    MaintenanceQueueSuite,
     EffectSuite,
     UsageSuite,
     EvidenceSuite,
     EraseSuite,
-    EraseAgainSuite,
+    EraseReplaySuite,
     ResponseSuite,
     ResponseEraseSuite,
     KeySuite,

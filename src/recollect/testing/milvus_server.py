@@ -12,10 +12,10 @@ from functools import cache
 from importlib.util import find_spec
 
 from recollect.testing.relay import LocalPort
-from recollect.testing.server_process import ServerProcess, started
+from recollect.testing.server_process import ExternalServer, started
 
 
-class MilvusServer(ServerProcess):
+class MilvusServer(ExternalServer):
     """One server, reached through a port of this machine alone."""
 
     name = "Milvus"

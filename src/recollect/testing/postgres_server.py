@@ -19,7 +19,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from recollect.testing.server_process import ServerProcess, started
+from recollect.testing.server_process import ExternalServer, started
 
 SUPERUSER = "postgres"
 # One that row-level security holds for; it owns its databases.
@@ -28,7 +28,7 @@ _MAKE_ROLE = f"DO $$ BEGIN CREATE ROLE {PLAIN_ROLE} LOGIN; EXCEPTION WHEN duplic
 _numbers = count(1)
 
 
-class PostgresServer(ServerProcess):
+class PostgresServer(ExternalServer):
     """One server, reached through a socket in its own folder; everyone who can enter the folder is trusted."""
 
     name = "PostgreSQL"
@@ -115,8 +115,8 @@ class PostgresServer(ServerProcess):
             raise RuntimeError(f"{program} failed:\n{done.stdout.decode()}")
 
     def _answers(self) -> bool:
-        asked = [str(self._programs / "pg_isready"), "-q", "-h", str(self._folder), "-U", "postgres"]
-        return subprocess.run(asked, **self._run_as).returncode == 0
+        command = [str(self._programs / "pg_isready"), "-q", "-h", str(self._folder), "-U", "postgres"]
+        return subprocess.run(command, **self._run_as).returncode == 0
 
     def _signal(self, number: signal.Signals) -> None:
         # Each process of the server has a group of its own; the postmaster leads the others by parentage.

@@ -37,7 +37,7 @@ class SimulatedDisk:
         self.failed_writes: list[str] = []
         self.failed_syncs: list[str] = []
         # Those whose handle was synced again after a sync of it had failed.
-        self.synced_again: list[str] = []
+        self.synced_after_failure: list[str] = []
         self.vfs = f"simulated-disk-{next(_numbers)}"
         self._random = random.Random(seed)
         self._lock = threading.RLock()
@@ -50,11 +50,11 @@ class SimulatedDisk:
         """Leave in the folder what could be found after the power went now; the disk itself goes on."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
-            kept_share = self._random.choice((0.0, 0.0, self._random.random(), 1.0))
+            persisted_share = self._random.choice((0.0, 0.0, self._random.random(), 1.0))
             for path, bindings in self._bindings.items():
-                content = self._random.choice(bindings) if kept_share else bindings[0]
+                content = self._random.choice(bindings) if persisted_share else bindings[0]
                 if content is not None:
-                    (folder / path.name).write_bytes(content.after_cut(self._random, kept_share))
+                    (folder / path.name).write_bytes(content.after_cut(self._random, persisted_share))
 
     def close(self) -> None:
         """Take the disk away from SQLite; every connection through it must be closed."""
@@ -95,7 +95,7 @@ class SimulatedDisk:
     def sync(self, file: _File) -> None:
         with self._lock:
             if file.sync_failed:
-                self.synced_again.append(file.path.name)
+                self.synced_after_failure.append(file.path.name)
             if self._fails():
                 self.failed_syncs.append(file.path.name)
                 # The worst a system may do: keep some of it, call the rest clean, and never write that.
@@ -144,21 +144,21 @@ class _Content:
 
     def after_cut(self, chance: random.Random, share: float) -> bytes:
         """What may be found after a cut: some of the pending sectors made it."""
-        found = bytearray(self.certain)
+        content = bytearray(self.certain)
         for offset, data in self.pending:
             for start, part in _sectors(offset, data):
                 if chance.random() < share:
-                    _do(found, start, part)
-        return bytes(found)
+                    _do(content, start, part)
+        return bytes(content)
 
 
-def _do(found: bytearray, offset: int, data: bytes | None) -> None:
+def _do(content: bytearray, offset: int, data: bytes | None) -> None:
     if data is None:
-        del found[offset:]
-        found.extend(bytes(offset - len(found)))
+        del content[offset:]
+        content.extend(bytes(offset - len(content)))
     else:
-        found.extend(bytes(max(0, offset - len(found))))
-        found[offset : offset + len(data)] = data
+        content.extend(bytes(max(0, offset - len(content))))
+        content[offset : offset + len(data)] = data
 
 
 def _sectors(offset: int, data: bytes | None) -> list[tuple[int, bytes | None]]:

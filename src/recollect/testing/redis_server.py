@@ -11,10 +11,10 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from recollect.testing.server_process import ServerProcess, started
+from recollect.testing.server_process import ExternalServer, started
 
 
-class RedisServer(ServerProcess):
+class RedisServer(ExternalServer):
     """One server, reached through a socket in its own folder; nothing of it is kept on disk."""
 
     name = "Redis"

@@ -18,13 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from recollect.testing import llm_wire
 from recollect.testing.fake_embedder import openai_embeddings
-from recollect.testing.llm_faults import Answer, Fault, error_body
-from recollect.testing.llm_server import Disconnect, Kind, Recorded, Server, deliver, read
-from recollect.testing.llm_wire import Exchange, Json, Reply, ToolCall, count_tokens, texts
+from recollect.testing.llm_faults import Fault, HttpAnswer, error_body
+from recollect.testing.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
+from recollect.testing.llm_wire import Json, ScriptedExchange, ScriptedReply, ToolCall, count_tokens, texts
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class CallStats:
     """What the calls would have cost: every arrival counts as a call, every answer laid out as tokens."""
 
     calls: Mapping[Kind, int]
@@ -33,17 +33,17 @@ class Stats:
     embedding_tokens: int
 
 
-Scripted: TypeAlias = str | Reply | Callable[[Recorded], str | Reply]
-Condition: TypeAlias = str | Callable[[Recorded], bool]
+Scripted: TypeAlias = str | ScriptedReply | Callable[[RecordedRequest], str | ScriptedReply]
+Condition: TypeAlias = str | Callable[[RecordedRequest], bool]
 
 
-def echo(request: Recorded) -> str:
+def echo(request: RecordedRequest) -> str:
     """What is answered when nothing is scripted: the last words of the user."""
-    asked = request.json if isinstance(request.json, dict) else {}
-    said = asked.get("messages", asked.get("input"))
-    if isinstance(said, list):
-        said = [item for item in said if isinstance(item, dict) and item.get("role") == "user"][-1:]
-    return "You said: " + "\n".join(texts(said))
+    body = request.json if isinstance(request.json, dict) else {}
+    messages = body.get("messages", body.get("input"))
+    if isinstance(messages, list):
+        messages = [item for item in messages if isinstance(item, dict) and item.get("role") == "user"][-1:]
+    return "You said: " + "\n".join(texts(messages))
 
 
 class _Script:
@@ -51,7 +51,7 @@ class _Script:
 
     def reply(
         self,
-        said: Scripted | None = None,
+        content: Scripted | None = None,
         *,
         tool_calls: Sequence[ToolCall] = (),
         reasoning: str | None = None,
@@ -59,32 +59,32 @@ class _Script:
         faults: Sequence[Fault] = (),
     ) -> Self:
         """Answer with a text, tool calls, a `Reply`, or what a function makes of the request."""
-        if said is None or isinstance(said, str):
-            self._take(Reply(said, tool_calls, reasoning, finish_reason, faults))
+        if content is None or isinstance(content, str):
+            self._enqueue(ScriptedReply(content, tool_calls, reasoning, finish_reason, faults))
         elif tool_calls or reasoning or finish_reason or faults:
             raise TypeError("a Reply or a function says everything itself: leave the keywords out")
         else:
-            self._take(said)
+            self._enqueue(content)
         return self
 
     def reply_json(self, value: object) -> Self:
         """Answer with `value` as JSON text."""
         return self.reply(json.dumps(value))
 
-    def _take(self, said: Scripted) -> None:
+    def _enqueue(self, content: Scripted) -> None:
         raise NotImplementedError
 
 
-class Rule(_Script):
+class ReplyRule(_Script):
     """What is answered to the requests that meet a condition, until it is removed."""
 
-    def __init__(self, rules: list[Rule], lock: threading.Condition, condition: Condition) -> None:
-        self.said: Scripted = ""
+    def __init__(self, rules: list[ReplyRule], lock: threading.Condition, condition: Condition) -> None:
+        self.content: Scripted = ""
         self._rules = rules
         self._lock = lock
         self._condition = condition
 
-    def matches(self, request: Recorded) -> bool:
+    def matches(self, request: RecordedRequest) -> bool:
         if isinstance(self._condition, str):
             return self._condition in request.text
         return bool(self._condition(request))
@@ -95,9 +95,9 @@ class Rule(_Script):
             if self in self._rules:
                 self._rules.remove(self)
 
-    def _take(self, said: Scripted) -> None:
+    def _enqueue(self, content: Scripted) -> None:
         with self._lock:
-            self.said = said
+            self.content = content
             self.remove()
             self._rules.append(self)
 
@@ -120,17 +120,17 @@ class ScriptedLLM(_Script):
         self.dimensions = dimensions
         self.models = tuple(models)
         self.default: Scripted = echo
-        self.requests: list[Recorded] = []
-        self.answers: list[tuple[Recorded, Answer]] = []
+        self.requests: list[RecordedRequest] = []
+        self.answers: list[tuple[RecordedRequest, HttpAnswer]] = []
         self.disconnects: list[Disconnect] = []
         self._changed = threading.Condition()
         self._queue: deque[Scripted] = deque()
-        self._rules: list[Rule] = []
+        self._rules: list[ReplyRule] = []
         self._pending: list[_Pending] = []
         self._tokens: Counter[str] = Counter()
         self._port = 0
         self._serial = 0
-        self._server: Server | None = None
+        self._server: LLMServer | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -138,18 +138,18 @@ class ScriptedLLM(_Script):
         return f"http://127.0.0.1:{self._port}/v1"
 
     @property
-    def stats(self) -> Stats:
+    def stats(self) -> CallStats:
         kinds = Counter(request.kind for request in list(self.requests))
         tokens = self._tokens
-        return Stats(kinds, tokens["prompt"], tokens["completion"], tokens["embedding"])
+        return CallStats(kinds, tokens["prompt"], tokens["completion"], tokens["embedding"])
 
-    def calls(self, kind: Kind) -> list[Recorded]:
+    def calls(self, kind: Kind) -> list[RecordedRequest]:
         """The recorded requests of one kind, in order of arrival."""
         return [request for request in list(self.requests) if request.kind == kind]
 
-    def when(self, condition: Condition) -> Rule:
+    def when(self, condition: Condition) -> ReplyRule:
         """A rule for requests whose text holds `condition`, or for which it is true; then `.reply(...)`."""
-        return Rule(self._rules, self._changed, condition)
+        return ReplyRule(self._rules, self._changed, condition)
 
     def fault(self, *faults: Fault, times: int | None = 1, on: Kind | None = None) -> None:
         """Go wrong in all these ways at once, for the next `times` requests (None: always) of a kind."""
@@ -173,7 +173,7 @@ class ScriptedLLM(_Script):
         """Listen on loopback; after a `stop`, on the same port as before."""
         listener = socket.create_server(("127.0.0.1", self._port), backlog=512)
         self._port = listener.getsockname()[1]
-        self._server = Server(self._serve)
+        self._server = LLMServer(self._serve)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="scripted-llm", daemon=True)
         self._thread.start()
         if not self._server.ready.wait(30):
@@ -198,9 +198,9 @@ class ScriptedLLM(_Script):
     ) -> None:
         self.stop()
 
-    def _take(self, said: Scripted) -> None:
+    def _enqueue(self, content: Scripted) -> None:
         with self._changed:
-            self._queue.append(said)
+            self._queue.append(content)
 
     def _due_faults(self, kind: Kind) -> Sequence[Fault]:
         with self._changed:
@@ -213,16 +213,16 @@ class ScriptedLLM(_Script):
                     self._pending.remove(due)
             return due.faults
 
-    def _choose(self, request: Recorded, *, spoiled: bool) -> Scripted:
+    def _choose(self, request: RecordedRequest, *, spoiled: bool) -> Scripted:
         with self._changed:
             for rule in reversed(self._rules):
                 if rule.matches(request):
-                    return rule.said
+                    return rule.content
             if not self._queue:
                 return self.default
             return self._queue[0] if spoiled else self._queue.popleft()
 
-    async def _lay_out(self, request: Recorded, serial: int) -> Answer:
+    async def _lay_out(self, request: RecordedRequest, serial: int) -> HttpAnswer:
         """The whole answer, faults included. A mistake in the script is a 500 that names it."""
         faults = self._due_faults(request.kind)
         try:
@@ -230,39 +230,39 @@ class ScriptedLLM(_Script):
             return reduce(lambda bent, fault: fault.bend(bent), faults, answer)
         except Exception as error:  # the script is the test's own code and may raise anything
             mistake = f"the script failed: {type(error).__name__}: {error}"
-            return Answer.json(error_body(mistake, kind="script_error"), status=500)
+            return HttpAnswer.json(error_body(mistake, kind="script_error"), status=500)
 
-    async def _honest(self, request: Recorded, serial: int, *, spoiled: bool) -> Answer:
-        asked = request.json if isinstance(request.json, dict) else {}
+    async def _honest(self, request: RecordedRequest, serial: int, *, spoiled: bool) -> HttpAnswer:
+        body = request.json if isinstance(request.json, dict) else {}
         match request.kind:
             case "models":
                 models = [{"id": id, "object": "model", "created": 0, "owned_by": "test"} for id in self.models]
-                return Answer.json({"object": "list", "data": models})
+                return HttpAnswer.json({"object": "list", "data": models})
             case "other":
                 return _description(request)
             case "embeddings":
-                return self._embeddings(asked)
+                return self._embeddings(body)
             case "chat" | "responses":
-                if request.kind == "chat" and not isinstance(asked.get("messages"), list):
-                    return Answer.json(error_body("'messages' must be a list"), status=400)
-                return await self._model_answer(request, asked, serial, spoiled=spoiled)
+                if request.kind == "chat" and not isinstance(body.get("messages"), list):
+                    return HttpAnswer.json(error_body("'messages' must be a list"), status=400)
+                return await self._model_answer(request, body, serial, spoiled=spoiled)
         assert_never(request.kind)
 
-    def _embeddings(self, asked: Json) -> Answer:
+    def _embeddings(self, body: Json) -> HttpAnswer:
         try:
-            body = openai_embeddings(asked, self.dimensions)
+            body = openai_embeddings(body, self.dimensions)
         except ValueError as error:
-            return Answer.json(error_body(str(error)), status=400)
+            return HttpAnswer.json(error_body(str(error)), status=400)
         self._tokens["embedding"] += body["usage"]["total_tokens"]
-        return Answer.json(body)
+        return HttpAnswer.json(body)
 
-    async def _model_answer(self, request: Recorded, asked: Json, serial: int, *, spoiled: bool) -> Answer:
-        said = self._choose(request, spoiled=spoiled)
+    async def _model_answer(self, request: RecordedRequest, body: Json, serial: int, *, spoiled: bool) -> HttpAnswer:
+        content = self._choose(request, spoiled=spoiled)
         # In a thread, so that a function may wait for the test without holding up other answers.
-        said = await asyncio.to_thread(said, request) if callable(said) else said
-        reply = Reply(said) if isinstance(said, str) else said
+        content = await asyncio.to_thread(content, request) if callable(content) else content
+        reply = ScriptedReply(content) if isinstance(content, str) else content
         at, prompt_tokens = int(request.at.timestamp()), count_tokens(request.text)
-        exchange = Exchange(asked, reply, serial, at, prompt_tokens)
+        exchange = ScriptedExchange(body, reply, serial, at, prompt_tokens)
         if not spoiled:
             self._tokens.update(prompt=prompt_tokens, completion=exchange.completion_tokens)
         answer = llm_wire.chat(exchange) if request.kind == "chat" else llm_wire.responses(exchange)
@@ -288,8 +288,8 @@ class ScriptedLLM(_Script):
                 self._changed.notify_all()
 
 
-def _description(request: Recorded) -> Answer:
+def _description(request: RecordedRequest) -> HttpAnswer:
     if not request.path.startswith("/v1/"):
-        return Answer.json(error_body(f"nothing is served at {request.path}"), status=404)
+        return HttpAnswer.json(error_body(f"nothing is served at {request.path}"), status=404)
     arrived = {"method": request.method, "path": request.path, "query": request.query}
-    return Answer.json({**arrived, "body_bytes": len(request.body)})
+    return HttpAnswer.json({**arrived, "body_bytes": len(request.body)})

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 
 # Ends the server when our end of the pipe closes, however that comes about; tells its number first.
 _WATCHED = '"$@" & server=$!; echo $server > "$0"; read _; kill -{signal} $server; wait $server'
-_S = TypeVar("_S", bound="ServerProcess")
+_S = TypeVar("_S", bound="ExternalServer")
 
 
-class ServerProcess:
+class ExternalServer:
     """One server with a folder of its own; what it is and when it answers is for those who know it to say."""
 
     name = "the server"

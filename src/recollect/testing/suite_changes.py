@@ -13,7 +13,7 @@ import pytest
 
 from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Change, Forget, Restore, Supersede, Update, Verb
+from recollect.model.change import Add, Change, ChangeKind, Forget, Restore, Supersede, Update
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.times import now
@@ -82,13 +82,13 @@ class ChangeSuite:
         applied = await change(
             ledger, Add(fresh), Update(tea.id, {"importance": 0.9}), Add(tea), Forget(fresh.id), Restore(fresh.id)
         )
-        told = [(outcome.verb, outcome.record.id, outcome.changed) for outcome in applied.outcomes]
-        assert told == [
-            (Verb.ADD, fresh.id, True),
-            (Verb.UPDATE, tea.id, True),
-            (Verb.ADD, tea.id, False),
-            (Verb.FORGET, fresh.id, True),
-            (Verb.RESTORE, fresh.id, True),
+        report = [(outcome.verb, outcome.record.id, outcome.changed) for outcome in applied.outcomes]
+        assert report == [
+            (ChangeKind.ADD, fresh.id, True),
+            (ChangeKind.UPDATE, tea.id, True),
+            (ChangeKind.ADD, tea.id, False),
+            (ChangeKind.FORGET, fresh.id, True),
+            (ChangeKind.RESTORE, fresh.id, True),
         ]
         assert not applied.replayed
 
@@ -110,8 +110,8 @@ class ChangeSuite:
 
     async def test_an_id_written_twice_keeps_the_first(self, ledger: Ledger) -> None:
         (first,) = await add(ledger, memory("tea"))
-        (kept,) = await add(ledger, memory("coffee", id=first.id))
-        assert kept == first
+        (stored,) = await add(ledger, memory("coffee", id=first.id))
+        assert stored == first
 
     @pytest.mark.parametrize(
         "other",
@@ -155,7 +155,7 @@ class ChangeSuite:
     async def test_a_key_has_one_active_value(self, ledger: Ledger) -> None:
         (old,) = await add(ledger, memory("Paris", key="city"))
         applied = await change(ledger, Add(fresh := memory("Rome", key="city")))
-        assert [(each.verb, each.record.id) for each in applied.outcomes] == [(Verb.SUPERSEDE, fresh.id)]
+        assert [(each.verb, each.record.id) for each in applied.outcomes] == [(ChangeKind.SUPERSEDE, fresh.id)]
         assert (await now_of(ledger, old)).superseded_by == fresh.id
         await add(ledger, memory("Bath", key="town"), memory("Oslo", key="town"))
         assert await listed(ledger, ANN, statuses=(Status.ACTIVE,)) == {"Rome", "Oslo"}
@@ -201,7 +201,7 @@ class ChangeSuite:
         (old,) = await add(ledger, memory("Paris", key="city"))
         fresh = memory("Rome", key="city", valid_from=NOON + timedelta(days=3))
         applied = await change(ledger, Supersede(old.id, fresh))
-        assert [(each.verb, each.record.id) for each in applied.outcomes] == [(Verb.SUPERSEDE, fresh.id)]
+        assert [(each.verb, each.record.id) for each in applied.outcomes] == [(ChangeKind.SUPERSEDE, fresh.id)]
         ended = await now_of(ledger, old)
         assert (ended.status, ended.superseded_by, ended.version) == (Status.SUPERSEDED, fresh.id, 2)
         assert ended.valid_to == fresh.valid_from

@@ -9,8 +9,8 @@ import pytest
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Change, Forget, Once
-from recollect.model.effect import Effect, Finish, Note, Queue, Spent
+from recollect.model.change import Add, Change, Forget, IdempotencyToken
+from recollect.model.effect import ConversationUpdate, Effect, EnqueueJob, FinishJob, ModelUsage
 from recollect.model.job import Job, JobState
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -19,9 +19,9 @@ from recollect.testing.suite_jobs import MONDAY, new, put, take
 from recollect.testing.suite_samples import ANN, BY, NOON, memory, say, turn
 
 
-def finish(job: Job, **result: Any) -> Finish:
+def finish(job: Job, **result: Any) -> FinishJob:
     assert job.lease is not None
-    return Finish(job.id, job.lease, result or None)
+    return FinishJob(job.id, job.lease, result or None)
 
 
 async def leased(ledger: Ledger) -> Job:
@@ -44,16 +44,16 @@ class EffectSuite:
         await do(
             ledger,
             finish(job, learned=1),
-            Note(MONDAY, {"learned_to": 1, "summary": "tea"}, expected_version=1),
-            Queue(MONDAY, new("next")),
-            Spent(user="ann", step="extract", model="m", tokens_in=10, tokens_out=5, at=now()),
+            ConversationUpdate(MONDAY, {"learned_to": 1, "summary": "tea"}, expected_version=1),
+            EnqueueJob(MONDAY, new("next")),
+            ModelUsage(user="ann", step="extract", model="m", tokens_in=10, tokens_out=5, at=now()),
             changes=[Add(record)],
         )
         assert len(await ledger.get(ANN, [record.id])) == 1
         done = await ledger.job("ann", job.id)
         assert (done.state, done.result) == (JobState.DONE, {"learned": 1})
-        found = await ledger.conversation(MONDAY)
-        assert (found.learned_to, found.summary, found.version, found.turn_count) == (1, "tea", 2, 1)
+        results = await ledger.conversation(MONDAY)
+        assert (results.learned_to, results.summary, results.version, results.turn_count) == (1, "tea", 2, 1)
         assert [each.key for each in await ledger.jobs(states=[JobState.WAITING])] == ["next"]
         assert (await ledger.spent_today("ann")).tokens == 15
 
@@ -71,7 +71,7 @@ class EffectSuite:
             case "cancelled":
                 await ledger.cancel("ann", [job.id])
             case "lost":
-                ended = Finish(job.id, "another's lease")
+                ended = FinishJob(job.id, "another's lease")
             case "moved":
                 await say(ledger, MONDAY, "and coffee")
             case "no memory":
@@ -85,9 +85,13 @@ class EffectSuite:
                 changes,
                 by=BY,
                 effects=[
-                    Queue(scope, new("next")),
-                    Spent(user=scope.user, step="extract", model="m", at=now()),
-                    *([Note(MONDAY, {"learned_to": 1}, expected_version=version)] if scope is ANN else []),
+                    EnqueueJob(scope, new("next")),
+                    ModelUsage(user=scope.user, step="extract", model="m", at=now()),
+                    *(
+                        [ConversationUpdate(MONDAY, {"learned_to": 1}, expected_version=version)]
+                        if scope is ANN
+                        else []
+                    ),
                     ended,
                 ],
             )
@@ -96,25 +100,25 @@ class EffectSuite:
         assert await ledger.usage() == []
 
     async def test_what_was_done_once_is_not_done_again(self, ledger: Ledger) -> None:
-        job, once = await leased(ledger), Once("key", "digest")
+        job, once = await leased(ledger), IdempotencyToken("key", "digest")
         for _ in range(2):
-            spent = Spent(user="ann", step="s", model="m", at=now())
+            spent = ModelUsage(user="ann", step="s", model="m", at=now())
             await do(ledger, finish(job), spent, changes=[Add(memory())], once=once)
         assert (await ledger.spent_today("ann")).calls == 1
 
     async def test_effects_need_no_changes_and_make_no_revision(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
         before = await ledger.revision("ann"), await ledger.history(ANN)
-        await do(ledger, Note(MONDAY, {"summary": "a greeting"}))
+        await do(ledger, ConversationUpdate(MONDAY, {"summary": "a greeting"}))
         assert (await ledger.revision("ann"), await ledger.history(ANN)) == before
         assert (await ledger.conversation(MONDAY)).summary == "a greeting"
 
     async def test_effects_on_another_user_are_refused(self, ledger: Ledger) -> None:
         bob = Scope("bob", "", "s")
         for effect in (
-            Note(bob, {"summary": "x"}),
-            Queue(bob, new()),
-            Spent(user="bob", step="s", model="m", at=now()),
+            ConversationUpdate(bob, {"summary": "x"}),
+            EnqueueJob(bob, new()),
+            ModelUsage(user="bob", step="s", model="m", at=now()),
         ):
             with pytest.raises(InvalidInput):
                 await do(ledger, effect)
@@ -122,16 +126,22 @@ class EffectSuite:
 
     async def test_every_field_of_a_note_comes_back_and_the_others_stay(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
-        await do(ledger, Note(MONDAY, {"summary": "hi \0 \ud800", "metadata": {"a": [1]}, "learned_to": 1}))
-        await do(ledger, Note(MONDAY, {"invocations": [{"goal": "x"}, {"goal": "y"}], "closed_at": NOON}))
-        found = await ledger.conversation(MONDAY)
-        assert (found.summary, found.metadata, found.learned_to) == ("hi \0 \ud800", {"a": [1]}, 1)
-        assert (found.invocations, found.closed_at) == (({"goal": "x"}, {"goal": "y"}), NOON)
-        assert (found.turn_count, found.version) == (1, 3)
-        await do(ledger, Note(MONDAY, {"summary": "", "metadata": {}, "invocations": [], "learned_to": 0}))
-        found = await ledger.conversation(MONDAY)
-        assert (found.summary, found.metadata, found.learned_to, found.invocations) == ("", {}, 0, ())
-        assert found.closed_at == NOON
+        await do(
+            ledger, ConversationUpdate(MONDAY, {"summary": "hi \0 \ud800", "metadata": {"a": [1]}, "learned_to": 1})
+        )
+        await do(
+            ledger, ConversationUpdate(MONDAY, {"invocations": [{"goal": "x"}, {"goal": "y"}], "closed_at": NOON})
+        )
+        results = await ledger.conversation(MONDAY)
+        assert (results.summary, results.metadata, results.learned_to) == ("hi \0 \ud800", {"a": [1]}, 1)
+        assert (results.invocations, results.closed_at) == (({"goal": "x"}, {"goal": "y"}), NOON)
+        assert (results.turn_count, results.version) == (1, 3)
+        await do(
+            ledger, ConversationUpdate(MONDAY, {"summary": "", "metadata": {}, "invocations": [], "learned_to": 0})
+        )
+        results = await ledger.conversation(MONDAY)
+        assert (results.summary, results.metadata, results.learned_to, results.invocations) == ("", {}, 0, ())
+        assert results.closed_at == NOON
 
     @pytest.mark.parametrize(
         "fields",
@@ -142,33 +152,33 @@ class EffectSuite:
     )  # fmt: skip
     async def test_a_note_that_cannot_be_kept_is_refused(self, ledger: Ledger, fields: dict[str, Any]) -> None:
         with pytest.raises(InvalidInput):
-            await do(ledger, Note(MONDAY, fields))
+            await do(ledger, ConversationUpdate(MONDAY, fields))
 
     async def test_what_is_noted_before_anything_was_said_stays(self, ledger: Ledger) -> None:
-        await do(ledger, Note(MONDAY, {"metadata": {"title": "plans"}}, expected_version=0))
-        found = await ledger.conversation(MONDAY)
-        assert found == Conversation(scope=MONDAY, metadata={"title": "plans"}, version=1)
+        await do(ledger, ConversationUpdate(MONDAY, {"metadata": {"title": "plans"}}, expected_version=0))
+        results = await ledger.conversation(MONDAY)
+        assert results == Conversation(scope=MONDAY, metadata={"title": "plans"}, version=1)
         with pytest.raises(Conflict):
-            await do(ledger, Note(MONDAY, {"summary": "x"}, expected_version=0))
+            await do(ledger, ConversationUpdate(MONDAY, {"summary": "x"}, expected_version=0))
         await say(ledger, MONDAY, "hello")
-        found = await ledger.conversation(MONDAY)
-        assert (found.metadata, found.turn_count, found.started_at) == ({"title": "plans"}, 1, NOON)
-        assert found.last_turn_at == NOON
+        results = await ledger.conversation(MONDAY)
+        assert (results.metadata, results.turn_count, results.started_at) == ({"title": "plans"}, 1, NOON)
+        assert results.last_turn_at == NOON
 
     async def test_a_closed_conversation_is_opened_by_a_new_turn(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
-        await do(ledger, Note(MONDAY, {"closed_at": now(), "summary": "short"}, expected_version=1))
+        await do(ledger, ConversationUpdate(MONDAY, {"closed_at": now(), "summary": "short"}, expected_version=1))
         assert (await ledger.conversation(MONDAY)).closed_at is not None
         await say(ledger, MONDAY, "one more thing")
-        found = await ledger.conversation(MONDAY)
-        assert (found.closed_at, found.summary) == (None, "short")
+        results = await ledger.conversation(MONDAY)
+        assert (results.closed_at, results.summary) == (None, "short")
 
     async def test_conversations_are_found_by_how_long_they_are_silent(self, ledger: Ledger) -> None:
         sessions = [Scope("ann", "p", f"{n}") for n in range(4)] + [Scope("bob", "", "0")]
         for n, scope in enumerate(sessions):
-            said = turn("hi", said_at=NOON + timedelta(minutes=n))
-            await ledger.append(scope, [said], vectors=[None], by=BY)
-        await do(ledger, Note(sessions[1], {"closed_at": NOON}))
+            logged = turn("hi", said_at=NOON + timedelta(minutes=n))
+            await ledger.append(scope, [logged], vectors=[None], by=BY)
+        await do(ledger, ConversationUpdate(sessions[1], {"closed_at": NOON}))
         assert [each.scope for each in await ledger.conversations()] == sessions
         assert [each.scope for each in await ledger.conversations("ann", order="newest")] == sessions[3::-1]
         idle = await ledger.conversations(open=True, idle_before=NOON + timedelta(minutes=3))
@@ -181,7 +191,7 @@ class EffectSuite:
         sessions = [Scope("ann", project, session) for project in ("", "p") for session in ("", "a", "b")]
         for scope in sessions:
             await say(ledger, scope, "hi")
-        await do(ledger, Note(Scope("ann", "q"), {"metadata": {"new": True}}))
+        await do(ledger, ConversationUpdate(Scope("ann", "q"), {"metadata": {"new": True}}))
         for order in ("oldest", "newest"):
             seen: list[Conversation] = []
             while page := await ledger.conversations(order=order, limit=2, after=seen[-1] if seen else None):

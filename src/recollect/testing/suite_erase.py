@@ -8,9 +8,9 @@ import pytest
 
 from recollect.errors import InvalidInput, NotFound
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Add, Forget, Once, Supersede, Update
-from recollect.model.effect import Note
-from recollect.model.erase import Erase, Receipt, Remade, Target
+from recollect.model.change import Add, Forget, IdempotencyToken, Supersede, Update
+from recollect.model.effect import ConversationUpdate
+from recollect.model.erase import ErasureRequest, Receipt, Remade, Target
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -36,7 +36,7 @@ from recollect.testing.suite_samples import (
 
 MONDAY = Scope("ann", "p", "monday")
 TUESDAY = Scope("ann", "p", "tuesday")
-EVERYTHING_OF_USER = Erase(Target.USER)
+EVERYTHING_OF_USER = ErasureRequest(Target.USER)
 
 
 def learned(content: str, *evidence: str, **fields: object) -> MemoryRecord:
@@ -46,7 +46,7 @@ def learned(content: str, *evidence: str, **fields: object) -> MemoryRecord:
 
 
 async def erase(ledger: Ledger, target: Target, id: str = "", *, scope: Scope = ANN) -> Receipt:
-    return await ledger.erase(scope, Erase(target, id), by=BY)
+    return await ledger.erase(scope, ErasureRequest(target, id), by=BY)
 
 
 def counts(receipt: Receipt) -> dict[str, int]:
@@ -86,9 +86,9 @@ class EraseSuite:
             await add(ledger, memory("derived", scope=record.scope, evidence=("same",)))
         before = await everything(ledger, ["bob"])
         for what, scope in (
-            (Erase(Target.MEMORY, "same"), ANN),
-            (Erase(Target.SESSION), MONDAY),
-            (Erase(Target.PROJECT), Scope("ann", "p")),
+            (ErasureRequest(Target.MEMORY, "same"), ANN),
+            (ErasureRequest(Target.SESSION), MONDAY),
+            (ErasureRequest(Target.PROJECT), Scope("ann", "p")),
             (EVERYTHING_OF_USER, ANN),
         ):
             await ledger.erase(scope, what, by=BY)
@@ -98,9 +98,9 @@ class EraseSuite:
     async def test_what_is_not_there_cannot_be_erased(self, ledger: Ledger) -> None:
         (tea,) = await add(ledger, memory())
         for what, scope in (
-            (Erase(Target.MEMORY, "nothing"), ANN),
-            (Erase(Target.MEMORY, tea.id), BOB),
-            (Erase(Target.TURN, tea.id), ANN),
+            (ErasureRequest(Target.MEMORY, "nothing"), ANN),
+            (ErasureRequest(Target.MEMORY, tea.id), BOB),
+            (ErasureRequest(Target.TURN, tea.id), ANN),
         ):
             with pytest.raises(NotFound):
                 await ledger.erase(scope, what, by=BY)
@@ -108,10 +108,10 @@ class EraseSuite:
 
     async def test_nothing_is_erased_that_was_not_named_exactly(self, ledger: Ledger) -> None:
         for what, scope in (
-            (Erase(Target.USER), MONDAY),
-            (Erase(Target.PROJECT), ANN),
-            (Erase(Target.PROJECT), MONDAY),
-            (Erase(Target.SESSION), Scope("ann", "p")),
+            (ErasureRequest(Target.USER), MONDAY),
+            (ErasureRequest(Target.PROJECT), ANN),
+            (ErasureRequest(Target.PROJECT), MONDAY),
+            (ErasureRequest(Target.SESSION), Scope("ann", "p")),
         ):
             with pytest.raises(InvalidInput):
                 await ledger.erase(scope, what, by=BY)
@@ -126,7 +126,7 @@ class EraseSuite:
         assert counts(receipt) == {"memories": 3, "turns": 1, "history": 4}
         assert receipt.remade == ()
         assert await listed(ledger, ANN) == {"And I like tea", "likes tea"}
-        assert [(said.content, said.position) for said in await ledger.turns(MONDAY)] == [("And I like tea", 2)]
+        assert [(logged.content, logged.position) for logged in await ledger.turns(MONDAY)] == [("And I like tea", 2)]
 
     async def test_an_id_that_is_a_word_erases_nothing_that_only_says_the_word(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
@@ -140,7 +140,9 @@ class EraseSuite:
         fact = learned("counts", one.id, two.id)
         whole = learned("only two", two.id)
         await add(ledger, episode, fact, whole)
-        await ledger.apply(MONDAY, [], by=BY, effects=[Note(MONDAY, {"summary": "one, two", "metadata": {"a": 1}})])
+        await ledger.apply(
+            MONDAY, [], by=BY, effects=[ConversationUpdate(MONDAY, {"summary": "one, two", "metadata": {"a": 1}})]
+        )
         receipt = await erase(ledger, Target.TURN, two.id)
         assert set(receipt.remade) == {
             Remade("episode", MONDAY, (), (1, 3)),
@@ -148,87 +150,87 @@ class EraseSuite:
             Remade("conversation", MONDAY),
         }
         assert await listed(ledger, ANN) == {"one", "three"}
-        found = await ledger.conversation(MONDAY)
-        assert (found.summary, found.metadata, found.turn_count) == ("", {"a": 1}, 3)
+        results = await ledger.conversation(MONDAY)
+        assert (results.summary, results.metadata, results.turn_count) == ("", {"a": 1}, 3)
         (four,) = await say(ledger, MONDAY, "four")
         assert four.position == 4
         assert three.position == 3
 
     async def test_a_range_of_turns_is_one_of_its_own_session(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "hello")
+        (logged,) = await say(ledger, MONDAY, "hello")
         await say(ledger, TUESDAY, "hello again")
         other = learned("greeted", scope=TUESDAY, category=Category.EPISODE, detail={"turn_start": 1, "turn_end": 1})
         await add(ledger, other)
-        await erase(ledger, Target.TURN, said.id)
+        await erase(ledger, Target.TURN, logged.id)
         assert await listed(ledger, ANN) == {"hello again", "greeted"}
 
     async def test_a_memory_goes_with_the_versions_it_superseded_but_not_with_its_sources(
         self, ledger: Ledger
     ) -> None:
-        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        (logged,) = await say(ledger, MONDAY, "I moved to Rome")
         await add(ledger, memory("Paris", id="old", key="city"))
         await change(ledger, Supersede("old", memory("Oslo", id="mid", key="city")))
-        await change(ledger, Supersede("mid", memory("Rome", id="new", key="city", evidence=(said.id,))))
+        await change(ledger, Supersede("mid", memory("Rome", id="new", key="city", evidence=(logged.id,))))
         await change(ledger, Supersede("new", memory("Bern", id="newest", key="city")))
         receipt = await erase(ledger, Target.MEMORY, "new")
-        assert (counts(receipt)["memories"], receipt.stays) == (3, (said.id,))
+        assert (counts(receipt)["memories"], receipt.stays) == (3, (logged.id,))
         # It would go on saying it.
-        assert (receipt.hidden, await listed(ledger, ANN)) == ((said.id,), {"I moved to Rome", "Bern"})
-        [turn] = await ledger.get(ANN, [said.id])
+        assert (receipt.hidden, await listed(ledger, ANN)) == ((logged.id,), {"I moved to Rome", "Bern"})
+        [turn] = await ledger.get(ANN, [logged.id])
         assert turn.status is Status.FORGOTTEN
 
     async def test_a_turn_is_not_hidden_for_what_sums_it_up_or_lives_in_another_project(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "I moved to Rome")
-        await add(ledger, memory("a talk of Rome", id="sum", category=Category.EPISODE, evidence=(said.id,)))
+        (logged,) = await say(ledger, MONDAY, "I moved to Rome")
+        await add(ledger, memory("a talk of Rome", id="sum", category=Category.EPISODE, evidence=(logged.id,)))
         elsewhere = Scope(ANN.user, "elsewhere")
-        await add(ledger, memory("Rome", id="far", scope=elsewhere, level=Level.PROJECT, evidence=(said.id,)))
+        await add(ledger, memory("Rome", id="far", scope=elsewhere, level=Level.PROJECT, evidence=(logged.id,)))
         for id in ("sum", "far"):
             receipt = await erase(ledger, Target.MEMORY, id)
-            assert (receipt.stays, receipt.hidden) == ((said.id,), ())
+            assert (receipt.stays, receipt.hidden) == ((logged.id,), ())
         assert await listed(ledger, ANN) == {"I moved to Rome"}
 
     async def test_what_was_superseded_by_something_that_went_with_its_turn_comes_back(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "My name is Mallory")
+        (logged,) = await say(ledger, MONDAY, "My name is Mallory")
         await add(ledger, memory("name: Ann", id="ann", key="name", value="Ann"))
-        await change(ledger, Supersede("ann", memory("name: Mallory", key="name", evidence=(said.id,))))
-        await erase(ledger, Target.TURN, said.id)
-        (found,) = await ledger.get(ANN, ["ann"])
-        assert (found.status, found.superseded_by, found.valid_to) == (Status.ACTIVE, None, None)
+        await change(ledger, Supersede("ann", memory("name: Mallory", key="name", evidence=(logged.id,))))
+        await erase(ledger, Target.TURN, logged.id)
+        (results,) = await ledger.get(ANN, ["ann"])
+        assert (results.status, results.superseded_by, results.valid_to) == (Status.ACTIVE, None, None)
         assert await ledger.check() == []
 
     async def test_a_gap_in_the_versions_is_closed(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        (logged,) = await say(ledger, MONDAY, "I moved to Rome")
         await add(ledger, memory("Paris", id="old", key="city"))
-        await change(ledger, Supersede("old", memory("Rome", id="mid", key="city", evidence=(said.id,))))
+        await change(ledger, Supersede("old", memory("Rome", id="mid", key="city", evidence=(logged.id,))))
         await change(ledger, Supersede("mid", memory("Bern", id="new", key="city")))
-        await erase(ledger, Target.TURN, said.id)
-        (found,) = await ledger.get(ANN, ["old"])
-        assert (found.status, found.superseded_by) == (Status.SUPERSEDED, "new")
+        await erase(ledger, Target.TURN, logged.id)
+        (results,) = await ledger.get(ANN, ["old"])
+        assert (results.status, results.superseded_by) == (Status.SUPERSEDED, "new")
 
     async def test_what_cannot_come_back_because_its_key_is_taken_stays_superseded(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        (logged,) = await say(ledger, MONDAY, "I moved to Rome")
         await add(ledger, memory("Paris", id="old", key="city"))
-        await change(ledger, Supersede("old", memory("Rome", id="mid", evidence=(said.id,))))
+        await change(ledger, Supersede("old", memory("Rome", id="mid", evidence=(logged.id,))))
         await add(ledger, memory("Bern", id="new", key="city"))
-        await erase(ledger, Target.TURN, said.id)
-        (found,) = await ledger.get(ANN, ["old"])
-        assert (found.status, found.superseded_by) == (Status.SUPERSEDED, None)
+        await erase(ledger, Target.TURN, logged.id)
+        (results,) = await ledger.get(ANN, ["old"])
+        assert (results.status, results.superseded_by) == (Status.SUPERSEDED, None)
 
     async def test_a_session_goes_with_all_that_came_from_it(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "My budget is 10,000")
+        (logged,) = await say(ledger, MONDAY, "My budget is 10,000")
         await say(ledger, TUESDAY, "Hello")
         await add(
             ledger,
-            learned("budget is 10,000", said.id, level=Level.USER),
-            learned("goals over both", said.id, scope=TUESDAY, category=Category.SUMMARY),
+            learned("budget is 10,000", logged.id, level=Level.USER),
+            learned("goals over both", logged.id, scope=TUESDAY, category=Category.SUMMARY),
             learned("of Tuesday", scope=TUESDAY),
         )
         receipt = await erase(ledger, Target.SESSION, scope=MONDAY)
         assert counts(receipt) == {"memories": 2, "turns": 1, "history": 3, "conversations": 1}
         assert await listed(ledger, ANN) == {"Hello", "of Tuesday"}
         assert await ledger.conversation(MONDAY) == Conversation(scope=MONDAY)
-        (again,) = await say(ledger, MONDAY, "Hello anew")
-        assert again.position == 1
+        (repeated,) = await say(ledger, MONDAY, "Hello anew")
+        assert repeated.position == 1
 
     async def test_a_project_goes_with_its_sessions_and_leaves_the_others(self, ledger: Ledger) -> None:
         other = Scope("ann", "q", "monday")
@@ -244,7 +246,7 @@ class EraseSuite:
         empty = await everything(ledger, ["ann"])
         await change(ledger, Add(memory(), direction(1)), Add(memory("gone", id="gone")))
         await change(ledger, Forget("gone"))
-        await ledger.apply(ANN, [Add(memory("once"))], by=BY, once=Once("key", "digest"))
+        await ledger.apply(ANN, [Add(memory("once"))], by=BY, once=IdempotencyToken("key", "digest"))
         await say(ledger, MONDAY, "hello")
         receipt = await erase(ledger, Target.USER)
         assert counts(receipt) == {
@@ -269,24 +271,24 @@ class EraseSuite:
         assert (await ledger.revision("ann")).epoch > after.epoch
 
     async def test_asking_to_erase_what_nobody_has_leaves_no_name_behind(self, ledger: Ledger) -> None:
-        for what, scope in ((Erase(Target.SESSION), MONDAY), (EVERYTHING_OF_USER, ANN)):
+        for what, scope in ((ErasureRequest(Target.SESSION), MONDAY), (EVERYTHING_OF_USER, ANN)):
             receipt = await ledger.erase(scope, what, by=BY)
             assert (counts(receipt), receipt.reached) == ({}, True)
         assert await ledger.users() == []
 
     async def test_a_reply_that_names_what_is_gone_is_not_repeated(self, ledger: Ledger) -> None:
-        once = Once("key", "digest")
+        once = IdempotencyToken("key", "digest")
         applied = await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)
         receipt = await erase(ledger, Target.MEMORY, applied.outcomes[0].id)
         assert counts(receipt)["replies"] == 1
         assert not (await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=once)).replayed
 
     async def test_what_was_forgotten_long_ago_is_removed_for_good(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "I moved to Rome")
+        (logged,) = await say(ledger, MONDAY, "I moved to Rome")
         await add(ledger, memory("Paris", id="old", key="city"))
         await change(ledger, Supersede("old", memory("Rome", id="new", key="city")))
-        await add(ledger, learned("has moved", said.id), memory("stays"), memory("other's", scope=ANN))
-        await change(ledger, Forget("new"), Forget(said.id))
+        await add(ledger, learned("has moved", logged.id), memory("stays"), memory("other's", scope=ANN))
+        await change(ledger, Forget("new"), Forget(logged.id))
         assert (await ledger.purge(now() - timedelta(days=30))).counts == {}
         done = await ledger.purge(now() + timedelta(seconds=1))
         assert {kind: number for kind, number in done.counts.items() if number} == {
@@ -297,8 +299,8 @@ class EraseSuite:
         assert await ledger.count(ANN, ALL) == 3
 
     async def test_positions_mean_what_they_meant_after_a_purge(self, ledger: Ledger) -> None:
-        said = await ledger.append(MONDAY, [turn(each) for each in "abc"], vectors=[None] * 3, by=BY)
-        await change(ledger, Forget(said.turns[1].id))
+        logged = await ledger.append(MONDAY, [turn(each) for each in "abc"], vectors=[None] * 3, by=BY)
+        await change(ledger, Forget(logged.turns[1].id))
         await ledger.purge(now() + timedelta(seconds=1))
         await say(ledger, MONDAY, "d")
         assert [(each.content, each.position) for each in await ledger.turns(MONDAY)] == [

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from recollect.ledger.protocol import Derived, Ledger
 from recollect.model.change import Add, Forget, Restore, Supersede, Update
-from recollect.model.erase import Erase, Target
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -30,14 +30,14 @@ TALK = Scope("ann", "p", "monday")
 
 async def derived_ids(ledger: Ledger, *turns: str, scope: Scope = ANN) -> dict[str, list[str]]:
     """The ids of the memories derived from each turn."""
-    found = await ledger.derived(scope, turns)
-    return {turn: [each.id for each in learned] for turn, learned in found.items()}
+    results = await ledger.derived(scope, turns)
+    return {turn: [each.id for each in learned] for turn, learned in results.items()}
 
 
 async def chain(ledger: Ledger, id: str, scope: Scope = ANN) -> list[str]:
     """The ids of a memory and of those that superseded it."""
-    found = await ledger.succession(scope, [id])
-    return [each.record.id for each in found.get(id, ())]
+    results = await ledger.succession(scope, [id])
+    return [each.record.id for each in results.get(id, ())]
 
 
 class EvidenceSuite:
@@ -53,8 +53,8 @@ class EvidenceSuite:
             first.id: ["home", "sport"],
             second.id: ["sport", "tea"],
         }
-        found = await ledger.derived(ANN, [first.id])
-        assert found[first.id][1] == Derived(
+        results = await ledger.derived(ANN, [first.id])
+        assert results[first.id][1] == Derived(
             id="sport",
             row=await row_of_any(ledger, "sport"),
             status=Status.ACTIVE,
@@ -81,8 +81,8 @@ class EvidenceSuite:
     async def test_superseded_memories_say_what_superseded_them(self, ledger: Ledger) -> None:
         await add(ledger, memory("lives in Ghent", id="old", evidence=("t",)))
         await change(ledger, Supersede("old", memory("lives in Bruges", id="new", evidence=("u",))))
-        found = await ledger.derived(ANN, ["t", "u"])
-        (old,), (new,) = found["t"], found["u"]
+        results = await ledger.derived(ANN, ["t", "u"])
+        (old,), (new,) = results["t"], results["u"]
         assert (old.status, old.superseded_by, old.valid_to is not None) == (Status.SUPERSEDED, "new", True)
         assert (new.status, new.superseded_by, new.valid_to) == (Status.ACTIVE, None, None)
 
@@ -104,14 +104,14 @@ class EvidenceSuite:
         assert await derived_ids(ledger, "t", "u", "v") == {"t": ["o"]}
 
     async def test_evidence_goes_with_an_erased_memory(self, ledger: Ledger) -> None:
-        said, other = await say(ledger, TALK, "I live in Ghent", "I like tea")
-        await add(ledger, memory(id="m", evidence=(said.id,)), memory("tea", id="tea", evidence=(other.id,)))
-        await ledger.erase(ANN, Erase(Target.MEMORY, "m"), by=BY)
-        assert await derived_ids(ledger, said.id, other.id) == {other.id: ["tea"]}
-        await ledger.erase(ANN, Erase(Target.USER), by=BY)
-        assert await derived_ids(ledger, said.id, other.id) == {}
+        logged, other = await say(ledger, TALK, "I live in Ghent", "I like tea")
+        await add(ledger, memory(id="m", evidence=(logged.id,)), memory("tea", id="tea", evidence=(other.id,)))
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, "m"), by=BY)
+        assert await derived_ids(ledger, logged.id, other.id) == {other.id: ["tea"]}
+        await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
+        assert await derived_ids(ledger, logged.id, other.id) == {}
         await add(ledger, memory("new", id="m"))
-        assert await derived_ids(ledger, said.id, other.id) == {}
+        assert await derived_ids(ledger, logged.id, other.id) == {}
         assert await ledger.check() == []
 
     async def test_evidence_goes_with_a_purged_memory(self, ledger: Ledger) -> None:
@@ -133,9 +133,9 @@ class EvidenceSuite:
         assert await chain(ledger, "a") == ["a", "b", "c"]
         assert await chain(ledger, "b") == ["b", "c"]
         assert await chain(ledger, "tea") == ["tea"]
-        found = await ledger.succession(ANN, ["c", "a", "nothing"])
-        assert found.keys() == {"c", "a"}
-        last = found["a"][-1]
+        results = await ledger.succession(ANN, ["c", "a", "nothing"])
+        assert results.keys() == {"c", "a"}
+        last = results["a"][-1]
         assert (last.record, last.row) == (await now_of(ledger, last.record), await row_of(ledger, last.record))
         await change(ledger, Forget("c"))
         assert [each.record.status for each in (await ledger.succession(ANN, ["b"]))["b"]] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from recollect.ledger.fields import TIMES
+from recollect.ledger.fields import TIME_FIELDS
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import FIELDS, OPERATORS, Kind, Op, Where
 from recollect.model.scope import Level, Scope
@@ -30,7 +30,7 @@ def three() -> list[MemoryRecord]:
         evidence=("turn-1", "turn-2"),
         access_count=3,
         version=2,
-        **dict.fromkeys(TIMES, NOON),
+        **dict.fromkeys(TIME_FIELDS, NOON),
         metadata={"n": 1, "flag": True, "word": "one", "list": ["a", 1, True], "x": 1.5, "null": None, "d": {"a": 1}},
     )
     milk = memory(
@@ -51,7 +51,7 @@ def three() -> list[MemoryRecord]:
         evidence=("turn-3",),
         access_count=10,
         version=5,
-        **dict.fromkeys(TIMES, NOON + DAY),
+        **dict.fromkeys(TIME_FIELDS, NOON + DAY),
         metadata={"n": "1", "flag": "true", "word": ["one"], "list": "a", "x": 10},
     )
     bare = memory("bare", id="id-bare", created_at=NOON - DAY, updated_at=NOON - DAY, importance=0.0)
@@ -91,11 +91,11 @@ ORDERING = (Op.GT, Op.GTE, Op.LT, Op.LTE)
 def comparisons(field: str) -> list[Where]:
     """Every operator the field takes, with each of its values."""
     tea, milk = VALUES[field]
-    found = []
+    results = []
     for op in sorted(OPERATORS[FIELDS[field.partition(".")[0]]]):
         values = [(tea, milk), (milk,)] if op is Op.IN else [tea, milk]
-        found += [Where(field, op, each) for each in values if not (isinstance(each, bool) and op in ORDERING)]
-    return found
+        results += [Where(field, op, each) for each in values if not (isinstance(each, bool) and op in ORDERING)]
+    return results
 
 
 CASES: dict[str, list[tuple[Any, set[str]]]] = {

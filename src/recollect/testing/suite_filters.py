@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.filters import matches, read_filter
+from recollect.model.filters import matches, parse_filter
 from recollect.model.memory import Category
 from recollect.model.query import EVERYTHING, FIELDS, Kind
 from recollect.testing.suite_filter_cases import CASES, SEEN, TEXTUAL, TRICKS, VALUES, comparisons, three
@@ -40,12 +40,12 @@ class FilterSuite:
         records = [
             memory(each.content, id=each.id, **{name: getattr(each, name) for name in SEEN}) for each in three()
         ]
-        # Recall sees what holds now, whatever else the samples say of their times.
+        # RecallRequest sees what holds now, whatever else the samples say of their times.
         records = [replace(record, valid_from=None, valid_to=None, expires_at=None) for record in records]
         await add(ledger, *records)
         everyone = await ledger.matching(ANN, EVERYTHING)
         for plain, _ in CASES[theme]:
-            filter = read_filter(plain)
+            filter = parse_filter(plain)
             expected = {record.id for record in records if matches(record, filter)}
             rows = await ledger.matching(ANN, filter)
             assert {each.record.id for each in await ledger.fetch(ANN, rows, filter=EVERYTHING)} == expected, plain

@@ -6,11 +6,11 @@ import pytest
 
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Forget, Update
-from recollect.model.filters import read_filter
+from recollect.model.filters import parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.testing.suite_samples import ANN, BOB, BY, ODD_TEXTS, add, change, last_entry, memory, say, scores_of
 
-FOUND = [
+MATCHING = [
     ("she was running every day", "run"),
     ("She RAN the Tea Shop", "tea SHOP"),
     ("the café in Zürich", "cafe zurich"),
@@ -34,7 +34,7 @@ FOUND = [
     ("Straße", "strasse"),
     ("İstanbul", "istanbul"),
 ]
-NOT_FOUND = [
+NOT_MATCHING = [
     ("likes green tea", "coffee"),
     ("likes green tea", "the of and"),
     ("likes green tea", ""),
@@ -48,17 +48,19 @@ NOT_FOUND = [
 ]
 
 
-class FindingSuite:
+class FullTextSuite:
     """Full text."""
 
-    @pytest.mark.parametrize(("content", "question"), FOUND, ids=[question for _, question in FOUND])
+    @pytest.mark.parametrize(("content", "question"), MATCHING, ids=[question for _, question in MATCHING])
     async def test_words_are_found_however_they_are_written(
         self, ledger: Ledger, content: str, question: str
     ) -> None:
         await add(ledger, memory(content), memory("something else entirely"))
         assert set(await scores_of(ledger, ANN, question)) == {content}
 
-    @pytest.mark.parametrize(("content", "question"), NOT_FOUND, ids=[ascii(question) for _, question in NOT_FOUND])
+    @pytest.mark.parametrize(
+        ("content", "question"), NOT_MATCHING, ids=[ascii(question) for _, question in NOT_MATCHING]
+    )
     async def test_other_words_are_not_found(self, ledger: Ledger, content: str, question: str) -> None:
         await add(ledger, memory(content))
         assert await scores_of(ledger, ANN, question) == {}
@@ -176,8 +178,8 @@ class FindingSuite:
     async def test_what_full_text_found_can_be_filtered(self, ledger: Ledger) -> None:
         await add(ledger, memory("green tea", tags=("hot",)), memory("iced tea", tags=("cold",)))
         rows = (await ledger.lexical(ANN, "tea")).rows.tolist()
-        found = await ledger.fetch(ANN, rows, filter=read_filter({"tags": "cold"}))
-        assert [each.record.content for each in found] == ["iced tea"]
+        results = await ledger.fetch(ANN, rows, filter=parse_filter({"tags": "cold"}))
+        assert [each.record.content for each in results] == ["iced tea"]
 
     async def test_a_full_text_made_anew_finds_the_same(self, ledger: Ledger) -> None:
         records = await add(ledger, *(memory(f"tea {n} {'green' * (n % 2)}") for n in range(12)))
@@ -187,7 +189,7 @@ class FindingSuite:
         done: list[int] = []
         await ledger.rebuild_terms(done.append)
         assert [await scores_of(ledger, scope, "green tea coffee") for scope in (ANN, BOB)] == [
-            {text: pytest.approx(score) for text, score in found.items()} for found in before
+            {text: pytest.approx(score) for text, score in result.items()} for result in before
         ]
         assert done[-1] == 13
         assert await ledger.check() == []

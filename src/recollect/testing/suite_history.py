@@ -11,7 +11,7 @@ import pytest
 
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, By, Change, Entry, Forget, Restore, Supersede, Update, Verb
+from recollect.model.change import Add, Author, Change, ChangeKind, Forget, HistoryEntry, Restore, Supersede, Update
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
@@ -45,12 +45,12 @@ class HistorySuite:
     async def test_a_line_says_who_did_what_when_and_why(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory(value="old"))
         start = now()
-        applied = await ledger.apply(ANN, [Update(one.id, {"value": "new"})], by=By("ann", "she said so"))
+        applied = await ledger.apply(ANN, [Update(one.id, {"value": "new"})], by=Author("ann", "she said so"))
         line = await last_entry(ledger)
         assert (line.memory_id, line.verb, line.by, line.version) == (
             one.id,
-            Verb.UPDATE,
-            By("ann", "she said so"),
+            ChangeKind.UPDATE,
+            Author("ann", "she said so"),
             2,
         )
         assert (line.before, line.after, line.batch, line.undoes) == (
@@ -69,11 +69,11 @@ class HistorySuite:
         await change(ledger, Restore(one.id))
         lines = await ledger.history(ANN, memory_id=one.id)
         assert [(line.verb, line.version, line.before, line.after) for line in lines] == [
-            (Verb.RESTORE, 5, {"status": "forgotten"}, {"status": "active"}),
-            (Verb.FORGET, 4, {"status": "active"}, {"status": "forgotten"}),
-            (Verb.UPDATE, 3, {"content": "coffee"}, {"content": "water"}),
-            (Verb.UPDATE, 2, {"content": "tea"}, {"content": "coffee"}),
-            (Verb.ADD, 1, None, {"status": "active"}),
+            (ChangeKind.RESTORE, 5, {"status": "forgotten"}, {"status": "active"}),
+            (ChangeKind.FORGET, 4, {"status": "active"}, {"status": "forgotten"}),
+            (ChangeKind.UPDATE, 3, {"content": "coffee"}, {"content": "water"}),
+            (ChangeKind.UPDATE, 2, {"content": "tea"}, {"content": "coffee"}),
+            (ChangeKind.ADD, 1, None, {"status": "active"}),
         ]
         assert [line.id for line in lines] == sorted((line.id for line in lines), reverse=True)
 
@@ -81,10 +81,10 @@ class HistorySuite:
         (old,) = await add(ledger, memory("Paris", key="city"))
         fresh = memory("Rome", key="city", valid_from=NOON)
         applied = await change(ledger, Supersede(old.id, fresh))
-        (ended, _), (begun,) = [await ledger.history(ANN, memory_id=id) for id in (old.id, fresh.id)]
-        assert (ended.verb, begun.verb) == (Verb.SUPERSEDE, Verb.ADD)
+        (ended, _), (started,) = [await ledger.history(ANN, memory_id=id) for id in (old.id, fresh.id)]
+        assert (ended.verb, started.verb) == (ChangeKind.SUPERSEDE, ChangeKind.ADD)
         assert ended.after == {"status": "superseded", "superseded_by": fresh.id, "valid_to": NOON.isoformat()}
-        assert ended.batch == begun.batch == applied.batch
+        assert ended.batch == started.batch == applied.batch
 
     async def test_changes_made_together_share_a_batch_and_others_do_not(self, ledger: Ledger) -> None:
         await add(ledger, memory("tea"), memory("coffee"))
@@ -98,7 +98,7 @@ class HistorySuite:
             await add(ledger, memory(f"tea {n}"))
             await add(ledger, memory(f"tea {n}", scope=BOB))
         whole = await ledger.history(ANN)
-        pages: list[Entry] = []
+        pages: list[HistoryEntry] = []
         before: int | None = None
         while page := await ledger.history(ANN, limit=limit, before=before):
             assert len(page) <= limit
@@ -113,7 +113,7 @@ class HistorySuite:
             await add(ledger, memory(f"tea {n}"))
             await add(ledger, memory(f"tea {n}", scope=BOB))
         whole = (await ledger.history(ANN))[::-1]
-        followed: list[Entry] = []
+        followed: list[HistoryEntry] = []
         after = whole[0].id
         while page := await ledger.history(ANN, limit=limit, after=after):
             assert len(page) <= limit
@@ -145,12 +145,12 @@ class HistorySuite:
             "metadata": {},
             "detail": {},
         }
-        await ledger.apply(ANN, [Update(odd.id, plain)], by=By(text, text))
+        await ledger.apply(ANN, [Update(odd.id, plain)], by=Author(text, text))
         line = await last_entry(ledger)
-        assert line.by == By(text, text)
+        assert line.by == Author(text, text)
         await ledger.undo(ANN, line.id, by=BY)
-        found = await now_of(ledger, odd)
-        assert {name: getattr(found, name) for name in names} == {name: getattr(odd, name) for name in names}
+        results = await now_of(ledger, odd)
+        assert {name: getattr(results, name) for name in names} == {name: getattr(odd, name) for name in names}
 
     @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
     async def test_undo_gives_every_field_its_value_back(
@@ -159,13 +159,18 @@ class HistorySuite:
         (one,) = await add(ledger, memory(value="v", metadata={"a": 1}, expires_at=NOON, tags=("x", "y")))
         await change(ledger, step(one))
         line = await last_entry(ledger)
-        applied = await ledger.undo(ANN, line.id, by=By("ann", "changed my mind"))
-        found = await now_of(ledger, one)
-        assert found == replace(one, version=3, updated_at=found.updated_at)
-        assert [(each.verb, each.record) for each in applied.outcomes] == [(Verb.UNDO, found)]
-        told = await last_entry(ledger)
-        assert (told.verb, told.undoes, told.by.why, told.version) == (Verb.UNDO, line.id, "changed my mind", 3)
-        assert (told.before, told.after) == (line.after, line.before)
+        applied = await ledger.undo(ANN, line.id, by=Author("ann", "changed my mind"))
+        results = await now_of(ledger, one)
+        assert results == replace(one, version=3, updated_at=results.updated_at)
+        assert [(each.verb, each.record) for each in applied.outcomes] == [(ChangeKind.UNDO, results)]
+        report = await last_entry(ledger)
+        assert (report.verb, report.undoes, report.by.why, report.version) == (
+            ChangeKind.UNDO,
+            line.id,
+            "changed my mind",
+            3,
+        )
+        assert (report.before, report.after) == (line.after, line.before)
 
     async def test_undo_of_an_add_forgets_it(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory())
@@ -179,14 +184,14 @@ class HistorySuite:
         await ledger.undo(ANN, (await last_entry(ledger)).id, by=BY)
         assert (await now_of(ledger, one)).status is Status.FORGOTTEN
 
-    @pytest.mark.parametrize("which", [Verb.SUPERSEDE, Verb.ADD])
+    @pytest.mark.parametrize("which", [ChangeKind.SUPERSEDE, ChangeKind.ADD])
     async def test_undo_of_superseding_restores_the_old_and_forgets_the_new(
-        self, ledger: Ledger, which: Verb
+        self, ledger: Ledger, which: ChangeKind
     ) -> None:
         (old,) = await add(ledger, memory("Paris", key="city"))
         fresh = memory("Rome", key="city")
         await change(ledger, Supersede(old.id, fresh), Add(memory("bystander")))
-        about = old.id if which is Verb.SUPERSEDE else fresh.id
+        about = old.id if which is ChangeKind.SUPERSEDE else fresh.id
         line = await last_entry(ledger, memory_id=about)
         assert line.verb is which
         await ledger.undo(ANN, line.id, by=BY)
@@ -210,8 +215,8 @@ class HistorySuite:
         done = await now_of(ledger, one)
         for _ in range(4):
             await ledger.undo(ANN, (await last_entry(ledger)).id, by=BY)
-        again = await now_of(ledger, one)
-        assert again == replace(done, version=6, updated_at=again.updated_at)
+        repeated = await now_of(ledger, one)
+        assert repeated == replace(done, version=6, updated_at=repeated.updated_at)
 
     @pytest.mark.parametrize("index", [0, 1])
     async def test_undo_of_the_undo_of_superseding_supersedes_again(self, ledger: Ledger, index: int) -> None:
@@ -220,7 +225,7 @@ class HistorySuite:
         await change(ledger, Supersede(old.id, fresh))
         await ledger.undo(ANN, (await last_entry(ledger)).id, by=BY)
         undone = await ledger.history(ANN, limit=2)
-        assert {line.verb for line in undone} == {Verb.UNDO}
+        assert {line.verb for line in undone} == {ChangeKind.UNDO}
         await ledger.undo(ANN, undone[index].id, by=BY)
         ended = await now_of(ledger, old)
         assert (ended.status, ended.superseded_by, ended.valid_to) == (Status.SUPERSEDED, fresh.id, NOON)
@@ -241,8 +246,8 @@ class HistorySuite:
         line = await last_entry(ledger)
         await change(ledger, Update(one.id, {"importance": 0.9}))
         await ledger.undo(ANN, line.id, by=BY)
-        found = await now_of(ledger, one)
-        assert (found.content, found.importance) == ("tea", 0.9)
+        results = await now_of(ledger, one)
+        assert (results.content, results.importance) == ("tea", 0.9)
 
     async def test_a_line_is_not_undone_twice(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory())

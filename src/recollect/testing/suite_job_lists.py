@@ -8,7 +8,7 @@ import pytest
 
 from recollect.errors import NotFound, StoreUnavailable
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Once
+from recollect.model.change import Add, IdempotencyToken
 from recollect.model.job import JobState, JobStats
 from recollect.model.times import now
 from recollect.testing.suite_jobs import ago, new, put, take
@@ -78,11 +78,11 @@ class JobListSuite:
         assert (await ledger.job_stats()).failures_in_a_row == 1
 
     async def test_what_requests_came_to_is_forgotten_after_a_time(self, ledger: Ledger) -> None:
-        once = Once("key", "digest")
+        once = IdempotencyToken("key", "digest")
         await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)
-        assert await ledger.prune_replies(ago(hours=1)) == 0
+        assert await ledger.prune_idempotency_keys(ago(hours=1)) == 0
         assert (await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)).replayed
-        assert await ledger.prune_replies(now() + timedelta(seconds=1)) == 1
+        assert await ledger.prune_idempotency_keys(now() + timedelta(seconds=1)) == 1
         assert not (await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=once)).replayed
 
     async def test_only_what_is_over_is_cleared_away(self, ledger: Ledger) -> None:
@@ -103,8 +103,8 @@ class JobListSuite:
             put(ledger, new()), take(ledger), ledger.finish(job), ledger.fail(job, error="x", retry_at=None),
             ledger.renew(job, lease_s=1), ledger.job("ann", job.id), ledger.jobs(), ledger.replay("ann", [job.id]),
             ledger.cancel("ann", [job.id]), ledger.job_stats(), ledger.prune_jobs(now()), ledger.conversations(),
-            ledger.usage(), ledger.spent_today("ann"), ledger.release(job), ledger.tended(), ledger.moments(),
-            ledger.note_moments({"a": now()}), ledger.prune_replies(now()), ledger.tend([(BOB, new())]),
+            ledger.usage(), ledger.spent_today("ann"), ledger.release(job), ledger.maintenance_states(), ledger.maintenance_times(),
+            ledger.record_maintenance_times({"a": now()}), ledger.prune_idempotency_keys(now()), ledger.enqueue_due([(BOB, new())]),
         ):  # fmt: skip
             with pytest.raises(StoreUnavailable, match="closed"):
                 await use

@@ -32,9 +32,9 @@ async def put(ledger: Ledger, *jobs: NewJob, scope: Scope = ANN) -> list[Job]:
     return list(await ledger.enqueue(scope, jobs))
 
 
-async def take(ledger: Ledger, limit: int = 1, *, lease_s: float = LONG_S, **wanted: Any) -> list[Job]:
+async def take(ledger: Ledger, limit: int = 1, *, lease_s: float = LONG_S, **options: Any) -> list[Job]:
     """Lease some jobs."""
-    return await ledger.lease(worker="suite", limit=limit, lease_s=lease_s, **wanted)
+    return await ledger.lease(worker="suite", limit=limit, lease_s=lease_s, **options)
 
 
 async def take_soon(ledger: Ledger) -> list[Job]:
@@ -83,8 +83,8 @@ class JobSuite:
             assert failed.error == text.replace("\0", "\ufffd").replace("\ud800", "\ufffd")
             (leased,) = await take(ledger)
             await ledger.finish(leased, result={text: text})
-            found = await ledger.job("ann", job.id)
-            assert (found.state, found.result, found.error) == (JobState.DONE, {text: text}, None)
+            results = await ledger.job("ann", job.id)
+            assert (results.state, results.result, results.error) == (JobState.DONE, {text: text}, None)
 
     async def test_what_cannot_be_kept_is_refused(self, ledger: Ledger) -> None:
         for key in ("\0", "\ud800", "x" * 1001):
@@ -101,22 +101,22 @@ class JobSuite:
         await ledger.finish(leased)
 
     async def test_turns_and_jobs_are_written_together(self, ledger: Ledger) -> None:
-        said = turn("hello")
-        given = await ledger.append(MONDAY, [said], vectors=[None], by=BY, jobs=[new("s"), new("t")])
-        assert [each.content for each in given.turns] == ["hello"]
-        assert [job.key for job in given.jobs] == ["s", "t"]
-        assert [job.scope for job in given.jobs] == [MONDAY, MONDAY]
+        logged_turn = turn("hello")
+        inputs = await ledger.append(MONDAY, [logged_turn], vectors=[None], by=BY, jobs=[new("s"), new("t")])
+        assert [each.content for each in inputs.turns] == ["hello"]
+        assert [job.key for job in inputs.jobs] == ["s", "t"]
+        assert [job.scope for job in inputs.jobs] == [MONDAY, MONDAY]
         with pytest.raises(Conflict):
-            await ledger.append(MONDAY, [said], vectors=[None], by=BY, jobs=[new("u")])
+            await ledger.append(MONDAY, [logged_turn], vectors=[None], by=BY, jobs=[new("u")])
         assert {job.key for job in await ledger.jobs("ann")} == {"s", "t"}
         alone = await ledger.append(MONDAY, [], vectors=[], by=BY, jobs=[new("v")])
         assert (alone.turns, [job.key for job in alone.jobs]) == ((), ["v"])
 
     async def test_a_burst_of_turns_is_one_job(self, ledger: Ledger) -> None:
-        given = [
+        inputs = [
             await ledger.append(MONDAY, [turn(f"{n}")], vectors=[None], by=BY, jobs=[new("s")]) for n in range(5)
         ]
-        assert len({each.jobs[0].id for each in given}) == 1
+        assert len({each.jobs[0].id for each in inputs}) == 1
         assert (await ledger.job_stats("ann")).waiting == 1
 
     async def test_only_the_same_kind_and_key_of_the_same_user_join(self, ledger: Ledger) -> None:
@@ -202,10 +202,10 @@ class JobSuite:
         failed = await ledger.fail(leased, error="no answer", retry_at=retry_at)
         assert (failed.state, failed.error, failed.due_at) == (JobState.WAITING, "no answer", retry_at)
         assert await take(ledger) == []
-        (again,) = await take_soon(ledger)
+        (repeated,) = await take_soon(ledger)
         assert now() >= retry_at
-        assert (again.id, again.tries, again.error) == (leased.id, 2, "no answer")
-        assert again.lease != leased.lease
+        assert (repeated.id, repeated.tries, repeated.error) == (leased.id, 2, "no answer")
+        assert repeated.lease != leased.lease
 
     async def test_a_job_that_is_given_back_was_never_begun(self, ledger: Ledger) -> None:
         await put(ledger, new())
@@ -217,10 +217,10 @@ class JobSuite:
         assert (await ledger.job_stats("ann")).failures_in_a_row == 0
         with pytest.raises(Conflict):
             await ledger.release(leased)
-        (again,) = await take(ledger)
-        await ledger.fail(again, error="x", retry_at=now())
-        (again,) = await take(ledger)
-        assert ((await ledger.release(again)).tries, (await ledger.job_stats("ann")).failures_in_a_row) == (1, 1)
+        (repeated,) = await take(ledger)
+        await ledger.fail(repeated, error="x", retry_at=now())
+        (repeated,) = await take(ledger)
+        assert ((await ledger.release(repeated)).tries, (await ledger.job_stats("ann")).failures_in_a_row) == (1, 1)
 
     async def test_a_dead_job_stays_until_it_is_replayed(self, ledger: Ledger) -> None:
         await put(ledger, new())
@@ -265,9 +265,9 @@ class JobSuite:
     async def test_a_lease_that_is_renewed_is_not_taken_over(self, ledger: Ledger) -> None:
         await put(ledger, new())
         (leased,) = await take(ledger, lease_s=SHORT_S)
-        kept = await ledger.renew(leased, lease_s=LONG_S)
-        assert kept.leased_until is not None and leased.leased_until is not None
-        assert kept.leased_until > leased.leased_until
+        stored = await ledger.renew(leased, lease_s=LONG_S)
+        assert stored.leased_until is not None and leased.leased_until is not None
+        assert stored.leased_until > leased.leased_until
         await asyncio.sleep(SHORT_S + 0.02)
         assert await take(ledger) == []
         assert (await ledger.finish(leased)).state is JobState.DONE

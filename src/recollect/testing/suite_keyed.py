@@ -10,7 +10,7 @@ import pytest
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Forget
-from recollect.model.filters import read_filter
+from recollect.model.filters import parse_filter
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -74,24 +74,24 @@ class KeyedSuite:
         await add(ledger, memory("tea", scope=BOB))
         (gone,) = await add(ledger, memory("milk"))
         await change(ledger, Forget(gone.id))
-        asked = [
+        request = [
             memory("tea"),
             memory("Rome", key="city"),
             memory("bread"),
             memory("milk"),
             memory("Rome", key="town"),
         ]
-        found = await ledger.holders(ANN, asked)
-        assert {each.id for each in found} == {tea.id, city.id}
-        assert await ledger.holders(Scope("nobody"), [memory("tea", scope=Scope("nobody"))]) == []
+        results = await ledger.find_conflicting(ANN, request)
+        assert {each.id for each in results} == {tea.id, city.id}
+        assert await ledger.find_conflicting(Scope("nobody"), [memory("tea", scope=Scope("nobody"))]) == []
 
     async def test_what_must_be_the_first_of_its_key_is_refused_while_another_holds_it(self, ledger: Ledger) -> None:
-        [held] = (await change(ledger, Add(file("one"), first=True))).outcomes
+        [stored] = (await change(ledger, Add(file("one"), first=True))).outcomes
         with pytest.raises(Conflict):
             await change(ledger, Add(file("two"), first=True))
         with pytest.raises(Conflict):
             await change(ledger, Add(file("one"), first=True))
-        await change(ledger, Forget(held.id))
+        await change(ledger, Forget(stored.id))
         await change(ledger, Add(file("two"), first=True))
         assert await keyed(ledger) == ["two"]
 
@@ -125,5 +125,5 @@ async def keyed(
     as_of: datetime | None = None,
 ) -> list[str]:
     """The words of the keyed facts."""
-    found = await ledger.keyed(scope, read_filter(filter), least=least, limit=limit, as_of=as_of)
-    return [record.content for record in found]
+    results = await ledger.keyed_facts(scope, parse_filter(filter), min_importance=least, limit=limit, as_of=as_of)
+    return [record.content for record in results]

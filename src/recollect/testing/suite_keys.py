@@ -8,8 +8,8 @@ import pytest
 
 from recollect.errors import NotFound, Unsupported
 from recollect.ledger.protocol import Ledger
-from recollect.model.erase import Erase, Target
-from recollect.model.key import hash_of, new_key
+from recollect.model.erase import ErasureRequest, Target
+from recollect.model.key import hash_key, new_key
 from recollect.model.times import now
 from recollect.testing.suite_samples import ANN, BY, ODD_IDS, Open, add, memory
 
@@ -30,7 +30,7 @@ class KeySuite:
         for new in made:
             await ledger.add_key(new.key)
         for new in made:
-            assert await ledger.key_of(hash_of(new.text)) == new.key
+            assert await ledger.find_key(hash_key(new.text)) == new.key
         assert await ledger.has_keys()
         assert await ledger.keys() == [new.key for new in made]
         assert await ledger.keys("ann") == [made[0].key, made[1].key]
@@ -39,9 +39,9 @@ class KeySuite:
     async def test_an_unknown_hash_is_not_found(self, ledger: Ledger) -> None:
         new = new_key(user="ann")
         await ledger.add_key(new.key)
-        for hash in (hash_of(new.text + "x"), b"", b"\0" * 32, new.key.hash[:31]):
+        for hash in (hash_key(new.text + "x"), b"", b"\0" * 32, new.key.hash[:31]):
             with pytest.raises(NotFound):
-                await ledger.key_of(hash)
+                await ledger.find_key(hash)
 
     async def test_a_revoked_key_stays_told_of_and_stays_revoked(self, ledger: Ledger) -> None:
         new = new_key(user="ann")
@@ -50,7 +50,7 @@ class KeySuite:
         revoked = await ledger.revoke_key(new.key.id, at=early)
         assert revoked.revoked_at == early
         assert await ledger.revoke_key(new.key.id, at=late) == revoked
-        assert await ledger.key_of(new.key.hash) == revoked
+        assert await ledger.find_key(new.key.hash) == revoked
         assert await ledger.has_keys()
 
     @pytest.mark.parametrize("id", ["nonsense", "", "' OR 1=1 --", "a\0b", "\ud800"])
@@ -65,9 +65,9 @@ class KeySuite:
         await ledger.add_key(one.key)
         await ledger.add_key(other.key)
         late, early = now(), now() - timedelta(hours=1)
-        await ledger.use_keys({one.key.id: late, "gone": late})
-        await ledger.use_keys({one.key.id: early, other.key.id: early})
-        await ledger.use_keys({})
+        await ledger.record_key_use({one.key.id: late, "gone": late})
+        await ledger.record_key_use({one.key.id: early, other.key.id: early})
+        await ledger.record_key_use({})
         assert [key.last_used_at for key in await ledger.keys()] == [late, early]
 
     @pytest.mark.parametrize("user", ODD_IDS)
@@ -81,18 +81,18 @@ class KeySuite:
         gone, left = new_key(user="ann"), [new_key(user="bob"), new_key(everyone=True)]
         for new in (gone, *left):
             await ledger.add_key(new.key)
-        receipt = await ledger.erase(ANN, Erase(Target.USER), by=BY)
+        receipt = await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         assert receipt.stores[0].counts["keys"] == 1
         assert await ledger.keys() == [new.key for new in left]
         with pytest.raises(NotFound):
-            await ledger.key_of(gone.key.hash)
+            await ledger.find_key(gone.key.hash)
 
     async def test_keys_are_there_after_the_store_was_closed(self, ledger: Ledger, store: Open) -> None:
         new = new_key(user="ann")
         await ledger.add_key(new.key)
         try:
-            again = await store()
+            repeated = await store()
         except Unsupported:
             return
-        assert await again.key_of(new.key.hash) == new.key
-        await again.close()
+        assert await repeated.find_key(new.key.hash) == new.key
+        await repeated.close()

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from recollect.errors import InvalidInput, InvalidText
-from recollect.ledger.fields import TIMES
+from recollect.ledger.fields import TIME_FIELDS
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Update
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
@@ -56,15 +56,15 @@ class RecordSuite:
         odd = full_memory(text)
         names = ("content", "key", "value", "source", "evidence", "tags", "metadata", "detail", "prompt_digest")
         await change(ledger, Update(record.id, {name: getattr(odd, name) for name in names}))
-        found = await now_of(ledger, record)
-        assert {name: getattr(found, name) for name in names} == {name: getattr(odd, name) for name in names}
+        results = await now_of(ledger, record)
+        assert {name: getattr(results, name) for name in names} == {name: getattr(odd, name) for name in names}
 
     async def test_every_text_is_said_in_a_turn_as_it_was(self, ledger: Ledger) -> None:
         session = Scope("ann", "", "monday")
         turns = [turn(text, name=text) for text in ODD_TEXTS.values()]
         await ledger.append(session, turns, vectors=[None] * len(turns), by=BY)
-        said = [(each.content, each.name) for each in await ledger.turns(session)]
-        assert said == [(text, text) for text in ODD_TEXTS.values()]
+        logged_turns = [(each.content, each.name) for each in await ledger.turns(session)]
+        assert logged_turns == [(text, text) for text in ODD_TEXTS.values()]
 
     async def test_ids_are_kept_letter_by_letter(self, ledger: Ledger) -> None:
         for id in ODD_IDS:
@@ -108,12 +108,12 @@ class RecordSuite:
         ],
     )
     async def test_times_are_kept_to_the_microsecond(self, ledger: Ledger, at: datetime) -> None:
-        names = sorted(TIMES)
+        names = sorted(TIME_FIELDS)
         record = memory(**dict.fromkeys(names, at))
         await add(ledger, record)
-        found = await now_of(ledger, record)
-        assert [getattr(found, name) for name in names] == [at] * len(names)
-        assert found.created_at.utcoffset() == timedelta(0)
+        results = await now_of(ledger, record)
+        assert [getattr(results, name) for name in names] == [at] * len(names)
+        assert results.created_at.utcoffset() == timedelta(0)
 
     async def test_numbers_are_kept_to_the_last_bit(self, ledger: Ledger) -> None:
         numbers = [0.0, 1.0, 0.1 + 0.2, 5e-324, 1 / 3]
@@ -177,12 +177,12 @@ class RecordSuite:
     async def test_what_was_read_can_be_changed_without_changing_the_ledger(self, ledger: Ledger) -> None:
         record = memory(metadata={"list": [1]}, detail={"a": {}})
         await add(ledger, record)
-        found = await now_of(ledger, record)
-        found.metadata["list"].append(2)
-        found.detail["a"]["b"] = 1
+        results = await now_of(ledger, record)
+        results.metadata["list"].append(2)
+        results.detail["a"]["b"] = 1
         record.metadata["list"].append(3)
-        again = await now_of(ledger, record)
-        assert (again.metadata, again.detail) == ({"list": [1]}, {"a": {}})
+        repeated = await now_of(ledger, record)
+        assert (repeated.metadata, repeated.detail) == ({"list": [1]}, {"a": {}})
 
     async def test_get_answers_in_the_order_of_the_ids_and_leaves_out_the_unknown(self, ledger: Ledger) -> None:
         one, two, three = await add(ledger, memory("one"), memory("two"), memory("three"))

@@ -11,7 +11,7 @@ import pytest
 
 from recollect.errors import Conflict, NotFound, Unsupported
 from recollect.ledger.protocol import Ledger
-from recollect.model.response import KeptResponse, Thread, ThreadItems
+from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.testing.suite_samples import ODD_TEXTS, Open
@@ -20,7 +20,7 @@ ANN, BOB = Scope("ann", "p", "s"), Scope("bob", "p", "s")
 LATER = timedelta(days=30)
 
 
-def response(id: str = "resp_1", *, scope: Scope = ANN, text: str = "tea", **fields: Any) -> KeptResponse:
+def response(id: str = "resp_1", *, scope: Scope = ANN, text: str = "tea", **fields: Any) -> StoredResponse:
     """A response that says something, the first of its chain unless told otherwise."""
     usual: dict[str, Any] = {
         "root_id": id,
@@ -29,7 +29,7 @@ def response(id: str = "resp_1", *, scope: Scope = ANN, text: str = "tea", **fie
         "body": {"id": id, "output": [{"text": text}]},
         "asked": ({"role": "user", "content": text},),
     }
-    return KeptResponse(id=id, scope=scope, **usual | fields)
+    return StoredResponse(id=id, scope=scope, **usual | fields)
 
 
 def thread(id: str = "conv_1", *, scope: Scope = ANN, **fields: Any) -> Thread:
@@ -45,9 +45,9 @@ def items(*ids: str, thread_id: str = "conv_1", **fields: Any) -> ThreadItems:
     )
 
 
-async def keep(ledger: Ledger, *responses: KeptResponse, **more: Any) -> None:
+async def keep(ledger: Ledger, *responses: StoredResponse, **more: Any) -> None:
     for each in responses:
-        await ledger.keep_response(each.scope, each, begun_at=each.created_at, **more)
+        await ledger.save_response(each.scope, each, started_at=each.created_at, **more)
 
 
 async def chain_of(ledger: Ledger, id: str, scope: Scope = ANN) -> list[str]:
@@ -68,7 +68,7 @@ class ResponseSuite:
         await keep(ledger, whole)
         assert await ledger.response(ANN, "resp_1") == whole
         assert await ledger.response(Scope("ann"), "resp_1") == whole
-        changed = replace(whole, body={"id": "resp_1", "status": "cancelled"}, expires_at=None, asked=())
+        changed = replace(whole, body={"id": "resp_1", "status": "cancelled"}, expires_at=None, input_items=())
         await keep(ledger, changed)
         assert await ledger.response(ANN, "resp_1") == changed
 
@@ -76,7 +76,7 @@ class ResponseSuite:
         for text in [*ODD_TEXTS.values(), "\0", "\ud83c"]:
             await keep(ledger, response(text=text))
             assert (await ledger.response(ANN, "resp_1")).body["output"] == [{"text": text}]
-            await ledger.keep_thread(ANN, thread(metadata={"a": text}))
+            await ledger.save_thread(ANN, thread(metadata={"a": text}))
             await ledger.add_items(ANN, ThreadItems("conv_1", [{"id": "msg_1", "content": text}]))
             assert (await ledger.thread_item(ANN, "conv_1", "msg_1"))["content"] == text
             assert (await ledger.thread(ANN, "conv_1")).metadata == {"a": text}
@@ -84,21 +84,21 @@ class ResponseSuite:
 
     async def test_what_is_unknown_expired_or_anothers_is_not_found_alike(self, ledger: Ledger) -> None:
         await keep(ledger, response("resp_bob", scope=BOB), response("resp_old", expires_at=now()))
-        await ledger.keep_thread(BOB, thread("conv_bob", scope=BOB))
-        await ledger.keep_thread(ANN, thread("conv_old", expires_at=now()))
+        await ledger.save_thread(BOB, thread("conv_bob", scope=BOB))
+        await ledger.save_thread(ANN, thread("conv_old", expires_at=now()))
         await ledger.add_items(BOB, items("msg_bob", thread_id="conv_bob"))
         for id in ("resp_bob", "resp_old", "resp_none", "", "\0", "\ud83c", "a' OR 1=1 --"):
             for call in (ledger.response(ANN, id), ledger.response_chain(ANN, id), ledger.drop_response(ANN, id)):
                 with pytest.raises(NotFound, match=r"^no response"):
                     await call
         for id in ("conv_bob", "conv_old", "conv_none", "", "\0", "\ud83c"):
-            for asked in (
+            for request in (
                 ledger.thread(ANN, id), ledger.drop_thread(ANN, id), ledger.thread_items(ANN, id),
                 ledger.add_items(ANN, items("m", thread_id=id)), ledger.thread_item(ANN, id, "msg_bob"),
                 ledger.drop_item(ANN, id, "msg_bob"),
             ):  # fmt: skip
                 with pytest.raises(NotFound, match=r"^no conversation"):
-                    await asked
+                    await request
         assert (await ledger.response(BOB, "resp_bob")).scope == BOB
         assert len(await ledger.thread_items(BOB, "conv_bob")) == 1
 
@@ -136,7 +136,7 @@ class ResponseSuite:
         assert await chain_of(ledger, "resp_3") == ["resp_2", "resp_3"]
 
     async def test_items_of_a_thread_are_paged_in_both_orders(self, ledger: Ledger) -> None:
-        await ledger.keep_thread(ANN, thread())
+        await ledger.save_thread(ANN, thread())
         await ledger.add_items(ANN, items("c", "a"))
         await ledger.add_items(ANN, items("d", "b"))
         assert await ids_in(ledger) == ["c", "a", "d", "b"]
@@ -152,7 +152,7 @@ class ResponseSuite:
             await ledger.thread_item(ANN, "conv_1", "d")
 
     async def test_an_item_is_in_a_thread_once(self, ledger: Ledger) -> None:
-        await ledger.keep_thread(ANN, thread())
+        await ledger.save_thread(ANN, thread())
         await ledger.add_items(ANN, items("a"))
         for twice in (items("b", "a"), items("b", "b")):
             with pytest.raises(Conflict):
@@ -161,9 +161,9 @@ class ResponseSuite:
 
     async def test_a_thread_keeps_what_it_is_told_and_its_items(self, ledger: Ledger) -> None:
         first = thread()
-        await ledger.keep_thread(ANN, first)
+        await ledger.save_thread(ANN, first)
         await ledger.add_items(ANN, items("a"))
-        await ledger.keep_thread(ANN, replace(first, metadata={"c": "d"}))
+        await ledger.save_thread(ANN, replace(first, metadata={"c": "d"}))
         assert await ledger.thread(ANN, "conv_1") == replace(first, metadata={"c": "d"})
         assert await ids_in(ledger) == ["a"]
         longer = now() + 2 * LATER
@@ -171,7 +171,7 @@ class ResponseSuite:
         assert (await ledger.thread(ANN, "conv_1")).expires_at == longer
 
     async def test_a_response_and_its_items_are_kept_both_or_neither(self, ledger: Ledger) -> None:
-        await ledger.keep_thread(ANN, thread())
+        await ledger.save_thread(ANN, thread())
         await keep(ledger, response(), items=items("a"))
         assert await ids_in(ledger) == ["a"]
         with pytest.raises(Conflict):
@@ -182,11 +182,11 @@ class ResponseSuite:
             await ledger.response(ANN, "resp_2")
 
     async def test_those_who_add_at_once_lose_nothing(self, ledger: Ledger) -> None:
-        await ledger.keep_thread(ANN, thread())
+        await ledger.save_thread(ANN, thread())
         await asyncio.gather(*(ledger.add_items(ANN, items(f"m{n}", f"n{n}")) for n in range(20)))
-        found = await ids_in(ledger)
-        assert sorted(found) == sorted(f"{kind}{n}" for n in range(20) for kind in "mn")
-        assert all(found[at + 1] == f"n{id[1:]}" for at, id in enumerate(found) if id.startswith("m"))
+        results = await ids_in(ledger)
+        assert sorted(results) == sorted(f"{kind}{n}" for n in range(20) for kind in "mn")
+        assert all(results[at + 1] == f"n{id[1:]}" for at, id in enumerate(results) if id.startswith("m"))
 
     async def test_what_expired_is_pruned_but_a_chain_only_as_a_whole(self, ledger: Ledger) -> None:
         soon, past = now() + LATER, now() - timedelta(hours=1)
@@ -199,22 +199,22 @@ class ResponseSuite:
             response("resp_ever", expires_at=None),
         )
         for id, at in (("conv_old", past), ("conv_new", soon)):
-            await ledger.keep_thread(ANN, thread(id))
+            await ledger.save_thread(ANN, thread(id))
             await ledger.add_items(ANN, items("a", thread_id=id))
-            await ledger.keep_thread(ANN, thread(id, expires_at=at))
+            await ledger.save_thread(ANN, thread(id, expires_at=at))
         assert await ledger.prune_responses(past) == 0
         assert await ledger.prune_responses(now()) == 3
         assert await ledger.prune_responses(now()) == 0
         assert await chain_of(ledger, "resp_1") == ["resp_0", "resp_1"]
         assert await chain_of(ledger, "resp_ever") == ["resp_ever"]
-        await ledger.keep_thread(ANN, thread("conv_old"))
+        await ledger.save_thread(ANN, thread("conv_old"))
         assert await ids_in(ledger, "conv_old") == []
         assert await ids_in(ledger, "conv_new") == ["a"]
 
     async def test_they_are_there_after_the_ledger_was_opened_again(self, store: Open) -> None:
         ledger = await store()
         await keep(ledger, response())
-        await ledger.keep_thread(ANN, thread())
+        await ledger.save_thread(ANN, thread())
         await ledger.add_items(ANN, items("a"))
         await ledger.close()
         try:

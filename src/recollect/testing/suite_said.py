@@ -9,7 +9,7 @@ import pytest
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.terms import K1
 from recollect.model.change import Update
-from recollect.model.filters import read_filter
+from recollect.model.filters import parse_filter
 from recollect.model.scope import Scope
 from recollect.testing.suite_samples import ANN, BOB, add, change, memory
 
@@ -18,7 +18,7 @@ TEXTS = ("green tea", "green cup", "milk jug", "black tea")
 HALF, NEVER = log(1 + 2.5 / 2.5), log(1 + 4.5 / 0.5)
 
 
-class SaidSuite:
+class CoverageSuite:
     """Coverage, and what is missing."""
 
     async def test_coverage_is_the_share_of_the_questions_terms_by_their_rarity(self, ledger: Ledger) -> None:
@@ -33,31 +33,31 @@ class SaidSuite:
 
     async def test_a_score_is_coverage_that_heeds_how_often_a_term_is_said(self, ledger: Ledger) -> None:
         await add(ledger, *(memory(text) for text in TEXTS))
-        said = await ledger.lexical(ANN, "green tea saffron")
+        content = await ledger.lexical(ANN, "green tea saffron")
         # All are as long as the average, and say each term once.
-        assert said.scores.tolist() == pytest.approx((said.coverage / (1 + K1)).tolist())
+        assert content.scores.tolist() == pytest.approx((content.coverage / (1 + K1)).tolist())
 
     async def test_terms_that_nobody_said_are_missing(self, ledger: Ledger) -> None:
         await add(ledger, *(memory(text) for text in TEXTS))
-        said = await ledger.lexical(ANN, "green tea saffron")
-        assert said.missing == {"saffron"}
-        assert said.missed == pytest.approx(NEVER / (HALF + HALF + NEVER))
-        said = await ledger.lexical(ANN, "green tea")
-        assert (said.missing, said.missed) == (frozenset(), 0.0)
+        content = await ledger.lexical(ANN, "green tea saffron")
+        assert content.missing == {"saffron"}
+        assert content.missing_share == pytest.approx(NEVER / (HALF + HALF + NEVER))
+        content = await ledger.lexical(ANN, "green tea")
+        assert (content.missing, content.missing_share) == (frozenset(), 0.0)
 
     async def test_where_nothing_was_said_everything_is_missing(self, ledger: Ledger) -> None:
         await add(ledger, memory("milk jug"))
         for scope in (ANN, BOB):
-            said = await ledger.lexical(scope, "green tea")
-            assert (said.rows.tolist(), said.scores.tolist(), said.coverage.tolist()) == ([], [], [])
-            assert said.missing == {"green", "tea"}
-            assert said.missed == pytest.approx(1)
+            text = await ledger.lexical(scope, "green tea")
+            assert (text.rows.tolist(), text.scores.tolist(), text.coverage.tolist()) == ([], [], [])
+            assert text.missing == {"green", "tea"}
+            assert text.missing_share == pytest.approx(1)
 
     async def test_a_question_without_terms_misses_nothing(self, ledger: Ledger) -> None:
         await add(ledger, memory("milk jug"))
         for scope in (ANN, BOB):
-            said = await ledger.lexical(scope, "what is the ?!")
-            assert (len(said.rows), said.missing, said.missed) == (0, frozenset(), 0.0)
+            text = await ledger.lexical(scope, "what is the ?!")
+            assert (len(text.rows), text.missing, text.missing_share) == (0, frozenset(), 0.0)
 
     async def test_what_another_user_says_is_still_missing(self, ledger: Ledger) -> None:
         await add(ledger, memory("milk jug"))
@@ -67,23 +67,23 @@ class SaidSuite:
     async def test_a_changed_text_covers_its_new_words_only(self, ledger: Ledger) -> None:
         one, _ = await add(ledger, memory("green tea"), memory("milk jug"))
         await change(ledger, Update(one.id, {"content": "black coffee"}))
-        said = await ledger.lexical(ANN, "green coffee")
-        assert said.missing == {"green"}
-        assert len(said.rows) == 1
+        text = await ledger.lexical(ANN, "green coffee")
+        assert text.missing == {"green"}
+        assert len(text.rows) == 1
 
     async def test_coverage_is_from_0_to_1_and_as_long_as_the_rows(self, ledger: Ledger) -> None:
         await add(ledger, *(memory(f"tea {'cup ' * n}") for n in range(1, 9)))
         for question in ("tea", "tea cup", "cup cup cup unheard", "tea " * 99):
-            said = await ledger.lexical(ANN, question)
-            assert len(said.rows) == len(said.scores) == len(said.coverage) == 8
-            assert ((said.coverage > 0) & (said.coverage <= 1)).all()
-            assert (said.scores <= said.coverage + 1e-6).all()
-            assert 0 <= said.missed < 1
+            text = await ledger.lexical(ANN, question)
+            assert len(text.rows) == len(text.scores) == len(text.coverage) == 8
+            assert ((text.coverage > 0) & (text.coverage <= 1)).all()
+            assert (text.scores <= text.coverage + 1e-6).all()
+            assert 0 <= text.missing_share < 1
 
 
 async def coverage_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, float]:
     """How much of the text each memory says, by its words."""
-    said = await ledger.lexical(scope, text)
-    by_row = dict(zip(said.rows.tolist(), said.coverage.tolist(), strict=True))
-    found = await ledger.fetch(scope, list(by_row), filter=read_filter(None))
-    return {each.record.content: by_row[each.row] for each in found}
+    content = await ledger.lexical(scope, text)
+    by_row = dict(zip(content.rows.tolist(), content.coverage.tolist(), strict=True))
+    results = await ledger.fetch(scope, list(by_row), filter=parse_filter(None))
+    return {each.record.content: by_row[each.row] for each in results}

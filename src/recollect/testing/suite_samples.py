@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Applied, By, Change, Entry
-from recollect.model.filters import read_filter
+from recollect.model.change import Add, Applied, Author, Change, HistoryEntry
+from recollect.model.filters import parse_filter
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Listing
@@ -28,7 +28,7 @@ MODEL = EmbeddingModel("suite", 8)
 OTHER_MODEL = EmbeddingModel("suite-other", 4)
 ANN = Scope("ann")
 BOB = Scope("bob")
-BY = By("suite", "a test asked for it")
+BY = Author("suite", "a test asked for it")
 NOON = datetime(2026, 3, 15, 12, 0, 0, 123456, tzinfo=UTC)
 ALL = Listing(statuses=tuple(Status), limit=1000)
 
@@ -122,23 +122,23 @@ async def change(ledger: Ledger, *changes: Change, scope: Scope = ANN) -> Applie
 
 async def say(ledger: Ledger, scope: Scope, *contents: str) -> tuple[Turn, ...]:
     """Add turns with these words to a session."""
-    said = await ledger.append(scope, [turn(each) for each in contents], vectors=[None] * len(contents), by=BY)
-    return said.turns
+    logged_turn = await ledger.append(scope, [turn(each) for each in contents], vectors=[None] * len(contents), by=BY)
+    return logged_turn.turns
 
 
-async def listed(ledger: Ledger, scope: Scope, filter: Any = None, **wanted: Any) -> set[str]:
+async def listed(ledger: Ledger, scope: Scope, filter: Any = None, **options: Any) -> set[str]:
     """The words of all memories a listing has."""
-    page = await ledger.find(scope, replace(ALL, filter=read_filter(filter), **wanted))
+    page = await ledger.find(scope, replace(ALL, filter=parse_filter(filter), **options))
     return {record.content for record in page}
 
 
 async def now_of(ledger: Ledger, record: MemoryRecord) -> MemoryRecord:
     """The memory as it stands."""
-    (found,) = await ledger.get(record.scope, [record.id])
-    return found
+    (results,) = await ledger.get(record.scope, [record.id])
+    return results
 
 
-async def last_entry(ledger: Ledger, scope: Scope = ANN, *, memory_id: str | None = None) -> Entry:
+async def last_entry(ledger: Ledger, scope: Scope = ANN, *, memory_id: str | None = None) -> HistoryEntry:
     """The newest line of history."""
     return (await ledger.history(scope, memory_id=memory_id, limit=1))[0]
 
@@ -146,7 +146,7 @@ async def last_entry(ledger: Ledger, scope: Scope = ANN, *, memory_id: str | Non
 async def row_of(ledger: Ledger, record: MemoryRecord) -> int:
     """The number a memory has for indexes."""
     seen = Scope(record.scope.user, record.scope.project, record.scope.session)
-    rows = await ledger.matching(seen, read_filter({"id": record.id}))
+    rows = await ledger.matching(seen, parse_filter({"id": record.id}))
     assert len(rows) == 1
     return int(rows[0])
 
@@ -155,8 +155,8 @@ async def scores_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, float]
     """What full text finds, by the words of each memory."""
     scored = await ledger.lexical(scope, text)
     by_row = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
-    found = await ledger.fetch(scope, list(by_row), filter=read_filter(None))
-    return {each.record.content: by_row[each.row] for each in found}
+    results = await ledger.fetch(scope, list(by_row), filter=parse_filter(None))
+    return {each.record.content: by_row[each.row] for each in results}
 
 
 async def everything(ledger: Ledger, users: Sequence[str]) -> dict[str, Any]:

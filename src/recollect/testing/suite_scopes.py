@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import InvalidInput, NotFound
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Add, Change, Forget, Once, Restore, Supersede, Update
+from recollect.model.change import Add, Change, Forget, IdempotencyToken, Restore, Supersede, Update
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Level, Scope
@@ -69,12 +69,12 @@ class ScopeSuite:
         (hers,) = await add(ledger, memory("tea"))
         await add(ledger, memory("coffee", scope=BOB))
         before = await everything(ledger, ["ann", "bob"])
-        told = []
+        reports = []
         for id in (hers.id, "unknown"):
             with pytest.raises(NotFound) as raised:
                 await change(ledger, make(id), scope=BOB)
-            told.append(str(raised.value).replace(id, "ID"))
-        assert told[0] == told[1]
+            reports.append(str(raised.value).replace(id, "ID"))
+        assert reports[0] == reports[1]
         assert await everything(ledger, ["ann", "bob"]) == before
 
     async def test_a_foreign_line_of_history_is_refused_as_an_unknown_one_is(self, ledger: Ledger) -> None:
@@ -148,13 +148,15 @@ class ScopeSuite:
         assert await everything(ledger, ["ann", "bob"]) == before
 
     async def test_turns_are_said_by_the_user_of_the_scope(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, Scope("ann", "p", "s"), "tea")
-        assert said.scope == Scope("ann", "p", "s")
+        (text,) = await say(ledger, Scope("ann", "p", "s"), "tea")
+        assert text.scope == Scope("ann", "p", "s")
         assert await ledger.users() == ["ann"]
 
     async def test_an_idempotency_key_of_one_user_means_nothing_to_another(self, ledger: Ledger) -> None:
-        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=Once("key", "digest"))
-        applied = await ledger.apply(BOB, [Add(memory("coffee", scope=BOB))], by=BY, once=Once("key", "other"))
+        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("key", "digest"))
+        applied = await ledger.apply(
+            BOB, [Add(memory("coffee", scope=BOB))], by=BY, once=IdempotencyToken("key", "other")
+        )
         assert not applied.replayed
         assert await listed(ledger, BOB) == {"coffee"}
 
@@ -228,8 +230,8 @@ class ScopeSuite:
     async def test_rows_that_cannot_be_seen_are_not_fetched(self, ledger: Ledger) -> None:
         await _settle(ledger)
         rows = [row for place in (Scope("ann", "p", "s"), BOB) for row in await ledger.matching(place, EVERYTHING)]
-        found = await ledger.fetch(Scope("ann", "q"), rows, filter=EVERYTHING)
-        assert {each.record.content for each in found} == {"user"}
+        results = await ledger.fetch(Scope("ann", "q"), rows, filter=EVERYTHING)
+        assert {each.record.content for each in results} == {"user"}
 
     async def test_only_active_memories_match_and_are_fetched(self, ledger: Ledger) -> None:
         (hers,) = await add(ledger, memory())
@@ -242,8 +244,8 @@ class ScopeSuite:
         (hers,) = await add(ledger, memory(scope=Scope("ann", "p"), level=Level.PROJECT))
         elsewhere = Scope("ann", "q", "s")
         await change(ledger, Update(hers.id, {"content": "water"}), scope=elsewhere)
-        (found,) = await ledger.get(elsewhere, [hers.id])
-        assert (found.content, found.scope) == ("water", hers.scope)
+        (results,) = await ledger.get(elsewhere, [hers.id])
+        assert (results.content, results.scope) == ("water", hers.scope)
         assert len(await ledger.history(elsewhere, memory_id=hers.id)) == 2
 
     async def test_the_same_words_in_another_place_are_another_memory(self, ledger: Ledger) -> None:
@@ -260,8 +262,8 @@ class ScopeSuite:
     async def test_where_it_was_learned_does_not_make_the_same_words_different(self, ledger: Ledger) -> None:
         first = memory(scope=Scope("ann", "p", "s"))
         await add(ledger, first)
-        (kept,) = await add(ledger, replace(first, id="other", scope=Scope("ann", "q", "t")))
-        assert kept.id == first.id
+        (stored,) = await add(ledger, replace(first, id="other", scope=Scope("ann", "q", "t")))
+        assert stored.id == first.id
 
 
 async def _settle(ledger: Ledger) -> None:

@@ -9,7 +9,7 @@ from recollect.model.change import Update
 from recollect.model.memory import Category
 from recollect.model.scope import Level, Scope
 from recollect.model.times import to_micros
-from recollect.model.traits import Trait, flags_in, traits_of, words_in
+from recollect.model.traits import Trait, compute_traits, trait_flags, trait_word_count
 from recollect.model.turn import Role
 from recollect.testing.suite_samples import ANN, BOB, BY, MODEL, NOON, add, change, last_entry, memory, turn
 
@@ -20,18 +20,18 @@ class TraitSuite:
     """Traits, speakers, sessions and times of rows."""
 
     async def test_a_turn_is_told_with_its_session_its_speaker_and_what_it_is_like(self, ledger: Ledger) -> None:
-        said = [
+        turns = [
             turn("I prefer tea", name="  Ann  LEE "),
             turn("Which tea?", role=Role.ASSISTANT, said_at=NOON + timedelta(seconds=1)),
         ]
-        await ledger.append(SESSION, said, vectors=[None, None], by=BY)
+        await ledger.append(SESSION, turns, vectors=[None, None], by=BY)
         first, second = await rows_of(ledger)
         assert (first.session, first.speaker, first.at) == ("s", "ann lee", to_micros(NOON))
         assert (second.session, second.speaker, second.at) == ("s", "", to_micros(NOON + timedelta(seconds=1)))
-        wanted = Trait.TURN | Trait.USER | Trait.FIRST_PERSON | Trait.PREFERS
-        assert flags_in(first.traits) == wanted
-        assert flags_in(second.traits) == Trait.TURN | Trait.ASSISTANT | Trait.ASKS
-        assert (words_in(first.traits), words_in(second.traits)) == (3, 2)
+        expected = Trait.TURN | Trait.USER | Trait.FIRST_PERSON | Trait.PREFERS
+        assert trait_flags(first.traits) == expected
+        assert trait_flags(second.traits) == Trait.TURN | Trait.ASSISTANT | Trait.ASKS
+        assert (trait_word_count(first.traits), trait_word_count(second.traits)) == (3, 2)
 
     async def test_a_memory_is_told_with_when_it_happened(self, ledger: Ledger) -> None:
         happened = NOON - timedelta(days=400)
@@ -47,15 +47,15 @@ class TraitSuite:
     async def test_traits_are_the_same_in_every_ledger(self, ledger: Ledger) -> None:
         texts = ("Always use metric units", "我喜欢绿茶", "x " * 70_000, "Am I late?", "٣ كتب", "🍵")
         records = await add(ledger, *(memory(text) for text in texts))
-        assert [row.traits for row in await rows_of(ledger)] == [traits_of(record) for record in records]
+        assert [row.traits for row in await rows_of(ledger)] == [compute_traits(record) for record in records]
 
     async def test_a_changed_text_changes_its_traits_and_undoing_changes_them_back(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory("I prefer tea"))
         before = await rows_of(ledger)
         await change(ledger, Update(one.id, {"content": "Is it 5 already?"}))
         [row] = await rows_of(ledger)
-        assert flags_in(row.traits) == Trait.ASKS | Trait.COUNTS
-        assert words_in(row.traits) == 4
+        assert trait_flags(row.traits) == Trait.ASKS | Trait.COUNTS
+        assert trait_word_count(row.traits) == 4
         await ledger.undo(ANN, (await last_entry(ledger)).id, by=BY)
         assert await rows_of(ledger) == before
 
@@ -70,9 +70,9 @@ class TraitSuite:
             memory("to and expiring", valid_to=soon, expires_at=later),
             memory("expiring and to", valid_to=later, expires_at=soon),
         )
-        told = [(row.begins, row.ends) for row in await rows_of(ledger)]
+        report = [(row.begins, row.ends) for row in await rows_of(ledger)]
         at = to_micros(soon)
-        assert told == [(None, None), (at, None), (None, at), (None, at), (None, at), (None, at)]
+        assert report == [(None, None), (at, None), (None, at), (None, at), (None, at), (None, at)]
 
     async def test_a_change_of_time_is_told(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory("tea"))
@@ -84,7 +84,7 @@ class TraitSuite:
     async def test_what_is_no_turn_has_no_speaker_whatever_its_detail_says(self, ledger: Ledger) -> None:
         await add(ledger, memory("tea", category=Category.EVENT, detail={"role": "user", "name": "Ann"}))
         [row] = await rows_of(ledger)
-        assert (flags_in(row.traits), row.speaker) == (Trait.NONE, "")
+        assert (trait_flags(row.traits), row.speaker) == (Trait.NONE, "")
 
     async def test_a_full_text_made_anew_leaves_every_row_as_it_was(self, ledger: Ledger) -> None:
         await ledger.append(SESSION, [turn("I prefer tea", name="Ann")], vectors=[None], by=BY)

@@ -19,7 +19,7 @@ from recollect.testing.suite_samples import Open
 LEASERS = 8
 
 
-class TurnTakingSuite:
+class FairSchedulingSuite:
     """The order in which jobs are given out."""
 
     async def test_one_job_of_a_user_runs_at_a_time(self, ledger: Ledger) -> None:
@@ -117,12 +117,12 @@ class TurnTakingSuite:
         (leased,) = await take(ledger)
         before = await ledger.jobs()
         await ledger.close()
-        if (again := await _another(store)) is None:
+        if (repeated := await _another(store)) is None:
             return
-        assert await again.jobs() == before
-        await again.finish(leased)
-        assert [job.key for job in await run_all(again)] == ["1", "2"]
-        await again.close()
+        assert await repeated.jobs() == before
+        await repeated.finish(leased)
+        assert [job.key for job in await run_all(repeated)] == ["1", "2"]
+        await repeated.close()
 
 
 async def _another(store: Open) -> Ledger | None:

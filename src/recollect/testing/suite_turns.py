@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Forget, Verb
+from recollect.model.change import ChangeKind, Forget
 from recollect.model.job import Appended
 from recollect.model.memory import Category, Trust
 from recollect.model.query import Listing
@@ -25,14 +25,14 @@ class TurnSuite:
     """Appending turns and reading them back."""
 
     async def test_turns_come_back_in_order_with_positions_from_one(self, ledger: Ledger) -> None:
-        given = await say(ledger, MONDAY, "hello", "tea?", "yes")
-        assert [(each.position, each.content) for each in given] == [(1, "hello"), (2, "tea?"), (3, "yes")]
-        assert await ledger.turns(MONDAY) == list(given)
+        inputs = await say(ledger, MONDAY, "hello", "tea?", "yes")
+        assert [(each.position, each.content) for each in inputs] == [(1, "hello"), (2, "tea?"), (3, "yes")]
+        assert await ledger.turns(MONDAY) == list(inputs)
 
     async def test_every_field_of_a_turn_comes_back(self, ledger: Ledger) -> None:
-        said = turn("hello", role=Role.ASSISTANT, said_at=NOON + timedelta(microseconds=1), name="helper")
-        await ledger.append(MONDAY, [said], vectors=[None], by=BY)
-        assert await ledger.turns(MONDAY) == [replace(said, scope=MONDAY, position=1)]
+        logged = turn("hello", role=Role.ASSISTANT, said_at=NOON + timedelta(microseconds=1), name="helper")
+        await ledger.append(MONDAY, [logged], vectors=[None], by=BY)
+        assert await ledger.turns(MONDAY) == [replace(logged, scope=MONDAY, position=1)]
 
     async def test_appending_again_goes_on_counting(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "one", "two")
@@ -40,17 +40,17 @@ class TurnSuite:
         assert [each.content for each in await ledger.turns(MONDAY)] == ["one", "two", "three", "two"]
 
     async def test_sessions_that_go_on_side_by_side_count_each_on_its_own(self, ledger: Ledger) -> None:
-        others = [
+        rest = [
             Scope("ann", "p", "tuesday"),
             Scope("ann", "q", "monday"),
             Scope("ann", "", "monday"),
             Scope("ann", "p"),
         ]
         for n in range(3):
-            for scope in (MONDAY, *others):
-                (said,) = await say(ledger, scope, f"{n}")
-                assert said.position == n + 1
-        for scope in (MONDAY, *others):
+            for scope in (MONDAY, *rest):
+                (logged,) = await say(ledger, scope, f"{n}")
+                assert logged.position == n + 1
+        for scope in (MONDAY, *rest):
             assert [each.content for each in await ledger.turns(scope)] == ["0", "1", "2"]
             assert (await ledger.conversation(scope)).turn_count == 3
 
@@ -60,11 +60,11 @@ class TurnSuite:
         assert await ledger.turns(MONDAY, after=6) == []
 
     async def test_those_who_append_at_once_get_positions_of_their_own(self, ledger: Ledger) -> None:
-        given = await asyncio.gather(*(say(ledger, MONDAY, f"{n} first", f"{n} second") for n in range(25)))
-        assert sorted(each.position for turns in given for each in turns) == list(range(1, 51))
-        assert all(first.position + 1 == second.position for first, second in given)
+        inputs = await asyncio.gather(*(say(ledger, MONDAY, f"{n} first", f"{n} second") for n in range(25)))
+        assert sorted(each.position for turns in inputs for each in turns) == list(range(1, 51))
+        assert all(first.position + 1 == second.position for first, second in inputs)
         assert {each.content: each.position for each in await ledger.turns(MONDAY)} == {
-            each.content: each.position for turns in given for each in turns
+            each.content: each.position for turns in inputs for each in turns
         }
 
     async def test_appending_nothing_begins_nothing(self, ledger: Ledger) -> None:
@@ -72,14 +72,18 @@ class TurnSuite:
         assert await ledger.conversation(MONDAY) == Conversation(scope=MONDAY)
 
     async def test_a_turn_is_not_appended_twice(self, ledger: Ledger) -> None:
-        said = turn("hello")
-        await ledger.append(MONDAY, [said], vectors=[None], by=BY)
+        logged = turn("hello")
+        await ledger.append(MONDAY, [logged], vectors=[None], by=BY)
         before = await everything(ledger, ["ann"])
-        for again in ([said], [turn("new"), said], [turn("new", said_at=NOON), replace(said, content="other")]):
+        for repeated in (
+            [logged],
+            [turn("new"), logged],
+            [turn("new", said_at=NOON), replace(logged, content="other")],
+        ):
             with pytest.raises(Conflict):
-                await ledger.append(MONDAY, again, vectors=[None] * len(again), by=BY)
+                await ledger.append(MONDAY, repeated, vectors=[None] * len(repeated), by=BY)
         with pytest.raises(Conflict):
-            await ledger.append(Scope("ann", "", "new"), [said], vectors=[None], by=BY)
+            await ledger.append(Scope("ann", "", "new"), [logged], vectors=[None], by=BY)
         twin = turn("twice")
         with pytest.raises(Conflict):
             await ledger.append(MONDAY, [twin, twin], vectors=[None, None], by=BY)
@@ -92,10 +96,10 @@ class TurnSuite:
         first = [turn("a", said_at=times[0]), turn("b", said_at=times[1])]
         await ledger.append(MONDAY, first, vectors=[None, None], by=BY)
         await ledger.append(MONDAY, [turn("c", said_at=times[2])], vectors=[None], by=BY)
-        found = await ledger.conversation(MONDAY)
-        assert (found.turn_count, found.started_at, found.last_turn_at) == (3, times[0], times[2])
-        assert (found.scope, found.closed_at, found.summary) == (MONDAY, None, "")
-        assert found.version == 2
+        results = await ledger.conversation(MONDAY)
+        assert (results.turn_count, results.started_at, results.last_turn_at) == (3, times[0], times[2])
+        assert (results.scope, results.closed_at, results.summary) == (MONDAY, None, "")
+        assert results.version == 2
 
     async def test_a_session_that_has_not_begun_has_no_turns(self, ledger: Ledger) -> None:
         assert await ledger.conversation(MONDAY) == Conversation(scope=MONDAY)
@@ -111,9 +115,9 @@ class TurnSuite:
         assert await listed(ledger, Scope("ann", "q"), visible=True) == set()
 
     async def test_a_turn_has_history(self, ledger: Ledger) -> None:
-        (said,) = await say(ledger, MONDAY, "hello")
-        (line,) = await ledger.history(ANN, memory_id=said.id)
-        assert (line.verb, line.by, line.version) == (Verb.ADD, BY, 1)
+        (logged,) = await say(ledger, MONDAY, "hello")
+        (line,) = await ledger.history(ANN, memory_id=logged.id)
+        assert (line.verb, line.by, line.version) == (ChangeKind.ADD, BY, 1)
 
     async def test_a_forgotten_turn_leaves_the_log_and_its_position_stays_empty(self, ledger: Ledger) -> None:
         _, second, _ = await say(ledger, MONDAY, "one", "two", "three")

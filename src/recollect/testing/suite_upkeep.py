@@ -9,7 +9,7 @@ import pytest
 
 from recollect.errors import Conflict, IdempotencyReuse, StoreUnavailable, Unsupported
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Add, Forget, Once, Supersede, Update
+from recollect.model.change import Add, Forget, IdempotencyToken, Supersede, Update
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Level, Scope
@@ -59,12 +59,12 @@ USES = {
     "drop_model": lambda ledger: ledger.drop_model(MODEL),
     "stats": lambda ledger: ledger.stats(),
     "check": lambda ledger: ledger.check(),
-    "cautions": lambda ledger: ledger.cautions(),
+    "cautions": lambda ledger: ledger.security_warnings(),
     "rebuild_terms": lambda ledger: ledger.rebuild_terms(),
 }
 
 
-class UpkeepSuite:
+class IntegritySuite:
     """Looking after the store."""
 
     async def test_a_new_ledger_is_empty_and_sound(self, ledger: Ledger) -> None:
@@ -136,8 +136,8 @@ class UpkeepSuite:
     async def test_writers_who_read_and_retry_lose_no_update(self, ledger: Ledger) -> None:
         (shared,) = await add(ledger, memory(metadata={"n": 0}))
         await asyncio.gather(*(_count_up(ledger, shared.id) for _ in range(10)))
-        found = await now_of(ledger, shared)
-        assert (found.metadata, found.version) == ({"n": 10}, 11)
+        results = await now_of(ledger, shared)
+        assert (results.metadata, results.version) == ({"n": 10}, 11)
 
     async def test_everything_is_there_when_opened_again(self, ledger: Ledger, store: Open) -> None:
         odd = [full_memory(text, status=Status.ACTIVE) for text in ODD_TEXTS.values()]
@@ -146,31 +146,31 @@ class UpkeepSuite:
         await say(ledger, SESSION, "hello", "tea?")
         await ledger.touch(ANN, [odd[2].id], at=NOON)
         before = await everything(ledger, ["ann"])
-        said = await ledger.turns(SESSION)
+        turns = await ledger.turns(SESSION)
         await ledger.close()
-        again = await _another(store)
-        assert await everything(again, ["ann"]) == before
-        assert (await again.turns(SESSION), (await again.conversation(SESSION)).turn_count) == (said, 2)
-        assert await again.models() == {MODEL: len(odd) - 1}
-        assert await again.check() == []
-        await again.close()
+        repeated = await _another(store)
+        assert await everything(repeated, ["ann"]) == before
+        assert (await repeated.turns(SESSION), (await repeated.conversation(SESSION)).turn_count) == (turns, 2)
+        assert await repeated.models() == {MODEL: len(odd) - 1}
+        assert await repeated.check() == []
+        await repeated.close()
 
     async def test_an_idempotency_key_is_known_when_opened_again(self, ledger: Ledger, store: Open) -> None:
-        first = await ledger.apply(ANN, [Add(memory())], by=BY, once=Once("key", "digest"))
+        first = await ledger.apply(ANN, [Add(memory())], by=BY, once=IdempotencyToken("key", "digest"))
         await ledger.close()
-        again = await _another(store)
-        replay = await again.apply(ANN, [Add(memory("other"))], by=BY, once=Once("key", "digest"))
+        repeated = await _another(store)
+        replay = await repeated.apply(ANN, [Add(memory("other"))], by=BY, once=IdempotencyToken("key", "digest"))
         assert (replay.replayed, replay.batch, replay.outcomes) == (True, first.batch, first.outcomes)
         with pytest.raises(IdempotencyReuse):
-            await again.apply(ANN, [Add(memory("other"))], by=BY, once=Once("key", "another"))
-        await again.close()
+            await repeated.apply(ANN, [Add(memory("other"))], by=BY, once=IdempotencyToken("key", "another"))
+        await repeated.close()
 
     async def test_a_key_that_one_holds_the_other_waits_for(self, ledger: Ledger, store: Open) -> None:
-        once, other = Once("key", "digest"), await _another(store)
-        assert (await ledger.hold_key("ann", once)).is_mine
-        assert not (await other.hold_key("ann", once)).is_mine
-        await ledger.keep_answer("ann", once, {"status": 200})
-        assert (await other.hold_key("ann", once)).answer == {"status": 200}
+        once, other = IdempotencyToken("key", "digest"), await _another(store)
+        assert (await ledger.claim_key("ann", once)).is_owner
+        assert not (await other.claim_key("ann", once)).is_owner
+        await ledger.store_answer("ann", once, {"status": 200})
+        assert (await other.claim_key("ann", once)).answer == {"status": 200}
         await other.close()
 
     async def test_what_one_wrote_the_other_reads_at_once(self, ledger: Ledger, store: Open) -> None:
@@ -187,7 +187,7 @@ class UpkeepSuite:
         other = await _another(store)
         both = (ledger, other)
         (shared,) = await add(ledger, memory("shared", metadata={"n": 0}))
-        once = Once("key", "digest")
+        once = IdempotencyToken("key", "digest")
         await asyncio.gather(
             *(each.apply(ANN, [Add(memory(f"once {n}"))], by=BY, once=once) for n in range(10) for each in both),
             *(add(each, memory("the same words")) for _ in range(10) for each in both),
@@ -196,7 +196,7 @@ class UpkeepSuite:
         )
         for each in both:
             assert await each.count(ANN, Listing()) == 1 + 1 + 1 + 20
-            assert [said.position for said in await each.turns(SESSION)] == list(range(1, 21))
+            assert [turns.position for turns in await each.turns(SESSION)] == list(range(1, 21))
             assert (await now_of(each, shared)).metadata == {"n": 10}
         assert await ledger.check() == []
         await other.close()
@@ -235,10 +235,10 @@ async def _another(store: Open) -> Ledger:
 async def _count_up(ledger: Ledger, id: str) -> None:
     """Add one to a number in metadata, again and again until nobody came between."""
     while True:
-        (found,) = await ledger.get(ANN, [id])
-        fields = {"metadata": {"n": found.metadata["n"] + 1}}
+        (results,) = await ledger.get(ANN, [id])
+        fields = {"metadata": {"n": results.metadata["n"] + 1}}
         try:
-            await change(ledger, Update(id, fields, expected_version=found.version))
+            await change(ledger, Update(id, fields, expected_version=results.version))
             return
         except Conflict:
             continue

@@ -11,8 +11,8 @@ import pytest
 from recollect.errors import InvalidInput, NotFound
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Forget
-from recollect.model.effect import Spent
-from recollect.model.erase import Erase, Target
+from recollect.model.effect import ModelUsage
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import SpentToday, Usage
@@ -25,7 +25,7 @@ async def spend(ledger: Ledger, user: str = "ann", *, at: datetime = NOON, **fie
     if user not in await ledger.users():
         await add(ledger, memory(scope=Scope(user)))
     usual: dict[str, Any] = {"step": "extract", "model": "small", "calls": 1, "tokens_in": 100, "tokens_out": 10}
-    await ledger.apply(Scope(user), [], by=BY, effects=[Spent(user=user, at=at, **usual | fields)])
+    await ledger.apply(Scope(user), [], by=BY, effects=[ModelUsage(user=user, at=at, **usual | fields)])
 
 
 class UsageSuite:
@@ -86,21 +86,21 @@ class UsageSuite:
     async def test_what_all_users_spent_stays_when_one_is_erased(self, ledger: Ledger) -> None:
         for user in ("ann", "bob"):
             await spend(ledger, user, at=now())
-        await ledger.erase(Scope("ann"), Erase(Target.USER), by=BY)
+        await ledger.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
         assert await ledger.spent_today("ann") == SpentToday()
         assert await ledger.spent_today(None) == SpentToday(tokens=220, calls=2)
 
     async def test_what_is_spent_on_a_user_who_is_not_there_counts_for_all_and_keeps_no_name(
         self, ledger: Ledger
     ) -> None:
-        spent = Spent(user="nobody", step="rewrite", model="small", tokens_in=5, at=now())
+        spent = ModelUsage(user="nobody", step="rewrite", model="small", tokens_in=5, at=now())
         await ledger.apply(Scope("nobody"), [], by=BY, effects=[spent])
         assert (await ledger.users(), await ledger.usage()) == ([], [])
         assert await ledger.spent_today(None) == SpentToday(tokens=5, calls=1)
 
     async def test_what_is_not_written_is_not_spent_by_anyone(self, ledger: Ledger) -> None:
         await add(ledger, memory(scope=Scope("ann")))
-        spent = Spent(user="ann", step="extract", model="small", tokens_in=5, at=now())
+        spent = ModelUsage(user="ann", step="extract", model="small", tokens_in=5, at=now())
         with pytest.raises(NotFound):
             await ledger.apply(Scope("ann"), [Forget("no such memory")], by=BY, effects=[spent])
         assert await ledger.spent_today(None) == SpentToday()
@@ -121,5 +121,5 @@ class UsageSuite:
     async def test_odd_names_of_models_and_steps_come_back(self, ledger: Ledger) -> None:
         for text in ODD_TEXTS.values():
             await spend(ledger, model=text, step=text)
-        found = await ledger.usage("ann")
-        assert {(each.model, each.step) for each in found} == {(text, text) for text in ODD_TEXTS.values()}
+        results = await ledger.usage("ann")
+        assert {(each.model, each.step) for each in results} == {(text, text) for text in ODD_TEXTS.values()}

@@ -50,7 +50,7 @@ class VectorSuite:
         record = memory(scope=Scope("ann", "p", "s"), level=Level.SESSION)
         await change(ledger, Add(record))
         (row,) = await _rows(ledger)
-        assert (row.place, row.status, row.vector) == (record.place, "active", None)
+        assert (row.visibility_key, row.status, row.vector) == (record.visibility_key, "active", None)
 
     async def test_rows_are_numbered_once_and_stay(self, ledger: Ledger) -> None:
         one, two = await add(ledger, memory("one"), memory("two"))

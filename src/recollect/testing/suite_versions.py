@@ -11,8 +11,8 @@ import pytest
 
 from recollect.errors import Conflict, IdempotencyReuse, NotFound
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Change, Forget, Once, Restore, Supersede, Update
-from recollect.model.erase import Erase, Target
+from recollect.model.change import Add, Change, Forget, IdempotencyToken, Restore, Supersede, Update
+from recollect.model.erase import ErasureRequest, Target
 from recollect.model.times import now
 from recollect.testing.suite_samples import ALL, ANN, BY, add, change, everything, listed, memory, now_of
 
@@ -78,75 +78,78 @@ class VersionSuite:
         assert (await now_of(ledger, one)).version == 2
 
     async def test_a_request_done_once_is_not_done_again(self, ledger: Ledger) -> None:
-        once = Once("key", "digest")
+        once = IdempotencyToken("key", "digest")
         first = await ledger.apply(ANN, [Add(memory("tea")), Add(memory("TEA"))], by=BY, once=once)
         state = await everything(ledger, ["ann"])
-        again = await ledger.apply(ANN, [Add(memory("coffee"))], by=BY, once=once)
-        assert again == replace(first, replayed=True)
+        repeated = await ledger.apply(ANN, [Add(memory("coffee"))], by=BY, once=once)
+        assert repeated == replace(first, replayed=True)
         after = await everything(ledger, ["ann"])
         assert [after["ann"][n] for n in (0, 1, 3)] == [state["ann"][n] for n in (0, 1, 3)]
 
     async def test_the_same_key_with_another_request_is_refused(self, ledger: Ledger) -> None:
-        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=Once("key", "digest"))
+        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("key", "digest"))
         with pytest.raises(IdempotencyReuse):
-            await ledger.apply(ANN, [Add(memory("coffee"))], by=BY, once=Once("key", "another"))
+            await ledger.apply(ANN, [Add(memory("coffee"))], by=BY, once=IdempotencyToken("key", "another"))
         assert await listed(ledger, ANN) == {"tea"}
 
     async def test_a_key_is_held_by_one_and_then_has_its_answer(self, ledger: Ledger) -> None:
-        once = Once("key", "digest")
-        tries = await asyncio.gather(*(ledger.hold_key("ann", once) for _ in range(20)))
-        assert sorted((held.is_mine, held.answer) for held in tries) == [(False, None)] * 19 + [(True, None)]
-        await ledger.keep_answer("ann", once, {"status": 200, "body": {"id": "x"}})
-        held = await ledger.hold_key("ann", once)
-        assert (held.is_mine, held.answer) == (False, {"status": 200, "body": {"id": "x"}})
-        assert (await ledger.hold_key("bob", once)).is_mine
+        once = IdempotencyToken("key", "digest")
+        tries = await asyncio.gather(*(ledger.claim_key("ann", once) for _ in range(20)))
+        assert sorted((stored.is_owner, stored.answer) for stored in tries) == [(False, None)] * 19 + [(True, None)]
+        await ledger.store_answer("ann", once, {"status": 200, "body": {"id": "x"}})
+        stored = await ledger.claim_key("ann", once)
+        assert (stored.is_owner, stored.answer) == (False, {"status": 200, "body": {"id": "x"}})
+        assert (await ledger.claim_key("bob", once)).is_owner
         with pytest.raises(IdempotencyReuse):
-            await ledger.hold_key("ann", Once("key", "another"))
+            await ledger.claim_key("ann", IdempotencyToken("key", "another"))
         assert await ledger.users() == []
 
     async def test_a_key_is_for_requests_of_one_kind(self, ledger: Ledger) -> None:
-        await ledger.hold_key("ann", Once("held", "digest"))
+        await ledger.claim_key("ann", IdempotencyToken("held", "digest"))
         with pytest.raises(IdempotencyReuse):
-            await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=Once("held", "another"))
-        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=Once("added", "digest"))
+            await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("held", "another"))
+        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("added", "digest"))
         with pytest.raises(IdempotencyReuse):
-            await ledger.hold_key("ann", Once("added", "another"))
+            await ledger.claim_key("ann", IdempotencyToken("added", "another"))
 
     async def test_a_key_that_was_let_go_or_lost_is_taken_by_the_next(self, ledger: Ledger) -> None:
-        once = Once("key", "digest")
-        await ledger.hold_key("ann", once)
-        assert not (await ledger.hold_key("ann", once, lost_before=now() - timedelta(minutes=1))).is_mine
-        assert (await ledger.hold_key("ann", once, lost_before=now() + timedelta(minutes=1))).is_mine
-        await ledger.let_go_key("ann", once)
-        assert (await ledger.hold_key("ann", once)).is_mine
-        await ledger.keep_answer("ann", once, {"status": 200})
-        await ledger.let_go_key("ann", once)
-        assert (await ledger.hold_key("ann", once)).answer == {"status": 200}
+        once = IdempotencyToken("key", "digest")
+        await ledger.claim_key("ann", once)
+        assert not (await ledger.claim_key("ann", once, stale_before=now() - timedelta(minutes=1))).is_owner
+        assert (await ledger.claim_key("ann", once, stale_before=now() + timedelta(minutes=1))).is_owner
+        await ledger.release_key("ann", once)
+        assert (await ledger.claim_key("ann", once)).is_owner
+        await ledger.store_answer("ann", once, {"status": 200})
+        await ledger.release_key("ann", once)
+        assert (await ledger.claim_key("ann", once)).answer == {"status": 200}
 
     async def test_an_answer_goes_with_what_it_names_and_does_not_come_after_it(self, ledger: Ledger) -> None:
         (one, two) = await add(ledger, memory("tea", id="one"), memory("milk", id="two"))
-        once, late = Once("key", "digest"), Once("late", "digest")
-        await ledger.hold_key("ann", once)
-        await ledger.keep_answer("ann", once, {"body": {"results": [{"id": one.id, "memory": "tea"}]}})
-        held = await ledger.hold_key("ann", late)
-        await ledger.erase(ANN, Erase(Target.MEMORY, two.id), by=BY)
-        assert (await ledger.hold_key("ann", once)).answer is not None
-        receipt = await ledger.erase(ANN, Erase(Target.MEMORY, one.id), by=BY)
+        once, late = IdempotencyToken("key", "digest"), IdempotencyToken("late", "digest")
+        await ledger.claim_key("ann", once)
+        await ledger.store_answer("ann", once, {"body": {"results": [{"id": one.id, "memory": "tea"}]}})
+        stored = await ledger.claim_key("ann", late)
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, two.id), by=BY)
+        assert (await ledger.claim_key("ann", once)).answer is not None
+        receipt = await ledger.erase(ANN, ErasureRequest(Target.MEMORY, one.id), by=BY)
         assert receipt.stores[0].counts["replies"] == 1
-        assert (await ledger.hold_key("ann", once)).is_mine
-        await ledger.keep_answer("ann", late, {"body": {"id": one.id, "memory": "tea"}}, since=held.epoch)
-        assert (await ledger.hold_key("ann", late)).is_mine
-        assert await ledger.prune_replies(now() + timedelta(seconds=1)) == 2
+        assert (await ledger.claim_key("ann", once)).is_owner
+        await ledger.store_answer("ann", late, {"body": {"id": one.id, "memory": "tea"}}, since=stored.epoch)
+        assert (await ledger.claim_key("ann", late)).is_owner
+        assert await ledger.prune_idempotency_keys(now() + timedelta(seconds=1)) == 2
 
     async def test_a_request_that_failed_can_be_tried_again_under_its_key(self, ledger: Ledger) -> None:
-        once = Once("key", "digest")
+        once = IdempotencyToken("key", "digest")
         with pytest.raises(NotFound):
             await ledger.apply(ANN, [Forget("one")], by=BY, once=once)
         await add(ledger, memory(id="one"))
         assert not (await ledger.apply(ANN, [Forget("one")], by=BY, once=once)).replayed
 
     async def test_a_hundred_requests_with_one_key_have_one_effect_and_one_answer(self, ledger: Ledger) -> None:
-        tries = [ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY, once=Once("key", "same")) for n in range(100)]
+        tries = [
+            ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY, once=IdempotencyToken("key", "same"))
+            for n in range(100)
+        ]
         results = await asyncio.gather(*tries)
         assert len({(each.batch, each.outcomes[0].record.id) for each in results}) == 1
         assert sum(not each.replayed for each in results) == 1

@@ -25,13 +25,13 @@ _MIN_STEM = 3
 
 def missing_numbers(text: str, source: str) -> dict[str, set[Decimal]]:
     """Return the numbers of the text, as written and with their values, that the source does not contain."""
-    known = number_values(source)
+    source_values = number_values(source)
     missing: dict[str, set[Decimal]] = {}
     # The month of an ISO date may be a word in the other text.
     for written, values in find_numbers(_ISO_DATE.sub(r" \1, \3, ", text)):
         if _GROUPED.fullmatch(written):
             values = {Decimal(re.sub("[.,]", "", written))}
-        if _is_exact(written, values) and not values & known:
+        if _is_exact(written, values) and not values & source_values:
             missing.setdefault(written, values)
     return missing
 

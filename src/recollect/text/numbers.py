@@ -115,13 +115,13 @@ def _readings(digits: str) -> set[Decimal]:
         forms = {re.sub("[.,]", "", plain)}
     else:
         forms = {plain.replace(",", ""), plain.replace(".", "").replace(",", "."), plain.replace(",", ".")}
-    found: set[Decimal] = set()
+    values: set[Decimal] = set()
     for form in forms:
         try:
-            found.add(Decimal(form).normalize())
+            values.add(Decimal(form).normalize())
         except InvalidOperation:
             continue
-    return found
+    return values
 
 
 def _combined(values: set[Decimal], word: str) -> set[Decimal]:

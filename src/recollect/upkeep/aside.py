@@ -9,17 +9,17 @@ from contextlib import asynccontextmanager
 
 
 @asynccontextmanager
-async def aside(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
+async def report_in_thread(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
     """Tells `progress`, in order, on a thread of its own; what it raises is raised here."""
     loop, calls = asyncio.get_running_loop(), list[asyncio.Future[None]]()
     with ThreadPoolExecutor(1, thread_name_prefix="recollect-progress") as pool:
 
-        def tell(done: int) -> None:
+        def report(done: int) -> None:
             if calls and calls[-1].done():
                 calls.pop().result()
             calls.append(loop.run_in_executor(pool, progress, done))
 
         try:
-            yield tell
+            yield report
         finally:
             await asyncio.gather(*calls)

@@ -18,36 +18,36 @@ from recollect.model.query import And, Filter, Listing, Op, Or, Where
 from recollect.model.scope import Scope
 
 # A new time is believed once it has been going on for so long.
-SETTLED = timedelta(days=30)
+SETTLE_TIME = timedelta(days=30)
 # Longer than this nobody is silent, as far as we believe.
-LEAP = timedelta(days=90)
+MAX_GAP = timedelta(days=90)
 # When the time was last looked at, and since when it is doubted.
 _SEEN = "clock seen"
-_LEAPT = "clock leapt"
+_JUMPED = "clock leapt"
 _TIMES = ("created_at", "updated_at", "last_accessed_at")
 
 
-def settled(at: datetime) -> datetime:
+def settled_since(at: datetime) -> datetime:
     """What is younger than this came after any leap of the clock."""
-    return at - SETTLED
+    return at - SETTLE_TIME
 
 
-def since_settled(at: datetime) -> Filter:
+def settled_filter(at: datetime) -> Filter:
     """A filter for what came after any leap of the clock."""
-    return Where("created_at", Op.GTE, settled(at))
+    return Where("created_at", Op.GTE, settled_since(at))
 
 
-async def leapt(scope: Scope, at: datetime, *, ledger: Ledger) -> str:
+async def check_user_clock(scope: Scope, at: datetime, *, ledger: Ledger) -> str:
     """Why a time is not to be believed where older memories are concerned; empty if it is."""
-    until = settled(at)
-    since = until - LEAP
+    until = settled_since(at)
+    since = until - MAX_GAP
     seen = Or(tuple(And((Where(name, Op.GTE, since), Where(name, Op.LTE, until))) for name in _TIMES))
     listing = Listing(filter=seen, statuses=tuple(Status), limit=1)
     if (await ledger.find(Scope(scope.user), listing)).records:
         return ""
     last = await ledger.conversations(idle_before=until, order="newest", limit=1)
-    said_at = last[0].last_turn_at if last else None
-    if said_at is not None and said_at >= since:
+    last_turn_at = last[0].last_turn_at if last else None
+    if last_turn_at is not None and last_turn_at >= since:
         return ""
     return (
         f"nothing is known from {since:%Y-%m-%d} to {until:%Y-%m-%d}: the clock may have leapt ahead; "
@@ -55,16 +55,18 @@ async def leapt(scope: Scope, at: datetime, *, ledger: Ledger) -> str:
     )
 
 
-async def doubted(at: datetime, *, ledger: Ledger) -> str:
+async def check_clock(at: datetime, *, ledger: Ledger) -> str:
     """Why a time is not to be believed where the whole store is concerned; empty if it is. Notes that it was seen."""
-    known = await ledger.moments()
-    seen, since = known.get(_SEEN, known.get("written")), known.get(_LEAPT)
-    if seen is not None and at - seen > LEAP:
+    moments = await ledger.maintenance_times()
+    seen, since = moments.get(_SEEN, moments.get("written")), moments.get(_JUMPED)
+    if seen is not None and at - seen > MAX_GAP:
         since = at
-    elif since is not None and not since <= at < since + SETTLED:
+    elif since is not None and not since <= at < since + SETTLE_TIME:
         # It went on for long enough, or was put back.
         since = None
-    await ledger.note_moments({_SEEN: at, _LEAPT: since})
+    await ledger.record_maintenance_times({_SEEN: at, _JUMPED: since})
     if since is None:
         return ""
-    return f"the clock may have leapt ahead on {since:%Y-%m-%d}; it is believed from {since + SETTLED:%Y-%m-%d} on"
+    return (
+        f"the clock may have leapt ahead on {since:%Y-%m-%d}; it is believed from {since + SETTLE_TIME:%Y-%m-%d} on"
+    )

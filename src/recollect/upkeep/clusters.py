@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 # The log and what sums it up stay as they are, and so does what has a key: it has one value already.
-_MERGED = (
+_MERGEABLE_CATEGORIES = (
     Category.FACT,
     Category.PREFERENCE,
     Category.IDENTITY,
@@ -36,11 +36,11 @@ _MERGED = (
     Category.EVENT,
     Category.INSIGHT,
 )
-_MERGEABLE: Filter = any_of("category", [str(each) for each in _MERGED])
+_MERGEABLE_FILTER: Filter = any_of("category", [str(each) for each in _MERGEABLE_CATEGORIES])
 # What the detail of a plain statement may hold; with more, words alone would not stand for it.
 _PLAIN_DETAIL = frozenset(["sources", "unreconciled", "review", "proposed_by", "promoted_from_id", "made"])
 _PAGE = 500
-_INLINE = 64
+_MAX_INLINE = 64
 # A longer text stands by itself and is not merged with others.
 MAX_CLUSTER_CHARS = 600
 
@@ -54,7 +54,7 @@ class ClusterLimits:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Candidate:
+class MergeCandidate:
     """A memory that may be merged with others of its group; `fresh` if it changed since the last run."""
 
     record: MemoryRecord
@@ -71,22 +71,22 @@ class Candidate:
 class Duplicates:
     """A memory, and others with the same words."""
 
-    keeper: Candidate
-    repeats: tuple[Candidate, ...]
+    keeper: MergeCandidate
+    repeats: tuple[MergeCandidate, ...]
 
 
-async def candidates(
+async def load_candidates(
     scope: Scope, *, ledger: Ledger, index: Index, max_memories: int, after: datetime | None = None
-) -> tuple[list[list[Candidate]], bool]:
+) -> tuple[list[list[MergeCandidate]], bool]:
     """Return the newest memories of the scope in groups that may be merged, and whether there are more.
 
     With `after`, groups in which nothing changed since are left out.
     """
-    found, more = await _newest(scope, ledger, max_memories)
+    newest, more = await _newest(scope, ledger, max_memories)
     places: dict[str, list[MemoryRecord]] = defaultdict(list)
-    for record in found:
-        places[record.place].append(record)
-    groups: dict[Any, list[Candidate]] = defaultdict(list)
+    for record in newest:
+        places[record.visibility_key].append(record)
+    groups: dict[Any, list[MergeCandidate]] = defaultdict(list)
     for records in places.values():
         if len(records) > 1 and (after is None or any(each.updated_at > after for each in records)):
             for each in await _with_vectors(records, ledger, index, after):
@@ -96,16 +96,16 @@ async def candidates(
 
 
 async def _newest(scope: Scope, ledger: Ledger, max_memories: int) -> tuple[list[MemoryRecord], bool]:
-    found: list[MemoryRecord] = []
+    records: list[MemoryRecord] = []
     cursor = None
-    while len(found) < max_memories:
-        listing = Listing(filter=_MERGEABLE, limit=min(_PAGE, max_memories - len(found)), cursor=cursor)
+    while len(records) < max_memories:
+        listing = Listing(filter=_MERGEABLE_FILTER, limit=min(_PAGE, max_memories - len(records)), cursor=cursor)
         page = await ledger.find(scope, listing)
-        found += filter(_may_merge, page)
+        records += filter(_may_merge, page)
         cursor = page.cursor
         if cursor is None:
             break
-    return found, cursor is not None
+    return records, cursor is not None
 
 
 def _may_merge(record: MemoryRecord) -> bool:
@@ -121,13 +121,13 @@ def _may_merge(record: MemoryRecord) -> bool:
 
 async def _with_vectors(
     records: Sequence[MemoryRecord], ledger: Ledger, index: Index, after: datetime | None
-) -> list[Candidate]:
+) -> list[MergeCandidate]:
     """Return the memories of one place that hold now and have a vector."""
     import numpy as np
 
     place = _place_of(records[0])
-    view = await index.view(place, _MERGEABLE)
-    found: list[Candidate] = []
+    view = await index.view(place, _MERGEABLE_FILTER)
+    loaded: list[MergeCandidate] = []
     for start in range(0, len(records), _PAGE):
         only = any_of("id", [each.id for each in records[start : start + _PAGE]])
         rows = await ledger.matching(place, only)
@@ -135,12 +135,12 @@ async def _with_vectors(
         if not numbered:
             continue
         vectors = await view.vectors(np.asarray([each.row for each in numbered], np.int64))
-        found += [
-            Candidate(each.record, vector, after is None or each.record.updated_at > after)
+        loaded += [
+            MergeCandidate(each.record, vector, after is None or each.record.updated_at > after)
             for each, vector in zip(numbered, vectors, strict=True)
             if vector.any()
         ]
-    return found
+    return loaded
 
 
 def _place_of(record: MemoryRecord) -> Scope:
@@ -154,7 +154,7 @@ def _group_of(record: MemoryRecord) -> Any:
     """Return the properties that memories must share to be merged: place, trust, category, type and metadata."""
     plain = record.category in (Category.FACT, Category.EVENT)
     return (
-        record.place,
+        record.visibility_key,
         record.trust,
         "fact" if plain else record.category,
         record.type is MemoryType.PROCEDURAL,
@@ -162,14 +162,14 @@ def _group_of(record: MemoryRecord) -> Any:
     )
 
 
-async def find_duplicates(group: Sequence[Candidate]) -> list[Duplicates]:
+async def find_duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:
     """Return the memories of the group that have the same words, the surest and newest of each as the keeper."""
     return await _in_thread(_duplicates, group)
 
 
 async def find_clusters(
-    group: Sequence[Candidate], limits: ClusterLimits, *, without: Collection[str] = ()
-) -> list[list[Candidate]]:
+    group: Sequence[MergeCandidate], limits: ClusterLimits, *, without: Collection[str] = ()
+) -> list[list[MergeCandidate]]:
     """Return clusters of near memories, each in order of time; no memory is in two."""
     short = [
         each for each in group if each.record.id not in without and len(each.record.content) <= MAX_CLUSTER_CHARS
@@ -177,44 +177,44 @@ async def find_clusters(
     return await _in_thread(lambda members: _clusters(members, limits), short)
 
 
-async def _in_thread(work: Callable[[Sequence[Candidate]], Result], group: Sequence[Candidate]) -> Result:
+async def _in_thread(work: Callable[[Sequence[MergeCandidate]], Result], group: Sequence[MergeCandidate]) -> Result:
     """Run the work in a thread if it could block the event loop."""
-    return work(group) if len(group) <= _INLINE else await asyncio.to_thread(work, group)
+    return work(group) if len(group) <= _MAX_INLINE else await asyncio.to_thread(work, group)
 
 
-def _duplicates(group: Sequence[Candidate]) -> list[Duplicates]:
-    same: dict[str, list[Candidate]] = defaultdict(list)
+def _duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:
+    same: dict[str, list[MergeCandidate]] = defaultdict(list)
     for each in group:
         same[normalize(each.record.content)].append(each)
-    found: list[Duplicates] = []
+    duplicates: list[Duplicates] = []
     for members in same.values():
         if len(members) > 1 and any(each.fresh for each in members):
             members.sort(key=lambda each: (each.record.confidence, each.stated_at, each.record.id))
-            found.append(Duplicates(members[-1], tuple(members[:-1])))
-    return found
+            duplicates.append(Duplicates(members[-1], tuple(members[:-1])))
+    return duplicates
 
 
-def _clusters(group: Sequence[Candidate], limits: ClusterLimits) -> list[list[Candidate]]:
+def _clusters(group: Sequence[MergeCandidate], limits: ClusterLimits) -> list[list[MergeCandidate]]:
     if len(group) < 2:
         return []
     near = _cosines(group)
     linked = near >= limits.similarity
     free = set(range(len(group)))
-    found: list[list[Candidate]] = []
+    clusters: list[list[MergeCandidate]] = []
     # Start with the memory that has most neighbours, so that all of a cluster are near one of its members.
     for at in sorted(free, key=lambda at: (-int(linked[at].sum()), -group[at].stated_at.timestamp())):
         if at not in free:
             continue
-        others = [other for other in near[at].argsort()[::-1].tolist() if other in free and linked[at, other]]
-        cluster = [at, *others[: limits.max_size - 1]]
+        neighbours = [other for other in near[at].argsort()[::-1].tolist() if other in free and linked[at, other]]
+        cluster = [at, *neighbours[: limits.max_size - 1]]
         if len(cluster) > 1 and any(group[each].fresh for each in cluster):
             free -= set(cluster)
             members = [group[each] for each in cluster]
-            found.append(sorted(members, key=lambda each: (each.stated_at, each.record.id)))
-    return found
+            clusters.append(sorted(members, key=lambda each: (each.stated_at, each.record.id)))
+    return clusters
 
 
-def _cosines(group: Sequence[Candidate]) -> NDArray[np.float32]:
+def _cosines(group: Sequence[MergeCandidate]) -> NDArray[np.float32]:
     import numpy as np
 
     matrix = np.stack([each.vector for each in group])

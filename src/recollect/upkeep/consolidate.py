@@ -12,27 +12,27 @@ from datetime import datetime
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, ModelUnavailable, NotFound
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Change, Supersede, Update, Verb
+from recollect.model.change import Change, ChangeKind, Supersede, Update
 from recollect.model.scope import Scope
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import new_fence
+from recollect.prompts.data import new_delimiter
 from recollect.upkeep.clusters import (
     MAX_CLUSTER_CHARS,
-    Candidate,
     ClusterLimits,
     Duplicates,
-    candidates,
+    MergeCandidate,
     find_clusters,
     find_duplicates,
+    load_candidates,
 )
 from recollect.upkeep.contract import memory_rows, operations_schema
-from recollect.upkeep.merged import Merge, joined_evidence, merged_record, parse_merge
-from recollect.upkeep.report import Bill, Chore, Report, Step, spent_by
-from recollect.upkeep.run import Run, finish
-from recollect.write.billed import billed
+from recollect.upkeep.merged import Merge, join_evidence, merged_record, parse_merge
+from recollect.upkeep.report import LlmCostTally, MaintenanceReport, MaintenanceStep, MaintenanceTask, llm_cost
+from recollect.upkeep.run import MaintenanceRun, finish
+from recollect.write.billed import record_cost_on_error
 from recollect.write.embed import embed
 
 SCHEMA = operations_schema("op", "memory", "content")
@@ -63,7 +63,7 @@ class ConsolidationLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ConsolidationDeps:
     """The stores and models that consolidation uses; without a chat model only duplicates are joined."""
 
     ledger: Ledger
@@ -72,26 +72,28 @@ class Parts:
     chat: Chat | None = None
 
 
-async def consolidate(scope: Scope, *, parts: Parts, run: Run, limits: ConsolidationLimits | None = None) -> Report:
+async def consolidate(
+    scope: Scope, *, deps: ConsolidationDeps, run: MaintenanceRun, limits: ConsolidationLimits | None = None
+) -> MaintenanceReport:
     """Join duplicates, merge clusters, and report what was changed and what was left alone."""
     limits = limits or ConsolidationLimits()
-    work = _Work(scope, parts, run, limits, await parts.ledger.revision(scope.user))
-    groups, more = await candidates(
-        scope, ledger=parts.ledger, index=parts.index, max_memories=limits.max_memories, after=limits.after
+    work = _Consolidation(scope, deps, run, limits, await deps.ledger.revision(scope.user))
+    groups, more = await load_candidates(
+        scope, ledger=deps.ledger, index=deps.index, max_memories=limits.max_memories, after=limits.after
     )
     joined: set[str] = set()
     for group in groups:
         for each in await find_duplicates(group):
             joined |= {one.record.id for one in (each.keeper, *each.repeats)}
             await work.join(each)
-    async with billed(parts.ledger, scope, work.bill.unpaid, by=run.by):
-        if (chat := parts.chat) is not None:
+    async with record_cost_on_error(deps.ledger, scope, work.costs.unrecorded, by=run.by):
+        if (chat := deps.chat) is not None:
             for group in groups:
                 for cluster in await find_clusters(group, limits.clusters, without=joined):
                     await work.merge(cluster, chat)
-        await finish(scope, run, parts.ledger, *work.bill.unpaid())
-    return Report(
-        chore=Chore.CONSOLIDATE,
+        await finish(scope, run, deps.ledger, *work.costs.unrecorded())
+    return MaintenanceReport(
+        chore=MaintenanceTask.CONSOLIDATE,
         user=scope.user,
         dry_run=run.dry_run,
         batch=run.batch(bool(work.steps)),
@@ -99,45 +101,47 @@ async def consolidate(scope: Scope, *, parts: Parts, run: Run, limits: Consolida
         left=tuple(work.left),
         looked_at=sum(map(len, groups)),
         more=more or work.skipped,
-        calls=work.bill.calls,
-        tokens_in=work.bill.tokens_in,
-        tokens_out=work.bill.tokens_out,
+        calls=work.costs.calls,
+        tokens_in=work.costs.tokens_in,
+        tokens_out=work.costs.tokens_out,
     )
 
 
-class _Work:
+class _Consolidation:
     """Applies one transaction for each merge, and records what was done and what it cost."""
 
-    def __init__(self, scope: Scope, parts: Parts, run: Run, limits: ConsolidationLimits, since: Revision) -> None:
-        self.steps: list[Step] = []
+    def __init__(
+        self, scope: Scope, deps: ConsolidationDeps, run: MaintenanceRun, limits: ConsolidationLimits, since: Revision
+    ) -> None:
+        self.steps: list[MaintenanceStep] = []
         self.left: list[str] = []
-        self.bill = Bill()
+        self.costs = LlmCostTally()
         self.skipped = False
         self._scope = scope
-        self._parts = parts
+        self._deps = deps
         self._run = run
         self._limits = limits
         self._since = since
         self._calls = 0
         self._is_unavailable = False
 
-    async def join(self, found: Duplicates) -> None:
+    async def join(self, duplicates: Duplicates) -> None:
         """Supersede the duplicates of a memory, and join their evidence."""
         if self._is_full():
             return
-        keeper, repeats = found.keeper.record, [each.record for each in found.repeats]
+        keeper, repeats = duplicates.keeper.record, [each.record for each in duplicates.repeats]
         every = [*sorted(repeats, key=lambda each: each.created_at), keeper]
         sources = [*keeper.detail.get("sources", ()), *(each.id for each in repeats)]
         fields = {
             "importance": max(each.importance for each in every),
             "confidence": max(each.confidence for each in every),
-            "evidence": joined_evidence(every),
+            "evidence": join_evidence(every),
             "detail": {**keeper.detail, "sources": list(dict.fromkeys(sources))},
         }
         changes: list[Change] = [Supersede(each.id, keeper, each.version) for each in repeats]
         changes.append(Update(keeper.id, fields, keeper.version))
-        step = Step(
-            verb=Verb.UPDATE,
+        step = MaintenanceStep(
+            verb=ChangeKind.UPDATE,
             id=keeper.id,
             content=keeper.content,
             why="they say the same",
@@ -145,7 +149,7 @@ class _Work:
         )
         await self._write(changes, step)
 
-    async def merge(self, cluster: Sequence[Candidate], chat: Chat) -> None:
+    async def merge(self, cluster: Sequence[MergeCandidate], chat: Chat) -> None:
         """Ask the LLM how to merge a cluster, and supersede the sources by the merged memory."""
         if self._is_full() or self._is_unavailable or self._calls >= self._limits.max_calls:
             self.skipped = True
@@ -154,26 +158,28 @@ class _Work:
         try:
             answer, digest = await self._ask(cluster, chat)
         except BrokenAnswer as error:
-            self.bill.add(spent_by(self._scope.user, Chore.CONSOLIDATE, chat.model, error, at=self._run.at))
-            self._leave(cluster, str(error))
+            self.costs.add(
+                llm_cost(self._scope.user, MaintenanceTask.CONSOLIDATE, chat.model, error, at=self._run.at)
+            )
+            self._skip(cluster, str(error))
             return
         except ModelUnavailable as error:
             if self._calls == 1 and not self.steps:
                 raise
             self._is_unavailable = self.skipped = True
-            self._leave(cluster, str(error))
+            self._skip(cluster, str(error))
             return
-        self.bill.add(spent_by(self._scope.user, Chore.CONSOLIDATE, chat.model, answer, at=self._run.at))
+        self.costs.add(llm_cost(self._scope.user, MaintenanceTask.CONSOLIDATE, chat.model, answer, at=self._run.at))
         merge = answer.value
         if merge is None:
-            self._leave(cluster, "the model keeps them apart")
+            self._skip(cluster, "the model keeps them apart")
             return
         record = merged_record(merge, cluster, at=self._run.at, digest=digest)
-        [vector] = await embed([record.content], embedder=self._parts.embedder)
+        [vector] = await embed([record.content], embedder=self._deps.embedder)
         sources = [cluster[number].record for number in merge.members]
         changes = [Supersede(each.id, record, each.version, vector) for each in sources]
-        step = Step(
-            verb=Verb.ADD,
+        step = MaintenanceStep(
+            verb=ChangeKind.ADD,
             id=record.id,
             content=record.content,
             why="they speak of the same",
@@ -181,12 +187,12 @@ class _Work:
         )
         await self._write(changes, step)
 
-    async def _ask(self, cluster: Sequence[Candidate], chat: Chat) -> tuple[Structured[Merge | None], str]:
+    async def _ask(self, cluster: Sequence[MergeCandidate], chat: Chat) -> tuple[Structured[Merge | None], str]:
         template = prompt("consolidate")
         rows = memory_rows([each.record for each in cluster], MAX_CLUSTER_CHARS)
         answer: Structured[Merge | None] = await ask_json(
             chat,
-            [{"role": "user", "content": template.fill(fence=new_fence(), memories=rows)}],
+            [{"role": "user", "content": template.fill(fence=new_delimiter(), memories=rows)}],
             schema=SCHEMA,
             max_tokens=self._limits.max_tokens,
             timeout_s=self._limits.timeout_s,
@@ -194,26 +200,26 @@ class _Work:
         )
         return answer, template.digest
 
-    async def _write(self, changes: Sequence[Change], step: Step) -> None:
+    async def _write(self, changes: Sequence[Change], step: MaintenanceStep) -> None:
         if not self._run.dry_run:
             try:
-                await self._parts.ledger.apply(
+                await self._deps.ledger.apply(
                     self._scope,
                     changes,
-                    by=self._run.by_for(f"consolidated: {step.why}"),
-                    effects=self.bill.unpaid(),
+                    by=self._run.author_for(f"consolidated: {step.why}"),
+                    effects=self.costs.unrecorded(),
                     since=self._since,
                 )
             except (Conflict, NotFound) as error:
                 self.left.append(f"{', '.join(step.sources)}: {error}")
                 return
-            self.bill.paid()
+            self.costs.mark_recorded()
         self.steps.append(step)
         self._run.progress(len(self.steps))
 
-    def _leave(self, cluster: Sequence[Candidate], why: str) -> None:
+    def _skip(self, cluster: Sequence[MergeCandidate], why: str) -> None:
         self.left.append(f"{', '.join(each.record.id for each in cluster)}: {why}")
 
     def _is_full(self) -> bool:
-        self.skipped = self.skipped or len(self.steps) >= self._run.most
-        return len(self.steps) >= self._run.most
+        self.skipped = self.skipped or len(self.steps) >= self._run.max_changes
+        return len(self.steps) >= self._run.max_changes

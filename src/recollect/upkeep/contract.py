@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.model.memory import MemoryRecord
-from recollect.prompts.data import json_line, shortened
+from recollect.prompts.data import json_line, shorten
 from recollect.write.operations import SCHEMA
 
 
@@ -16,7 +16,7 @@ def memory_rows(records: Sequence[MemoryRecord], max_chars: int) -> str:
         json_line(
             {
                 "memory": number,
-                "says": shortened(record.content, max_chars),
+                "says": shorten(record.content, max_chars),
                 "date": f"{record.occurred_at or record.created_at:%Y-%m-%d}",
             }
         )

@@ -14,9 +14,9 @@ from recollect.model.memory import Category, MemoryRecord
 
 _DAY_S = 86_400.0
 # Recalled so often, a memory is as familiar as can be.
-_FAMILIAR = 20
+_MAX_COUNTED_USES = 20
 _LASTING = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
-_LASTING_FROM = 0.5
+_MIN_LASTING_IMPORTANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,20 +36,20 @@ class Decay:
             raise InvalidInput(f"half_life_days must be more than 0, not {self.half_life_days}")
 
 
-def standing(record: MemoryRecord, at: datetime, *, decay: Decay) -> float:
+def retention_score(record: MemoryRecord, at: datetime, *, decay: Decay) -> float:
     """What the memory is worth at a time, from 0 to 1: how important and sure, how recent, how often recalled."""
-    age_days = max((at - cared_for_at(record)).total_seconds(), 0.0) / _DAY_S
+    age_days = max((at - last_activity_at(record)).total_seconds(), 0.0) / _DAY_S
     recency = math.exp2(-min(age_days / decay.half_life_days, 1000.0))
-    use = min(math.log1p(max(record.access_count, 0)) / math.log1p(_FAMILIAR), 1.0)
-    worth = min(max(record.importance, 0.0), 1.0) * min(max(record.confidence, 0.0), 1.0)
-    return decay.importance * worth + decay.recency * recency + decay.use * use
+    use = min(math.log1p(max(record.access_count, 0)) / math.log1p(_MAX_COUNTED_USES), 1.0)
+    value = min(max(record.importance, 0.0), 1.0) * min(max(record.confidence, 0.0), 1.0)
+    return decay.importance * value + decay.recency * recency + decay.use * use
 
 
-def cared_for_at(record: MemoryRecord) -> datetime:
+def last_activity_at(record: MemoryRecord) -> datetime:
     """When someone last had to do with it: made, changed, brought back or recalled it."""
     return max(filter(None, (record.created_at, record.updated_at, record.last_accessed_at)))
 
 
 def is_lasting(record: MemoryRecord) -> bool:
     """Whether it must not fade: who the user is, what they must not have, what they asked for, if it matters."""
-    return record.category in _LASTING and record.importance >= _LASTING_FROM
+    return record.category in _LASTING and record.importance >= _MIN_LASTING_IMPORTANCE

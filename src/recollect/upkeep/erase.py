@@ -11,13 +11,13 @@ from typing import Protocol
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
 from recollect.model import at_hand
-from recollect.model.change import By
-from recollect.model.erase import Cleared, Erase, Erasure, Receipt
+from recollect.model.change import Author
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.scope import Scope
 from recollect.upkeep import spilled
 
 
-class Clears(Protocol):
+class ClearableCache(Protocol):
     """Something that remembers what it was asked, and can be made to forget it."""
 
     def clear(self) -> int:
@@ -25,24 +25,24 @@ class Clears(Protocol):
         ...
 
 
-class Forgets(Protocol):
+class UserCache(Protocol):
     """Something that holds what was found for users, and can be made to let go of one of them."""
 
-    async def forget(self, user: str) -> Cleared:
+    async def forget(self, user: str) -> StoreErasure:
         """Let go of all that is held of the user; what cannot be reached is told."""
         ...
 
 
-async def erase(
+async def erase_from_stores(
     scope: Scope,
-    what: Erase,
+    what: ErasureRequest,
     *,
     ledger: Ledger,
     index: Index,
-    by: By,
-    embeddings: Clears | None = None,
+    by: Author,
+    embeddings: ClearableCache | None = None,
     spill: Path | None = None,
-    answers: Forgets | None = None,
+    answers: UserCache | None = None,
 ) -> Receipt:
     """Erase it from the ledger, the index, the caches of this process and the `spill` folder, where there is one.
 
@@ -51,32 +51,36 @@ async def erase(
     ledger does not take any more. The receipt tells of each store.
     """
     receipt = await ledger.erase(scope, what, by=by)
-    receipt = await _let_go(receipt, index=index, embeddings=embeddings, answers=answers)
+    receipt = await _clear_derived(receipt, index=index, embeddings=embeddings, answers=answers)
     if spill is None or not await asyncio.to_thread(spill.is_dir):
         return receipt
-    return replace(receipt, stores=(*receipt.stores, await asyncio.to_thread(spilled.erase, spill, scope, what)))
+    return replace(
+        receipt, stores=(*receipt.stores, await asyncio.to_thread(spilled.erase_spilled, spill, scope, what))
+    )
 
 
-async def replay(
+async def replay_in_stores(
     erasures: Sequence[Erasure],
     *,
     ledger: Ledger,
     index: Index,
-    by: By,
-    embeddings: Clears | None = None,
-    answers: Forgets | None = None,
+    by: Author,
+    embeddings: ClearableCache | None = None,
+    answers: UserCache | None = None,
 ) -> list[Receipt]:
     """Do those erasures again that the ledger, restored from an older copy, does not know of; a receipt for each."""
     receipts = await ledger.replay_erasures(erasures, by=by)
-    return [await _let_go(each, index=index, embeddings=embeddings, answers=answers) for each in receipts]
+    return [await _clear_derived(each, index=index, embeddings=embeddings, answers=answers) for each in receipts]
 
 
-async def _let_go(receipt: Receipt, *, index: Index, embeddings: Clears | None, answers: Forgets | None) -> Receipt:
+async def _clear_derived(
+    receipt: Receipt, *, index: Index, embeddings: ClearableCache | None, answers: UserCache | None
+) -> Receipt:
     stores = [*receipt.stores, await index.forget(receipt.scope.user)]
     if answers is not None:
         stores.append(await answers.forget(receipt.scope.user))
     # These know nothing of whose words they hold, so all goes.
     if embeddings is not None:
-        stores.append(Cleared("embedding cache", {"vectors": embeddings.clear()}))
-    stores.append(Cleared("words at hand", {"entries": at_hand.let_go()}))
+        stores.append(StoreErasure("embedding cache", {"vectors": embeddings.clear()}))
+    stores.append(StoreErasure("words at hand", {"entries": at_hand.clear_all()}))
     return replace(receipt, stores=tuple(stores))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.conversation.written import MAX_INVOCATIONS
 from recollect.errors import InvalidInput
-from recollect.ledger.packing import unpacked
+from recollect.ledger.packing import unpack_vector
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By
-from recollect.model.effect import Note
+from recollect.model.change import Author
+from recollect.model.effect import ConversationUpdate
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -21,17 +21,17 @@ from recollect.model.times import as_utc
 from recollect.model.tombstone import TombstoneSet
 from recollect.model.turn import Conversation
 from recollect.models.embedding import EmbeddingModel
-from recollect.upkeep.transfer import read_line, whole
-from recollect.write.embed import ready_made
-from recollect.write.screening.given import Redacting
+from recollect.upkeep.transfer import parse_count, parse_record
+from recollect.write.embed import normalize_vector
+from recollect.write.screening.given import Redactor
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-PAGE = 500
+PAGE_SIZE = 500
 # What a line calls itself that is no memory.
-SESSION = "session"
-TOMBSTONES = "tombstones"
+SESSION_LINE = "session"
+TOMBSTONES_LINE = "tombstones"
 _MAX_KEYS = 16
 _HEX = re.compile("[0-9a-f]{32,64}")
 
@@ -45,12 +45,14 @@ async def export(
     """
     cursor = None
     while True:
-        page = await ledger.find(scope, Listing(statuses=tuple(Status), order="oldest", limit=PAGE, cursor=cursor))
-        known = await ledger.vectors(scope.user, [each.id for each in page], model=model) if model else {}
+        page = await ledger.find(
+            scope, Listing(statuses=tuple(Status), order="oldest", limit=PAGE_SIZE, cursor=cursor)
+        )
+        vectors = await ledger.vectors(scope.user, [each.id for each in page], model=model) if model else {}
         for record in page:
             line = record.to_dict()
-            if model and record.id in known:
-                line["embedding"] = {"model": model.name, "packed": b64encode(known[record.id]).decode()}
+            if model and record.id in vectors:
+                line["embedding"] = {"model": model.name, "packed": b64encode(vectors[record.id]).decode()}
             yield line
         if page.cursor is None:
             break
@@ -65,14 +67,14 @@ async def export(
 
 async def _tombstones(user: str, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
     """Yield the digests of forgotten and erased turns, with the keys of this user that they were made with."""
-    found = await ledger.tombstones(user)
-    digests = sorted((digest, at.isoformat()) for digest, at in found.digests.items())
-    for start in range(0, len(digests), PAGE):
-        some = dict(digests[start : start + PAGE])
-        yield {"kind": TOMBSTONES, "user_id": user, "keys": list(found.keys), "digests": some}
+    tombstones = await ledger.tombstones(user)
+    digests = sorted((digest, at.isoformat()) for digest, at in tombstones.digests.items())
+    for start in range(0, len(digests), PAGE_SIZE):
+        some = dict(digests[start : start + PAGE_SIZE])
+        yield {"kind": TOMBSTONES_LINE, "user_id": user, "keys": list(tombstones.keys), "digests": some}
 
 
-def read_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tuple[str, TombstoneSet]:
+def parse_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tuple[str, TombstoneSet]:
     """Return whose tombstones a line has, and the tombstones; `user` takes the place of the one it names."""
     owner = Scope(user or line.get("user_id") or "").user
     keys, digests = line.get("keys"), line.get("digests")
@@ -86,30 +88,30 @@ def read_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tupl
 
 async def _sessions(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
     after = None
-    while page := await ledger.conversations(scope.user, limit=PAGE, after=after):
+    while page := await ledger.conversations(scope.user, limit=PAGE_SIZE, after=after):
         for each in page:
             if scope.project in ("", each.scope.project) and scope.session in ("", each.scope.session):
-                yield {"kind": SESSION, **each.to_dict()}
+                yield {"kind": SESSION_LINE, **each.to_dict()}
         after = page[-1]
 
 
-def read_vector(line: Mapping[str, Any], model: EmbeddingModel) -> Vector | None:
+def parse_vector(line: Mapping[str, Any], model: EmbeddingModel) -> Vector | None:
     """The vector that a line brings along, if it is of this model."""
-    told = line.get("embedding")
-    if told is None:
+    embedding = line.get("embedding")
+    if embedding is None:
         return None
-    if not isinstance(told, Mapping) or not isinstance(told.get("packed"), str):
+    if not isinstance(embedding, Mapping) or not isinstance(embedding.get("packed"), str):
         raise InvalidInput("embedding is an object with a model and the packed vector")
-    if told.get("model") != model.name:
+    if embedding.get("model") != model.name:
         return None
     try:
-        data = b64decode(told["packed"], validate=True)
+        data = b64decode(embedding["packed"], validate=True)
     except ValueError:
         raise InvalidInput("the packed vector of embedding is no Base64") from None
-    return ready_made(unpacked(data, model).tolist(), model) if len(data) == 2 * model.dimensions else None
+    return normalize_vector(unpack_vector(data, model).tolist(), model) if len(data) == 2 * model.dimensions else None
 
 
-def read_session(line: Mapping[str, Any], *, user: str | None = None) -> Conversation:
+def parse_session(line: Mapping[str, Any], *, user: str | None = None) -> Conversation:
     """How a session stood, as a line of an export tells it; `user` takes the place of the one it names."""
     scope = Scope(user or line.get("user_id") or "", line.get("project_id") or "", line.get("session_id") or "")
     closed_at = line.get("closed_at")
@@ -118,57 +120,60 @@ def read_session(line: Mapping[str, Any], *, user: str | None = None) -> Convers
         raise InvalidInput("the invocations of a session are a list of objects")
     if not isinstance(metadata, Mapping):
         raise InvalidInput("the metadata of a session is an object")
-    held = Conversation(
+    session = Conversation(
         scope=scope,
-        turn_count=whole(line.get("turn_count"), name="turn_count", least=0),
-        learned_to=whole(line.get("learned_to"), name="learned_to", least=0),
+        turn_count=parse_count(line.get("turn_count"), name="turn_count", minimum=0),
+        learned_to=parse_count(line.get("learned_to"), name="learned_to", minimum=0),
         summary=line.get("summary") or "",
         invocations=tuple(invocations),
         metadata=metadata,
         closed_at=None if closed_at is None else as_utc(closed_at, name="closed_at"),
     )
-    Note(scope, _state(held))
-    return held
+    ConversationUpdate(scope, _session_state(session))
+    return session
 
 
-def _state(held: Conversation) -> dict[str, Any]:
+def _session_state(session: Conversation) -> dict[str, Any]:
     return {
-        "summary": held.summary,
-        "learned_to": held.learned_to,
-        "closed_at": held.closed_at,
-        "metadata": dict(held.metadata),
-        "invocations": [dict(each) for each in held.invocations],
+        "summary": session.summary,
+        "learned_to": session.learned_to,
+        "closed_at": session.closed_at,
+        "metadata": dict(session.metadata),
+        "invocations": [dict(each) for each in session.invocations],
     }
 
 
-async def put_session(told: Conversation, *, ledger: Ledger, redacting: Redacting, by: By) -> None:
+async def import_session(session: Conversation, *, ledger: Ledger, redactor: Redactor, by: Author) -> None:
     """Have a session stand as it did; where somebody has talked on in it here, only its invocations come along."""
-    held = await ledger.conversation(told.scope)
-    summary, _ = redacting.said(told.summary) if told.summary else ("", ())
+    current = await ledger.conversation(session.scope)
+    summary, _ = redactor.redact_turn_text(session.summary) if session.summary else ("", ())
     state = {
-        **_state(told),
-        "learned_to": min(told.learned_to, held.turn_count),
-        "summary": summary or held.summary,
-        "metadata": {**held.metadata, **told.metadata},
+        **_session_state(session),
+        "learned_to": min(session.learned_to, current.turn_count),
+        "summary": summary or current.summary,
+        "metadata": {**current.metadata, **session.metadata},
     }
-    if held.turn_count > told.turn_count:
-        state = _state(held)
-    state["invocations"] = _invocations(told, held, redacting)
-    if state != _state(held):
-        await ledger.apply(told.scope, [], by=by, effects=[Note(told.scope, state)])
+    if current.turn_count > session.turn_count:
+        state = _session_state(current)
+    state["invocations"] = _invocations(session, current, redactor)
+    if state != _session_state(current):
+        await ledger.apply(session.scope, [], by=by, effects=[ConversationUpdate(session.scope, state)])
 
 
-def _invocations(told: Conversation, held: Conversation, redacting: Redacting) -> list[dict[str, Any]]:
+def _invocations(session: Conversation, current: Conversation, redactor: Redactor) -> list[dict[str, Any]]:
     """Those that were told, without their secrets, and then those that came about here."""
     clean = [
-        {name: redacting.said(text)[0] if isinstance(text, str) and text else text for name, text in each.items()}
-        for each in told.invocations
+        {
+            name: redactor.redact_turn_text(text)[0] if isinstance(text, str) and text else text
+            for name, text in each.items()
+        }
+        for each in session.invocations
     ]
-    return [*clean, *(dict(each) for each in held.invocations if dict(each) not in clean)][-MAX_INVOCATIONS:]
+    return [*clean, *(dict(each) for each in current.invocations if dict(each) not in clean)][-MAX_INVOCATIONS:]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class ParsedExport:
     """What some lines stand for: memories, their usable vectors, how sessions stood, and users' tombstones."""
 
     records: tuple[MemoryRecord, ...]
@@ -177,9 +182,9 @@ class Lines:
     tombstones: tuple[tuple[str, TombstoneSet], ...] = ()
 
 
-def read_lines(
+def parse_lines(
     lines: Iterable[Mapping[str, Any]], *, model: EmbeddingModel, user: str | None = None, done: int = 0
-) -> Lines:
+) -> ParsedExport:
     """What lines stand for, of which `done` came before; a mistake names its line."""
     records: list[MemoryRecord] = []
     vectors: dict[str, Vector] = {}
@@ -187,16 +192,16 @@ def read_lines(
     tombstones: list[tuple[str, TombstoneSet]] = []
     for number, line in enumerate(lines, done + 1):
         try:
-            if isinstance(line, Mapping) and line.get("kind") == SESSION:
-                sessions.append(read_session(line, user=user))
+            if isinstance(line, Mapping) and line.get("kind") == SESSION_LINE:
+                sessions.append(parse_session(line, user=user))
                 continue
-            if isinstance(line, Mapping) and line.get("kind") == TOMBSTONES:
-                tombstones.append(read_tombstones(line, user=user))
+            if isinstance(line, Mapping) and line.get("kind") == TOMBSTONES_LINE:
+                tombstones.append(parse_tombstones(line, user=user))
                 continue
-            record = read_line(line, user=user)
+            record = parse_record(line, user=user)
             records.append(record)
-            if (vector := read_vector(line, model)) is not None:
+            if (vector := parse_vector(line, model)) is not None:
                 vectors[record.id] = vector
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
-    return Lines(tuple(records), vectors, tuple(sessions), tuple(tombstones))
+    return ParsedExport(tuple(records), vectors, tuple(sessions), tuple(tombstones))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from recollect.language.small_talk import WORD, plain, small_talk
+from recollect.language.small_talk import WORD, fold_text, load_small_talk
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.terms import terms_of
 from recollect.model.filters import any_of
@@ -19,14 +19,14 @@ from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import And, Filter, Listing, Op, Where
 from recollect.model.scope import Scope
 from recollect.model.turn import Role
-from recollect.read.small_words import small_words_of, words_of
+from recollect.read.small_words import split_words, stop_words_for
 
 # An answer repeats a fact if it has this share of its content words.
 REPEATED_SHARE = 0.6
 # The answer to a turn is looked for among so many turns after it.
 _NEXT_TURNS = 4
 _PAGE = 1000
-_SUMMED = (Category.EPISODE, Category.SUMMARY)
+_SUMMARY_CATEGORIES = (Category.EPISODE, Category.SUMMARY)
 # How statements name whom they are about, and say that something is theirs.
 _SUBJECTS = re.compile(
     r"\b(?:users?|nutzer(?:in|s)?|usuari[oa]|utilisat(?:eur|rice)|utente|sein(?:e[mnrs]?)?|ihr(?:e[mnrs]?)?|sus?|leurs?)\b"
@@ -35,7 +35,9 @@ _SUBJECTS = re.compile(
 )
 
 
-async def related(records: Sequence[MemoryRecord], *, ledger: Ledger, whole: bool = False) -> list[MemoryRecord]:
+async def find_dependents(
+    records: Sequence[MemoryRecord], *, ledger: Ledger, whole: bool = False
+) -> list[MemoryRecord]:
     """Return what is to be forgotten with some memories and turns of a user, which are not part of it.
 
     Of a `whole` session, project or user all turns are among the records, so that none is looked for.
@@ -57,35 +59,35 @@ async def related(records: Sequence[MemoryRecord], *, ledger: Ledger, whole: boo
             statements[id] = [*statements[id], record.content]
     answers = [] if whole else await _repetitions(turns, statements, ledger)
     named = {record.id for record in records}
-    found = {each.id: each for each in (*turns, *learned, *answers) if each.id not in named}
-    return list(found.values())
+    dependents = {each.id: each for each in (*turns, *learned, *answers) if each.id not in named}
+    return list(dependents.values())
 
 
-def content_words(text: str) -> frozenset[str]:
+def content_terms(text: str) -> frozenset[str]:
     """Return the stems of the words that carry a text's meaning: no stop words, nor the user it is about."""
-    words = words_of(_SUBJECTS.sub(" ", text))
-    small = small_words_of(words)
+    words = split_words(_SUBJECTS.sub(" ", text))
+    small = stop_words_for(words)
     return frozenset(terms_of(" ".join(word for word in words if word not in small)))
 
 
 def repeats(answer: str, statement: str) -> bool:
     """Return whether an answer says most of a statement's content words."""
-    words = content_words(statement)
-    return bool(words) and len(words & content_words(answer)) >= REPEATED_SHARE * len(words)
+    words = content_terms(statement)
+    return bool(words) and len(words & content_terms(answer)) >= REPEATED_SHARE * len(words)
 
 
 async def _sources(memories: Sequence[MemoryRecord], ledger: Ledger) -> list[MemoryRecord]:
     """Return the active turns that memories were learned from; what sums up many turns is not learned from each."""
-    found: dict[str, MemoryRecord] = {}
+    sources: dict[str, MemoryRecord] = {}
     for record in memories:
-        if not record.evidence or record.category in _SUMMED:
+        if not record.evidence or record.category in _SUMMARY_CATEGORIES:
             continue
         for turn in await ledger.get(Scope(record.scope.user), record.evidence):
             # Nothing of a project goes with what somebody keeps in another one.
             is_near = record.scope.project in ("", turn.scope.project)
             if turn.category is Category.TURN and turn.status is Status.ACTIVE and is_near:
-                found[turn.id] = turn
-    return list(found.values())
+                sources[turn.id] = turn
+    return list(sources.values())
 
 
 def _statements(memories: Sequence[MemoryRecord], turns: Sequence[MemoryRecord]) -> dict[str, list[str]]:
@@ -97,36 +99,38 @@ async def _copies(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[tuple[M
     """Return active turns that say the same in the same session, each with the one it is a copy of."""
     by_place: dict[Scope, dict[tuple[str, str], MemoryRecord]] = {}
     for turn in turns:
-        if not small_talk().is_all_of(WORD.findall(plain(turn.content))):
+        if not load_small_talk().is_all_of(WORD.findall(fold_text(turn.content))):
             by_place.setdefault(turn.scope, {})[(_role(turn), turn.content)] = turn
     ids = {turn.id for turn in turns}
-    found = []
+    copies = []
     for scope, originals in by_place.items():
-        for part in _parts(sorted({content for _, content in originals})):
+        for part in _chunks(sorted({content for _, content in originals})):
             same = And((Where("category", Op.EQ, str(Category.TURN)), any_of("content", part)))
-            for copy in await _listed(scope, same, (Status.ACTIVE,), ledger):
+            for copy in await _find_all(scope, same, (Status.ACTIVE,), ledger):
                 original = originals.get((_role(copy), copy.content))
                 if original is not None and copy.scope == scope and copy.id not in ids:
-                    found.append((copy, original))
-    return found
+                    copies.append((copy, original))
+    return copies
 
 
 async def _learned_from(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[MemoryRecord]:
     """Return the memories that rest on no other turn than these."""
     if not turns:
         return []
-    gone = {turn.id for turn in turns}
+    deleted_ids = {turn.id for turn in turns}
     places = {(turn.scope, turn.detail.get("position")) for turn in turns}
     scope, statuses = Scope(turns[0].scope.user), (Status.ACTIVE, Status.REVIEW, Status.SUPERSEDED)
     citing: dict[str, MemoryRecord] = {}
-    for part in _parts(sorted(gone)):
-        citing |= {each.id: each for each in await _listed(scope, any_of("evidence", part), statuses, ledger)}
-    left = sorted({id for record in citing.values() for id in record.evidence} - gone)
-    others = {each.id for each in await ledger.get(scope, left) if _supports(each, places)} if left else set[str]()
+    for part in _chunks(sorted(deleted_ids)):
+        citing |= {each.id: each for each in await _find_all(scope, any_of("evidence", part), statuses, ledger)}
+    left = sorted({id for record in citing.values() for id in record.evidence} - deleted_ids)
+    supporting = (
+        {each.id for each in await ledger.get(scope, left) if _supports(each, places)} if left else set[str]()
+    )
     return [
         record
         for record in citing.values()
-        if record.category is not Category.TURN and others.isdisjoint(record.evidence)
+        if record.category is not Category.TURN and supporting.isdisjoint(record.evidence)
     ]
 
 
@@ -142,7 +146,7 @@ async def _repetitions(
     turns: Sequence[MemoryRecord], statements: dict[str, list[str]], ledger: Ledger
 ) -> list[MemoryRecord]:
     """Return the next answers after turns that repeat one of the statements that go with them."""
-    found: list[str] = []
+    answer_ids: list[str] = []
     for turn in turns:
         position = turn.detail.get("position")
         if not isinstance(position, int) or _role(turn) != Role.USER:
@@ -150,23 +154,23 @@ async def _repetitions(
         following = await ledger.turns(turn.scope, after=position, limit=_NEXT_TURNS)
         answer = next((each for each in following if each.role is Role.ASSISTANT), None)
         if answer is not None and any(repeats(answer.content, each) for each in statements.get(turn.id, ())):
-            found.append(answer.id)
-    return await ledger.get(Scope(turns[0].scope.user), found) if found else []
+            answer_ids.append(answer.id)
+    return await ledger.get(Scope(turns[0].scope.user), answer_ids) if answer_ids else []
 
 
-async def _listed(scope: Scope, filter: Filter, statuses: tuple[Status, ...], ledger: Ledger) -> list[MemoryRecord]:
-    found: list[MemoryRecord] = []
+async def _find_all(scope: Scope, filter: Filter, statuses: tuple[Status, ...], ledger: Ledger) -> list[MemoryRecord]:
+    records: list[MemoryRecord] = []
     cursor = None
     while True:
         listing = Listing(filter=filter, statuses=statuses, limit=_PAGE, cursor=cursor)
         page = await ledger.find(scope, listing)
-        found += page
+        records += page
         if page.cursor is None:
-            return found
+            return records
         cursor = page.cursor
 
 
-def _parts(values: Sequence[str]) -> Iterable[Sequence[str]]:
+def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:
     return (values[start : start + _PAGE] for start in range(0, len(values), _PAGE))
 
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from recollect.ledger.terms import terms_of
-from recollect.model.extracted import Op
+from recollect.model.extracted import FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.models.structured import Partial
 from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
 from recollect.upkeep.contract import operations_schema
 from recollect.write.operations import Operation, OperationParser
-from recollect.write.screening.imperatives import imperative_in
+from recollect.write.screening.imperatives import find_instruction
 from recollect.write.screening.screen import is_refusal
-from recollect.write.screening.written import as_written, is_of_secret
+from recollect.write.screening.written import clean_model_text, is_only_secret
 
-MAX_CHARS = 500
+MAX_INSIGHT_CHARS = 500
 MIN_EVIDENCE = 2
 # A model's view of a user is never certain.
 MAX_CONFIDENCE = 0.8
@@ -41,22 +41,22 @@ class Insight:
 def parse_insights(answer: object, memories: Sequence[MemoryRecord]) -> Partial[tuple[Insight, ...]]:
     """Return the insights that their memories support, and what is wrong with the others."""
     parsed = OperationParser(len(memories), len(memories)).parse(answer)
-    found: list[Insight] = []
+    insights: list[Insight] = []
     complaints = list(parsed.complaints)
     for operation in parsed.value:
         if operation.op is None:
             continue
-        content = as_written(operation.content)
+        content = clean_model_text(operation.content)
         cited = [memories[line - 1] for line in operation.lines if 1 <= line <= len(memories)]
         if reason := _objection(operation, content, cited):
             complaints.append(f"{reason}: {content[:100]}")
         else:
-            found.append(_insight(operation, content, cited))
-    return Partial(tuple(found), tuple(complaints), worth=len(found))
+            insights.append(_build_insight(operation, content, cited))
+    return Partial(tuple(insights), tuple(complaints), score=len(insights))
 
 
-def _insight(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> Insight:
-    order = imperative_in(content)
+def _build_insight(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> Insight:
+    order = find_instruction(content)
     return Insight(
         content=content,
         category=Category.LESSON if operation.type is MemoryType.PROCEDURAL else Category.INSIGHT,
@@ -69,19 +69,19 @@ def _insight(operation: Operation, content: str, cited: Sequence[MemoryRecord]) 
 
 def _objection(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> str:
     """Return why the operation is no insight; empty if it is one."""
-    if operation.op is not Op.ADD:
+    if operation.op is not FactOp.ADD:
         return "only new insights can be added"
     if len(cited) < max(MIN_EVIDENCE, len(operation.lines)):
         return f"it must cite at least {MIN_EVIDENCE} of the memories"
-    if len(content) > MAX_CHARS or is_of_secret(content):
-        return f"content must be one sentence of at most {MAX_CHARS} characters"
+    if len(content) > MAX_INSIGHT_CHARS or is_only_secret(content):
+        return f"content must be one sentence of at most {MAX_INSIGHT_CHARS} characters"
     if is_refusal(content):
         return "it is a refusal"
     sources = "\n".join(f"{each.occurred_at or each.created_at:%Y} {each.content}" for each in cited)
-    for written, values in missing_numbers(content, sources).items():
+    for token, values in missing_numbers(content, sources).items():
         # It may count the memories that it cites.
         if Decimal(len(cited)) not in values:
-            return f"none of its memories has the number {written}"
+            return f"none of its memories has the number {token}"
     if names := missing_names(content, sources):
         return f"none of its memories has the name {names[0]}"
     if not set(terms_of(content)) & set(terms_of(sources)):

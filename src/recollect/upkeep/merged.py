@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.ledger.terms import terms_of
-from recollect.model.extracted import Op
+from recollect.model.extracted import FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.models.structured import InvalidAnswer
 from recollect.text.grounding import missing_names, missing_numbers
-from recollect.upkeep.clusters import Candidate
+from recollect.upkeep.clusters import MergeCandidate
 from recollect.write.operations import Operation, OperationParser
-from recollect.write.screening.imperatives import imperative_in
+from recollect.write.screening.imperatives import find_instruction
 from recollect.write.screening.screen import is_refusal
-from recollect.write.screening.written import as_written
+from recollect.write.screening.written import clean_model_text
 
 SOURCE = "consolidation"
 MAX_EVIDENCE = 256
-MAX_CHARS = 2_000
+MAX_MERGED_CHARS = 2_000
 # The merged memory has this share of the words of each memory that still holds.
 _MIN_SHARED = 0.6
 _MIN_LENGTH = 0.5
@@ -42,7 +42,7 @@ class Merge:
     outdated: frozenset[int] = frozenset()
 
 
-def parse_merge(answer: object, cluster: Sequence[Candidate]) -> Merge | None:
+def parse_merge(answer: object, cluster: Sequence[MergeCandidate]) -> Merge | None:
     """Return the merge that the operations of an answer describe; None if they change nothing.
 
     One "update" gives the statement. Each "end" names a memory that the statement replaces too; an end with content
@@ -54,16 +54,16 @@ def parse_merge(answer: object, cluster: Sequence[Candidate]) -> Merge | None:
     operations = [each for each in parsed.value if each.op is not None]
     if not operations:
         return None
-    updates = [each for each in operations if each.op is Op.UPDATE]
-    ends = {_index(each): each for each in operations if each.op is Op.END}
+    updates = [each for each in operations if each.op is FactOp.UPDATE]
+    ends = {_index(each): each for each in operations if each.op is FactOp.END}
     if len(updates) != 1 or len(updates) + len(ends) < len(operations):
         raise InvalidAnswer('it needs exactly one "update"; all other operations are "end", each of another memory')
-    kept = _index(updates[0])
-    if not ends or kept in ends:
+    updated = _index(updates[0])
+    if not ends or updated in ends:
         raise InvalidAnswer('it needs an "end" of each memory that the update replaces besides its own')
     outdated = frozenset(at for at, end in ends.items() if end.content)
-    merge = Merge(tuple(sorted({kept, *ends})), as_written(updates[0].content), outdated)
-    if reason := _order(kept, merge, cluster) or check_merge(merge, cluster):
+    merge = Merge(tuple(sorted({updated, *ends})), clean_model_text(updates[0].content), outdated)
+    if reason := _order_objection(updated, merge, cluster) or check_merge(merge, cluster):
         raise InvalidAnswer(reason)
     return merge
 
@@ -74,17 +74,17 @@ def _index(operation: Operation) -> int:
     return operation.memory - 1
 
 
-def _order(kept: int, merge: Merge, cluster: Sequence[Candidate]) -> str:
+def _order_objection(updated: int, merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
     """Return why a memory cannot be outdated; it must be older than the memory that is updated."""
     for at in sorted(merge.outdated):
-        if cluster[at].stated_at > cluster[kept].stated_at:
-            return f"memory {at + 1} is newer than memory {kept + 1} and cannot be outdated by it"
+        if cluster[at].stated_at > cluster[updated].stated_at:
+            return f"memory {at + 1} is newer than memory {updated + 1} and cannot be outdated by it"
         if cluster[at].record.category in _NEVER_OUTDATED:
             return f"memory {at + 1} is a user's {cluster[at].record.category} and must be kept"
     return ""
 
 
-def check_merge(merge: Merge, cluster: Sequence[Candidate]) -> str:
+def check_merge(merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
     """Return why the statement cannot replace its members; empty if it can."""
     text = merge.statement
     members = {at: cluster[at].record.content for at in merge.members}
@@ -93,9 +93,9 @@ def check_merge(merge: Merge, cluster: Sequence[Candidate]) -> str:
         return "the content is a refusal"
     if len(text) < _MIN_LENGTH * max(map(len, valid.values())):
         return "the content is much shorter than the memories it replaces"
-    if len(text) > min(sum(map(len, members.values())) + _EXTRA_CHARS, MAX_CHARS):
+    if len(text) > min(sum(map(len, members.values())) + _EXTRA_CHARS, MAX_MERGED_CHARS):
         return "the content is longer than all memories it replaces"
-    if imperative_in(text) and not any(map(imperative_in, members.values())):
+    if find_instruction(text) and not any(map(find_instruction, members.values())):
         return "the content gives an instruction that no memory gives"
     for at, content in valid.items():
         if lost := [*missing_numbers(content, text), *missing_names(content, text)]:
@@ -114,7 +114,7 @@ def _invented(text: str, sources: str) -> str:
     return ""
 
 
-def merged_record(merge: Merge, cluster: Sequence[Candidate], *, at: datetime, digest: str) -> MemoryRecord:
+def merged_record(merge: Merge, cluster: Sequence[MergeCandidate], *, at: datetime, digest: str) -> MemoryRecord:
     """Return the memory that replaces the members, citing them and their evidence."""
     sources = [cluster[number].record for number in merge.members]
     valid = [cluster[number].record for number in merge.members if number not in merge.outdated]
@@ -132,7 +132,7 @@ def merged_record(merge: Merge, cluster: Sequence[Candidate], *, at: datetime, d
         confidence=min(each.confidence for each in valid),
         source=SOURCE,
         trust=newest.trust,
-        evidence=joined_evidence(sources),
+        evidence=join_evidence(sources),
         tags=tuple(dict.fromkeys(tag for each in sources for tag in each.tags))[:MAX_EVIDENCE],
         metadata=newest.metadata,
         detail={"sources": [each.id for each in sources]},
@@ -151,6 +151,6 @@ def _shared_scope(records: Sequence[MemoryRecord]) -> Scope:
     return Scope(first.user, first.project, first.session if same else "")
 
 
-def joined_evidence(records: Sequence[MemoryRecord]) -> tuple[str, ...]:
+def join_evidence(records: Sequence[MemoryRecord]) -> tuple[str, ...]:
     """Return the evidence of all records, the latest if it is too much."""
     return tuple(dict.fromkeys(id for each in records for id in each.evidence))[-MAX_EVIDENCE:]

@@ -15,11 +15,11 @@ from recollect.model.filters import any_of
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, both
 from recollect.model.scope import Level, Scope
-from recollect.upkeep.decay import Decay, is_lasting, standing
-from recollect.upkeep.report import Chore, Report, forgotten
-from recollect.upkeep.run import Run, finish, forget
+from recollect.upkeep.decay import Decay, is_lasting, retention_score
+from recollect.upkeep.report import MaintenanceReport, MaintenanceTask, forget_steps
+from recollect.upkeep.run import MaintenanceRun, finish, forget
 
-WHY = "quota"
+QUOTA_REASON = "quota"
 _PAGE = 1000
 
 
@@ -47,72 +47,72 @@ class Quotas:
             raise InvalidInput(f"what goes first is the weakest or the oldest, not {self.order!r}")
 
     @property
-    def least(self) -> int:
+    def min_limit(self) -> int:
         """The smallest of the limits; 0 if there is none."""
         return min(filter(None, (self.user, self.project, self.session)), default=0)
 
     @property
-    def counted(self) -> Filter:
+    def counted_filter(self) -> Filter:
         """What counts."""
         exempt = {*self.exempt} if self.turns else {*self.exempt, Category.TURN}
         return Not(any_of("category", sorted(map(str, exempt))))
 
 
-async def is_over(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
+async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
     """Whether the session, the project or the user of a scope seems to have too much; a few counts tell."""
     session = And((any_of("session_id", scope.session), any_of("level", str(Level.SESSION))))
     parts: list[tuple[int, Filter]] = [(quotas.user, EVERYTHING)]
     parts += [(quotas.session, session)] if scope.session else []
     parts += [(quotas.project, any_of("project_id", scope.project))] if scope.project else []
     for limit, part in parts:
-        listing = Listing(filter=both(quotas.counted, part))
+        listing = Listing(filter=both(quotas.counted_filter, part))
         if limit and await ledger.count(Scope(scope.user), listing) > limit:
             return True
     return False
 
 
-async def quota(scope: Scope, *, ledger: Ledger, run: Run, quotas: Quotas) -> Report:
+async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
     """Forget what is over the limits; softly, so that history keeps it and undo brings it back.
 
     A session is brought within its limit first, then its project, then the user as a whole.
     """
     owner = Scope(scope.user)
-    count = await ledger.count(owner, Listing(filter=quotas.counted)) if quotas.least else 0
-    going: list[MemoryRecord] = []
-    if count > quotas.least:
-        records = await _counted(owner, quotas, ledger)
-        going = await asyncio.to_thread(_surplus, records, quotas, run)
-    more = len(going) > run.most
-    done, left = await forget(owner, going[: run.most], why=WHY, run=run, ledger=ledger)
+    count = await ledger.count(owner, Listing(filter=quotas.counted_filter)) if quotas.min_limit else 0
+    surplus: list[MemoryRecord] = []
+    if count > quotas.min_limit:
+        records = await _load_counted(owner, quotas, ledger)
+        surplus = await asyncio.to_thread(_surplus, records, quotas, run)
+    more = len(surplus) > run.max_changes
+    done, left = await forget(owner, surplus[: run.max_changes], why=QUOTA_REASON, run=run, ledger=ledger)
     await finish(owner, run, ledger)
-    return Report(
-        chore=Chore.QUOTA,
+    return MaintenanceReport(
+        chore=MaintenanceTask.QUOTA,
         user=scope.user,
         dry_run=run.dry_run,
         batch=run.batch(bool(done)),
-        steps=forgotten(done, WHY),
+        steps=forget_steps(done, QUOTA_REASON),
         left=tuple(left),
         looked_at=count,
         more=more,
     )
 
 
-async def _counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[MemoryRecord]:
-    found: list[MemoryRecord] = []
+async def _load_counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[MemoryRecord]:
+    records: list[MemoryRecord] = []
     cursor = None
     while True:
-        listing = Listing(filter=quotas.counted, order="oldest", limit=_PAGE, cursor=cursor)
+        listing = Listing(filter=quotas.counted_filter, order="oldest", limit=_PAGE, cursor=cursor)
         page = await ledger.find(owner, listing)
-        found += page.records
+        records += page.records
         if page.cursor is None:
-            return found
+            return records
         cursor = page.cursor
 
 
-def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: Run) -> list[MemoryRecord]:
+def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRun) -> list[MemoryRecord]:
     """What has to go, in the order in which it goes."""
     first = sorted(records, key=lambda each: _rank(each, quotas, run.at))
-    going: dict[str, MemoryRecord] = {}
+    surplus: dict[str, MemoryRecord] = {}
     groups = (
         (quotas.session, _grouped(first, Level.SESSION)),
         (quotas.project, _grouped(first, Level.PROJECT)),
@@ -120,14 +120,14 @@ def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: Run) -> list[
     )
     for limit, group in groups:
         for members in group.values() if limit else ():
-            staying = [each for each in members if each.id not in going]
-            over = max(len(staying) - limit, 0)
-            new = _written_last(staying, min(over, limit), run.since)
-            going |= {each.id: each for each in [each for each in staying if each.id not in new][:over]}
-    return list(going.values())
+            remaining = [each for each in members if each.id not in surplus]
+            over = max(len(remaining) - limit, 0)
+            new = _newest_ids(remaining, min(over, limit), run.since)
+            surplus |= {each.id: each for each in [each for each in remaining if each.id not in new][:over]}
+    return list(surplus.values())
 
 
-def _written_last(records: Iterable[MemoryRecord], count: int, since: datetime | None) -> set[str]:
+def _newest_ids(records: Iterable[MemoryRecord], count: int, since: datetime | None) -> set[str]:
     """Those of the newest that room is made for: whoever has just written something down finds it there."""
     if since is None or not count:
         return set()
@@ -149,4 +149,4 @@ def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list
 def _rank(record: MemoryRecord, quotas: Quotas, at: datetime) -> tuple[Any, ...]:
     if quotas.order == "oldest":
         return record.created_at, record.id
-    return is_lasting(record), standing(record, at, decay=quotas.decay), record.created_at, record.id
+    return is_lasting(record), retention_score(record, at, decay=quotas.decay), record.created_at, record.id

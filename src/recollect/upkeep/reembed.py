@@ -32,8 +32,8 @@ async def embed_missing(
     user: str | None = None,
     progress: Callable[[int], None] = lambda done: None,
     batch_size: int = BATCH,
-    rest: float = 0.0,
-    enough: int = 0,
+    pause_ratio: float = 0.0,
+    max_remaining: int = 0,
 ) -> int:
     """Embed what lacks a vector, of one user or of all; gives how many memories that were.
 
@@ -44,44 +44,44 @@ async def embed_missing(
     done = after = fresh = 0
     refused: set[int] = set()
     while True:
-        begun = perf_counter()
+        started = perf_counter()
         batch = await ledger.unembedded(embedder.model, limit=batch_size, after=after, user=user)
-        wanted = [each for each in batch if each.row not in refused]
-        if wanted:
-            vectors = await _vectors(wanted, embedder)
-            refused |= {each.row for each in wanted} - vectors.keys()
-            await _keep(ledger, embedder.model, [each for each in wanted if each.row in vectors], vectors)
+        pending = [each for each in batch if each.row not in refused]
+        if pending:
+            vectors = await _embed_batch(pending, embedder)
+            refused |= {each.row for each in pending} - vectors.keys()
+            await _store_vectors(ledger, embedder.model, [each for each in pending if each.row in vectors], vectors)
             fresh, done = fresh + len(vectors), done + len(vectors)
             progress(done)
-        if len(batch) == batch_size or (batch and not enough):
+        if len(batch) == batch_size or (batch and not max_remaining):
             after = batch[-1].row
-            await asyncio.sleep((perf_counter() - begun) * rest)
-        elif fresh <= enough:
+            await asyncio.sleep((perf_counter() - started) * pause_ratio)
+        elif fresh <= max_remaining:
             return done
         else:
             # It looks once more from the start: a row may have been committed behind our back.
-            after, fresh, rest = 0, 0, 0.0
+            after, fresh, pause_ratio = 0, 0, 0.0
 
 
-async def drop_replaced(ledger: Ledger, *, before: datetime | None = None) -> None:
+async def drop_old_vectors(ledger: Ledger, *, before: datetime | None = None) -> None:
     """Remove the vectors of models that another took the place of, or that were given up on, before a time or at all.
 
     Those of models that were never more than begun are given up on when nobody goes on with them.
     """
-    moments = await ledger.moments()
+    moments = await ledger.maintenance_times()
     for state in await ledger.model_states():
-        since = state.retired_at or state.held_until
-        if state.is_current or state.is_held or since is None or (before is not None and since > before):
+        since = state.retired_at or state.lease_expires_at
+        if state.is_current or state.is_leased or since is None or (before is not None and since > before):
             continue
-        noted = f"vectors dropped: {state.model}"
-        if noted in moments and moments[noted] >= since:
+        moment_name = f"vectors dropped: {state.model}"
+        if moment_name in moments and moments[moment_name] >= since:
             continue
         await ledger.drop_model(state.model)
-        await ledger.note_moments({noted: now()})
+        await ledger.record_maintenance_times({moment_name: now()})
         _log.info("the vectors of %s are dropped: another model is searched", state.model)
 
 
-async def _keep(
+async def _store_vectors(
     ledger: Ledger, model: EmbeddingModel, batch: Sequence[Unembedded], vectors: dict[int, Vector]
 ) -> None:
     by_user = [
@@ -101,7 +101,7 @@ async def _keep(
         )
 
 
-async def _vectors(batch: Sequence[Unembedded], embedder: Embedder) -> dict[int, Vector]:
+async def _embed_batch(batch: Sequence[Unembedded], embedder: Embedder) -> dict[int, Vector]:
     """A vector for each row, but for texts that the embedder refuses while it answers to others."""
     try:
         rows = await embedder.embed([each.content for each in batch], role="passage")
@@ -113,4 +113,4 @@ async def _vectors(batch: Sequence[Unembedded], embedder: Embedder) -> dict[int,
             _log.warning("memory row %d stays without a vector of %s: %s", batch[0].row, embedder.model, error)
             return {}
     half = len(batch) // 2
-    return await _vectors(batch[:half], embedder) | await _vectors(batch[half:], embedder)
+    return await _embed_batch(batch[:half], embedder) | await _embed_batch(batch[half:], embedder)

@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING
 
 from recollect.errors import BrokenAnswer, InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Verb
+from recollect.model.change import Add, ChangeKind
 from recollect.model.filters import any_of
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Filter, Listing, Not
 from recollect.model.scope import Level, Scope
-from recollect.model.validity import holds_now
+from recollect.model.validity import is_valid_now
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import json_line, new_fence, shortened
+from recollect.prompts.data import json_line, new_delimiter, shorten
 from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
 from recollect.upkeep.contract import memory_rows
 from recollect.upkeep.insights import SCHEMA, Insight, parse_insights
-from recollect.upkeep.report import Chore, Report, Step, spent_by
+from recollect.upkeep.report import MaintenanceReport, MaintenanceStep, MaintenanceTask, llm_cost
 from recollect.upkeep.review import PROPOSED_BY
-from recollect.upkeep.run import Run, finish
-from recollect.write.billed import billed
+from recollect.upkeep.run import MaintenanceRun, finish
+from recollect.write.billed import record_cost_on_error
 from recollect.write.embed import embed
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-SOURCE = "reflection"
-MAX_SHOWN_CHARS = 300
+REFLECTION_SOURCE = "reflection"
+MAX_PROMPT_CHARS = 300
 _REFLECTIVE = (Category.INSIGHT, Category.LESSON)
-_SEEN: Filter = Not(any_of("category", [str(each) for each in (Category.TURN, Category.FILE, *_REFLECTIVE)]))
-_MAX_KNOWN = 200
-_MAX_KNOWN_SHOWN = 20
+_INPUT_FILTER: Filter = Not(any_of("category", [str(each) for each in (Category.TURN, Category.FILE, *_REFLECTIVE)]))
+_MAX_EXISTING = 200
+_MAX_EXISTING_IN_PROMPT = 20
 _MAX_VERSIONS = 20
 # From this cosine on an insight with the same numbers and names repeats a known one.
 _SAME_MEANING = 0.9
@@ -72,9 +72,9 @@ async def reflect(
     ledger: Ledger,
     embedder: Embedder,
     chat: Chat | None,
-    run: Run,
+    run: MaintenanceRun,
     limits: ReflectionLimits | None = None,
-) -> Report:
+) -> MaintenanceReport:
     """Add insights into the memories that the scope sees; never one that exists or existed, forgotten or not.
 
     An insight lives where its evidence does: one that cites a project's memory stays in that project. Insights whose
@@ -82,92 +82,96 @@ async def reflect(
     """
     limits = limits or ReflectionLimits()
     since = await ledger.revision(scope.user)
-    page = await ledger.find(scope, Listing(filter=_SEEN, visible=True, limit=limits.max_memories))
-    seen = [each for each in page if holds_now(each, run.at)]
-    before = await _insights(scope, ledger)
-    stale = await _stale(scope, before, ledger)
-    report = Report(chore=Chore.REFLECT, user=scope.user, dry_run=run.dry_run, stale=stale, looked_at=len(seen))
-    if why := _reason_to_skip(seen, limits, chat):
+    page = await ledger.find(scope, Listing(filter=_INPUT_FILTER, visible=True, limit=limits.max_memories))
+    memories = [each for each in page if is_valid_now(each, run.at)]
+    existing = await _existing_insights(scope, ledger)
+    stale = await _stale(scope, existing, ledger)
+    report = MaintenanceReport(
+        chore=MaintenanceTask.REFLECT, user=scope.user, dry_run=run.dry_run, stale=stale, looked_at=len(memories)
+    )
+    if why := _reason_to_skip(memories, limits, chat):
         await finish(scope, run, ledger)
         return replace(report, left=(why,))
     assert chat is not None
     try:
-        asked, digest = await _ask(seen, before, chat, limits)
+        answer, digest = await _ask(memories, existing, chat, limits)
     except BrokenAnswer as error:
-        spent = spent_by(scope.user, Chore.REFLECT, chat.model, error, at=run.at)
+        spent = llm_cost(scope.user, MaintenanceTask.REFLECT, chat.model, error, at=run.at)
         await ledger.apply(scope, [], by=run.by, effects=[spent])
         raise
-    spent = spent_by(scope.user, Chore.REFLECT, chat.model, asked, at=run.at)
-    most = limits.max_insights
-    async with billed(ledger, scope, lambda: [spent], by=run.by):
-        new, known = await _new(asked.value, before, embedder=embedder)
-        changes = [Add(_record(scope, each, seen, at=run.at, digest=digest), vector) for each, vector in new]
+    spent = llm_cost(scope.user, MaintenanceTask.REFLECT, chat.model, answer, at=run.at)
+    max_insights = limits.max_insights
+    async with record_cost_on_error(ledger, scope, lambda: [spent], by=run.by):
+        new, repeated = await _drop_repeated(answer.value, existing, embedder=embedder)
+        changes = [
+            Add(_build_record(scope, each, memories, at=run.at, digest=digest), vector) for each, vector in new
+        ]
         changes.sort(key=lambda each: -each.record.importance)
-        surplus = [f"more than the {most} of a run: {each.record.content}" for each in changes[most:]]
-        del changes[most:]
+        surplus = [f"more than the {max_insights} of a run: {each.record.content}" for each in changes[max_insights:]]
+        del changes[max_insights:]
         applied = () if run.dry_run else tuple(changes)
-        await ledger.apply(scope, applied, by=run.by_for("reflected"), effects=[spent, *run.effects], since=since)
+        await ledger.apply(scope, applied, by=run.author_for("reflected"), effects=[spent, *run.effects], since=since)
     run.progress(len(changes))
     return replace(
         report,
         batch=run.batch(bool(applied)),
         steps=tuple(_step(each.record) for each in changes),
-        left=(*(f"salvaged: {each}" for each in asked.complaints), *known, *surplus),
+        left=(*(f"salvaged: {each}" for each in answer.complaints), *repeated, *surplus),
         calls=spent.calls,
         tokens_in=spent.tokens_in,
         tokens_out=spent.tokens_out,
     )
 
 
-def _reason_to_skip(seen: Sequence[MemoryRecord], limits: ReflectionLimits, chat: Chat | None) -> str:
+def _reason_to_skip(memories: Sequence[MemoryRecord], limits: ReflectionLimits, chat: Chat | None) -> str:
     if chat is None:
         return "insights need an LLM, and none is configured or available"
-    if len(seen) < max(limits.min_memories, 2):
-        return f"{len(seen)} memories are too few; {max(limits.min_memories, 2)} are needed"
-    if limits.after is not None and not any(each.updated_at > limits.after for each in seen):
+    if len(memories) < max(limits.min_memories, 2):
+        return f"{len(memories)} memories are too few; {max(limits.min_memories, 2)} are needed"
+    if limits.after is not None and not any(each.updated_at > limits.after for each in memories):
         return "nothing is new since the last run"
     return ""
 
 
-async def _insights(scope: Scope, ledger: Ledger) -> tuple[MemoryRecord, ...]:
+async def _existing_insights(scope: Scope, ledger: Ledger) -> tuple[MemoryRecord, ...]:
     """Return the insights that the scope sees, of any status: a forgotten one must not come back."""
     only = any_of("category", [str(each) for each in _REFLECTIVE])
-    listing = Listing(filter=only, statuses=tuple(Status), visible=True, limit=_MAX_KNOWN)
+    listing = Listing(filter=only, statuses=tuple(Status), visible=True, limit=_MAX_EXISTING)
     return tuple((await ledger.find(scope, listing)).records)
 
 
 async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger) -> tuple[str, ...]:
     """Return the active insights that cite a memory which is neither active nor superseded by an active one."""
-    mine = [each for each in insights if each.status is Status.ACTIVE and each.source == SOURCE]
-    known: dict[str, MemoryRecord] = {}
-    wanted = {id for each in mine for id in each.evidence}
+    mine = [each for each in insights if each.status is Status.ACTIVE and each.source == REFLECTION_SOURCE]
+    records: dict[str, MemoryRecord] = {}
+    missing_ids = {id for each in mine for id in each.evidence}
     for _ in range(_MAX_VERSIONS):
-        if not wanted:
+        if not missing_ids:
             break
-        found = await ledger.get(scope, sorted(wanted))
-        known |= {each.id: each for each in found}
-        wanted = {each.superseded_by for each in found if each.superseded_by} - known.keys()
+        fetched = await ledger.get(scope, sorted(missing_ids))
+        records |= {each.id: each for each in fetched}
+        missing_ids = {each.superseded_by for each in fetched if each.superseded_by} - records.keys()
 
     def holds(id: str) -> bool:
         for _ in range(_MAX_VERSIONS):
-            record = known.get(id)
+            record = records.get(id)
             if record is None or record.status is Status.ACTIVE or not record.superseded_by:
                 break
             id = record.superseded_by
-        return id in known and known[id].status is Status.ACTIVE
+        return id in records and records[id].status is Status.ACTIVE
 
     return tuple(each.id for each in mine if not all(map(holds, each.evidence)))
 
 
 async def _ask(
-    seen: Sequence[MemoryRecord], before: Sequence[MemoryRecord], chat: Chat, limits: ReflectionLimits
+    memories: Sequence[MemoryRecord], existing: Sequence[MemoryRecord], chat: Chat, limits: ReflectionLimits
 ) -> tuple[Structured[tuple[Insight, ...]], str]:
-    known = [each for each in before if each.status is Status.ACTIVE][:_MAX_KNOWN_SHOWN]
+    active = [each for each in existing if each.status is Status.ACTIVE][:_MAX_EXISTING_IN_PROMPT]
     template = prompt("reflect")
     text = template.fill(
-        fence=new_fence(),
-        known="\n".join(json_line({"known": shortened(each.content, MAX_SHOWN_CHARS)}) for each in known),
-        memories=memory_rows(seen, MAX_SHOWN_CHARS),
+        fence=new_delimiter(),
+        known="\n".join(json_line({"known": shorten(each.content, MAX_PROMPT_CHARS)}) for each in active),
+        memories=memory_rows(memories, MAX_PROMPT_CHARS),
         most=str(limits.max_insights),
     )
     answer: Structured[tuple[Insight, ...]] = await ask_json(
@@ -176,49 +180,49 @@ async def _ask(
         schema=SCHEMA,
         max_tokens=limits.max_tokens,
         timeout_s=limits.timeout_s,
-        check=lambda value: parse_insights(value, seen),
+        check=lambda value: parse_insights(value, memories),
     )
     return answer, template.digest
 
 
-async def _new(
-    insights: Sequence[Insight], before: Sequence[MemoryRecord], *, embedder: Embedder
+async def _drop_repeated(
+    insights: Sequence[Insight], existing: Sequence[MemoryRecord], *, embedder: Embedder
 ) -> tuple[list[tuple[Insight, Vector | None]], list[str]]:
     """Return the insights that are not known yet, with their vectors, and the reasons for leaving the others."""
     if not insights:
         return [], []
-    texts = [*(each.content for each in before), *(each.content for each in insights)]
+    texts = [*(each.content for each in existing), *(each.content for each in insights)]
     vectors = await embed(texts, embedder=embedder)
-    known = list(zip(texts, vectors, strict=True))[: len(before)]
+    compared = list(zip(texts, vectors, strict=True))[: len(existing)]
     new: list[tuple[Insight, Vector | None]] = []
     left: list[str] = []
-    for each, vector in zip(insights, vectors[len(before) :], strict=True):
-        if any(_is_repeated(each.content, vector, *other) for other in known):
+    for each, vector in zip(insights, vectors[len(existing) :], strict=True):
+        if any(_is_repeated(each.content, vector, *other) for other in compared):
             left.append(f"known already: {each.content}")
             continue
-        known.append((each.content, vector))
+        compared.append((each.content, vector))
         new.append((each, vector))
     return new, left
 
 
-def _is_repeated(content: str, vector: Vector | None, known: str, other: Vector | None) -> bool:
+def _is_repeated(content: str, vector: Vector | None, other_content: str, other_vector: Vector | None) -> bool:
     """Return whether an insight has the words of a known one, or its meaning with the same numbers and names."""
-    if normalize(content) == normalize(known):
+    if normalize(content) == normalize(other_content):
         return True
-    if vector is None or other is None or float(vector @ other) < _SAME_MEANING:
+    if vector is None or other_vector is None or float(vector @ other_vector) < _SAME_MEANING:
         return False
-    return not any((*missing_numbers(content, known), *missing_names(content, known)))
+    return not any((*missing_numbers(content, other_content), *missing_names(content, other_content)))
 
 
-def _record(
-    scope: Scope, insight: Insight, seen: Sequence[MemoryRecord], *, at: datetime, digest: str
+def _build_record(
+    scope: Scope, insight: Insight, memories: Sequence[MemoryRecord], *, at: datetime, digest: str
 ) -> MemoryRecord:
     """Return the insight as a memory at the narrowest level of its evidence."""
-    evidence = [each for each in seen if each.id in insight.evidence]
+    evidence = [each for each in memories if each.id in insight.evidence]
     levels = {each.level for each in evidence}
     level = next(each for each in (Level.SESSION, Level.PROJECT, Level.USER) if each in levels)
     place = {Level.USER: Scope(scope.user), Level.PROJECT: replace(scope, session=""), Level.SESSION: scope}[level]
-    detail = {"review": insight.review, PROPOSED_BY: SOURCE} if insight.review else {}
+    detail = {"review": insight.review, PROPOSED_BY: REFLECTION_SOURCE} if insight.review else {}
     return MemoryRecord(
         id=new_id(),
         scope=place,
@@ -230,7 +234,7 @@ def _record(
         updated_at=at,
         importance=insight.importance,
         confidence=insight.confidence,
-        source=SOURCE,
+        source=REFLECTION_SOURCE,
         # They are a model's words, whatever it read.
         trust=Trust.LOW,
         evidence=insight.evidence,
@@ -240,6 +244,8 @@ def _record(
     )
 
 
-def _step(record: MemoryRecord) -> Step:
+def _step(record: MemoryRecord) -> MaintenanceStep:
     why = record.detail.get("review") or f"{len(record.evidence)} memories show it"
-    return Step(verb=Verb.ADD, id=record.id, content=record.content, why=why, sources=record.evidence)
+    return MaintenanceStep(
+        verb=ChangeKind.ADD, id=record.id, content=record.content, why=why, sources=record.evidence
+    )

@@ -9,12 +9,12 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.model.change import Verb
-from recollect.model.effect import Spent
+from recollect.model.change import ChangeKind
+from recollect.model.effect import ModelUsage
 from recollect.model.memory import MemoryRecord
 
 
-class Chore(StrEnum):
+class MaintenanceTask(StrEnum):
     """What upkeep can be asked to do."""
 
     EXPIRE = "expire"
@@ -24,20 +24,20 @@ class Chore(StrEnum):
     REFLECT = "reflect"
 
 
-def read_chores(named: Sequence[str]) -> list[Chore]:
+def parse_tasks(names: Sequence[str]) -> list[MaintenanceTask]:
     """The chores of these names, or an InvalidInput that says which there are."""
     try:
-        return [Chore(name) for name in named]
+        return [MaintenanceTask(name) for name in names]
     except ValueError:
-        wrong = next(name for name in named if name not in tuple(Chore))
-        raise InvalidInput(f"there is no chore {wrong!r}; there are {', '.join(Chore)}") from None
+        wrong = next(name for name in names if name not in tuple(MaintenanceTask))
+        raise InvalidInput(f"there is no chore {wrong!r}; there are {', '.join(MaintenanceTask)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class MaintenanceStep:
     """One memory that was brought in, changed or forgotten, and why; `sources` are those it took the place of."""
 
-    verb: Verb
+    verb: ChangeKind
     id: str
     content: str
     why: str = ""
@@ -55,18 +55,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class MaintenanceReport:
     """What one chore did for one user; in a dry run what it would have done.
 
     All of it is one batch of history, to be undone as one. `left` says what was left alone and why, `more` that there
     was more to do than one run does, and `stale` names insights that rest on what is no longer remembered.
     """
 
-    chore: Chore
+    chore: MaintenanceTask
     user: str
     dry_run: bool = False
     batch: str | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[MaintenanceStep, ...] = ()
     left: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
     looked_at: int = 0
@@ -93,39 +93,41 @@ class Report:
         }
 
 
-def forgotten(records: Sequence[MemoryRecord], why: str) -> tuple[Step, ...]:
+def forget_steps(records: Sequence[MemoryRecord], why: str) -> tuple[MaintenanceStep, ...]:
     """The steps of memories that were forgotten for one reason."""
-    return tuple(Step(verb=Verb.FORGET, id=each.id, content=each.content, why=why) for each in records)
+    return tuple(
+        MaintenanceStep(verb=ChangeKind.FORGET, id=each.id, content=each.content, why=why) for each in records
+    )
 
 
 @dataclass(slots=True)
-class Bill:
+class LlmCostTally:
     """What models were asked in a run: all of it for the report, and what is not yet in the ledger."""
 
     calls: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
-    _unpaid: list[Spent] = field(default_factory=list)
+    _unrecorded: list[ModelUsage] = field(default_factory=list)
 
-    def add(self, spent: Spent) -> None:
+    def add(self, spent: ModelUsage) -> None:
         """Note what was spent."""
         self.calls += spent.calls
         self.tokens_in += spent.tokens_in
         self.tokens_out += spent.tokens_out
-        self._unpaid.append(spent)
+        self._unrecorded.append(spent)
 
-    def unpaid(self) -> tuple[Spent, ...]:
+    def unrecorded(self) -> tuple[ModelUsage, ...]:
         """What is not yet in the ledger, and goes there with the next write."""
-        return tuple(self._unpaid)
+        return tuple(self._unrecorded)
 
-    def paid(self) -> None:
+    def mark_recorded(self) -> None:
         """Say that the ledger has all of it."""
-        self._unpaid.clear()
+        self._unrecorded.clear()
 
 
-def spent_by(user: str, step: Chore, model: str, answer: Any, *, at: datetime) -> Spent:
+def llm_cost(user: str, step: MaintenanceTask, model: str, answer: Any, *, at: datetime) -> ModelUsage:
     """What an answer of a model cost, or one that could not be used."""
-    return Spent(
+    return ModelUsage(
         user=user,
         step=str(step),
         model=model,

@@ -13,27 +13,27 @@ from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Actor, Add, By, Change, Forget, Outcome, Restore, Supersede, Update, Verb
+from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import And, Listing, Op, Where
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.models.embedding import Embedder
-from recollect.write.draft import checked_fields, draft
+from recollect.write.draft import draft, validate_fields
 from recollect.write.embed import embed
-from recollect.write.screening.given import Redacting
+from recollect.write.screening.given import Redactor
 
 PROPOSED_BY = "proposed_by"
 # Those who write without a person looking on, alone or as the part of a name before a colon or a slash. No door may
 # vouch for them, whatever it believes.
-AGENTS = frozenset(
+AGENT_NAMES = frozenset(
     ["agent", "assistant", "extraction", "extractor", "consolidation", "reflection", "upkeep", "llm", "mcp", "proxy"]
 )
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Reviewed:
+class ReviewResult:
     """The memory as it now is, and the ids of those it took the place of."""
 
     outcome: Outcome
@@ -54,13 +54,13 @@ async def propose(
     content: str,
     fields: Mapping[str, Any],
     *,
-    by: By,
+    by: Author,
     ledger: Ledger,
     embedder: Embedder,
-    redacting: Redacting,
+    redactor: Redactor,
 ) -> Outcome:
     """Keep a memory that is not used before a person has looked at it; why that is so is the reason of `by`."""
-    record, redacted = redacting.record(draft(scope, content, fields))
+    record, redacted = redactor.redact_record(draft(scope, content, fields))
     detail = {**record.detail, PROPOSED_BY: by.who, "review": by.why}
     [vector] = await embed([record.content], embedder=embedder)
     change = Add(replace(record, status=Status.REVIEW, detail=detail), vector)
@@ -68,25 +68,27 @@ async def propose(
     return replace(outcome, redacted=redacted)
 
 
-async def approve(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_version: int | None = None) -> Reviewed:
+async def approve(
+    scope: Scope, id: str, *, by: Author, ledger: Ledger, expected_version: int | None = None
+) -> ReviewResult:
     """Make it active, so that it is recalled from now on; what held its key until now is superseded.
 
     Whoever gives the version they saw approves nothing that was changed since. An agent cannot approve, and nobody
     what they proposed themselves: that is a Conflict.
     """
-    record = await _waiting(scope, id, ledger, expected_version)
+    record = await _get_pending(scope, id, ledger, expected_version)
     await _check_reviewer(record, by, ledger)
-    holder = await _holder(record, ledger)
+    holder = await _key_holder(record, ledger)
     changes: list[Change] = []
     if holder is not None:
         # It steps aside first: a key has one active value at any moment.
         changes.append(Supersede(holder.id, record, holder.version))
     changes.append(Update(id, {"status": Status.ACTIVE}, record.version))
     try:
-        applied = await ledger.apply(scope, changes, by=_why(by, "approved"))
+        applied = await ledger.apply(scope, changes, by=_with_reason(by, "approved"))
     except Conflict as error:
         raise Conflict(f"{error}; if it is known already, reject this one") from None
-    return Reviewed(applied.outcomes[-1], (holder.id,) if holder is not None else ())
+    return ReviewResult(applied.outcomes[-1], (holder.id,) if holder is not None else ())
 
 
 async def edit(
@@ -94,15 +96,15 @@ async def edit(
     id: str,
     fields: Mapping[str, Any],
     *,
-    by: By,
+    by: Author,
     ledger: Ledger,
     embedder: Embedder,
-    redacting: Redacting,
+    redactor: Redactor,
     expected_version: int | None = None,
-) -> Reviewed:
+) -> ReviewResult:
     """Give fields of a waiting memory new values, without secrets; it goes on waiting."""
-    record = await _waiting(scope, id, ledger, expected_version)
-    fields, redacted = redacting.fields(checked_fields(fields), key=record.key)
+    record = await _get_pending(scope, id, ledger, expected_version)
+    fields, redacted = redactor.redact_fields(validate_fields(fields), key=record.key)
     if not fields:
         raise InvalidInput("nothing was given to change; name at least one field, such as content")
     if "detail" in fields and PROPOSED_BY in record.detail:
@@ -112,44 +114,46 @@ async def edit(
     if "content" in fields:
         [vector] = await embed([fields["content"]], embedder=embedder)
     change = Update(id, fields, record.version, vector)
-    [outcome] = (await ledger.apply(scope, [change], by=_why(by, "edited in review"))).outcomes
-    return Reviewed(replace(outcome, redacted=redacted))
+    [outcome] = (await ledger.apply(scope, [change], by=_with_reason(by, "edited in review"))).outcomes
+    return ReviewResult(replace(outcome, redacted=redacted))
 
 
-async def reject(scope: Scope, id: str, *, by: By, ledger: Ledger, expected_version: int | None = None) -> Reviewed:
+async def reject(
+    scope: Scope, id: str, *, by: Author, ledger: Ledger, expected_version: int | None = None
+) -> ReviewResult:
     """Forget it without its ever having been used; history keeps it, and undo has it wait again."""
-    record = await _waiting(scope, id, ledger, expected_version)
+    record = await _get_pending(scope, id, ledger, expected_version)
     change = Forget(id, record.version)
-    return Reviewed((await ledger.apply(scope, [change], by=_why(by, "rejected"))).outcomes[0])
+    return ReviewResult((await ledger.apply(scope, [change], by=_with_reason(by, "rejected"))).outcomes[0])
 
 
-async def restore(scope: Scope, record: MemoryRecord, *, by: By, ledger: Ledger) -> Outcome:
+async def restore(scope: Scope, record: MemoryRecord, *, by: Author, ledger: Ledger) -> Outcome:
     """Bring back what was forgotten or superseded; if it waited for review until then, it waits again."""
     change: Change = Restore(record.id)
-    if record.status in (Status.FORGOTTEN, Status.SUPERSEDED) and await _waited(record, ledger):
+    if record.status in (Status.FORGOTTEN, Status.SUPERSEDED) and await _was_in_review(record, ledger):
         validity = {"superseded_by": None, "valid_to": None} if record.status is Status.SUPERSEDED else {}
         change = Update(record.id, {"status": Status.REVIEW, **validity}, record.version)
     [outcome] = (await ledger.apply(scope, [change], by=by)).outcomes
-    return replace(outcome, verb=Verb.RESTORE)
+    return replace(outcome, verb=ChangeKind.RESTORE)
 
 
-async def proposer(record: MemoryRecord, *, ledger: Ledger) -> str:
+async def get_proposer(record: MemoryRecord, *, ledger: Ledger) -> str:
     """Who proposed a memory; empty if nothing tells."""
-    told = record.detail.get(PROPOSED_BY)
-    if isinstance(told, str) and told:
-        return told
+    name = record.detail.get(PROPOSED_BY)
+    if isinstance(name, str) and name:
+        return name
     first, before = "", None
     while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
         first, before = lines[-1].by.who, lines[-1].id
     return first
 
 
-def is_agent(who: str) -> bool:
+def is_agent_name(who: str) -> bool:
     """Whether the name is that of a program that writes by itself."""
-    return who.casefold().replace("/", ":").partition(":")[0].strip() in AGENTS
+    return who.casefold().replace("/", ":").partition(":")[0].strip() in AGENT_NAMES
 
 
-async def _waited(record: MemoryRecord, ledger: Ledger) -> bool:
+async def _was_in_review(record: MemoryRecord, ledger: Ledger) -> bool:
     """Whether it waited for review before it came to be as it is."""
     before = None
     while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
@@ -161,11 +165,11 @@ async def _waited(record: MemoryRecord, ledger: Ledger) -> bool:
     return bool(record.detail.get("review"))
 
 
-async def _waiting(scope: Scope, id: str, ledger: Ledger, expected_version: int | None) -> MemoryRecord:
-    found = await ledger.get(scope, [id])
-    if not found:
+async def _get_pending(scope: Scope, id: str, ledger: Ledger, expected_version: int | None) -> MemoryRecord:
+    records = await ledger.get(scope, [id])
+    if not records:
         raise NotFound(f"no memory {id}")
-    [record] = found
+    [record] = records
     if record.status is not Status.REVIEW:
         raise Conflict(f"memory {id} does not wait for review: it is {record.status}")
     if expected_version is not None and record.version != expected_version:
@@ -173,21 +177,21 @@ async def _waiting(scope: Scope, id: str, ledger: Ledger, expected_version: int 
     return record
 
 
-async def _check_reviewer(record: MemoryRecord, by: By, ledger: Ledger) -> None:
-    if by.actor is not Actor.PERSON or not by.who.strip() or is_agent(by.who):
+async def _check_reviewer(record: MemoryRecord, by: Author, ledger: Ledger) -> None:
+    if by.actor is not Actor.PERSON or not by.who.strip() or is_agent_name(by.who):
         raise Conflict(f"{by.who.strip() or 'nobody'} is no person: what waits for review is approved by one")
-    if by.who.casefold() == (await proposer(record, ledger=ledger)).casefold():
+    if by.who.casefold() == (await get_proposer(record, ledger=ledger)).casefold():
         raise Conflict(f"{by.who} proposed memory {record.id} and cannot approve it; someone else has to")
 
 
-async def _holder(record: MemoryRecord, ledger: Ledger) -> MemoryRecord | None:
+async def _key_holder(record: MemoryRecord, ledger: Ledger) -> MemoryRecord | None:
     """The active memory that holds the key which this one is to have."""
     if record.key is None:
         return None
     same = And((Where("key", Op.EQ, record.key), Where("category", Op.EQ, str(record.category))))
     page = await ledger.find(Scope(record.scope.user), Listing(filter=same, limit=_PAGE))
-    return next((each for each in page if each.place == record.place), None)
+    return next((each for each in page if each.visibility_key == record.visibility_key), None)
 
 
-def _why(by: By, why: str) -> By:
+def _with_reason(by: Author, why: str) -> Author:
     return replace(by, why=by.why or why)

@@ -18,31 +18,31 @@ from pathlib import Path
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.model.erase import Cleared, Erase, Target
+from recollect.model.erase import ErasureRequest, StoreErasure, Target
 from recollect.model.scope import Scope
 from recollect.model.times import as_utc
 from recollect.model.turn import Turn
 
 _log = logging.getLogger("recollect")
-ENDING = ".jsonl"
+SPILL_SUFFIX = ".jsonl"
 # Lines that the ledger refused: kept for a person to look at, never tried again.
-REFUSED = ".refused"
+REJECTED_SUFFIX = ".refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Spilled:
+class SpilledTurn:
     """A turn that waits for the ledger, as the message it was, and when it was first given."""
 
     scope: Scope
     message: Mapping[str, Any]
-    given_at: datetime
+    received_at: datetime
 
     @classmethod
-    def of(cls, turn: Turn, given_at: datetime) -> Spilled:
+    def from_turn(cls, turn: Turn, received_at: datetime) -> SpilledTurn:
         """A turn as the message that `listen` makes it from again."""
         message = {"role": str(turn.role), "content": turn.content, "timestamp": turn.said_at.isoformat()}
         named = {"name": turn.name} if turn.name else {}
-        return cls(turn.scope, {**message, **named, "turn_id": turn.id}, given_at)
+        return cls(turn.scope, {**message, **named, "turn_id": turn.id}, received_at)
 
     def to_line(self) -> bytes:
         """The line that stands for it."""
@@ -50,30 +50,30 @@ class Spilled:
             "user": self.scope.user,
             "project": self.scope.project,
             "session": self.scope.session,
-            "given_at": self.given_at.isoformat(),
+            "received_at": self.received_at.isoformat(),
             "message": dict(self.message),
         }
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class SpilledLine:
     """A turn that waits, and where in its file."""
 
     start: int
     length: int
-    spilled: Spilled
+    turn: SpilledTurn
 
 
-def files(folder: Path, *endings: str) -> list[Path]:
+def list_spill_files(folder: Path, *endings: str) -> list[Path]:
     """The files of a folder, oldest first: their names begin with the time they were made."""
     try:
-        return sorted(path for path in folder.iterdir() if path.suffix in (endings or (ENDING,)))
+        return sorted(path for path in folder.iterdir() if path.suffix in (endings or (SPILL_SUFFIX,)))
     except FileNotFoundError:
         return []
 
 
-def lines_of(path: Path) -> Iterator[Line]:
+def read_spilled_lines(path: Path) -> Iterator[SpilledLine]:
     """What waits in a file; a line that was cut off was never acknowledged, and is passed over."""
     start = 0
     with path.open("rb") as file:
@@ -84,74 +84,79 @@ def lines_of(path: Path) -> Iterator[Line]:
             try:
                 if not raw.endswith(b"\n"):
                     raise InvalidInput("it has no end")
-                yield Line(at, len(raw), _read(raw))
+                yield SpilledLine(at, len(raw), _parse_line(raw))
             except (ValueError, KeyError, TypeError, InvalidInput) as error:
                 _log.warning("%s: a line of %d bytes is cut off and passed over (%s)", path, len(raw), error)
 
 
-def _read(raw: bytes) -> Spilled:
+def _parse_line(raw: bytes) -> SpilledTurn:
     plain = json.loads(raw)
     scope = Scope(plain["user"], plain["project"], plain["session"])
-    return Spilled(scope, dict(plain["message"]), as_utc(plain["given_at"], name="given_at"))
+    return SpilledTurn(scope, dict(plain["message"]), as_utc(plain["received_at"], name="received_at"))
 
 
-def as_given(spilled: Iterable[Spilled]) -> Iterator[tuple[Scope, datetime, list[Mapping[str, Any]]]]:
+def group_by_arrival(turns: Iterable[SpilledTurn]) -> Iterator[tuple[Scope, datetime, list[Mapping[str, Any]]]]:
     """Turns put together again that were given together."""
-    for (scope, given_at), run in groupby(spilled, key=lambda each: (each.scope, each.given_at)):
-        yield scope, given_at, [each.message for each in run]
+    for (scope, received_at), group in groupby(turns, key=lambda each: (each.scope, each.received_at)):
+        yield scope, received_at, [each.message for each in group]
 
 
-def of_user(folder: Path, user: str) -> list[Spilled]:
+def spilled_turns_of(folder: Path, user: str) -> list[SpilledTurn]:
     """What waits of one user, in order."""
-    return [line.spilled for path in files(folder) for line in _still_there(path) if line.spilled.scope.user == user]
+    return [
+        line.turn
+        for path in list_spill_files(folder)
+        for line in _lines_if_exists(path)
+        if line.turn.scope.user == user
+    ]
 
 
-def erase(folder: Path, scope: Scope, what: Erase) -> Cleared:
+def erase_spilled(folder: Path, scope: Scope, what: ErasureRequest) -> StoreErasure:
     """Overwrite what an erasure reaches, in all files of a folder."""
     count, note = 0, ""
-    for path in files(folder, ENDING, REFUSED):
+    for path in list_spill_files(folder, SPILL_SUFFIX, REJECTED_SUFFIX):
         try:
-            count += _blank(path, lambda spilled: _is_reached(spilled, scope, what))
+            count += _overwrite(path, lambda spilled: _is_reached(spilled, scope, what))
         except OSError as error:
             note = f"{path} could not be overwritten: {error.strerror}"
-    return Cleared("spill journal", {"turns": count}, not note, note)
+    return StoreErasure("spill journal", {"turns": count}, not note, note)
 
 
-def _is_reached(spilled: Spilled, scope: Scope, what: Erase) -> bool:
-    theirs = spilled.scope
-    if theirs.user != scope.user:
+def _is_reached(turn: SpilledTurn, scope: Scope, what: ErasureRequest) -> bool:
+    turn_scope = turn.scope
+    if turn_scope.user != scope.user:
         return False
     match what.target:
         case Target.USER:
             return True
         case Target.PROJECT:
-            return theirs.project == scope.project
+            return turn_scope.project == scope.project
         case Target.SESSION:
-            return theirs == scope
+            return turn_scope == scope
         case Target.TURN | Target.MEMORY:
-            return spilled.message.get("turn_id") == what.id
+            return turn.message.get("turn_id") == what.id
 
 
-def _blank(path: Path, is_reached: Callable[[Spilled], bool]) -> int:
-    found = [line for line in _still_there(path) if is_reached(line.spilled)]
-    if not found:
+def _overwrite(path: Path, is_reached: Callable[[SpilledTurn], bool]) -> int:
+    lines = [line for line in _lines_if_exists(path) if is_reached(line.turn)]
+    if not lines:
         return 0
     try:
         file = os.open(path, os.O_WRONLY)
     except FileNotFoundError:
         return 0
     try:
-        for line in found:
+        for line in lines:
             os.pwrite(file, b" " * (line.length - 1), line.start)
         os.fsync(file)
     finally:
         os.close(file)
-    return len(found)
+    return len(lines)
 
 
-def _still_there(path: Path) -> list[Line]:
+def _lines_if_exists(path: Path) -> list[SpilledLine]:
     try:
-        return list(lines_of(path))
+        return list(read_spilled_lines(path))
     except FileNotFoundError:
         # Someone brought it to the ledger meanwhile.
         return []

@@ -11,32 +11,32 @@ from typing import TYPE_CHECKING, Any
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.fields import from_plain
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, By
-from recollect.model.effect import Note
+from recollect.model.change import Add, Author
+from recollect.model.effect import ConversationUpdate
 from recollect.model.ids import new_id
 from recollect.model.job import NewJob
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id, checked_text
+from recollect.model.text import validate_id, validate_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
-from recollect.write.draft import checked_fields, visible_text
+from recollect.write.draft import validate_fields, validate_visible_text
 from recollect.write.embed import embed
-from recollect.write.passed_over import with_range
-from recollect.write.room import Room
-from recollect.write.screening.given import Redacting
+from recollect.write.passed_over import with_skipped_range
+from recollect.write.room import WriteQuota
+from recollect.write.screening.given import Redactor
 from recollect.write.triggers import job_key
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 # How many scopes are written to side by side.
-_AT_ONCE = 64
+_MAX_CONCURRENT = 64
 # How often a session that somebody talks in is read again.
-_TRIES = 5
+_MAX_TRIES = 5
 # What every store can count to.
-_MOST = 2**31 - 1
+_MAX_COUNT = 2**31 - 1
 _NOT_FIELDS = {
     "id", "memory", "user_id", "project_id", "session_id", "created_at", "updated_at", "version", "access_count",
     "last_accessed_at", "score", "scores", "why", "event", "redacted", "embedding",
@@ -44,7 +44,7 @@ _NOT_FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportCounts:
     """What an import came to; of how many memories and turns secrets were kept out."""
 
     added: int = 0
@@ -52,8 +52,8 @@ class Imported:
     kept: int = 0
     redacted: int = 0
 
-    def __add__(self, other: Imported) -> Imported:
-        return Imported(
+    def __add__(self, other: ImportCounts) -> ImportCounts:
+        return ImportCounts(
             self.added + other.added,
             self.present + other.present,
             self.kept + other.kept,
@@ -61,7 +61,7 @@ class Imported:
         )
 
 
-def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryRecord:
+def parse_record(line: Mapping[str, Any], *, user: str | None = None) -> MemoryRecord:
     """The memory that a line of an export stands for; `user` takes the place of the one it names."""
     if not isinstance(line, Mapping):
         raise InvalidInput(f"a line is a JSON object, not {type(line).__name__}")
@@ -70,17 +70,19 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         raise InvalidInput("the line names no user_id; give the user it belongs to")
     scope = Scope(owner, line.get("project_id") or "", line.get("session_id") or "")
     fields = {name: value for name, value in line.items() if name not in _NOT_FIELDS and value is not None}
-    fields = checked_fields(fields, exported=True)
+    fields = validate_fields(fields, exported=True)
     created_at = as_utc(line.get("created_at") or now(), name="created_at")
     times = from_plain({name: line.get(name) for name in ("updated_at", "last_accessed_at")})
     category = fields.pop("category", Category.FACT)
     if category is Category.TURN:
         _check_turn(fields.get("detail", {}))
     # What was said is kept as it was said.
-    content = (checked_text if category is Category.TURN else visible_text)(line.get("memory"), name="memory")
-    level = scope.check_level(fields.pop("level", scope.natural_level))
+    content = (validate_text if category is Category.TURN else validate_visible_text)(
+        line.get("memory"), name="memory"
+    )
+    level = scope.check_level(fields.pop("level", scope.default_level))
     return MemoryRecord(
-        id=checked_id(line.get("id") or new_id(), name="id"),
+        id=validate_id(line.get("id") or new_id(), name="id"),
         scope=scope,
         level=level,
         type=fields.pop("type", TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC)),
@@ -89,18 +91,18 @@ def read_line(line: Mapping[str, Any], *, user: str | None = None) -> MemoryReco
         created_at=created_at,
         updated_at=times["updated_at"] or created_at,
         last_accessed_at=times["last_accessed_at"],
-        access_count=whole(line.get("access_count"), name="access_count", least=0),
-        version=whole(line.get("version"), name="version", least=1),
+        access_count=parse_count(line.get("access_count"), name="access_count", minimum=0),
+        version=parse_count(line.get("version"), name="version", minimum=1),
         **fields,
     )
 
 
-def whole(value: object, *, name: str, least: int) -> int:
+def parse_count(value: object, *, name: str, minimum: int) -> int:
     """The number, or the least one if there is none."""
     if value is None:
-        return least
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-        raise InvalidInput(f"{name} is a whole number from {least} to {_MOST}, not {value!r}")
+        return minimum
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _MAX_COUNT:
+        raise InvalidInput(f"{name} is a whole number from {minimum} to {_MAX_COUNT}, not {value!r}")
     return value
 
 
@@ -109,11 +111,11 @@ def _check_turn(detail: Mapping[str, Any]) -> None:
         raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
     if not isinstance(detail.get("name"), str | None):
         raise InvalidInput(f"the name of who said a turn is a text, not {detail['name']!r}")
-    whole(detail.get("position"), name="the position of a turn", least=0)
+    parse_count(detail.get("position"), name="the position of a turn", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
-class Sifted:
+class NewRecords:
     """What of some records is not there yet, without its secrets; how many were there, and had secrets."""
 
     new: tuple[MemoryRecord, ...]
@@ -121,7 +123,7 @@ class Sifted:
     redacted: int
 
 
-async def sift(records: Iterable[MemoryRecord], *, ledger: Ledger, redacting: Redacting) -> Sifted:
+async def drop_existing(records: Iterable[MemoryRecord], *, ledger: Ledger, redactor: Redactor) -> NewRecords:
     """Take out what is there already, by its id, and the secrets of the rest."""
     by_user: dict[str, dict[str, MemoryRecord]] = {}
     count = 0
@@ -131,25 +133,25 @@ async def sift(records: Iterable[MemoryRecord], *, ledger: Ledger, redacting: Re
     new: list[MemoryRecord] = []
     redacted = 0
     for user, named in by_user.items():
-        have = {record.id for record in await ledger.get(Scope(user), list(named))}
+        existing_ids = {record.id for record in await ledger.get(Scope(user), list(named))}
         for id, record in named.items():
-            if id not in have:
-                screened, found = redacting.record(record)
+            if id not in existing_ids:
+                screened, kinds = redactor.redact_record(record)
                 new.append(screened)
-                redacted += bool(found)
-    return Sifted(tuple(new), count - len(new), redacted)
+                redacted += bool(kinds)
+    return NewRecords(tuple(new), count - len(new), redacted)
 
 
-async def write(
+async def add_records(
     records: Sequence[MemoryRecord],
     *,
     ledger: Ledger,
     embedder: Embedder,
-    by: By,
-    room: Room,
+    by: Author,
+    quota: WriteQuota,
     job: NewJob | None = None,
     vectors: Mapping[str, Vector] | None = None,
-) -> Imported:
+) -> ImportCounts:
     """Add records that are not there yet, with a job for each session that has new turns if one is given.
 
     Without a job the turns count as learned from: what came of them comes along, or was taken back since. Scopes are
@@ -157,25 +159,25 @@ async def write(
     of the memories they are of.
     """
     if not records:
-        return Imported()
+        return ImportCounts()
     for user, count in Counter(record.scope.user for record in records).items():
-        await room.hold(user, count)
-    known: dict[str, Vector | None] = dict(vectors or {})
-    unknown = [record for record in records if record.id not in known]
-    made = await embed([record.content for record in unknown], embedder=embedder) if unknown else []
-    known |= {record.id: vector for record, vector in zip(unknown, made, strict=True)}
+        await quota.reserve(user, count)
+    all_vectors: dict[str, Vector | None] = dict(vectors or {})
+    unembedded = [record for record in records if record.id not in all_vectors]
+    made = await embed([record.content for record in unembedded], embedder=embedder) if unembedded else []
+    all_vectors |= {record.id: vector for record, vector in zip(unembedded, made, strict=True)}
     by_scope: dict[tuple[Scope, bool], list[MemoryRecord]] = {}
     for record in records:
         by_scope.setdefault((record.scope, record.category is Category.TURN), []).append(record)
-    total = Imported()
+    total = ImportCounts()
     groups = list(by_scope.items())
-    for start in range(0, len(groups), _AT_ONCE):
-        some = groups[start : start + _AT_ONCE]
+    for start in range(0, len(groups), _MAX_CONCURRENT):
+        some = groups[start : start + _MAX_CONCURRENT]
         done = await asyncio.gather(
             *(
-                _append(scope, batch, known, ledger=ledger, by=by, job=job)
+                _append_turns(scope, batch, all_vectors, ledger=ledger, by=by, job=job)
                 if are_turns
-                else _add(scope, batch, known, ledger=ledger, by=by)
+                else _add_memories(scope, batch, all_vectors, ledger=ledger, by=by)
                 for (scope, are_turns), batch in some
             )
         )
@@ -183,9 +185,9 @@ async def write(
     return total
 
 
-async def _add(
-    scope: Scope, records: Sequence[MemoryRecord], vectors: Mapping[str, Vector | None], *, ledger: Ledger, by: By
-) -> Imported:
+async def _add_memories(
+    scope: Scope, records: Sequence[MemoryRecord], vectors: Mapping[str, Vector | None], *, ledger: Ledger, by: Author
+) -> ImportCounts:
     changes = [Add(record, vectors[record.id]) for record in records]
     outcomes = (await ledger.apply(scope, changes, by=by)).outcomes
     added = sum(outcome.changed for outcome in outcomes)
@@ -194,18 +196,18 @@ async def _add(
         not outcome.changed and outcome.record.fingerprint == record.fingerprint
         for outcome, record in zip(outcomes, records, strict=True)
     )
-    return Imported(added, present=same, kept=len(records) - added - same)
+    return ImportCounts(added, present=same, kept=len(records) - added - same)
 
 
-async def _append(
+async def _append_turns(
     scope: Scope,
     records: Sequence[MemoryRecord],
     vectors: Mapping[str, Vector | None],
     *,
     ledger: Ledger,
-    by: By,
+    by: Author,
     job: NewJob | None,
-) -> Imported:
+) -> ImportCounts:
     turns = [
         Turn(
             id=record.id,
@@ -214,7 +216,7 @@ async def _append(
             content=record.content,
             said_at=record.occurred_at or record.created_at,
             name=record.detail.get("name"),
-            kept=record,
+            exported_record=record,
         )
         for record in sorted(records, key=lambda record: record.detail.get("position") or 0)
     ]
@@ -222,19 +224,19 @@ async def _append(
     await ledger.append(scope, turns, vectors=[vectors[turn.id] for turn in turns], by=by, jobs=jobs)
     if job is None:
         await _count_as_learned(scope, len(turns), ledger=ledger, by=by)
-    return Imported(added=len(turns))
+    return ImportCounts(added=len(turns))
 
 
-async def _count_as_learned(scope: Scope, count: int, *, ledger: Ledger, by: By) -> None:
+async def _count_as_learned(scope: Scope, count: int, *, ledger: Ledger, by: Author) -> None:
     """Have the last so many turns of a session count as learned from; what waited before them goes on waiting."""
-    for _ in range(_TRIES):
-        held = await ledger.conversation(scope)
-        before = held.turn_count - count
-        fields: dict[str, Any] = {"learned_to": held.turn_count}
-        if held.learned_to < before:
-            fields["metadata"] = with_range(held, held.learned_to + 1, before)
+    for _ in range(_MAX_TRIES):
+        conversation = await ledger.conversation(scope)
+        before = conversation.turn_count - count
+        fields: dict[str, Any] = {"learned_to": conversation.turn_count}
+        if conversation.learned_to < before:
+            fields["metadata"] = with_skipped_range(conversation, conversation.learned_to + 1, before)
         try:
-            await ledger.apply(scope, [], by=by, effects=[Note(scope, fields, held.version)])
+            await ledger.apply(scope, [], by=by, effects=[ConversationUpdate(scope, fields, conversation.version)])
         except Conflict:
             # Somebody talks in it right now.
             continue

@@ -24,12 +24,12 @@ class Batch:
     retry: bool = False
 
     @property
-    def described(self) -> str:
+    def turn_range_text(self) -> str:
         """Return the range of turns, as history shows it."""
         return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
 
 
-def parse_range(described: str) -> range | None:
+def parse_turn_range(text: str) -> range | None:
     """Return the positions of the turns that `Batch.described` names."""
-    found = _RANGE.fullmatch(described)
-    return range(int(found[1]), int(found[2]) + 1) if found else None
+    match = _RANGE.fullmatch(text)
+    return range(int(match[1]), int(match[2]) + 1) if match else None

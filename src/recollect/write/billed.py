@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.effect import Effect
 from recollect.model.scope import Scope
 
@@ -16,16 +16,16 @@ _log = logging.getLogger("recollect")
 
 
 @asynccontextmanager
-async def billed(
-    ledger: Ledger, scope: Scope, spent: Callable[[], Sequence[Effect]], *, by: By
+async def record_cost_on_error(
+    ledger: Ledger, scope: Scope, list_costs: Callable[[], Sequence[Effect]], *, by: Author
 ) -> AsyncIterator[None]:
     """If what is done inside fails, and with it the write that would have said so, record what was spent by then."""
     try:
         yield
     except Exception:
-        if bill := spent():
+        if costs := list_costs():
             try:
-                await ledger.apply(scope, [], by=by, effects=bill)
+                await ledger.apply(scope, [], by=by, effects=costs)
             except RecollectError as error:
                 _log.warning("could not record what the LLM cost: %s", error)
         raise

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 from recollect.ledger.terms import terms_of
-from recollect.model.extracted import ExtractedFact, Op
+from recollect.model.extracted import ExtractedFact, FactOp
 from recollect.model.memory import MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
 from recollect.text.grounding import missing_names
@@ -20,7 +20,7 @@ from recollect.text.numbers import find_numbers, number_values, without_dates
 from recollect.write.batch import Batch
 from recollect.write.operations import Operation
 from recollect.write.screening.imperatives import review_reason
-from recollect.write.screening.trust import said_by_user, words_of_user
+from recollect.write.screening.trust import is_user_statement, user_text
 
 SOURCE = "conversation"
 # An unverified number makes a fact doubtful, an unverified name a little less sure.
@@ -28,10 +28,10 @@ MAX_CONFIDENCE_NUMBER = 0.5
 MAX_CONFIDENCE_NAME = 0.7
 MAX_CONFIDENCE_ASSISTANT = 0.6
 # Less than this share of the words in the user's own part of a message than in all of it: it was quoted or pasted.
-_OWN_SHARE = 0.5
+_MIN_OWN_SHARE = 0.5
 _USER_WORDS = ("user", "nutzer", "nutzerin")
-_FAR_YEARS = 200
-_LONG_YEARS = 120
+_MAX_YEARS_AWAY = 200
+_MAX_SPAN_YEARS = 120
 
 
 def check_operations(
@@ -41,13 +41,13 @@ def check_operations(
     facts: list[ExtractedFact] = []
     rejected: list[str] = []
     for operation in operations:
-        if operation.op is None and (known := _target(operation, batch)) is not None:
+        if operation.op is None and (repeated := _target_memory(operation, batch)) is not None:
             # Said again: the memory gains evidence.
-            operation = replace(operation, op=Op.ADD, content=known.content)
+            operation = replace(operation, op=FactOp.ADD, content=repeated.content)
         elif operation.op is None:
             rejected.append(f"nothing new: {operation.content[:100]}")
             continue
-        fact = _fact(operation, batch, now)
+        fact = _build_checked_fact(operation, batch, now)
         if fact.content or fact.target is not None:
             facts.append(fact)
         else:
@@ -55,18 +55,18 @@ def check_operations(
     return facts, rejected
 
 
-def _fact(operation: Operation, batch: Batch, now: datetime) -> ExtractedFact:
-    target = _target(operation, batch)
-    op = operation.op or Op.ADD
-    if op is Op.UPDATE and target is None:
-        op = Op.ADD
-    cited = _cited(operation, batch)
-    trust = _trust(operation, cited)
-    day = _day(operation.when)
+def _build_checked_fact(operation: Operation, batch: Batch, now: datetime) -> ExtractedFact:
+    target = _target_memory(operation, batch)
+    op = operation.op or FactOp.ADD
+    if op is FactOp.UPDATE and target is None:
+        op = FactOp.ADD
+    cited = _cited_turns(operation, batch)
+    trust = _trust_level(operation, cited)
+    day = _parse_day(operation.when)
     fact = ExtractedFact(
         content=operation.content,
         op=op,
-        target=target if op is not Op.ADD else None,
+        target=target if op is not FactOp.ADD else None,
         category=operation.category,
         type=operation.type,
         # A profile holds what the user says of themselves.
@@ -80,19 +80,19 @@ def _fact(operation: Operation, batch: Batch, now: datetime) -> ExtractedFact:
         occurred_at=_occurred_at(day, now),
         trust=trust,
         evidence=tuple(turn.id for turn in cited),
-        correction=trust is Trust.HIGH and (op is Op.UPDATE or operation.correction),
+        correction=trust is Trust.HIGH and (op is FactOp.UPDATE or operation.correction),
         source=SOURCE,
     )
     fact = _with_doubts(fact, cited, batch, day)
-    return replace(fact, review=_review(fact, batch))
+    return replace(fact, review=_review_reason(fact, batch))
 
 
-def _target(operation: Operation, batch: Batch) -> MemoryRecord | None:
+def _target_memory(operation: Operation, batch: Batch) -> MemoryRecord | None:
     number = operation.memory
     return batch.memories[number - 1] if number is not None and 1 <= number <= len(batch.memories) else None
 
 
-def _cited(operation: Operation, batch: Batch) -> list[Turn]:
+def _cited_turns(operation: Operation, batch: Batch) -> list[Turn]:
     """Return the turns that the operation cites, or the one that shares most words with it."""
     cited = [batch.turns[line - 1] for line in operation.lines if 1 <= line <= len(batch.turns)]
     if cited:
@@ -101,16 +101,16 @@ def _cited(operation: Operation, batch: Batch) -> list[Turn]:
     return [max(batch.turns, key=lambda turn: (len(terms & set(terms_of(turn.content))), turn.role is Role.USER))]
 
 
-def _trust(operation: Operation, cited: Sequence[Turn]) -> Trust:
+def _trust_level(operation: Operation, cited: Sequence[Turn]) -> Trust:
     """Return high trust for what rests on the user's own words, low trust for an assistant's and for quoted text."""
     users = [turn for turn in cited if turn.role is Role.USER]
     if operation.by_assistant or not users:
         return Trust.LOW
     terms = set(terms_of(operation.content))
-    own = len(terms & set(terms_of(words_of_user(users))))
-    whole = len(terms & {term for turn in cited for term in terms_of(turn.content)})
+    own_count = len(terms & set(terms_of(user_text(users))))
+    total_count = len(terms & {term for turn in cited for term in terms_of(turn.content)})
     # Worded otherwise than anything that was said: there is nothing to compare.
-    return Trust.HIGH if whole == 0 or own >= _OWN_SHARE * whole else Trust.LOW
+    return Trust.HIGH if total_count == 0 or own_count >= _MIN_OWN_SHARE * total_count else Trust.LOW
 
 
 def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: date | None) -> ExtractedFact:
@@ -127,14 +127,14 @@ def _with_doubts(fact: ExtractedFact, cited: Sequence[Turn], batch: Batch, day: 
 
 def _unverified_number(content: str, text: str, cited: Sequence[Turn], day: date | None) -> str:
     """Return the first number of the content that is neither in the text nor part of a date near it; else nothing."""
-    known = number_values(text)
+    stated = number_values(text)
     # "Two years ago" makes a year that nobody said.
-    spans = {0, 1, *(int(value) for value in known if value < _LONG_YEARS)}
+    spans = {0, 1, *(int(value) for value in stated if value < _MAX_SPAN_YEARS)}
     years = {turn.said_at.year + sign * span for turn in cited for span in spans for sign in (-1, 1)}
-    known |= {Decimal(year) for year in years | ({day.year, day.month, day.day} if day else set())}
-    for written, values in find_numbers(without_dates(content)):
-        if not values & known and min(values) > 1:
-            return written
+    stated |= {Decimal(year) for year in years | ({day.year, day.month, day.day} if day else set())}
+    for token, values in find_numbers(without_dates(content)):
+        if not values & stated and min(values) > 1:
+            return token
     return ""
 
 
@@ -142,14 +142,14 @@ def _unverified_name(content: str, text: str) -> str:
     return next((name for name in missing_names(content, text) if name.casefold() not in _USER_WORDS), "")
 
 
-def _review(fact: ExtractedFact, batch: Batch) -> str:
-    by_user = said_by_user(fact, batch.turns)
+def _review_reason(fact: ExtractedFact, batch: Batch) -> str:
+    by_user = is_user_statement(fact, batch.turns)
     if fact.trust is not Trust.HIGH and fact.memory_type is MemoryType.PROCEDURAL:
         by_user = False
     return review_reason(fact, by_user)
 
 
-def _day(text: str) -> date | None:
+def _parse_day(text: str) -> date | None:
     """Return the day that a model names, or the first of the month it names."""
     try:
         return date.fromisoformat(text[:10] if len(text) != 7 else f"{text}-01")
@@ -158,6 +158,6 @@ def _day(text: str) -> date | None:
 
 
 def _occurred_at(day: date | None, now: datetime) -> datetime | None:
-    if day is None or abs(day.year - now.year) > _FAR_YEARS:
+    if day is None or abs(day.year - now.year) > _MAX_YEARS_AWAY:
         return None
     return datetime(day.year, day.month, day.day, tzinfo=UTC)

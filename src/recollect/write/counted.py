@@ -10,7 +10,7 @@ from recollect.observe.traces import span
 
 
 @contextmanager
-def counted_extraction() -> Iterator[None]:
+def count_extraction() -> Iterator[None]:
     """What is done in here is one try to learn from what was said."""
     metrics.EXTRACTIONS.add()
     try:

@@ -7,61 +7,61 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.ledger.fields import LISTS, NUL_IN_JSON, from_plain
+from recollect.ledger.fields import LIST_FIELDS, NUL_IN_JSON, from_plain
 from recollect.model.ids import new_id
 from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
-from recollect.model.text import checked_id, checked_text
+from recollect.model.text import validate_id, validate_text
 from recollect.model.times import now
 
-_SHARES = ("importance", "confidence")
-_OBJECTS = ("metadata", "detail")
+_UNIT_FIELDS = ("importance", "confidence")
+_OBJECT_FIELDS = ("metadata", "detail")
 _MAX_OBJECT_BYTES = 1 << 18
 _MAX_MEMBERS = 256
-_TEXTS = ("key", "source", "prompt_digest", "superseded_by")
-_SEEN = ("content", "key", "value", "source")
+_TEXT_FIELDS = ("key", "source", "prompt_digest", "superseded_by")
+_VISIBLE_FIELDS = ("content", "key", "value", "source")
 # What a caller may say of a memory; how it stands and when it was changed is the ledger's to say.
-GIVEN = frozenset(
+SETTABLE_FIELDS = frozenset(
     [
         *("content", "level", "type", "category", "key", "value", "source", "trust"),
         *("occurred_at", "valid_from", "valid_to", "expires_at"),
-        *_SHARES,
-        *LISTS,
-        *_OBJECTS,
+        *_UNIT_FIELDS,
+        *LIST_FIELDS,
+        *_OBJECT_FIELDS,
     ]
 )
 # What a line of an export says besides.
-EXPORTED = GIVEN | {"status", "superseded_by", "prompt_digest"}
+EXPORTED_FIELDS = SETTABLE_FIELDS | {"status", "superseded_by", "prompt_digest"}
 
 
 def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> MemoryRecord:
     """A new memory; a keyed fact that brings no words of its own reads "key: value"."""
-    given = checked_fields({name: value for name, value in fields.items() if value is not None})
-    if content is None and given.get("key") and given.get("value"):
-        content = f"{given['key']}: {given['value']}"
-    level = scope.check_level(given.pop("level", None) or scope.natural_level)
-    category = given.pop("category", Category.FACT)
+    values = validate_fields({name: value for name, value in fields.items() if value is not None})
+    if content is None and values.get("key") and values.get("value"):
+        content = f"{values['key']}: {values['value']}"
+    level = scope.check_level(values.pop("level", None) or scope.default_level)
+    category = values.pop("category", Category.FACT)
     at = now()
     return MemoryRecord(
         id=new_id(),
         scope=scope,
         level=Level(level),
-        type=given.pop("type", None) or TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC),
+        type=values.pop("type", None) or TYPE_OF_CATEGORY.get(category, MemoryType.SEMANTIC),
         category=category,
-        content=visible_text(content),
+        content=validate_visible_text(content),
         created_at=at,
         updated_at=at,
-        **given,
+        **values,
     )
 
 
-def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:
+def validate_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:
     """Field values as a memory holds them, or an InvalidInput that names the one that is wrong.
 
     Of what is read by people and models, characters nobody sees are left out: words could be hidden in them.
     """
-    settable = EXPORTED if exported else GIVEN
+    settable = EXPORTED_FIELDS if exported else SETTABLE_FIELDS
     unknown = set(fields) - settable
     if unknown:
         raise InvalidInput(
@@ -69,8 +69,8 @@ def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict
         )
     for name, value in fields.items():
         if value is not None:
-            _check(name, value)
-    checked = _visible(from_plain(fields))
+            _check_field(name, value)
+    checked = _strip_invisible(from_plain(fields))
     if checked.get("category") is Category.TURN and not exported:
         raise InvalidInput("turns come in by remember(), which keeps them in order; choose another category")
     if checked.get("category") is Category.FILE and not exported:
@@ -78,36 +78,36 @@ def checked_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict
     return checked
 
 
-def visible_text(text: object, *, name: str = "content") -> str:
+def validate_visible_text(text: object, *, name: str = "content") -> str:
     """The text as it is seen, or an InvalidText: also when nothing of it is."""
-    given = checked_text(text, name=name)
-    plain = normalise_invisible(given)
-    return plain if plain == given else checked_text(plain, name=name)
+    checked = validate_text(text, name=name)
+    plain = normalise_invisible(checked)
+    return plain if plain == checked else validate_text(plain, name=name)
 
 
-def _visible(fields: dict[str, Any]) -> dict[str, Any]:
-    for name in _SEEN:
+def _strip_invisible(fields: dict[str, Any]) -> dict[str, Any]:
+    for name in _VISIBLE_FIELDS:
         if fields.get(name):
-            fields[name] = visible_text(fields[name], name=name)
+            fields[name] = validate_visible_text(fields[name], name=name)
     if fields.get("tags"):
         fields["tags"] = tuple(filter(None, map(normalise_invisible, fields["tags"])))
     return fields
 
 
-def _check(name: str, value: Any) -> None:
-    if name in _SHARES:
+def _check_field(name: str, value: Any) -> None:
+    if name in _UNIT_FIELDS:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise InvalidInput(f"{name} is a number from 0 to 1, not {value!r}")
-    elif name in _TEXTS:
-        checked_id(value, name=name)
+    elif name in _TEXT_FIELDS:
+        validate_id(value, name=name)
     elif name in ("content", "value"):
-        checked_text(value, name=name)
-    elif name in LISTS:
+        validate_text(value, name=name)
+    elif name in LIST_FIELDS:
         if isinstance(value, str) or not isinstance(value, (list, tuple)) or len(value) > _MAX_MEMBERS:
             raise InvalidInput(f"{name} is a list of at most {_MAX_MEMBERS} texts, not {type(value).__name__}")
         for each in value:
-            checked_id(each, name=name)
-    elif name in _OBJECTS:
+            validate_id(each, name=name)
+    elif name in _OBJECT_FIELDS:
         _check_object(name, value)
 
 

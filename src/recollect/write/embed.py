@@ -30,14 +30,14 @@ async def embed(texts: Sequence[str], *, embedder: Embedder) -> list[Vector | No
         return [None] * len(texts)
 
 
-async def with_vectors(changes: Sequence[Change], *, embedder: Embedder) -> list[Change]:
+async def embed_changes(changes: Sequence[Change], *, embedder: Embedder) -> list[Change]:
     """The changes with vectors for the texts they bring in."""
-    texts = [text for change in changes if (text := new_text(change)) is not None]
+    texts = [text for change in changes if (text := unembedded_text(change)) is not None]
     vectors = iter(await embed(texts, embedder=embedder) if texts else [])
-    return [change if new_text(change) is None else _embedded(change, next(vectors)) for change in changes]
+    return [change if unembedded_text(change) is None else _with_vector(change, next(vectors)) for change in changes]
 
 
-def new_text(change: Change) -> str | None:
+def unembedded_text(change: Change) -> str | None:
     """The text that a change brings in without a vector."""
     if isinstance(change, (Add, Supersede)):
         return change.record.content if change.vector is None else None
@@ -46,17 +46,17 @@ def new_text(change: Change) -> str | None:
     return None
 
 
-def _embedded(change: Change, vector: Vector | None) -> Change:
+def _with_vector(change: Change, vector: Vector | None) -> Change:
     return replace(change, vector=vector) if isinstance(change, (Add, Supersede, Update)) else change
 
 
-async def given_vector(embedding: Sequence[float], model: EmbeddingModel, *, ledger: Ledger) -> Vector | None:
+async def accept_vector(embedding: Sequence[float], model: EmbeddingModel, *, ledger: Ledger) -> Vector | None:
     """A vector that a caller brings along; None if it is as long as those of a model before or to come.
 
     While the model is changed, callers change too, each at a time of its own: then the text is embedded here instead.
     """
     try:
-        return ready_made(embedding, model)
+        return normalize_vector(embedding, model)
     except InvalidInput:
         lengths = {state.model.dimensions for state in await ledger.model_states()} - {model.dimensions}
         if not hasattr(embedding, "__len__") or len(embedding) not in lengths:
@@ -64,7 +64,7 @@ async def given_vector(embedding: Sequence[float], model: EmbeddingModel, *, led
         return None
 
 
-def ready_made(embedding: Sequence[float], model: EmbeddingModel) -> Vector:
+def normalize_vector(embedding: Sequence[float], model: EmbeddingModel) -> Vector:
     """A vector that a caller brings along, scaled to length one; it must be of the ledger's model."""
     import numpy as np
 

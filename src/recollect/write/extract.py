@@ -13,10 +13,10 @@ from recollect.model.turn import Turn
 from recollect.models.chat import Chat
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import chars_each, json_line, new_fence, shortened
+from recollect.prompts.data import json_line, max_chars_per_turn, new_delimiter, shorten
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
-from recollect.write.modes import Mode, mode_named
+from recollect.write.modes import ExtractionMode, get_extraction_mode
 from recollect.write.operations import SCHEMA, Operation, OperationParser
 
 MAX_CONTEXT_CHARS = 400
@@ -59,7 +59,7 @@ class ExtractionPrompt:
 
 async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits: ExtractionLimits) -> Extraction:
     """Ask the model once for the operations that the batch calls for; BrokenAnswer if it gives nothing usable."""
-    style = mode_named(mode)
+    style = get_extraction_mode(mode)
     if not batch.turns:
         return Extraction(model=chat.model)
     question = build_prompt(batch.turns, context=batch.context, memories=batch.memories, mode=style)
@@ -72,9 +72,9 @@ async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits:
         check=OperationParser(len(batch.turns), len(batch.memories)).parse,
     )
     facts, rejected = check_operations(answer.value, batch, now=now)
-    facts, too_little = _worth_keeping(facts, style, limits)
+    facts, below_limits = _filter_facts(facts, style, limits)
     reasons = [f"only the beginning and the end of turn {id} were read" for id in question.shortened]
-    reasons += [*(f"salvaged: {each}" for each in answer.complaints), *rejected, *too_little]
+    reasons += [*(f"salvaged: {each}" for each in answer.complaints), *rejected, *below_limits]
     if len(reasons) > MAX_REASONS:
         reasons = [*reasons[:MAX_REASONS], f"and {len(reasons) - MAX_REASONS} more"]
     return Extraction(
@@ -89,40 +89,40 @@ async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits:
 
 
 def build_prompt(
-    turns: Sequence[Turn], *, context: Sequence[Turn], memories: Sequence[MemoryRecord], mode: Mode
+    turns: Sequence[Turn], *, context: Sequence[Turn], memories: Sequence[MemoryRecord], mode: ExtractionMode
 ) -> ExtractionPrompt:
     """Fill the prompt; everything before the data is the same for every call, so that providers can cache it."""
-    share = chars_each(len(turns))
-    lines = [_line({"before": True}, turn, MAX_CONTEXT_CHARS) for turn in context]
-    lines += [_line({"line": number}, turn, share) for number, turn in enumerate(turns, 1)]
+    share = max_chars_per_turn(len(turns))
+    lines = [_turn_line({"before": True}, turn, MAX_CONTEXT_CHARS) for turn in context]
+    lines += [_turn_line({"line": number}, turn, share) for number, turn in enumerate(turns, 1)]
     # One line of JSON each: nothing in the data can end the fence.
     rows = [_memory_line(number, record) for number, record in enumerate(memories, 1)]
     template = prompt("extract")
-    text = template.fill(style=mode.text, fence=new_fence(), memories="\n".join(rows), lines="\n".join(lines))
+    text = template.fill(style=mode.text, fence=new_delimiter(), memories="\n".join(rows), lines="\n".join(lines))
     digest = blake2b(f"{template.digest} {mode.text}".encode(), digest_size=8).hexdigest()
     return ExtractionPrompt(text, digest, tuple(turn.id for turn in turns if len(turn.content) > share))
 
 
-def _line(lead: Mapping[str, object], turn: Turn, chars: int) -> str:
+def _turn_line(lead: Mapping[str, object], turn: Turn, chars: int) -> str:
     row: dict[str, object] = {**lead, "day": f"{turn.said_at:%Y-%m-%d %A}", "who": str(turn.role)}
     if turn.name:
         row["name"] = turn.name
-    return json_line({**row, "said": shortened(turn.content, chars)})
+    return json_line({**row, "said": shorten(turn.content, chars)})
 
 
 def _memory_line(number: int, record: MemoryRecord) -> str:
-    row: dict[str, object] = {"memory": number, "says": shortened(record.content, MAX_MEMORY_CHARS)}
+    row: dict[str, object] = {"memory": number, "says": shorten(record.content, MAX_MEMORY_CHARS)}
     row["date"] = f"{record.occurred_at or record.created_at:%Y-%m-%d}"
     if record.key:
         row["key"] = record.key
     return json_line(row)
 
 
-def _worth_keeping(
-    facts: Sequence[ExtractedFact], mode: Mode, limits: ExtractionLimits
+def _filter_facts(
+    facts: Sequence[ExtractedFact], mode: ExtractionMode, limits: ExtractionLimits
 ) -> tuple[list[ExtractedFact], list[str]]:
     """Return the facts that pass the mode and the limits, and why the others do not."""
-    kept: list[ExtractedFact] = []
+    accepted: list[ExtractedFact] = []
     reasons: list[str] = []
     for fact in facts:
         if fact.target is None and fact.importance < limits.min_importance:
@@ -132,11 +132,13 @@ def _worth_keeping(
         elif mode.categories and fact.category not in mode.categories:
             reason = f"category {fact.category} is not kept in this mode"
         else:
-            kept.append(fact)
+            accepted.append(fact)
             continue
         reasons.append(f"{reason}: {fact.content[:100]}")
-    if len(kept) > limits.max_facts:
-        reasons.append(f"{len(kept) - limits.max_facts} of {len(kept)} exceed the maximum of {limits.max_facts}")
-        best = sorted(range(len(kept)), key=lambda at: -kept[at].importance)[: limits.max_facts]
-        kept = [kept[at] for at in sorted(best)]
-    return kept, reasons
+    if len(accepted) > limits.max_facts:
+        reasons.append(
+            f"{len(accepted) - limits.max_facts} of {len(accepted)} exceed the maximum of {limits.max_facts}"
+        )
+        best = sorted(range(len(accepted)), key=lambda at: -accepted[at].importance)[: limits.max_facts]
+        accepted = [accepted[at] for at in sorted(best)]
+    return accepted, reasons

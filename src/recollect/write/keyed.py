@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-MAX_VALUE_CHARS = 60
+MAX_KEYED_VALUE_CHARS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Keyed:
+class KeyedValue:
     """A key with its value, and the category of such statements."""
 
     key: str
@@ -21,7 +21,7 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pattern:
+class _KeyPattern:
     key: str
     category: str
     capital: bool
@@ -29,39 +29,39 @@ class _Pattern:
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    patterns: tuple[_Pattern, ...]
+class _KeyPatterns:
+    patterns: tuple[_KeyPattern, ...]
     value_end: re.Pattern[str]
     not_value: re.Pattern[str]
     keep: re.Pattern[str]
     skip: re.Pattern[str]
 
 
-def find_key(statement: str) -> Keyed | None:
+def find_key(statement: str) -> KeyedValue | None:
     """Return the key and the value that a statement gives, if it matches one of the patterns."""
-    table = _table()
+    table = _key_patterns()
     for pattern in table.patterns:
         for expression in pattern.expressions:
-            if (found := expression.match(statement)) and (value := _value(found["value"], pattern, table)):
-                return Keyed(pattern.key, value, pattern.category)
+            if (match := expression.match(statement)) and (value := _clean_value(match["value"], pattern, table)):
+                return KeyedValue(pattern.key, value, pattern.category)
     return None
 
 
-def explicit_wish(sentence: str) -> str:
+def explicit_request(sentence: str) -> str:
     """Return what follows an explicit "remember that"; empty if the sentence has none."""
-    found = _table().keep.match(sentence)
-    return sentence[found.end() :].strip(" .") if found else ""
+    match = _key_patterns().keep.match(sentence)
+    return sentence[match.end() :].strip(" .") if match else ""
 
 
 def declines_memory(text: str) -> bool:
     """Return whether the user asks not to have the message remembered."""
-    return _table().skip.search(text.replace("’", "'")) is not None
+    return _key_patterns().skip.search(text.replace("’", "'")) is not None
 
 
-def _value(text: str, pattern: _Pattern, table: _Table) -> str:
+def _clean_value(text: str, pattern: _KeyPattern, table: _KeyPatterns) -> str:
     end = table.value_end.search(text)
     value = (text[: end.start()] if end else text).strip(" .!,;:'\"")
-    if not value or len(value) > MAX_VALUE_CHARS or table.not_value.match(value):
+    if not value or len(value) > MAX_KEYED_VALUE_CHARS or table.not_value.match(value):
         return ""
     # A place or a company has a name; people who write in lower case name it in one or two words.
     return (
@@ -70,16 +70,16 @@ def _value(text: str, pattern: _Pattern, table: _Table) -> str:
 
 
 @cache
-def _table() -> _Table:
+def _key_patterns() -> _KeyPatterns:
     table = tomllib.loads((files(__package__) / "keyed.toml").read_text(encoding="utf-8"))
     lead_in = "".join(table["lead_in"].split("\n"))
 
     def anchored(expressions: list[str]) -> tuple[re.Pattern[str], ...]:
         return tuple(re.compile(lead_in + expression, re.IGNORECASE) for expression in expressions)
 
-    return _Table(
+    return _KeyPatterns(
         patterns=tuple(
-            _Pattern(each["key"], each["category"], each.get("capital", False), anchored(each["match"]))
+            _KeyPattern(each["key"], each["category"], each.get("capital", False), anchored(each["match"]))
             for each in table["pattern"]
         ),
         value_end=re.compile("".join(table["value_end"].split("\n")), re.IGNORECASE),

@@ -10,34 +10,34 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.errors import BrokenAnswer
-from recollect.ledger.allowance import refusal
-from recollect.ledger.packing import unpacked
-from recollect.model.change import By, Change
-from recollect.model.effect import Spent
+from recollect.ledger.allowance import quota_exceeded_reason
+from recollect.ledger.packing import unpack_vector
+from recollect.model.change import Author, Change
+from recollect.model.effect import ModelUsage
 from recollect.model.extracted import ExtractedFact
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
-from recollect.model.usage import Allowance
+from recollect.model.usage import LlmQuota
 from recollect.observe.traces import span
 from recollect.write.batch import Batch
-from recollect.write.billed import billed
+from recollect.write.billed import record_cost_on_error
 from recollect.write.deps import Deps
-from recollect.write.embed import embed, with_vectors
+from recollect.write.embed import embed, embed_changes
 from recollect.write.extract import Extraction, ExtractionLimits, extract
-from recollect.write.reconcile import Reconciled, ReconcileLimits, cosines, reconcile
-from recollect.write.related import find_related, nearest_and_keyed
+from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, reconcile
+from recollect.write.related import find_nearest_and_keyed, find_related
 from recollect.write.screening.redact import redact
 from recollect.write.screening.screen import screen
-from recollect.write.screening.written import without_secrets
-from recollect.write.selection import may_state_something, select_facts
+from recollect.write.screening.written import drop_secret_facts
+from recollect.write.selection import may_contain_facts, select_facts
 from recollect.write.small_model import extract_with_small_model
 
 # Who history names as the author of what was learned.
-BY = "extraction"
+EXTRACTION_AUTHOR = "extraction"
 # How a report says that the built-in selector took the place of an LLM; the reason follows.
-BY_SELECTOR_SINCE = "selector, since "
+SELECTOR_FALLBACK_PREFIX = "selector, since "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,81 +54,87 @@ class ExtractionConfig:
     ask_threshold: float = 0.06
     limits: ExtractionLimits = field(default_factory=ExtractionLimits)
     reconciling: ReconcileLimits = field(default_factory=ReconcileLimits)
-    allowance: Allowance = field(default_factory=Allowance)
+    allowance: LlmQuota = field(default_factory=LlmQuota)
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class ExtractedChanges:
     """The changes that a batch calls for, and what the LLM cost."""
 
     changes: tuple[Change, ...] = ()
-    spent: tuple[Spent, ...] = ()
+    spent: tuple[ModelUsage, ...] = ()
 
 
-async def learn_from(
+async def extract_changes(
     scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
-) -> tuple[Learned, dict[str, Any]]:
+) -> tuple[ExtractedChanges, dict[str, Any]]:
     """Return what the batch comes to, and a report of how, which becomes the job's result."""
     screened = screen(batch.turns, before=batch.context)
     reason = screened.reason if batch.turns else "everything that was said had been learned from before"
     report: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
-    if not screened.worth:
-        return Learned(), report
+    if not screened.has_content:
+        return ExtractedChanges(), report
     batch = replace(batch, turns=tuple(screened.turns), context=tuple(screen(batch.context).turns))
     with span("recollect.extract") as traced:
-        batch, extraction, how = await _extract(scope, batch, deps, config)
-        facts, secrets = without_secrets(extraction.facts)
+        batch, extraction, method = await _extract(scope, batch, deps, config)
+        facts, secrets = drop_secret_facts(extraction.facts)
         extraction = replace(extraction, facts=tuple(facts), rejected=(*extraction.rejected, *secrets))
-        traced.tell({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.calls})
-    spent = _spent(scope, extraction)
-    async with billed(deps.ledger, scope, lambda: spent, by=By(BY)):
+        traced.set_attributes({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.calls})
+    spent = _costs(scope, extraction)
+    async with record_cost_on_error(deps.ledger, scope, lambda: spent, by=Author(EXTRACTION_AUTHOR)):
         with span("recollect.reconcile") as traced:
             result = await _reconcile(scope, batch, extraction, deps, config)
-            traced.tell({"changes": len(result.changes)})
+            traced.set_attributes({"changes": len(result.changes)})
     report |= {
-        "by": how,
-        "dropped": _redacted(extraction.rejected),
-        "unverified": _redacted([f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]),
-        "decisions": _redacted([each.described for each in result.decisions]),
+        "by": method,
+        "dropped": _redact_reasons(extraction.rejected),
+        "unverified": _redact_reasons(
+            [f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]
+        ),
+        "decisions": _redact_reasons([each.description for each in result.decisions]),
     }
-    return Learned(result.changes, tuple(spent)), report
+    return ExtractedChanges(result.changes, tuple(spent)), report
 
 
-def _redacted(reasons: Sequence[str]) -> list[str]:
+def _redact_reasons(reasons: Sequence[str]) -> list[str]:
     """Return reasons as they may be stored: they quote what a model wrote, whatever that was."""
     return [redact(reason).text for reason in reasons]
 
 
 async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig) -> tuple[Batch, Extraction, str]:
     """Return the batch with its related memories, what it states, and who found it."""
-    how = config.by
-    if how == "llm" and (refused := await refusal(deps.ledger, scope.user, config.allowance)):
-        how = f"{BY_SELECTOR_SINCE}{refused}"
-    if deps.chat is None or how != "llm":
-        return batch, _selected(batch.turns, config), how
+    method = config.by
+    if method == "llm" and (refusal_reason := await quota_exceeded_reason(deps.ledger, scope.user, config.allowance)):
+        method = f"{SELECTOR_FALLBACK_PREFIX}{refusal_reason}"
+    if deps.chat is None or method != "llm":
+        return batch, _select(batch.turns, config), method
     # The selector was trained on what people say of themselves: what matters in documents and tasks it cannot tell.
     screens = config.ask_threshold > 0 and config.mode in ("chat", "profile")
-    if screens and not may_state_something(batch.turns, threshold=config.ask_threshold):
-        return batch, Extraction(rejected=("nothing was said that is worth remembering; the LLM was not asked",)), how
+    if screens and not may_contain_facts(batch.turns, threshold=config.ask_threshold):
+        return (
+            batch,
+            Extraction(rejected=("nothing was said that is worth remembering; the LLM was not asked",)),
+            method,
+        )
     if config.small:
-        selected = _selected(batch.turns, config)
-        found = await extract_with_small_model(
+        selected = _select(batch.turns, config)
+        extraction = await extract_with_small_model(
             batch.turns, selected, chat=deps.chat, mode=config.mode, limits=config.limits
         )
-        return batch, found, "selector and a small llm"
+        return batch, extraction, "selector and a small llm"
     related = await find_related(scope, batch.turns, batch.context, deps)
     batch = replace(batch, memories=tuple(related))
     try:
-        found = await extract(batch, chat=deps.chat, mode=config.mode, now=now(), limits=config.limits)
+        extraction = await extract(batch, chat=deps.chat, mode=config.mode, now=now(), limits=config.limits)
     except BrokenAnswer as error:
         # The call cost something all the same.
-        cost = _spent_on(scope, deps.chat.model, error)
-        await deps.ledger.apply(scope, [], by=By(BY), effects=[cost])
+        cost = _call_cost(scope, deps.chat.model, error)
+        await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR), effects=[cost])
         raise
-    return batch, found, how
+    return batch, extraction, method
 
 
-def _selected(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
+def _select(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
     limits = config.limits
     facts = [
         fact
@@ -140,42 +146,42 @@ def _selected(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
 
 async def _reconcile(
     scope: Scope, batch: Batch, extraction: Extraction, deps: Deps, config: ExtractionConfig
-) -> Reconciled:
+) -> ReconcileResult:
     """Return the changes that the facts come to beside what is stored, with their vectors."""
     facts = extraction.facts
     if not facts:
-        return Reconciled()
+        return ReconcileResult()
     vectors = await embed([fact.content for fact in facts], embedder=deps.embedder)
-    known = await _known(scope, batch, facts, vectors, deps)
-    stored = await deps.ledger.vectors(scope.user, [record.id for record in known], model=deps.embedder.model)
-    unpacked_vectors = {id: unpacked(data, deps.embedder.model) for id, data in stored.items()}
+    memories = await _candidate_memories(scope, batch, facts, vectors, deps)
+    stored = await deps.ledger.vectors(scope.user, [record.id for record in memories], model=deps.embedder.model)
+    unpacked_vectors = {id: unpack_vector(data, deps.embedder.model) for id, data in stored.items()}
     result = reconcile(
         scope,
         facts,
-        known,
+        memories,
         limits=config.reconciling,
         similarity=cosines([fact.content for fact in facts], vectors, unpacked_vectors),
         prompt_digest=extraction.prompt_digest or None,
     )
-    return replace(result, changes=tuple(await with_vectors(result.changes, embedder=deps.embedder)))
+    return replace(result, changes=tuple(await embed_changes(result.changes, embedder=deps.embedder)))
 
 
-async def _known(
+async def _candidate_memories(
     scope: Scope, batch: Batch, facts: Sequence[ExtractedFact], vectors: Sequence[Any], deps: Deps
 ) -> list[MemoryRecord]:
     """Return the memories that the facts may repeat or replace: those shown to the LLM, the nearest, key holders."""
-    known = {record.id: record for record in batch.memories}
+    candidates = {record.id: record for record in batch.memories}
     keys = {fact.key for fact in facts if fact.key}
-    known |= {record.id: record for record in await nearest_and_keyed(scope, vectors, keys, deps)}
-    return list(known.values())
+    candidates |= {record.id: record for record in await find_nearest_and_keyed(scope, vectors, keys, deps)}
+    return list(candidates.values())
 
 
-def _spent(scope: Scope, cost: Extraction) -> list[Spent]:
-    return [_spent_on(scope, cost.model, cost)] if cost.calls else []
+def _costs(scope: Scope, cost: Extraction) -> list[ModelUsage]:
+    return [_call_cost(scope, cost.model, cost)] if cost.calls else []
 
 
-def _spent_on(scope: Scope, model: str, cost: Extraction | BrokenAnswer) -> Spent:
-    return Spent(
+def _call_cost(scope: Scope, model: str, cost: Extraction | BrokenAnswer) -> ModelUsage:
+    return ModelUsage(
         user=scope.user,
         step="extract",
         model=model,

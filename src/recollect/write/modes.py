@@ -12,7 +12,7 @@ from recollect.model.memory import Category
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class ExtractionMode:
     """The part of the prompt that a mode brings, and the categories it keeps (empty: all)."""
 
     text: str
@@ -20,17 +20,17 @@ class Mode:
 
 
 @cache
-def modes() -> dict[str, Mode]:
+def load_modes() -> dict[str, ExtractionMode]:
     """Return the interaction modes by name."""
     table = tomllib.loads((files(__package__) / "modes.toml").read_text(encoding="utf-8"))
     return {
-        name: Mode(each["text"].strip(), frozenset(map(Category, each.get("categories", ()))))
+        name: ExtractionMode(each["text"].strip(), frozenset(map(Category, each.get("categories", ()))))
         for name, each in table.items()
     }
 
 
-def mode_named(name: str) -> Mode:
+def get_extraction_mode(name: str) -> ExtractionMode:
     """Return a mode, or raise an InvalidInput that lists the modes."""
-    if name not in modes():
-        raise InvalidInput(f"there is no interaction mode {name!r}; the modes are {', '.join(modes())}")
-    return modes()[name]
+    if name not in load_modes():
+        raise InvalidInput(f"there is no interaction mode {name!r}; the modes are {', '.join(load_modes())}")
+    return load_modes()[name]

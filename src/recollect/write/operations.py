@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.model.extracted import Op
+from recollect.model.extracted import FactOp
 from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import Category, MemoryType
-from recollect.model.text import mended_text
+from recollect.model.text import repair_text
 from recollect.models.structured import InvalidAnswer, Partial
 
 MAX_OPERATIONS = 1_000
@@ -26,7 +26,7 @@ _CATEGORIES = ("identity", "preference", "constraint", "instruction", "fact", "e
 _TYPES = ("semantic", "procedural", "episodic")
 _TEXT_OR_NULL = {"type": ["string", "null"]}
 _FIELDS: Mapping[str, Any] = {
-    "op": {"type": "string", "enum": [str(op) for op in Op]},
+    "op": {"type": "string", "enum": [str(op) for op in FactOp]},
     "memory": {"type": ["integer", "null"]},
     # The evidence before the words: what a model writes first guides what it writes next.
     "lines": {"type": "array", "items": {"type": "integer"}},
@@ -62,14 +62,14 @@ _LISTS = ("operations", "memories", "facts", "memory", "decisions", "items", "re
 _CONTENTS = ("content", "text", "fact", "statement", "memory", "says")
 _LINES = ("lines", "line", "turns", "turn", "evidence", "sources", "source")
 _OPS = {
-    "add": Op.ADD, "new": Op.ADD, "create": Op.ADD,
-    "update": Op.UPDATE, "correction": Op.UPDATE, "replace": Op.UPDATE, "merge": Op.UPDATE,
-    "end": Op.END, "ended": Op.END, "delete": Op.END, "remove": Op.END, "retract": Op.END,
+    "add": FactOp.ADD, "new": FactOp.ADD, "create": FactOp.ADD,
+    "update": FactOp.UPDATE, "correction": FactOp.UPDATE, "replace": FactOp.UPDATE, "merge": FactOp.UPDATE,
+    "end": FactOp.END, "ended": FactOp.END, "delete": FactOp.END, "remove": FactOp.END, "retract": FactOp.END,
 }  # fmt: skip
 _LEVELS = {"trivial": 0.1, "low": 0.3, "medium": 0.5, "moderate": 0.5, "high": 0.8, "critical": 1.0, "vital": 1.0}
-_NO_KEY = re.compile(r"[\W_]+")
+_NON_WORD = re.compile(r"[\W_]+")
 _INTEGER = re.compile(r"\d{1,9}")
-_EMPTY = ("null", "none", "n/a", "unknown")
+_EMPTY_WORDS = ("null", "none", "n/a", "unknown")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Operation:
     `op` is None for an explicit NONE.
     """
 
-    op: Op | None
+    op: FactOp | None
     content: str
     memory: int | None = None
     lines: tuple[int, ...] = ()
@@ -107,37 +107,41 @@ class OperationParser:
         An operation that cites an unknown line or memory is complained about, so that the model is asked once more,
         and still returned: what it says is kept as a new memory if the second answer is no better.
         """
-        found: list[Operation] = []
+        operations: list[Operation] = []
         complaints: list[str] = []
-        for at, item in enumerate(_listed(answer)[:MAX_OPERATIONS]):
-            operation = _operation(item)
+        for at, item in enumerate(_operation_items(answer)[:MAX_OPERATIONS]):
+            operation = _parse_operation(item)
             if operation is None:
                 complaints.append(f"operations[{at}] has no content, or more than a sentence or two")
                 continue
-            complaints += [f"operations[{at}]: {wrong}" for wrong in self._unknown(operation)]
-            found.append(operation)
-        if complaints and not found:
+            complaints += [f"operations[{at}]: {wrong}" for wrong in self._unknown_references(operation)]
+            operations.append(operation)
+        if complaints and not operations:
             raise InvalidAnswer(complaints[0])
-        return Partial(tuple(found), tuple(complaints), worth=len(found))
+        return Partial(tuple(operations), tuple(complaints), score=len(operations))
 
-    def _unknown(self, operation: Operation) -> list[str]:
+    def _unknown_references(self, operation: Operation) -> list[str]:
         wrong = [f"there is no line {line}" for line in operation.lines if not 1 <= line <= self.line_count]
         memory = operation.memory
-        if operation.op in (Op.UPDATE, Op.END) and memory is not None and not 1 <= memory <= self.memory_count:
+        if (
+            operation.op in (FactOp.UPDATE, FactOp.END)
+            and memory is not None
+            and not 1 <= memory <= self.memory_count
+        ):
             wrong.append(f"there is no memory {memory}")
-        if operation.op is Op.UPDATE and memory is None:
+        if operation.op is FactOp.UPDATE and memory is None:
             wrong.append("an update needs the number of a memory")
         return wrong
 
 
-def _listed(answer: object) -> list[Any]:
+def _operation_items(answer: object) -> list[Any]:
     if isinstance(answer, Mapping):
         for name in _LISTS:
-            held = answer.get(name)
-            if isinstance(held, list):
-                return held
-            if isinstance(held, Mapping):
-                return [held]
+            value = answer.get(name)
+            if isinstance(value, list):
+                return value
+            if isinstance(value, Mapping):
+                return [value]
         if not answer:
             return []
         if _content(answer):
@@ -147,18 +151,18 @@ def _listed(answer: object) -> list[Any]:
     raise InvalidAnswer('it is not an object with the list "operations"')
 
 
-def _operation(item: object) -> Operation | None:
+def _parse_operation(item: object) -> Operation | None:
     if isinstance(item, str):
         item = {"content": item}
     if not isinstance(item, Mapping):
         return None
-    op = _op(item)
+    op = _parse_op(item)
     content = _content(item)
     has_words = any(char.isalnum() for char in content)
     # Half of a long text could say the opposite of it, so it is not cut. An end or a NONE may come without words.
-    if len(content) > MAX_CONTENT_CHARS or (not has_words and op not in (Op.END, None)):
+    if len(content) > MAX_CONTENT_CHARS or (not has_words and op not in (FactOp.END, None)):
         return None
-    type_, category = _kind(item)
+    type_, category = _parse_kind(item)
     key, value = _key(item.get("key")), _text(item.get("value"))[:MAX_VALUE_CHARS]
     return Operation(
         op=op,
@@ -169,25 +173,25 @@ def _operation(item: object) -> Operation | None:
         category=category,
         key=key if value else "",
         value=value if key else "",
-        importance=_share(item.get("importance"), 0.5),
-        confidence=_share(item.get("confidence"), 0.8),
+        importance=_unit_number(item.get("importance"), 0.5),
+        confidence=_unit_number(item.get("confidence"), 0.8),
         when=_text(item.get("when") or item.get("date"))[:40],
         by_assistant=_text(item.get("by") or item.get("speaker")).casefold() in ("assistant", "ai", "model"),
         correction=_text(item.get("change")).casefold().startswith("correct") or item.get("correction") is True,
     )
 
 
-def _op(item: Mapping[Any, Any]) -> Op | None:
+def _parse_op(item: Mapping[Any, Any]) -> FactOp | None:
     """Return the operation, by any of the names models give it; NONE and NOOP are None."""
     for name in ("op", "event", "action", "operation", "change"):
-        said = _text(item.get(name)).casefold() or str(item.get(name) or "").strip().casefold()
-        if said in ("none", "noop", "no_change", "unchanged", "known"):
+        label = _text(item.get(name)).casefold() or str(item.get(name) or "").strip().casefold()
+        if label in ("none", "noop", "no_change", "unchanged", "known"):
             return None
-        if said in _OPS:
-            op = _OPS[said]
+        if label in _OPS:
+            op = _OPS[label]
             # An answer without numbers of memories cannot update one.
-            return Op.ADD if op is Op.UPDATE and name == "change" else op
-    return Op.ADD
+            return FactOp.ADD if op is FactOp.UPDATE and name == "change" else op
+    return FactOp.ADD
 
 
 def _content(item: Mapping[Any, Any]) -> str:
@@ -200,27 +204,27 @@ def _content(item: Mapping[Any, Any]) -> str:
 
 def _text(value: object) -> str:
     """Return the words on one line; nothing for other types and for words that mean nothing."""
-    text = " ".join(normalise_invisible(mended_text(value)).split()) if isinstance(value, str) else ""
-    return "" if text.casefold() in _EMPTY else text
+    text = " ".join(normalise_invisible(repair_text(value)).split()) if isinstance(value, str) else ""
+    return "" if text.casefold() in _EMPTY_WORDS else text
 
 
-def _kind(item: Mapping[Any, Any]) -> tuple[MemoryType | None, Category]:
+def _parse_kind(item: Mapping[Any, Any]) -> tuple[MemoryType | None, Category]:
     """Return type and category; a model that knows only one field for both may name either in either."""
     type_: MemoryType | None = None
     category: Category | None = None
     for name in ("category", "type"):
-        said = _text(item.get(name)).casefold()
-        if said in _TYPES:
-            type_ = type_ or MemoryType(said)
-        elif said in _CATEGORIES:
-            category = category or Category(said)
+        label = _text(item.get(name)).casefold()
+        if label in _TYPES:
+            type_ = type_ or MemoryType(label)
+        elif label in _CATEGORIES:
+            category = category or Category(label)
     if category is None:
         category = Category.EVENT if type_ is MemoryType.EPISODIC else Category.FACT
     return type_, category
 
 
 def _key(value: object) -> str:
-    return _NO_KEY.sub("_", _text(value).casefold())[:MAX_KEY_CHARS].strip("_")
+    return _NON_WORD.sub("_", _text(value).casefold())[:MAX_KEY_CHARS].strip("_")
 
 
 def _memory_number(item: Mapping[Any, Any]) -> int | None:
@@ -244,7 +248,7 @@ def _line_numbers(item: Mapping[Any, Any]) -> tuple[int, ...]:
     return tuple(sorted(numbers))
 
 
-def _share(value: object, default: float) -> float:
+def _unit_number(value: object, default: float) -> float:
     """Return a number from 0 to 1, also where a model counts to 10 or to 100 or says it in a word."""
     if isinstance(value, str):
         value = _LEVELS.get(value.strip().casefold(), value)

@@ -22,11 +22,11 @@ _OPENS_QUOTE = re.compile(r"\s*([\"“„«])")
 _CLOSES_QUOTE = re.compile(r"[\"”“»]\s*[.,;!?]?\s*$")
 
 
-def own_lines(text: str) -> Iterator[str]:
+def author_lines(text: str) -> Iterator[str]:
     """The lines that look like what their author says; `text` is without what is told to be somebody else's."""
     lines = text.splitlines()
     speakers = sum(_SPEAKER.match(line) is not None for line in lines)
-    shows_code = any(_CODE_START.match(line) for line in lines)
+    has_code = any(_CODE_START.match(line) for line in lines)
     fenced = quoted = False
     for line in lines:
         if _FENCE.match(line):
@@ -38,9 +38,9 @@ def own_lines(text: str) -> Iterator[str]:
             # What began with a quotation mark goes on until one ends a line.
             quoted = not _CLOSES_QUOTE.search(line)
             continue
-        if shows_code and _INDENTED.match(line):
+        if has_code and _INDENTED.match(line):
             continue
-        if not _is_shown(line) and not (speakers > 1 and _SPEAKER.match(line)):
+        if not _is_code_or_quote(line) and not (speakers > 1 and _SPEAKER.match(line)):
             yield line
 
 
@@ -48,7 +48,7 @@ def _opens_quote(line: str) -> bool:
     return _OPENS_QUOTE.match(line) is not None and sum(line.count(sign) for sign in '"“”„«»') % 2 == 1
 
 
-def _is_shown(line: str) -> bool:
+def _is_code_or_quote(line: str) -> bool:
     """Whether the line looks like code, a log or a quote rather than like speech."""
     if _QUOTED_LINE.match(line) or _CODE_START.match(line) or _LOG_START.match(line):
         return True

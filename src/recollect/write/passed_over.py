@@ -7,27 +7,27 @@ from typing import Any, TypeAlias
 
 from recollect.model.turn import Conversation
 
-Range: TypeAlias = tuple[int, int]
-_NAME = "passed_over"
-_MOST = 100
+TurnRange: TypeAlias = tuple[int, int]
+_SKIPPED_KEY = "passed_over"
+_MAX_SKIPPED = 100
 
 
-def passed_over(conversation: Conversation) -> list[Range]:
+def skipped_ranges(conversation: Conversation) -> list[TurnRange]:
     """The ranges of turns that were passed over, the oldest first."""
-    held = conversation.metadata.get(_NAME)
-    return [(first, last) for first, last in held] if isinstance(held, (list, tuple)) else []
+    stored = conversation.metadata.get(_SKIPPED_KEY)
+    return [(first, last) for first, last in stored] if isinstance(stored, (list, tuple)) else []
 
 
-def with_range(conversation: Conversation, first: int, last: int) -> Mapping[str, Any]:
+def with_skipped_range(conversation: Conversation, first: int, last: int) -> Mapping[str, Any]:
     """The conversation's metadata with one more range, the oldest left out if they are too many."""
-    return _with(conversation, [*passed_over(conversation), (first, last)][-_MOST:])
+    return _metadata_with(conversation, [*skipped_ranges(conversation), (first, last)][-_MAX_SKIPPED:])
 
 
-def without_first(conversation: Conversation) -> Mapping[str, Any]:
+def without_first_skipped(conversation: Conversation) -> Mapping[str, Any]:
     """The conversation's metadata once the oldest range has been understood after all."""
-    return _with(conversation, passed_over(conversation)[1:])
+    return _metadata_with(conversation, skipped_ranges(conversation)[1:])
 
 
-def _with(conversation: Conversation, ranges: list[Range]) -> Mapping[str, Any]:
-    others = {name: value for name, value in conversation.metadata.items() if name != _NAME}
-    return {**others, _NAME: [list(each) for each in ranges]} if ranges else others
+def _metadata_with(conversation: Conversation, ranges: list[TurnRange]) -> Mapping[str, Any]:
+    metadata = {name: value for name, value in conversation.metadata.items() if name != _SKIPPED_KEY}
+    return {**metadata, _SKIPPED_KEY: [list(each) for each in ranges]} if ranges else metadata

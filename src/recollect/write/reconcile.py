@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.terms import terms_of
 from recollect.model.change import Add, Change, Supersede, Update
-from recollect.model.extracted import ExtractedFact, Op
+from recollect.model.extracted import ExtractedFact, FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
     from recollect.model.change import Vector
 
-SOURCE = "extraction"
+EXTRACTION_SOURCE = "extraction"
 # As many as a list of a memory may hold.
 _MAX_EVIDENCE = 256
 _TRUST_RANKS = {Trust.NONE: 0, Trust.LOW: 1, Trust.HIGH: 2}
 # Below this cosine two statements without a word in common are about different things.
-_UNRELATED = 0.15
+_MAX_UNRELATED_COSINE = 0.15
 # An update shorter than this share of its memory, and without a new word, has lost something.
-_SHRUNK = 0.5
+_MIN_UPDATE_LENGTH = 0.5
 
 
-class Outcome(StrEnum):
+class FactOutcome(StrEnum):
     """What became of a fact."""
 
     ADDED = "added"
     UPDATED = "updated"
     ENDED = "ended"
     MERGED = "merged"
-    KNOWN = "known"
+    REPEATED = "known"
     REJECTED = "rejected"
 
 
@@ -63,50 +63,50 @@ class ReconcileLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class FactDecision:
     """What became of a fact, and why."""
 
     fact: ExtractedFact
-    outcome: Outcome
+    outcome: FactOutcome
     reason: str
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """Return the decision in words."""
         return f"{self.outcome}, {self.reason}: {self.fact.content[:100]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class ReconcileResult:
     """Changes to apply together, in order, and a decision for each fact."""
 
     changes: tuple[Change, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[FactDecision, ...] = ()
 
 
 def reconcile(
     scope: Scope,
     facts: Sequence[ExtractedFact],
-    known: Sequence[MemoryRecord],
+    memories: Sequence[MemoryRecord],
     *,
     limits: ReconcileLimits,
     similarity: Mapping[tuple[str, str], float] | None = None,
     prompt_digest: str | None = None,
-) -> Reconciled:
+) -> ReconcileResult:
     """Return the changes that the facts come to, given the memories near to them.
 
     `known` must include the memories that hold the facts' keys. `similarity` is the cosine of a fact's content and a
     memory, by content and memory id.
     """
-    work = _Reconciliation(scope, list(known), limits, similarity or {}, prompt_digest)
+    reconciliation = _Reconciliation(scope, list(memories), limits, similarity or {}, prompt_digest)
     for fact in _one_value_per_key(facts):
-        work.carry_out(fact)
-    return work.result()
+        reconciliation.apply(fact)
+    return reconciliation.result()
 
 
 def level_for(scope: Scope, limits: ReconcileLimits) -> Level:
     """Return the level at which new memories live."""
-    return Level.SESSION if limits.in_session and scope.session else scope.natural_level
+    return Level.SESSION if limits.in_session and scope.session else scope.default_level
 
 
 def outranks(fact: ExtractedFact, record: MemoryRecord) -> bool:
@@ -118,8 +118,8 @@ def _one_value_per_key(facts: Sequence[ExtractedFact]) -> list[ExtractedFact]:
     """Leave each key to the value that was said last; two values said at the same moment are no single trait."""
     result = list(facts)
     for key in {fact.key for fact in facts if fact.key}:
-        holders = [at for at, fact in enumerate(result) if fact.key == key and fact.op is not Op.END]
-        last = max((said for at in holders if (said := result[at].said_at) is not None), default=None)
+        holders = [at for at, fact in enumerate(result) if fact.key == key and fact.op is not FactOp.END]
+        last = max((stated_at for at in holders if (stated_at := result[at].said_at) is not None), default=None)
         latest = [at for at in holders if result[at].said_at == last]
         for at in holders if len(holders) > 1 else []:
             if latest != [at]:
@@ -132,47 +132,47 @@ class _Reconciliation:
     """The changes so far; each memory changes once."""
 
     scope: Scope
-    known: list[MemoryRecord]
+    memories: list[MemoryRecord]
     limits: ReconcileLimits
     similarity: Mapping[tuple[str, str], float]
     prompt_digest: str | None
     added: dict[str, Add | Supersede] = field(default_factory=dict)
     updates: dict[str, Update] = field(default_factory=dict)
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[FactDecision] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
 
-    def carry_out(self, fact: ExtractedFact) -> None:
+    def apply(self, fact: ExtractedFact) -> None:
         """Carry out what one fact asks for."""
         if fact.review:
             self._add(fact, f"waits for review: {fact.review}")
             return
         target = fact.target
-        if fact.op is not Op.ADD and target is not None and (refused := self._refusal(fact, target)):
-            if refused.startswith("not applied"):
-                self._note(fact, Outcome.REJECTED, refused)
+        if fact.op is not FactOp.ADD and target is not None and (refusal := self._refusal_reason(fact, target)):
+            if refusal.startswith("not applied"):
+                self._record_decision(fact, FactOutcome.REJECTED, refusal)
                 return
-            fact, target = replace(fact, op=Op.ADD, target=None), None
-            self._add_or_merge(fact, refused)
-        elif fact.op is Op.END:
+            fact, target = replace(fact, op=FactOp.ADD, target=None), None
+            self._add_or_merge(fact, refusal)
+        elif fact.op is FactOp.END:
             self._end(fact, target)
-        elif fact.op is Op.UPDATE and target is not None:
+        elif fact.op is FactOp.UPDATE and target is not None:
             self._update(fact, target)
         else:
             self._add_or_merge(fact, "no memory states it")
 
-    def result(self) -> Reconciled:
+    def result(self) -> ReconcileResult:
         """Return everything that was decided."""
-        return Reconciled((*self.updates.values(), *self.added.values()), tuple(self.decisions))
+        return ReconcileResult((*self.updates.values(), *self.added.values()), tuple(self.decisions))
 
-    def _refusal(self, fact: ExtractedFact, target: MemoryRecord) -> str:
+    def _refusal_reason(self, fact: ExtractedFact, target: MemoryRecord) -> str:
         """Return why a fact cannot replace its target; what starts with "not applied" is not kept either."""
         if target.id in self.replaced:
             return "added, since its memory was changed already"
         if not outranks(fact, target):
             return "not applied: the memory rests on words of higher trust"
-        if fact.op is Op.UPDATE and _only_shortens(fact.content, target.content):
+        if fact.op is FactOp.UPDATE and _only_shortens(fact.content, target.content):
             return "not applied: it says less than the memory and nothing new"
-        if fact.op is Op.UPDATE and self._is_unrelated(fact, target):
+        if fact.op is FactOp.UPDATE and self._is_unrelated(fact, target):
             return "added, since the memory to update is about something else"
         return ""
 
@@ -181,96 +181,104 @@ class _Reconciliation:
             return False
         cosine = self.similarity.get((fact.content, target.id))
         shared = set(terms_of(fact.content)) & set(terms_of(target.content)) - _COMMON_TERMS
-        return cosine is not None and cosine < _UNRELATED and not shared
+        return cosine is not None and cosine < _MAX_UNRELATED_COSINE and not shared
 
     def _update(self, fact: ExtractedFact, target: MemoryRecord) -> None:
         if normalize(fact.content) == normalize(target.content):
-            self._repeat(fact, target, "the memory states it already", Outcome.KNOWN)
+            self._merge_repeat(fact, target, "the memory states it already", FactOutcome.REPEATED)
             return
-        record = replace(self._record(fact), level=target.level)
+        record = replace(self._build_record(fact), level=target.level)
         if target.key is not None and record.key is None:
             record = replace(record, key=target.key, value=fact.value or fact.content, category=target.category)
-        self._supersede(fact, target, record, Outcome.UPDATED, f"it replaces: {target.content[:100]}")
+        self._supersede(fact, target, record, FactOutcome.UPDATED, f"it replaces: {target.content[:100]}")
 
     def _end(self, fact: ExtractedFact, target: MemoryRecord | None) -> None:
-        target = target or self._holder(fact) or self._stated(fact)
+        target = target or self._key_holder(fact) or self._exact_match(fact)
         if target is not None and normalize(fact.content) == normalize(target.content):
             # Told as it was: as a memory it would say what is over.
             fact = replace(fact, content="")
-        ended = sum(each.outcome is Outcome.ENDED for each in self.decisions)
+        ended = sum(each.outcome is FactOutcome.ENDED for each in self.decisions)
         if target is None or ended >= self.limits.max_ends:
             reason = "no memory states what is over" if target is None else f"{ended} memories were ended already"
             if fact.content:
                 # That something is over is worth knowing even if it was never stored.
                 self._add_or_merge(replace(fact, key=None, value=None), reason)
             else:
-                self._note(fact, Outcome.REJECTED, reason)
+                self._record_decision(fact, FactOutcome.REJECTED, reason)
             return
         if not fact.content:
-            at = self._moment(fact)
+            at = self._stated_at(fact)
             self.replaced.add(target.id)
             self.updates[target.id] = Update(target.id, {"valid_to": at}, target.version)
-            self._note(fact, Outcome.ENDED, f"it no longer holds: {target.content[:100]}")
+            self._record_decision(fact, FactOutcome.ENDED, f"it no longer holds: {target.content[:100]}")
             return
-        record = replace(self._record(replace(fact, key=None, value=None)), level=target.level)
-        self._supersede(fact, target, record, Outcome.ENDED, f"it no longer holds: {target.content[:100]}")
+        record = replace(self._build_record(replace(fact, key=None, value=None)), level=target.level)
+        self._supersede(fact, target, record, FactOutcome.ENDED, f"it no longer holds: {target.content[:100]}")
 
     def _supersede(
-        self, fact: ExtractedFact, target: MemoryRecord, record: MemoryRecord, outcome: Outcome, reason: str
+        self, fact: ExtractedFact, target: MemoryRecord, record: MemoryRecord, outcome: FactOutcome, reason: str
     ) -> None:
         self.updates.pop(target.id, None)
         self.replaced.add(target.id)
         version = None if target.id in self.added else target.version
         self.added[record.id] = Supersede(target.id, record, expected_version=version)
-        self.known.append(record)
-        self._note(fact, outcome, reason)
+        self.memories.append(record)
+        self._record_decision(fact, outcome, reason)
 
     def _add_or_merge(self, fact: ExtractedFact, reason: str) -> None:
         """Add a fact, unless a memory holds its key or states it already."""
-        holder = self._holder(fact)
-        if holder is not None and self._settled_by_key(fact, holder):
+        holder = self._key_holder(fact)
+        if holder is not None and self._reconcile_key(fact, holder):
             return
-        if (record := self._stated(fact)) is not None:
-            self._repeat(fact, record, "the memory states it already", Outcome.KNOWN)
+        if (record := self._exact_match(fact)) is not None:
+            self._merge_repeat(fact, record, "the memory states it already", FactOutcome.REPEATED)
             return
-        if (similar := self._similar(fact)) is not None:
-            record, how = similar
-            self._repeat(fact, record, how, Outcome.MERGED)
+        if (similar := self._similar_match(fact)) is not None:
+            record, explanation = similar
+            self._merge_repeat(fact, record, explanation, FactOutcome.MERGED)
             return
         self._add(fact, reason)
 
-    def _settled_by_key(self, fact: ExtractedFact, holder: MemoryRecord) -> bool:
+    def _reconcile_key(self, fact: ExtractedFact, holder: MemoryRecord) -> bool:
         """Settle a keyed fact against the memory that holds its key; the surer value, or a correction, wins."""
         expired = holder.expires_at is not None and holder.expires_at <= now()
         if normalize(fact.value or "") == normalize(holder.value or holder.content):
-            self._repeat(fact, holder, f"{fact.key} is known to be that", Outcome.KNOWN)
+            self._merge_repeat(fact, holder, f"{fact.key} is known to be that", FactOutcome.REPEATED)
         elif not outranks(fact, holder):
-            self._note(fact, Outcome.REJECTED, f"{fact.key} is known from words of higher trust")
+            self._record_decision(fact, FactOutcome.REJECTED, f"{fact.key} is known from words of higher trust")
         elif fact.correction or expired or fact.confidence >= holder.confidence:
-            record = replace(self._record(fact), level=holder.level)
-            self._supersede(fact, holder, record, Outcome.UPDATED, f"{fact.key} was: {(holder.value or '')[:100]}")
+            record = replace(self._build_record(fact), level=holder.level)
+            self._supersede(
+                fact, holder, record, FactOutcome.UPDATED, f"{fact.key} was: {(holder.value or '')[:100]}"
+            )
         else:
-            sure = f"confidence {fact.confidence:g} is below {holder.confidence:g}"
-            self._note(fact, Outcome.REJECTED, f"{fact.key} is known better, {sure}")
+            comparison = f"confidence {fact.confidence:g} is below {holder.confidence:g}"
+            self._record_decision(fact, FactOutcome.REJECTED, f"{fact.key} is known better, {comparison}")
         return True
 
-    def _holder(self, fact: ExtractedFact) -> MemoryRecord | None:
+    def _key_holder(self, fact: ExtractedFact) -> MemoryRecord | None:
         """Return the active memory with the fact's key: one at its own level before one of a wider level."""
         if fact.key is None:
             return None
-        own = self.scope.place(level_for(self.scope, self.limits))
-        held = [
+        own = self.scope.visibility_key(level_for(self.scope, self.limits))
+        holders = [
             record
-            for record in self.known
+            for record in self.memories
             if record.key == fact.key and record.status is Status.ACTIVE and record.id not in self.replaced
         ]
-        visible = [record for record in held if record.place in (own, self.scope.place(self.scope.natural_level), "")]
-        return max(visible, key=lambda record: (record.place == own, len(record.place)), default=None)
+        visible = [
+            record
+            for record in holders
+            if record.visibility_key in (own, self.scope.visibility_key(self.scope.default_level), "")
+        ]
+        return max(
+            visible, key=lambda record: (record.visibility_key == own, len(record.visibility_key)), default=None
+        )
 
-    def _stated(self, fact: ExtractedFact) -> MemoryRecord | None:
+    def _exact_match(self, fact: ExtractedFact) -> MemoryRecord | None:
         """Return the active memory that states the fact in the same words."""
         plain = normalize(fact.content)
-        for record in self.known:
+        for record in self.memories:
             if record.id in self.replaced or record.status is not Status.ACTIVE or not self._same_level(record):
                 continue
             if normalize(record.content) == plain:
@@ -278,9 +286,9 @@ class _Reconciliation:
         return None
 
     def _same_level(self, record: MemoryRecord) -> bool:
-        return record.place in ("", self.scope.place(level_for(self.scope, self.limits)))
+        return record.visibility_key in ("", self.scope.visibility_key(level_for(self.scope, self.limits)))
 
-    def _similar(self, fact: ExtractedFact) -> tuple[MemoryRecord, str] | None:
+    def _similar_match(self, fact: ExtractedFact) -> tuple[MemoryRecord, str] | None:
         """Return a memory that is the same by the similarity that a preset asks for, with equal numbers."""
         limits = self.limits
         if limits.same_text >= 1 and limits.same_meaning >= 1:
@@ -288,7 +296,7 @@ class _Reconciliation:
         from rapidfuzz.distance import Levenshtein
 
         numbers = number_values(fact.content)
-        for record in self.known:
+        for record in self.memories:
             if record.id in self.replaced or record.status is not Status.ACTIVE or record.key is not None:
                 continue
             if not outranks(fact, record) or number_values(record.content) != numbers:
@@ -301,13 +309,13 @@ class _Reconciliation:
                 return record, f"the same by meaning, {cosine:.2f}"
         return None
 
-    def _repeat(self, fact: ExtractedFact, record: MemoryRecord, reason: str, outcome: Outcome) -> None:
+    def _merge_repeat(self, fact: ExtractedFact, record: MemoryRecord, reason: str, outcome: FactOutcome) -> None:
         """Note that a memory was stated again: evidence is joined, confidence and importance may rise."""
-        self._note(fact, outcome, reason)
+        self._record_decision(fact, outcome, reason)
         if not outranks(fact, record):
             return
         current = replace(record, **update.fields) if (update := self.updates.get(record.id)) else record
-        bonus = self.limits.repetition_bonus if outcome is Outcome.MERGED else 0.0
+        bonus = self.limits.repetition_bonus if outcome is FactOutcome.MERGED else 0.0
         evidence = tuple(dict.fromkeys((*current.evidence, *fact.evidence)))[-_MAX_EVIDENCE:]
         fields: dict[str, Any] = {
             "evidence": evidence,
@@ -316,26 +324,26 @@ class _Reconciliation:
         }
         if current.occurred_at is None and fact.occurred_at is not None:
             fields["occurred_at"] = fact.occurred_at
-        if outcome is Outcome.MERGED and current.source in (SOURCE, fact.source):
+        if outcome is FactOutcome.MERGED and current.source in (EXTRACTION_SOURCE, fact.source):
             fields["content"] = fact.content
         changed = {name: value for name, value in fields.items() if getattr(current, name) != value}
-        own = self.added.get(record.id)
-        if own is not None:
-            self.added[record.id] = replace(own, record=replace(own.record, **changed))
+        pending = self.added.get(record.id)
+        if pending is not None:
+            self.added[record.id] = replace(pending, record=replace(pending.record, **changed))
         elif changed:
-            before = update.fields if update else {}
-            self.updates[record.id] = Update(record.id, {**before, **changed}, record.version)
+            previous = update.fields if update else {}
+            self.updates[record.id] = Update(record.id, {**previous, **changed}, record.version)
 
     def _add(self, fact: ExtractedFact, reason: str) -> None:
-        record = self._record(fact)
+        record = self._build_record(fact)
         if fact.review:
             record = replace(record, status=Status.REVIEW, detail={**record.detail, "review": fact.review})
         self.added[record.id] = Add(record, correction=fact.correction)
-        self.known.append(record)
-        self._note(fact, Outcome.ADDED, reason)
+        self.memories.append(record)
+        self._record_decision(fact, FactOutcome.ADDED, reason)
 
-    def _record(self, fact: ExtractedFact) -> MemoryRecord:
-        at = self._moment(fact)
+    def _build_record(self, fact: ExtractedFact) -> MemoryRecord:
+        at = self._stated_at(fact)
         return MemoryRecord(
             id=new_id(),
             scope=self.scope,
@@ -349,7 +357,7 @@ class _Reconciliation:
             value=fact.value,
             importance=min(1.0, max(0.0, fact.importance)),
             confidence=min(1.0, max(0.0, fact.confidence)),
-            source=fact.source or SOURCE,
+            source=fact.source or EXTRACTION_SOURCE,
             trust=fact.trust,
             evidence=fact.evidence[-_MAX_EVIDENCE:],
             occurred_at=fact.occurred_at,
@@ -359,16 +367,16 @@ class _Reconciliation:
         )
 
     @staticmethod
-    def _moment(fact: ExtractedFact) -> Any:
+    def _stated_at(fact: ExtractedFact) -> Any:
         """Return when it was said, at the latest now: a memory is as old as the words it was learned from."""
         return min(fact.said_at or now(), now())
 
-    def _note(self, fact: ExtractedFact, outcome: Outcome, reason: str) -> None:
-        self.decisions.append(Decision(fact, outcome, reason))
+    def _record_decision(self, fact: ExtractedFact, outcome: FactOutcome, reason: str) -> None:
+        self.decisions.append(FactDecision(fact, outcome, reason))
 
 
 def _only_shortens(new: str, old: str) -> bool:
-    return len(new) < _SHRUNK * len(old) and set(terms_of(new)) <= set(terms_of(old))
+    return len(new) < _MIN_UPDATE_LENGTH * len(old) and set(terms_of(new)) <= set(terms_of(old))
 
 
 _COMMON_TERMS = frozenset(terms_of("user users nutzer usuario utilisateur"))

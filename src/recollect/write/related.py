@@ -14,7 +14,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.write.deps import Deps
 from recollect.write.embed import embed
-from recollect.write.sentences import sentences
+from recollect.write.sentences import split_sentences
 
 if TYPE_CHECKING:
     from recollect.index.protocol import View
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 MAX_RELATED = 20
 # Of these, so many places are kept for keyed facts and standing instructions that nothing in the turns points to.
-_STANDING = 4
+_MIN_PINNED = 4
 _PER_QUERY = 8
 _PER_STATEMENT = 3
 _MAX_QUERIES = 16
 _MAX_CHARS = 2_000
 _MAX_KEYED = 1_000
-# Shared words count as much as a cosine of the same size; what was said before counts less.
+# SharedOption words count as much as a cosine of the same size; what was said before counts less.
 _LEXICAL_WEIGHT = 1.0
 _CONTEXT_WEIGHT = 0.8
 # The log, files that a model wrote, and texts about whole conversations are no statements to reconcile with.
@@ -46,13 +46,13 @@ async def find_related(
     if not view.count:
         return []
     scores = await _scores(scope, turns, context, view, deps)
-    best = sorted(scores, key=lambda row: -scores[row])[: limit + _STANDING]
-    found = await deps.ledger.fetch(scope, best, filter=STATEMENTS) if best else []
-    by_row = {each.row: each.record for each in found}
+    best = sorted(scores, key=lambda row: -scores[row])[: limit + _MIN_PINNED]
+    numbered = await deps.ledger.fetch(scope, best, filter=STATEMENTS) if best else []
+    by_row = {each.row: each.record for each in numbered}
     related = [by_row[row] for row in best if row in by_row]
-    shown = {record.id for record in related}
-    standing = [record for record in await _keyed_and_instructions(scope, deps.ledger) if record.id not in shown]
-    return [*related[: limit - min(len(standing), _STANDING)], *standing][:limit]
+    related_ids = {record.id for record in related}
+    pinned = [record for record in await _keyed_and_instructions(scope, deps.ledger) if record.id not in related_ids]
+    return [*related[: limit - min(len(pinned), _MIN_PINNED)], *pinned][:limit]
 
 
 async def _scores(
@@ -84,18 +84,18 @@ def _queries(turns: Sequence[Turn], weight: float) -> list[tuple[str, float]]:
         if turn.role is not Role.USER:
             continue
         texts[turn.content[:_MAX_CHARS]] = weight
-        texts |= {sentence.text: weight for sentence in sentences(turn.content)[:_MAX_QUERIES]}
+        texts |= {sentence.text: weight for sentence in split_sentences(turn.content)[:_MAX_QUERIES]}
     return list(texts.items())[:_MAX_QUERIES]
 
 
 async def _keyed_and_instructions(scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
     """Return keyed facts, the most important first, then standing instructions, the newest first."""
-    keyed = await ledger.keyed(scope, STATEMENTS, least=0.0, limit=_MAX_KEYED)
-    instructions = await ledger.find(scope, Listing(filter=_INSTRUCTIONS, visible=True, limit=_STANDING))
+    keyed = await ledger.keyed_facts(scope, STATEMENTS, min_importance=0.0, limit=_MAX_KEYED)
+    instructions = await ledger.find(scope, Listing(filter=_INSTRUCTIONS, visible=True, limit=_MIN_PINNED))
     return [*keyed, *(each for each in instructions if each.key is None)]
 
 
-async def nearest_and_keyed(
+async def find_nearest_and_keyed(
     scope: Scope, vectors: Sequence[Vector | None], keys: Collection[str], deps: Deps
 ) -> list[MemoryRecord]:
     """Return the memories nearest to each of some statements, and those that hold one of the keys."""
@@ -104,6 +104,6 @@ async def nearest_and_keyed(
     for vector in vectors if view.count else ():
         if vector is not None:
             rows.update((await view.nearest(vector, limit=_PER_STATEMENT)).rows.tolist())
-    found = await deps.ledger.fetch(scope, sorted(rows), filter=STATEMENTS) if rows else []
-    keyed = await deps.ledger.keyed(scope, STATEMENTS, least=0.0, limit=_MAX_KEYED) if keys else []
-    return [*(each.record for each in found), *(record for record in keyed if record.key in keys)]
+    numbered = await deps.ledger.fetch(scope, sorted(rows), filter=STATEMENTS) if rows else []
+    keyed = await deps.ledger.keyed_facts(scope, STATEMENTS, min_importance=0.0, limit=_MAX_KEYED) if keys else []
+    return [*(each.record for each in numbered), *(record for record in keyed if record.key in keys)]

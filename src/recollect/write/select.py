@@ -20,7 +20,7 @@ import numpy as np
 from recollect.models.linear_text import LinearTextModel, TextInput, hash_features, hash_ngrams, load_model, tokenize
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.write.screening.others import ELIDED
-from recollect.write.sentences import Sentence, sentences
+from recollect.write.sentences import Sentence, split_sentences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,12 +51,12 @@ _OPENING_MARKS = '$€£¥#@"“(„«'
 _TRAILING = ",;:.-–—"
 _CONJUNCTIONS = frozenset("and but so und aber y pero et mais e ma mas en maar".split())
 _CONTEXT_TOKENS = 6
-# Beyond these, a longer message says nothing more about its statements.
+# UnreachedStore these, a longer message says nothing more about its statements.
 _MANY_SENTENCES, _LONG_CHARS = 12, 1_500
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class StatementSpan:
     """A stretch of a message, with its place in its sentence and the sentence's place in the message."""
 
     text: str
@@ -67,7 +67,7 @@ class Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedStatement:
     """A statement worth remembering, how sure that is, its category, and "new", "correction" or "ended"."""
 
     text: str
@@ -77,19 +77,19 @@ class Selected:
     change: str
 
 
-def score_statements(text: str) -> list[Selected]:
+def score_statements(text: str) -> list[SelectedStatement]:
     """Return every statement of a message, in order, with how likely it is worth remembering."""
-    own = sentences(text)
-    if not (statements := [statement for sentence in own for statement in cut(sentence)]):
+    author_sentences = split_sentences(text)
+    if not (statements := [statement for sentence in author_sentences for statement in cut(sentence)]):
         return []
-    logits = _selector().logits(inputs_of(text, own, statements))
+    logits = _selector().logits(build_inputs(text, author_sentences, statements))
     return [_selected(statement, row) for statement, row in zip(statements, logits, strict=True)]
 
 
-def _selected(statement: Statement, logits: Floats) -> Selected:
+def _selected(statement: StatementSpan, logits: Floats) -> SelectedStatement:
     odds = dict(zip(OUTPUTS, logits.tolist(), strict=True))
     change = max(CHANGES, key=lambda name: odds[name])
-    return Selected(
+    return SelectedStatement(
         text=statement.text,
         sentence=statement.sentence.text,
         confidence=_probability(odds["keep"]),
@@ -105,7 +105,7 @@ def _probability(logit: float) -> float:
 # Cutting sentences -------------------------------------------------------------------------------------------------
 
 
-def cut(sentence: Sentence) -> list[Statement]:
+def cut(sentence: Sentence) -> list[StatementSpan]:
     """Split a sentence into statements where the cutting model sees a boundary."""
     spans = token_spans(sentence.text)
     tokens = [fold_token(sentence.text[start:end]) for start, end in spans]
@@ -119,9 +119,9 @@ def cut(sentence: Sentence) -> list[Statement]:
 
 def statements_between(
     sentence: Sentence, spans: Sequence[tuple[int, int]], tokens: Sequence[str], cuts: Sequence[int]
-) -> list[Statement]:
+) -> list[StatementSpan]:
     """Return the stretches between the cuts, without punctuation around them."""
-    found: list[Statement] = []
+    statements: list[StatementSpan] = []
     edges = [0, *cuts, len(tokens)]
     for first, last in pairwise(edges):
         start, end = first, last
@@ -133,8 +133,8 @@ def statements_between(
             end -= 1
         if any(token[0].isalnum() for token in tokens[start:end]):
             text = sentence.text[spans[start][0] : spans[end - 1][1]]
-            found.append(Statement(text, sentence, tuple(tokens), start, end))
-    return found
+            statements.append(StatementSpan(text, sentence, tuple(tokens), start, end))
+    return statements
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
@@ -173,18 +173,20 @@ def cut_input(tokens: Sequence[str], at: int) -> TextInput:
 # Scoring statements ------------------------------------------------------------------------------------------------
 
 
-def inputs_of(text: str, own: Sequence[Sentence], statements: Sequence[Statement]) -> list[TextInput]:
+def build_inputs(
+    text: str, author_sentences: Sequence[Sentence], statements: Sequence[StatementSpan]
+) -> list[TextInput]:
     """Return the features of each statement of a message."""
-    embedded = _embedder().encode([*(each.text for each in statements), *(each.text for each in own)])
+    embedded = _embedder().encode([*(each.text for each in statements), *(each.text for each in author_sentences)])
     vectors = embedded[: len(statements)]
-    sentence_vectors = dict(zip(map(id, own), embedded[len(statements) :], strict=True))
-    places = {id(each): at for at, each in enumerate(own)}
+    sentence_vectors = dict(zip(map(id, author_sentences), embedded[len(statements) :], strict=True))
+    places = {id(each): at for at, each in enumerate(author_sentences)}
     message = _message_features(text)
-    first = tokenize(own[0].text)[:8]
+    first = tokenize(author_sentences[0].text)[:8]
     inputs: list[TextInput] = []
     for statement, vector in zip(statements, vectors, strict=True):
         place = places[id(statement.sentence)]
-        before = tokenize(own[place - 1].text)[-10:] if place else []
+        before = tokenize(author_sentences[place - 1].text)[-10:] if place else []
         tokens, start, end = statement.tokens, statement.start, statement.end
         buckets = {
             *hash_ngrams(tokenize(statement.text), BUCKETS),
@@ -193,12 +195,12 @@ def inputs_of(text: str, own: Sequence[Sentence], statements: Sequence[Statement
             *hash_ngrams(before, BUCKETS, prefix="p:", words=2, chars=0),
             *(hash_ngrams(first, BUCKETS, prefix="f:", words=2, chars=0) if place else ()),
         }
-        after = own[place + 1].asks if place + 1 < len(own) else False
+        after = author_sentences[place + 1].is_question if place + 1 < len(author_sentences) else False
         named = (
-            *(_asks(statement.text), statement.sentence.asks),
+            *(_is_question(statement.text), statement.sentence.is_question),
             *(bool(_FIRST_PERSON.search(each)) for each in (statement.text, statement.sentence.text)),
             *(np.log1p(end - start) - 2, start == 0, end >= len(tokens) - 1, np.log1p(len(tokens)) - 2.5),
-            *(place == 0, place == len(own) - 1, np.log1p(min(len(own), _MANY_SENTENCES))),
+            *(place == 0, place == len(author_sentences) - 1, np.log1p(min(len(author_sentences), _MANY_SENTENCES))),
             *(bool(statement.sentence.item), ELIDED in statement.sentence.text),
             *(any(map(str.isdigit, statement.text)), after),
             *message,
@@ -217,7 +219,7 @@ def _message_features(text: str) -> tuple[float, ...]:
     )
 
 
-def _asks(text: str) -> bool:
+def _is_question(text: str) -> bool:
     return text.rstrip(" \"'”’)]").endswith(("?", "？"))
 
 

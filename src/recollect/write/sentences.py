@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from recollect.write.own_lines import own_lines
-from recollect.write.screening.others import ELIDED, own_words
+from recollect.write.own_lines import author_lines
+from recollect.write.screening.others import ELIDED, author_text
 
 # A long message says what it is about in its first and last words; what lies between was pasted.
 _HEAD_CHARS = 3_000
 _TAIL_CHARS = 1_000
 # Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
-_MOST_SENTENCE_CHARS = 600
+_MAX_SENTENCE_CHARS = 600
 # Put behind a text to see whether what stands there is its author's.
-_LAST = "(and so on)"
+_PROBE = "(and so on)"
 
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
 _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”」』）]*")
@@ -23,7 +23,7 @@ _END = re.compile(r"[.!?…]+[\"'”’)\]]*(?=\s|$)|[。！？]+[”」』）]*
 _BROKEN = "\ufffd"
 _JUNK = re.compile(r"[^\w\s\"'“”„«»‘’¿()\[\]{}<>$€£¥₹#@/\\+=~|-]+\s*")
 _WORD_BEFORE = re.compile(r"[\w.]{1,12}$")
-_SHORTENED = frozenset(
+_ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st jr sr vs e.g i.e a.m p.m approx dept est inc ltd co fig vol bzw z.b d.h ca nr str usw sra "
     "srta av ej p.ej mme mlle".split()
 )
@@ -34,8 +34,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 _QUOTE = re.compile(r"[\"“„«]([^\"”“„«»]*)[\"”“»]")
 _QUOTE_SIGN = re.compile(r"[\"“„«]")
 # So many words in quotes are a title or a name; more are what somebody said.
-_MOST_TITLE_WORDS = 8
-_SPOKEN = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
+_MAX_TITLE_WORDS = 8
+_SPEECH = re.compile(r"(?i:\b(?:i|i'm|i’m|my|me|we|ich|mein|yo|mi|je|j'ai|mon)\b)|[?!.,]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,54 +47,54 @@ class Sentence:
     item: str = ""
 
     @property
-    def asks(self) -> bool:
+    def is_question(self) -> bool:
         """Whether it ends as a question does."""
         return self.text.rstrip(" \"'”’)]").endswith(("?", "？"))
 
 
-def sentence_of(text: str, item: str = "") -> Sentence:
+def build_sentence(text: str, item: str = "") -> Sentence:
     """The text as one sentence."""
     return Sentence(text, frozenset(map(str.lower, _WORD.findall(text))), item)
 
 
-def sentences(text: str) -> list[Sentence]:
+def split_sentences(text: str) -> list[Sentence]:
     """The author's own sentences, in order. What is quoted inside one is left out, see ELIDED."""
-    own: list[Sentence] = []
+    result: list[Sentence] = []
     for piece in _pieces(text):
-        for line in own_lines(piece):
+        for line in author_lines(piece):
             mark = _ITEM.match(line)
             item = mark.group().strip() if mark else ""
             body = line[mark.end() :] if mark else line
-            for number, sentence in enumerate(_split(_cleared(body))):
-                if len(sentence) <= _MOST_SENTENCE_CHARS:
-                    own.append(_unquoted(sentence, item if number == 0 else ""))
-    return own
+            for number, sentence in enumerate(_split(_strip_junk(body))):
+                if len(sentence) <= _MAX_SENTENCE_CHARS:
+                    result.append(_sentence_without_quotes(sentence, item if number == 0 else ""))
+    return result
 
 
 def _pieces(text: str) -> Iterator[str]:
     if len(text) <= _HEAD_CHARS + _TAIL_CHARS:
-        yield own_words(text)
+        yield author_text(text)
         return
     head = text[:_HEAD_CHARS]
     # Neither piece may begin or end within a sentence, or half of it would be taken for the whole.
     cut = max(head.rfind("\n"), head.rfind(". "), head.rfind("! "), head.rfind("? "))
-    yield own_words(head[: cut + 1])
+    yield author_text(head[: cut + 1])
     tail = text[-_TAIL_CHARS:]
     start = min((at for at in (tail.find("\n"), tail.find(". "), tail.find("? ")) if at >= 0), default=len(tail))
-    if not _in_fence(text) and not _goes_on_shown(head):
-        yield own_words(tail[start + 1 :])
+    if not _in_fence(text) and not _ends_in_quotation(head):
+        yield author_text(tail[start + 1 :])
 
 
 def _in_fence(text: str) -> bool:
     return text.count("```", 0, len(text) - _TAIL_CHARS) % 2 == 1
 
 
-def _goes_on_shown(head: str) -> bool:
+def _ends_in_quotation(head: str) -> bool:
     """Whether the words at the end of the head are somebody else's, so that what follows may be too."""
-    return not own_words(f"{head}\n{_LAST}").endswith(_LAST)
+    return not author_text(f"{head}\n{_PROBE}").endswith(_PROBE)
 
 
-def _cleared(line: str) -> str:
+def _strip_junk(line: str) -> str:
     """The line without what hides its first and last words."""
     line = line.strip()
     junk = _JUNK.match(line)
@@ -104,7 +104,7 @@ def _cleared(line: str) -> str:
 def _split(line: str) -> Iterator[str]:
     start = 0
     for end in _END.finditer(line):
-        if end.start() >= start and not _goes_on(line, end):
+        if end.start() >= start and not _is_inside_sentence(line, end):
             if sentence := line[start : end.end()].strip():
                 yield sentence
             start = end.end()
@@ -112,7 +112,7 @@ def _split(line: str) -> Iterator[str]:
         yield sentence
 
 
-def _goes_on(line: str, end: re.Match[str]) -> bool:
+def _is_inside_sentence(line: str, end: re.Match[str]) -> bool:
     """Whether the mark ends no sentence: "Dr. No", "J. Smith", "at 5 p.m. on Monday", "3. Mai"."""
     if end.group()[0] != ".":
         return False
@@ -121,15 +121,15 @@ def _goes_on(line: str, end: re.Match[str]) -> bool:
         return True
     before = _WORD_BEFORE.search(line, max(0, end.start() - 12), end.start())
     word = before.group() if before else ""
-    if word.lower() in _SHORTENED or (len(word) == 1 and word.isupper() and word != "I"):
+    if word.lower() in _ABBREVIATIONS or (len(word) == 1 and word.isupper() and word != "I"):
         return True
     return after.lstrip()[:1].islower() or (word.isdecimal() and _MONTH_AFTER.match(after) is not None)
 
 
-def _unquoted(sentence: str, item: str) -> Sentence:
-    return sentence_of(_QUOTE.sub(_title_only, sentence) if _QUOTE_SIGN.search(sentence) else sentence, item)
+def _sentence_without_quotes(sentence: str, item: str) -> Sentence:
+    return build_sentence(_QUOTE.sub(_title_only, sentence) if _QUOTE_SIGN.search(sentence) else sentence, item)
 
 
 def _title_only(quote: re.Match[str]) -> str:
-    is_title = len(quote[1].split()) <= _MOST_TITLE_WORDS and not _SPOKEN.search(quote[1])
+    is_title = len(quote[1].split()) <= _MAX_TITLE_WORDS and not _SPEECH.search(quote[1])
     return quote.group() if is_title else ELIDED

@@ -21,12 +21,12 @@ from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat, ChatMessage
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import shortened
+from recollect.prompts.data import shorten
 from recollect.write.extract import Extraction, ExtractionLimits
-from recollect.write.modes import mode_named
+from recollect.write.modes import get_extraction_mode
 from recollect.write.operations import Operation, OperationParser
-from recollect.write.select import Selected, score_statements
-from recollect.write.selection import fact_of
+from recollect.write.select import SelectedStatement, score_statements
+from recollect.write.selection import build_fact
 
 MAX_TALK_CHARS = 2_000
 MAX_TURNS = 10
@@ -61,16 +61,16 @@ async def extract_with_small_model(
     turns: Sequence[Turn], selected: Extraction, *, chat: Chat, mode: str, limits: ExtractionLimits
 ) -> Extraction:
     """Return what the selector found and what the model points to; a model that fails adds nothing."""
-    categories = mode_named(mode).categories
-    said = [turn for turn in turns if turn.role is Role.USER]
-    if not said or limits.min_confidence > CONFIDENCE or limits.min_importance > IMPORTANCE:
+    categories = get_extraction_mode(mode).categories
+    user_turns = [turn for turn in turns if turn.role is Role.USER]
+    if not user_turns or limits.min_confidence > CONFIDENCE or limits.min_importance > IMPORTANCE:
         return selected
     if categories and Category.FACT not in categories:
         return selected
     try:
         answer: Structured[tuple[Operation, ...]] = await ask_json(
             chat,
-            _messages(said),
+            _messages(user_turns),
             schema=SCHEMA,
             max_tokens=min(MAX_TOKENS, limits.max_tokens),
             timeout_s=limits.timeout_s,
@@ -84,7 +84,7 @@ async def extract_with_small_model(
         return replace(
             selected, calls=error.calls, tokens_in=error.tokens_in, tokens_out=error.tokens_out, model=chat.model
         )
-    added, unused = _pointed_at(answer.value, said, selected.facts)
+    added, unused = _match_statements(answer.value, user_turns, selected.facts)
     # Without its words: what a small model invents about people is not to be stored anywhere.
     reasons = [f"{unused} statements of the model are not in what the user said"] if unused else []
     return replace(
@@ -99,22 +99,24 @@ async def extract_with_small_model(
     )
 
 
-def _messages(said: Sequence[Turn]) -> list[ChatMessage]:
+def _messages(user_turns: Sequence[Turn]) -> list[ChatMessage]:
     """Return the prompt as a conversation: a small model imitates best what it is shown as its own answers."""
-    said = said[-MAX_TURNS:]
-    share = MAX_TALK_CHARS // len(said)
+    user_turns = user_turns[-MAX_TURNS:]
+    share = MAX_TALK_CHARS // len(user_turns)
     # Each turn is one line of JSON: nothing that was said can begin a message of its own.
-    lines = "\n".join(f"user: {json.dumps(shortened(turn.content, share), ensure_ascii=False)}" for turn in said)
+    lines = "\n".join(f"user: {json.dumps(shorten(turn.content, share), ensure_ascii=False)}" for turn in user_turns)
     _, *parts = _ROLE.split(prompt("extract_small").fill(conversation=lines))
     return [{"role": role, "content": text.strip()} for role, text in zip(parts[::2], parts[1::2], strict=True)]
 
 
-def _pointed_at(
-    operations: Sequence[Operation], said: Sequence[Turn], selected: Sequence[ExtractedFact]
+def _match_statements(
+    operations: Sequence[Operation], user_turns: Sequence[Turn], selected: Sequence[ExtractedFact]
 ) -> tuple[list[ExtractedFact], int]:
     """Return the statements behind the model's sentences that are not selected yet, and how many have none."""
-    sources = [(turn, each, set(terms_of(each.text))) for turn in said for each in score_statements(turn.content)]
-    stated = [set(terms_of(fact.content)) for fact in selected]
+    sources = [
+        (turn, each, set(terms_of(each.text))) for turn in user_turns for each in score_statements(turn.content)
+    ]
+    selected_terms = [set(terms_of(fact.content)) for fact in selected]
     added: dict[str, ExtractedFact] = {}
     unused = 0
     for operation in operations[:MAX_SENTENCES]:
@@ -122,11 +124,13 @@ def _pointed_at(
         best = max(sources, key=lambda source: len(terms & source[2]), default=None)
         if best is None or not terms or len(terms & best[2]) < max(1.0, MIN_SHARED * len(terms)):
             unused += 1
-        elif not any(best[2] <= known for known in stated) and not best[1].sentence.rstrip().endswith("?"):
-            added.setdefault(best[1].text, _fact(best[0], best[1]))
+        elif not any(best[2] <= fact_terms for fact_terms in selected_terms) and not best[
+            1
+        ].sentence.rstrip().endswith("?"):
+            added.setdefault(best[1].text, _build_pointed_fact(best[0], best[1]))
     return list(added.values()), unused
 
 
-def _fact(turn: Turn, statement: Selected) -> ExtractedFact:
-    found = fact_of(statement, turn)
-    return replace(found, confidence=CONFIDENCE, importance=IMPORTANCE, category=Category.FACT, key=None, value=None)
+def _build_pointed_fact(turn: Turn, statement: SelectedStatement) -> ExtractedFact:
+    fact = build_fact(statement, turn)
+    return replace(fact, confidence=CONFIDENCE, importance=IMPORTANCE, category=Category.FACT, key=None, value=None)

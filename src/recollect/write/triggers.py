@@ -32,7 +32,7 @@ class Triggers:
     payload: Mapping[str, Any] = field(default_factory=dict)
 
 
-def learning(
+def extraction_job(
     scope: Scope,
     conversation: Conversation,
     turns: Sequence[Turn],
@@ -42,8 +42,8 @@ def learning(
     now: datetime,
 ) -> NewJob:
     """The job that learns from these new turns of a conversation, due when one of the triggers says so."""
-    unlearned = conversation.turn_count - conversation.learned_to + len(turns)
-    is_time = drifted or unlearned >= triggers.every
+    pending_turns = conversation.turn_count - conversation.learned_to + len(turns)
+    is_time = drifted or pending_turns >= triggers.every
     wait_s = triggers.wait_s if is_time else triggers.idle_s
     # While nothing makes it time, each word puts the idle end off; a burst is not put off by its own turns.
     return NewJob(
@@ -55,7 +55,7 @@ def learning(
     )
 
 
-def closing(scope: Scope) -> NewJob:
+def close_job(scope: Scope) -> NewJob:
     """The job that ends a conversation: learns what is left, writes its episode, promotes what matters."""
     return NewJob(kind=JobKind.CLOSE, key=job_key(scope))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from recollect.model.change import Add, Change, Supersede, Update
 
 
-def without_sources(change: Change, ids: Collection[str]) -> Change:
+def drop_turn_evidence(change: Change, ids: Collection[str]) -> Change:
     """The change without these among its evidence."""
     if isinstance(change, (Add, Supersede)):
         evidence = tuple(id for id in change.record.evidence if id not in ids)

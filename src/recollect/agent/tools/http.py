@@ -12,12 +12,12 @@ import httpx
 from recollect.agent.tools.tool import Tool
 from recollect.errors import InvalidSettings, ToolFailed
 
-_PLACE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
+_PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
 # Everything before the path: a model must not choose whom it talks to.
 _ORIGIN = re.compile(r"https?://[^/?#{}\s]+(?=[/?]|$)")
-_MOST_BYTES = 1 << 18
-_TOLD_CHARS = 500
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
+_MAX_BYTES = 1 << 18
+_MAX_ERROR_CHARS = 500
+_JSON_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
     "number": (int, float),
@@ -44,17 +44,17 @@ def http_tool(
     """
     if not _ORIGIN.match(url):
         raise InvalidSettings(f"the tool {name} needs an http:// or https:// address whose host is fixed")
-    takes = dict(parameters or {})
-    places = set(_PLACE.findall(url))
-    for place in sorted(places - takes.keys()):
-        takes[place] = {"type": "string"}
-    needed = [each for each in takes if each not in optional or each in places]
-    schema = {"type": "object", "properties": takes, "required": needed, "additionalProperties": False}
+    properties = dict(parameters or {})
+    placeholders = set(_PLACEHOLDER.findall(url))
+    for place in sorted(placeholders - properties.keys()):
+        properties[place] = {"type": "string"}
+    required = [each for each in properties if each not in optional or each in placeholders]
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
     async def run(arguments: Mapping[str, Any]) -> str:
-        _check(takes, needed, arguments)
-        address = _PLACE.sub(lambda place: _part(place[1], arguments[place[1]]), url)
-        rest = {each: value for each, value in arguments.items() if each not in places}
+        _check(properties, required, arguments)
+        address = _PLACEHOLDER.sub(lambda place: _quote_argument(place[1], arguments[place[1]]), url)
+        rest = {each: value for each, value in arguments.items() if each not in placeholders}
         body: dict[str, Any] = {}
         if rest:
             in_query = method in ("GET", "DELETE")
@@ -65,26 +65,26 @@ def http_tool(
         except httpx.HTTPError as error:
             raise ToolFailed(f"{name} cannot be reached: {error or type(error).__name__}") from None
         if reply.status_code >= 400:
-            raise ToolFailed(f"{name} answered {reply.status_code}: {text[:_TOLD_CHARS]}")
+            raise ToolFailed(f"{name} answered {reply.status_code}: {text[:_MAX_ERROR_CHARS]}")
         return text or f"done ({reply.status_code})"
 
     return Tool(name, description, schema, run=run)
 
 
-def _check(takes: Mapping[str, Any], needed: Sequence[str], arguments: Mapping[str, Any]) -> None:
-    wrong = [f"{each} is missing" for each in needed if each not in arguments]
-    wrong += [f"there is no argument {each}" for each in arguments if each not in takes]
+def _check(properties: Mapping[str, Any], required: Sequence[str], arguments: Mapping[str, Any]) -> None:
+    problems = [f"{each} is missing" for each in required if each not in arguments]
+    problems += [f"there is no argument {each}" for each in arguments if each not in properties]
     for each, value in arguments.items():
-        kind = takes.get(each, {}).get("type")
-        expected = _KINDS.get(kind) if isinstance(kind, str) else None
+        kind = properties.get(each, {}).get("type")
+        expected = _JSON_TYPES.get(kind) if isinstance(kind, str) else None
         is_number = isinstance(value, bool) and kind in ("integer", "number")
         if expected is not None and (is_number or not isinstance(value, expected)):
-            wrong.append(f"{each} must be of type {kind}")
-    if wrong:
-        raise ToolFailed(f"the arguments do not fit: {'; '.join(wrong)}")
+            problems.append(f"{each} must be of type {kind}")
+    if problems:
+        raise ToolFailed(f"the arguments do not fit: {'; '.join(problems)}")
 
 
-def _part(name: str, value: Any) -> str:
+def _quote_argument(name: str, value: Any) -> str:
     """A value as a part of an address that stays where it is put."""
     text = _text(value)
     if text in ("", ".", ".."):
@@ -98,9 +98,9 @@ def _text(value: Any) -> str:
 
 async def _read(reply: httpx.Response) -> str:
     """The text of an answer, of a very long one the beginning."""
-    read = bytearray()
+    content = bytearray()
     async for chunk in reply.aiter_bytes():
-        read += chunk
-        if len(read) > _MOST_BYTES:
+        content += chunk
+        if len(content) > _MAX_BYTES:
             break
-    return bytes(read[:_MOST_BYTES]).decode(reply.encoding or "utf-8", "replace")
+    return bytes(content[:_MAX_BYTES]).decode(reply.encoding or "utf-8", "replace")

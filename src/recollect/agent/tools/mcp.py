@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _START_S = 30.0
 _PING_S = 5.0
-_AGAIN_S = 30.0
-_MOST_PAGES = 100
+_RETRY_S = 30.0
+_MAX_PAGES = 100
 
 
 class McpSource:
@@ -49,10 +49,10 @@ class McpSource:
             if self._failed is not None and clock() < self._failed[0]:
                 raise Unavailable(self._failed[1])
             try:
-                self._tools = await self._listed(await self._client())
+                self._tools = await self._list_tools(await self._client())
             except Unavailable as error:
                 # Or whoever asks would wait for it again and again.
-                self._failed = clock() + _AGAIN_S, str(error)
+                self._failed = clock() + _RETRY_S, str(error)
                 raise
         return self._tools
 
@@ -67,7 +67,7 @@ class McpSource:
             self._closing = asyncio.Event()
             self._ready = asyncio.get_running_loop().create_future()
             # Its streams belong to the task that opened them, whoever calls.
-            self._owner = asyncio.create_task(self._own(self._ready))
+            self._owner = asyncio.create_task(self._run_client(self._ready))
         assert self._ready is not None
         try:
             async with asyncio.timeout(_START_S):
@@ -75,61 +75,65 @@ class McpSource:
         except TimeoutError:
             raise Unavailable(f"the MCP server {self.name} did not answer in {_START_S:g} s") from None
 
-    async def _own(self, ready: asyncio.Future[Client]) -> None:
+    async def _run_client(self, ready: asyncio.Future[Client]) -> None:
         try:
             from mcp import Client, StdioServerParameters
         except ImportError:
             ready.set_exception(MissingExtra("an MCP server", "mcp"))
             return
-        where: Any = self._url or StdioServerParameters(command=self._command, args=self._args, env=self._env)
+        server: Any = self._url or StdioServerParameters(command=self._command, args=self._args, env=self._env)
         try:
-            async with Client(where) as client:
+            async with Client(server) as client:
                 ready.set_result(client)
                 await self._closing.wait()
         except Exception as error:
             if not ready.done():
-                ready.set_exception(Unavailable(f"the MCP server {self.name} cannot be reached: {_told(error)}"))
+                ready.set_exception(
+                    Unavailable(f"the MCP server {self.name} cannot be reached: {_describe_error(error)}")
+                )
         finally:
             if not ready.done():
                 ready.cancel()
 
-    async def _listed(self, client: Client) -> tuple[Tool, ...]:
-        found: list[Tool] = []
+    async def _list_tools(self, client: Client) -> tuple[Tool, ...]:
+        tools: list[Tool] = []
         cursor: str | None = None
         try:
-            for _ in range(_MOST_PAGES):
+            for _ in range(_MAX_PAGES):
                 page = await client.list_tools(cursor=cursor)
-                found += [
+                tools += [
                     self._tool(each.name, each.description or each.name, each.input_schema) for each in page.tools
                 ]
                 cursor = page.next_cursor
                 if not cursor:
                     break
         except Exception as error:
-            raise Unavailable(f"the MCP server {self.name} does not tell its tools: {_told(error)}") from None
-        return tuple(found)
+            raise Unavailable(
+                f"the MCP server {self.name} does not tell its tools: {_describe_error(error)}"
+            ) from None
+        return tuple(tools)
 
     def _tool(self, name: str, description: str, schema: Mapping[str, Any]) -> Tool:
         async def run(arguments: Mapping[str, Any]) -> str:
             return await self._call(name, arguments)
 
-        called = re.sub("[^A-Za-z0-9_-]", "_", f"{self.name}_{name}")[:64]
-        return Tool(called, description, {"properties": {}, **schema, "type": "object"}, run=run)
+        tool_name = re.sub("[^A-Za-z0-9_-]", "_", f"{self.name}_{name}")[:64]
+        return Tool(tool_name, description, {"properties": {}, **schema, "type": "object"}, run=run)
 
     async def _call(self, name: str, arguments: Mapping[str, Any]) -> str:
         client = await self._client()
         try:
             result = await client.call_tool(name, dict(arguments))
         except Exception as error:
-            await self._let_go_if_gone(client)
-            raise ToolFailed(f"{name} failed: {_told(error)}") from None
+            await self._close_if_unreachable(client)
+            raise ToolFailed(f"{name} failed: {_describe_error(error)}") from None
         blocks = [getattr(block, "text", None) or f"[{block.type}]" for block in result.content]
         text = "\n".join(blocks)
         if result.is_error:
             raise ToolFailed(text or f"{name} failed")
         return text or "done"
 
-    async def _let_go_if_gone(self, client: Client) -> None:
+    async def _close_if_unreachable(self, client: Client) -> None:
         """See whether the server is still there; one that is not is started again by the next call."""
         owner = self._owner
         try:
@@ -141,7 +145,7 @@ class McpSource:
                 await asyncio.wait([owner])
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """What went wrong, without the groups that it comes in."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -16,20 +16,20 @@ from recollect.agent.finding import EPISODES, FACTS, find
 from recollect.agent.tools.functions import function_tool
 from recollect.agent.tools.tool import Tool
 from recollect.errors import NotFound, ToolFailed
-from recollect.model.change import By
+from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.query import Filter
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.read.defang import defang
-from recollect.read.visible import one_line, visible
-from recollect.remember import NewMemory
+from recollect.read.visible import one_line, remove_invisible
+from recollect.remember import MemoryInput
 from recollect.service import Service
-from recollect.write.screening.imperatives import WAITS, WHY_IT_WAITS, imperative_in
+from recollect.write.screening.imperatives import REVIEW_NOTICE, REVIEW_REASON, find_instruction
 
 SOURCE = "agent"
 MEMORY_TOOLS = ("RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact")
-_NO_FACTS = (Category.EPISODE, Category.SUMMARY, Category.TURN, Category.FILE)
+_NON_FACT_CATEGORIES = (Category.EPISODE, Category.SUMMARY, Category.TURN, Category.FILE)
 _CONFIDENCE = 0.7
 
 _QUERY = Annotated[str, "What to look for, in words."]
@@ -46,7 +46,7 @@ class MemoryLimits:
     stores: int = 10
     corrections: int = 3
     forgets: int = 3
-    most_chars: int = 1000
+    max_chars: int = 1000
 
 
 def memory_tools(
@@ -58,51 +58,52 @@ def memory_tools(
     withheld: frozenset[str] = frozenset(),
 ) -> tuple[Tool, ...]:
     """The tools of one run over the memory of one scope; its counts begin at nothing."""
-    hands = _Hands(service, scope, By(by), limits or MemoryLimits(), withheld)
+    toolset = _MemoryToolset(service, scope, Author(by), limits or MemoryLimits(), withheld)
     functions: Sequence[Callable[..., Any]] = (
-        hands.retrieve_facts,
-        hands.recall_episodes,
-        hands.store_fact,
-        hands.correct_fact,
-        hands.forget_fact,
+        toolset.retrieve_facts,
+        toolset.recall_episodes,
+        toolset.store_fact,
+        toolset.correct_fact,
+        toolset.forget_fact,
     )
     return tuple(function_tool(each, name=name) for name, each in zip(MEMORY_TOOLS, functions, strict=True))
 
 
 @dataclass(slots=True)
-class _Hands:
+class _MemoryToolset:
     service: Service
     scope: Scope
-    by: By
+    by: Author
     limits: MemoryLimits
     withheld: frozenset[str]
-    done: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     # Short numbers, for a model makes mistakes in long ids.
-    numbered: dict[str, str] = field(default_factory=dict)
+    ids_by_number: dict[str, str] = field(default_factory=dict)
 
     async def retrieve_facts(self, query: _QUERY) -> str:
         """Retrieve more facts from long-term memory."""
         self._count("retrievals")
-        found = await self._find(query, FACTS, self.limits.facts)
-        lines = [f"{self._number(hit.id)}: {_shown(hit.memory)}" for hit in found]
+        hits = await self._find(query, FACTS, self.limits.facts)
+        lines = [f"{self._number(hit.id)}: {_sanitize(hit.memory)}" for hit in hits]
         return "\n".join(lines) or "No fact fits."
 
     async def recall_episodes(self, query: _QUERY) -> str:
         """Search for similar tasks of the past: what was tried, what came of it, what was learned."""
         self._count("retrievals")
-        found = await self._find(query, EPISODES, self.limits.episodes)
+        hits = await self._find(query, EPISODES, self.limits.episodes)
         return (
-            "\n".join(f"Episode {at}: {_shown(hit.memory)}" for at, hit in enumerate(found, 1)) or "No episode fits."
+            "\n".join(f"Episode {at}: {_sanitize(hit.memory)}" for at, hit in enumerate(hits, 1))
+            or "No episode fits."
         )
 
     async def store_fact(self, content: Annotated[str, "The fact, as one sentence that stands alone."]) -> str:
         """Store a fact for the future: something true that will matter again."""
         self._count("stores")
-        content = self._sized(content)
+        content = self._check_length(content)
         fields = {"source": SOURCE, "trust": str(Trust.LOW), "confidence": _CONFIDENCE}
-        if phrase := imperative_in(content):
+        if phrase := find_instruction(content):
             return await self._propose(content, fields, phrase)
-        outcome = await self.service.add(self.scope, NewMemory(content=content, fields=fields), by=self.by)
+        outcome = await self.service.add(self.scope, MemoryInput(content=content, fields=fields), by=self.by)
         return f"Stored as {self._number(outcome.id)}."
 
     async def correct_fact(
@@ -110,9 +111,9 @@ class _Hands:
     ) -> str:
         """Correct a fact that turned out to be wrong; the old words stay in its history."""
         self._count("corrections")
-        record = await self._held(number)
-        content = self._sized(content)
-        if phrase := imperative_in(content):
+        record = await self._get_fact(number)
+        content = self._check_length(content)
+        if phrase := find_instruction(content):
             fields = {"source": SOURCE, "trust": str(Trust.LOW), "detail": {"corrects": record.id}}
             return await self._propose(content, fields, phrase)
         fields = {"content": content, "trust": str(Trust.LOW)}
@@ -122,22 +123,22 @@ class _Hands:
     async def forget_fact(self, number: _NUMBER) -> str:
         """Forget a fact that is wrong or that the user wants forgotten; a person can bring it back."""
         self._count("forgets")
-        record = await self._held(number)
+        record = await self._get_fact(number)
         await self.service.forget(self.scope, record.id, by=self.by, expected_version=record.version)
         return f"Forgot {number}."
 
     async def _propose(self, content: str, fields: dict[str, Any], phrase: str) -> str:
-        await self.service.care.propose(
-            self.scope, content, fields, by=replace(self.by, why=WHY_IT_WAITS.format(phrase=phrase))
+        await self.service.operations.propose(
+            self.scope, content, fields, by=replace(self.by, why=REVIEW_REASON.format(phrase=phrase))
         )
-        return WAITS
+        return REVIEW_NOTICE
 
     async def _find(self, query: str, among: Filter, limit: int) -> Sequence[Hit]:
         return await find(self.service, self.scope, query, among=among, limit=limit, withheld=self.withheld)
 
-    async def _held(self, number: str) -> MemoryRecord:
+    async def _get_fact(self, number: str) -> MemoryRecord:
         """A fact that can be seen from here; any other is as unknown as one that there never was."""
-        id = self.numbered.get(number.strip().casefold())
+        id = self.ids_by_number.get(number.strip().casefold())
         if id is not None:
             try:
                 record = await self.service.get(self.scope, id)
@@ -146,30 +147,30 @@ class _Hands:
             if (
                 record is not None
                 and record.status is Status.ACTIVE
-                and record.place in self.scope.seen_places
-                and record.category not in _NO_FACTS
+                and record.visibility_key in self.scope.visible_keys
+                and record.category not in _NON_FACT_CATEGORIES
             ):
                 return record
         raise ToolFailed(f"there is no fact {number[:20]!r}; RetrieveFacts tells the numbers")
 
     def _number(self, id: str) -> str:
-        known = next((number for number, held in self.numbered.items() if held == id), None)
-        if known is None:
-            known = f"f{len(self.numbered) + 1}"
-            self.numbered[known] = id
-        return known
+        label = next((number for number, memory_id in self.ids_by_number.items() if memory_id == id), None)
+        if label is None:
+            label = f"f{len(self.ids_by_number) + 1}"
+            self.ids_by_number[label] = id
+        return label
 
-    def _count(self, what: str) -> None:
-        most = getattr(self.limits, what)
-        if self.done[what] >= most:
-            raise ToolFailed(f"no more {what} in this run: {most} are the limit")
-        self.done[what] += 1
+    def _count(self, action: str) -> None:
+        max_count = getattr(self.limits, action)
+        if self.counts[action] >= max_count:
+            raise ToolFailed(f"no more {action} in this run: {max_count} are the limit")
+        self.counts[action] += 1
 
-    def _sized(self, content: str) -> str:
-        if len(content) > self.limits.most_chars:
-            raise ToolFailed(f"a fact has at most {self.limits.most_chars} characters; say it shorter")
+    def _check_length(self, content: str) -> str:
+        if len(content) > self.limits.max_chars:
+            raise ToolFailed(f"a fact has at most {self.limits.max_chars} characters; say it shorter")
         return content
 
 
-def _shown(text: str) -> str:
-    return one_line(defang(visible(text)).text)
+def _sanitize(text: str) -> str:
+    return one_line(defang(remove_invisible(text)).text)

@@ -17,7 +17,7 @@ from recollect.settings import Settings
 _log = logging.getLogger("recollect")
 
 
-class Sources:
+class ToolSources:
     """The tools that settings name, for the groups that they name."""
 
     def __init__(self, settings: Settings) -> None:
@@ -50,8 +50,8 @@ class Sources:
 
     async def toolbox(self) -> Toolbox:
         """All tools that can be had now; a server that is away is logged, and tried again the next time."""
-        found = await asyncio.gather(*(_tools_of(server) for server in self._servers))
-        return Toolbox((*self._tools, *(tool for tools in found for tool in tools)), self._groups)
+        server_tools = await asyncio.gather(*(_tools_of(server) for server in self._servers))
+        return Toolbox((*self._tools, *(tool for tools in server_tools for tool in tools)), self._groups)
 
     async def close(self) -> None:
         """End the servers that were started, and let go of all connections."""

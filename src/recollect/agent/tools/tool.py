@@ -11,7 +11,7 @@ from typing import Any
 from recollect.errors import InvalidInput
 
 # What every endpoint takes for the name of a function.
-_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
+_TOOL_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -28,19 +28,19 @@ class Tool:
     run: Callable[[Mapping[str, Any]], Awaitable[str]] = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
+        if not _TOOL_NAME.fullmatch(self.name):
             raise InvalidInput(f"a tool's name has up to 64 letters, digits, _ and -; {self.name[:80]!r} has others")
         if self.parameters.get("type") != "object":
             raise InvalidInput(f"the parameters of {self.name} are a JSON schema of type object")
 
     @property
-    def on_wire(self) -> dict[str, Any]:
+    def openai_schema(self) -> dict[str, Any]:
         """The tool as an OpenAI-compatible endpoint is told of it."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 
-def told(value: object) -> str:
+def result_text(value: object) -> str:
     """What a tool gave, as text: text as it is, anything else as JSON."""
     if isinstance(value, str):
         return value

@@ -27,8 +27,8 @@ class Toolbox:
 
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.tools]
-        if twice := {name for name in names if names.count(name) > 1}:
-            raise InvalidInput(f"there are two tools called {min(twice)}; give one another name")
+        if duplicates := {name for name in names if names.count(name) > 1}:
+            raise InvalidInput(f"there are two tools called {min(duplicates)}; give one another name")
 
     @classmethod
     def of(
@@ -47,5 +47,7 @@ class Toolbox:
             return {tool.name: tool for tool in self.tools}
         if unknown := [group for group in groups if group not in self.groups]:
             raise InvalidInput(f"there is no group {unknown[0]!r} of tools; there are {', '.join(self.groups)}")
-        listed = [name for group in groups or (DEFAULT_GROUP,) for name in self.groups.get(group, ())]
-        return {tool.name: tool for tool in self.tools if any(fnmatchcase(tool.name, pattern) for pattern in listed)}
+        patterns = [name for group in groups or (DEFAULT_GROUP,) for name in self.groups.get(group, ())]
+        return {
+            tool.name: tool for tool in self.tools if any(fnmatchcase(tool.name, pattern) for pattern in patterns)
+        }

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from recollect.cli.given import Given
+from recollect.cli.given import CliContext
 from recollect.errors import Unsupported
 from recollect.model.change import Outcome
 from recollect.model.memory import MemoryRecord
-from recollect.model.result import Recalled
+from recollect.model.result import RecallResult
 
 if TYPE_CHECKING:
-    from recollect.cli.chatting.talk import Answer
+    from recollect.cli.chatting.talk import ChatAnswer
     from recollect.sync import Memory
 
-_SHOWN = 20
+_MAX_LISTED = 20
 
 
-class Memories:
+class ChatMemories:
     """The memories of one user, read from the ledger that the settings name, opened when first asked.
 
     All that `recollect chat` knows of memory goes through here. The server has the same ledger open, unless it is
     `elsewhere`: then nothing can be told of its memories here.
     """
 
-    def __init__(self, given: Given, *, user: str, project: str | None, elsewhere: str = "") -> None:
-        self._given = given
-        self._elsewhere = elsewhere
+    def __init__(self, cli: CliContext, *, user: str, project: str | None, remote_host: str = "") -> None:
+        self._cli = cli
+        self._remote_host = remote_host
         self.user = user
         self.project = project
         self._memory: Memory | None = None
@@ -37,28 +37,28 @@ class Memories:
             self._memory.close()
             self._memory = None
 
-    def kept(self, about: str = "") -> list[MemoryRecord]:
+    def list_records(self, query: str = "") -> list[MemoryRecord]:
         """The newest memories, or those that fit the words."""
-        if about:
-            found = self._opened().search(about, user_id=self.user, project_id=self.project, limit=_SHOWN)
-            return [hit.record for hit in found]
-        return list(self._opened().get_all(user_id=self.user, project_id=self.project, limit=_SHOWN))
+        if query:
+            hits = self._open().search(query, user_id=self.user, project_id=self.project, limit=_MAX_LISTED)
+            return [hit.record for hit in hits]
+        return list(self._open().get_all(user_id=self.user, project_id=self.project, limit=_MAX_LISTED))
 
     def forget(self, memory_id: str) -> Outcome:
         """Take it out of recall, with the turns it was learned from."""
-        return self._opened().delete(memory_id, user_id=self.user, by="chat", why="/forget")
+        return self._open().delete(memory_id, user_id=self.user, by="chat", why="/forget")
 
     def undo(self) -> Sequence[Outcome]:
         """Take back the user's last change."""
-        return self._opened().undo(user_id=self.user, by="chat", why="/undo")
+        return self._open().undo(user_id=self.user, by="chat", why="/undo")
 
     def get(self, memory_id: str) -> MemoryRecord:
-        return self._opened().get(memory_id, user_id=self.user)
+        return self._open().get(memory_id, user_id=self.user)
 
-    def why(self, answer: Answer, *, session: str) -> Recalled:
+    def explain(self, answer: ChatAnswer, *, session: str) -> RecallResult:
         """What recall finds for that question, as memory was when it was asked, with every candidate."""
-        return self._opened().recall(
-            answer.asked,
+        return self._open().recall(
+            answer.messages,
             user_id=self.user,
             project_id=self.project,
             session_id=session,
@@ -68,13 +68,13 @@ class Memories:
         )
 
     @property
-    def learned(self) -> bool:
+    def is_fusion_learned(self) -> bool:
         """Whether the learned blend weighs the signals, so that their weights can be told."""
-        return self._opened().settings.fusion == "learned"
+        return self._open().settings.fusion == "learned"
 
-    def _opened(self) -> Memory:
-        if self._elsewhere:
-            raise Unsupported(f"the memories of the server on {self._elsewhere} are not on this machine")
+    def _open(self) -> Memory:
+        if self._remote_host:
+            raise Unsupported(f"the memories of the server on {self._remote_host} are not on this machine")
         if self._memory is None:
-            self._memory = self._given.open().open()
+            self._memory = self._cli.open().open()
         return self._memory

@@ -15,23 +15,23 @@ import httpx
 from recollect.errors import InvalidInput, Unavailable, UpstreamBroken
 from recollect.model.ids import new_id
 
-_CONNECT_S = 5.0
+_CONNECT_TIMEOUT_S = 5.0
 # Between two words of an answer: a large model on a small machine takes its time to begin.
-_SILENCE_S = 300.0
-_MOST_TOLD = 500
+_READ_TIMEOUT_S = 300.0
+_MAX_ERROR_CHARS = 500
 
 
 @dataclass(slots=True)
-class Answer:
+class ChatAnswer:
     """The last answer: what was asked and when, what came of it so far, what the server said about memory."""
 
-    asked: list[dict[str, str]]
+    messages: list[dict[str, str]]
     at: datetime
     text: str = ""
-    memory: Mapping[str, str] = field(default_factory=dict)
+    memory_headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Talk:
+class ChatClient:
     """A session with the server at `url`, as one user; a new session begins with nothing said.
 
     `certificate` is a file with one that is trusted beside those of the system.
@@ -40,23 +40,23 @@ class Talk:
     def __init__(
         self, url: str, *, user: str, project: str | None = None, model: str = "", certificate: str = ""
     ) -> None:
-        self.url = _checked(url).rstrip("/").removesuffix("/v1")
+        self.url = _check_url(url).rstrip("/").removesuffix("/v1")
         self.user = user
         self.project = project
         self.model = model
-        self.last: Answer | None = None
-        trusted = ssl.create_default_context()
+        self.last_answer: ChatAnswer | None = None
+        ssl_context = ssl.create_default_context()
         if certificate:
-            trusted.load_verify_locations(certificate)
-        patience = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
-        self._http = httpx.Client(timeout=patience, verify=trusted, trust_env=False)
-        self.renew()
+            ssl_context.load_verify_locations(certificate)
+        timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        self._http = httpx.Client(timeout=timeout, verify=ssl_context, trust_env=False)
+        self.start_session()
 
-    def renew(self) -> None:
+    def start_session(self) -> None:
         """Begin a new session."""
         self.session = new_id()
-        self.said: list[dict[str, str]] = []
-        self.last = None
+        self.messages: list[dict[str, str]] = []
+        self.last_answer = None
 
     def __enter__(self) -> Self:
         return self
@@ -71,45 +71,47 @@ class Talk:
         """The name of the machine that answers."""
         return httpx.URL(self.url).host
 
-    def is_there(self) -> bool:
+    def is_reachable(self) -> bool:
         """Whether a server answers at all."""
         try:
-            self._http.get(f"{self.url}/v1/models", timeout=_CONNECT_S)
+            self._http.get(f"{self.url}/v1/models", timeout=_CONNECT_TIMEOUT_S)
         except httpx.HTTPError:
             return False
         return True
 
-    def pick_model(self) -> str:
+    def resolve_model(self) -> str:
         """The model that was named, or else the first that the server has."""
         if not self.model:
             try:
-                answer = self._http.get(f"{self.url}/v1/models", headers=self._headers(), timeout=_CONNECT_S)
-                named = [each["id"] for each in answer.raise_for_status().json()["data"]]
+                answer = self._http.get(f"{self.url}/v1/models", headers=self._headers(), timeout=_CONNECT_TIMEOUT_S)
+                names = [each["id"] for each in answer.raise_for_status().json()["data"]]
             except httpx.ConnectError as error:
-                raise self._away(error) from None
+                raise self._unreachable(error) from None
             except (httpx.HTTPError, ValueError, KeyError, TypeError):
-                named = []
-            if not named:
+                names = []
+            if not names:
                 raise InvalidInput(f"the server at {self.url} names no models; say which with --model")
-            self.model = str(named[0])
+            self.model = str(names[0])
         return self.model
 
-    def ask(self, text: str) -> Iterator[str]:
+    def send(self, text: str) -> Iterator[str]:
         """Say something; gives the answer in pieces. What was heard of an answer that breaks off is kept."""
-        messages = [*self.said, {"role": "user", "content": text}]
-        body = {"model": self.pick_model(), "messages": messages, "stream": True}
-        self.last = answer = Answer(messages, datetime.now(UTC))
+        messages = [*self.messages, {"role": "user", "content": text}]
+        body = {"model": self.resolve_model(), "messages": messages, "stream": True}
+        self.last_answer = answer = ChatAnswer(messages, datetime.now(UTC))
         try:
             address = f"{self.url}/v1/chat/completions"
             with self._http.stream("POST", address, json=body, headers=self._headers()) as reply:
-                answer.memory = {name: value for name, value in reply.headers.items() if name.startswith("x-memory-")}
+                answer.memory_headers = {
+                    name: value for name, value in reply.headers.items() if name.startswith("x-memory-")
+                }
                 if reply.status_code != 200:
-                    raise _refused(reply)
-                for piece in _pieces(reply):
+                    raise _refusal(reply)
+                for piece in _iter_content(reply):
                     answer.text += piece
                     yield piece
         except httpx.ConnectError as error:
-            raise self._away(error) from None
+            raise self._unreachable(error) from None
         except httpx.LocalProtocolError:
             raise InvalidInput(f"user {self.user!r} or its project cannot be sent as a header") from None
         except httpx.TimeoutException:
@@ -118,32 +120,36 @@ class Talk:
             raise UpstreamBroken(f"the answer broke off: {error}") from None
         finally:
             if answer.text:
-                self.said = [*messages, {"role": "assistant", "content": answer.text}]
+                self.messages = [*messages, {"role": "assistant", "content": answer.text}]
 
     def _headers(self) -> dict[bytes, bytes]:
-        named = {"X-Memory-User": self.user, "X-Memory-Session": self.session, "X-Memory-Project": self.project or ""}
+        headers = {
+            "X-Memory-User": self.user,
+            "X-Memory-Session": self.session,
+            "X-Memory-Project": self.project or "",
+        }
         # Names may hold any letter; a header holds bytes.
-        return {name.encode(): value.encode("utf-8") for name, value in named.items() if value}
+        return {name.encode(): value.encode("utf-8") for name, value in headers.items() if value}
 
-    def _away(self, error: httpx.HTTPError) -> Unavailable:
+    def _unreachable(self, error: httpx.HTTPError) -> Unavailable:
         return Unavailable(f"no server answers at {self.url} ({error}); start one with `recollect serve`")
 
 
-def _checked(url: str) -> str:
+def _check_url(url: str) -> str:
     try:
-        read = httpx.URL(url)
+        parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
         raise InvalidInput(f"{url!r} is no address: {error}") from None
-    if read.scheme not in ("http", "https") or not read.host:
+    if parsed.scheme not in ("http", "https") or not parsed.host:
         raise InvalidInput(f"{url!r} is no address of a server, such as http://127.0.0.1:8100")
     return url
 
 
-def _pieces(reply: httpx.Response) -> Iterator[str]:
+def _iter_content(reply: httpx.Response) -> Iterator[str]:
     """The words of a stream's events; an error among them is raised."""
     if not reply.headers.get("content-type", "").startswith("text/event-stream"):
         reply.read()
-        yield from _said_in(_read_json(reply.text), "message")
+        yield from _chunk_content(_read_json(reply.text), "message")
         return
     for line in reply.iter_lines():
         if not line.startswith("data:"):
@@ -151,7 +157,7 @@ def _pieces(reply: httpx.Response) -> Iterator[str]:
         data = line[5:].strip()
         if data == "[DONE]":
             return
-        yield from _said_in(_read_json(data), "delta")
+        yield from _chunk_content(_read_json(data), "delta")
 
 
 def _read_json(text: str) -> Any:
@@ -161,28 +167,30 @@ def _read_json(text: str) -> Any:
         raise UpstreamBroken("the server sent something that is no answer") from None
 
 
-def _said_in(chunk: Any, part: str) -> Iterator[str]:
+def _chunk_content(chunk: Any, part: str) -> Iterator[str]:
     if not isinstance(chunk, dict):
         return
     if chunk.get("error"):
-        raise UpstreamBroken(f"the answer broke off: {_told(chunk)}")
+        raise UpstreamBroken(f"the answer broke off: {_error_message(chunk)}")
     for choice in chunk.get("choices") or ():
-        said = choice.get(part) if isinstance(choice, dict) else None
-        content = said.get("content") if isinstance(said, dict) else None
+        message = choice.get(part) if isinstance(choice, dict) else None
+        content = message.get("content") if isinstance(message, dict) else None
         if isinstance(content, str) and content:
             yield content
 
 
-def _refused(reply: httpx.Response) -> Unavailable:
+def _refusal(reply: httpx.Response) -> Unavailable:
     reply.read()
     try:
-        told = _told(reply.json())
+        message = _error_message(reply.json())
     except ValueError:
-        told = reply.text.strip()
-    return Unavailable(f"the server refused with {reply.status_code}: {told[:_MOST_TOLD] or reply.reason_phrase}")
+        message = reply.text.strip()
+    return Unavailable(
+        f"the server refused with {reply.status_code}: {message[:_MAX_ERROR_CHARS] or reply.reason_phrase}"
+    )
 
 
-def _told(document: Any) -> str:
+def _error_message(document: Any) -> str:
     """The message of an error, in whichever of the usual shapes it comes."""
     error = document.get("error", document.get("detail", document)) if isinstance(document, dict) else document
     return str(error.get("message", error) if isinstance(error, dict) else error)

@@ -8,12 +8,12 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.fields import field_options
-from recollect.cli.filters import choice
-from recollect.cli.given import Given, pass_given
-from recollect.cli.records import say_redacted
-from recollect.cli.terminal import bold, dim, print_json, say
-from recollect.cli.texts import given_text
-from recollect.model.change import Outcome, Verb
+from recollect.cli.filters import enum_choice
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.records import print_redacted
+from recollect.cli.terminal import bold, dim, print_json, print_line
+from recollect.cli.texts import read_text_argument
+from recollect.model.change import ChangeKind, Outcome
 from recollect.model.scope import Level
 
 
@@ -29,14 +29,14 @@ from recollect.model.scope import Level
 @click.argument("text", nargs=-1)
 @field_options
 @click.option(
-    "--level", **choice(Level), help="Where it is seen: user, project or session. [default: the project, if any]"
+    "--level", **enum_choice(Level), help="Where it is seen: user, project or session. [default: the project, if any]"
 )
 @click.option("--correction", is_flag=True, help="Replace the value of the key, however sure that is.")
 @click.option("--idempotency-key", metavar="KEY", help="Done once, however often the same key is sent.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
-@pass_given
+@pass_cli
 def add(
-    given: Given,
+    cli: CliContext,
     text: tuple[str, ...],
     fields: dict[str, Any],
     level: str | None,
@@ -49,11 +49,13 @@ def add(
     TEXT is what to keep; without it, what is piped in. Passwords, keys and card numbers are kept out of it. What is
     already there is not kept twice. With --key and --value it is a fact that has one value at a time.
     """
-    content = None if not text and fields.get("key") and fields.get("value") else given_text(text, name="content")
-    with given.open() as memory:
+    content = (
+        None if not text and fields.get("key") and fields.get("value") else read_text_argument(text, name="content")
+    )
+    with cli.open() as memory:
         outcome = memory.add(
             content,
-            **given.place,
+            **cli.scope_args,
             correction=correction,
             idempotency_key=idempotency_key,
             by="cli",
@@ -61,26 +63,26 @@ def add(
             level=level,
             **fields,
         )
-    if given.json:
+    if cli.json:
         print_json(outcome.to_dict())
     else:
-        _say(outcome, content)
-        say_redacted(outcome.redacted)
+        _print_added(outcome, content)
+        print_redacted(outcome.redacted)
 
 
-def _say(outcome: Outcome, content: str | None) -> None:
+def _print_added(outcome: Outcome, content: str | None) -> None:
     record = outcome.record
-    if outcome.changed and outcome.verb is Verb.SUPERSEDE:
-        say("Added ", bold(record.id), f"; it takes the place of the earlier value of {record.key!r}.")
+    if outcome.changed and outcome.verb is ChangeKind.SUPERSEDE:
+        print_line("Added ", bold(record.id), f"; it takes the place of the earlier value of {record.key!r}.")
     elif outcome.changed:
-        say("Added ", bold(record.id), dim(f"  {record.category}, {_seen_in(outcome)}"))
+        print_line("Added ", bold(record.id), dim(f"  {record.category}, {_describe_visibility(outcome)}"))
     elif content is None or outcome.redacted or record.content.casefold().split() == content.casefold().split():
-        say("Already there as ", bold(record.id), "; nothing changed.")
+        print_line("Already there as ", bold(record.id), "; nothing changed.")
     else:
-        say("Kept ", bold(record.id), f", which is surer of {record.key!r}; --correction replaces it.")
+        print_line("Kept ", bold(record.id), f", which is surer of {record.key!r}; --correction replaces it.")
 
 
-def _seen_in(outcome: Outcome) -> str:
+def _describe_visibility(outcome: Outcome) -> str:
     scope = outcome.record.scope
     match outcome.record.level:
         case Level.USER:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.terminal import Piece, bold, clean_lines, dim, print_json, say
-from recollect.cli.texts import given_text
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.terminal import StyledText, bold, clean_lines, dim, print_json, print_line
+from recollect.cli.texts import read_text_argument
 
 if TYPE_CHECKING:
     from recollect.agent.answer import Answer, Event
 
-_MOST_CHARS = 600
+_MAX_EVENT_CHARS = 600
 _LABELS = {"thought": "cyan", "action": "yellow", "observation": "green", "error": "red"}
 
 
@@ -35,9 +35,9 @@ _LABELS = {"thought": "cyan", "action": "yellow", "observation": "green", "error
 @click.option("--group", "groups", multiple=True, metavar="NAME", help="Whose tools may be used; more than one may.")
 @click.option("--state", default="", metavar="TEXT", help="Where the work stands.")
 @click.option("--quiet", "-q", is_flag=True, help="Show the answer only.")
-@pass_given
+@pass_cli
 def agent(
-    given: Given,
+    cli: CliContext,
     question: tuple[str, ...],
     enabled: bool,
     model: str,
@@ -50,51 +50,51 @@ def agent(
     What it thinks, does and observes is shown as it happens. Its tools are those of the settings agent_tools and
     agent_mcp, and with --memory its own memory.
     """
-    asked = given_text(question, name="question")
-    more = {"enable_memory": enabled, "group": groups, "state": state}
-    answer = asyncio.run(_run(given, asked, model=model, quiet=quiet or given.json, **more))
-    if given.json:
-        from recollect.http.doors.agent_shapes import response
+    prompt = read_text_argument(question, name="question")
+    options = {"enable_memory": enabled, "group": groups, "state": state}
+    answer = asyncio.run(_run_agent(cli, prompt, model=model, quiet=quiet or cli.json, **options))
+    if cli.json:
+        from recollect.http.doors.agent_shapes import to_agent_response
 
-        print_json(response(answer).model_dump(mode="json"))
+        print_json(to_agent_response(answer).model_dump(mode="json"))
     elif answer.ended != "answered":
-        say(dim(f"It ended without an answer of its own: {answer.ended}."), err=True)
+        print_line(dim(f"It ended without an answer of its own: {answer.ended}."), err=True)
 
 
-async def _run(given: Given, question: str, *, model: str, quiet: bool, **more: Any) -> Answer:
+async def _run_agent(cli: CliContext, question: str, *, model: str, quiet: bool, **options: Any) -> Answer:
     from recollect.agent.agent import Agent
-    from recollect.agent.tools.sources import Sources
+    from recollect.agent.tools.sources import ToolSources
 
     async with AsyncExitStack() as opened:
-        memory = given.open_async()
+        memory = cli.open_async()
         opened.push_async_callback(memory.close)
-        sources = Sources(memory.settings)
+        sources = ToolSources(memory.settings)
         opened.push_async_callback(sources.close)
         subject = Agent(memory, model or None, await sources.toolbox())
         opened.push_async_callback(subject.close)
         answer: Answer | None = None
-        async for event in subject.stream(question, **given.place, **more):
+        async for event in subject.stream(question, **cli.scope_args, **options):
             answer = event.answer or answer
-            if not given.json and (not quiet or event.answer is not None):
-                _show(event)
+            if not cli.json and (not quiet or event.answer is not None):
+                _print_event(event)
     assert answer is not None
     return answer
 
 
-def _show(event: Event) -> None:
+def _print_event(event: Event) -> None:
     """One event as it happens; of long observations the beginning."""
     if event.answer is not None:
         for line in clean_lines(event.text):
-            say(bold(line))
+            print_line(bold(line))
         if event.answer.facts or event.answer.episodes:
-            say(dim(f"(began with {len(event.answer.facts)} facts and {len(event.answer.episodes)} episodes)"))
+            print_line(dim(f"(began with {len(event.answer.facts)} facts and {len(event.answer.episodes)} episodes)"))
         for note in event.answer.notes:
-            say(dim(note), err=True)
+            print_line(dim(note), err=True)
     else:
         style = "red" if event.failed else _LABELS[str(event.kind)]
-        text = event.text if len(event.text) <= _MOST_CHARS else f"{event.text[:_MOST_CHARS]} …"
+        text = event.text if len(event.text) <= _MAX_EVENT_CHARS else f"{event.text[:_MAX_EVENT_CHARS]} …"
         first, *rest = clean_lines(text) or [""]
-        say(Piece(f"{event.kind.title()}: ".rjust(13), style), first)
+        print_line(StyledText(f"{event.kind.title()}: ".rjust(13), style), first)
         for line in rest:
-            say(" " * 13, line)
+            print_line(" " * 13, line)
     sys.stdout.flush()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.terminal import print_json, say
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.terminal import print_json, print_line
 
 _INSTALL = {
     "bash": "recollect completion bash > ~/.local/share/bash-completion/completions/recollect",
@@ -17,8 +17,8 @@ _INSTALL = {
 
 @click.command(cls=Command, whose="", examples=("recollect completion bash", *_INSTALL.values()))
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
-@pass_given
-def completion(given: Given, shell: str) -> None:
+@pass_cli
+def completion(cli: CliContext, shell: str) -> None:
     """Print the completion script for a shell."""
     from click.shell_completion import get_completion_class
 
@@ -27,9 +27,9 @@ def completion(given: Given, shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(root, {}, "recollect", "_RECOLLECT_COMPLETE").source()
-    if given.json:
+    if cli.json:
         print_json({"shell": shell, "script": script, "install": _INSTALL[shell]})
         return
     click.echo(script.rstrip())
     # At the end: zsh looks for its own mark on the first line.
-    say(f"# To install: {_INSTALL[shell]}")
+    print_line(f"# To install: {_INSTALL[shell]}")

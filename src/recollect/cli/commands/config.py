@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
+from recollect.cli.given import CliContext, pass_cli
 from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import dim, print_json, say
+from recollect.cli.terminal import dim, print_json, print_line
 
 if TYPE_CHECKING:
     from recollect.settings import SettingRow
@@ -24,19 +24,19 @@ def config() -> None:
 
 @config.command(cls=Command, whose="", examples=("recollect config show", "recollect config show port --json"))
 @click.argument("name", metavar="[NAME]", required=False)
-@pass_given
-def show(given: Given, name: str | None) -> None:
+@pass_cli
+def show(cli: CliContext, name: str | None) -> None:
     """Show every setting: its value, its environment variable, and where the value comes from.
 
     With NAME only that one. Secrets are masked.
     """
     from recollect.settings import rows
 
-    shown = [row for row in rows(given.load()) if name in (None, row.name)]
-    if not shown:
+    selected = [row for row in rows(cli.load()) if name in (None, row.name)]
+    if not selected:
         raise click.UsageError(f"There is no setting {name!r}.", click.get_current_context())
-    if given.json:
-        print_json({"settings": [asdict(row) for row in shown]})
+    if cli.json:
+        print_json({"settings": [asdict(row) for row in selected]})
         return
     columns = [
         Column("NAME", style="bold"),
@@ -44,7 +44,7 @@ def show(given: Given, name: str | None) -> None:
         Column("VARIABLE", style="dim"),
         Column("SOURCE", flexible=True, lines=4),
     ]
-    print_table(columns, [(row.name, row.value or "-", row.variable, _source(row)) for row in shown])
+    print_table(columns, [(row.name, row.value or "-", row.variable, _source(row)) for row in selected])
 
 
 def _source(row: SettingRow) -> str:
@@ -53,17 +53,17 @@ def _source(row: SettingRow) -> str:
 
 
 @config.command(cls=Command, whose="", examples=("recollect config path",))
-@pass_given
-def path(given: Given) -> None:
+@pass_cli
+def path(cli: CliContext) -> None:
     """Tell which settings file is read, or where one would be."""
     from recollect.settings import FILE_NAMES
 
-    home = given.load().settings.home
-    named = Path(given.config).expanduser() if given.config else None
-    file = named or next((home / name for name in FILE_NAMES if (home / name).is_file()), home / FILE_NAMES[0])
-    if given.json:
+    home = cli.load().settings.home
+    explicit = Path(cli.config).expanduser() if cli.config else None
+    file = explicit or next((home / name for name in FILE_NAMES if (home / name).is_file()), home / FILE_NAMES[0])
+    if cli.json:
         print_json({"file": str(file), "exists": file.is_file(), "home": str(home)})
         return
-    say(str(file))
+    print_line(str(file))
     if not file.is_file():
-        say(dim("It is not there yet; recollect config show tells what can stand in it."), err=True)
+        print_line(dim("It is not there yet; recollect config show tells what can stand in it."), err=True)

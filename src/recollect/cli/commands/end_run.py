@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.terminal import bold, dim, print_json, print_line
 from recollect.conversation.run import StepKind
 
-_KINDS = ", ".join(StepKind)
+_STEP_KINDS = ", ".join(StepKind)
 
 
 @click.command(
@@ -23,14 +23,16 @@ _KINDS = ", ".join(StepKind)
     ),
 )
 @click.argument("goal")
-@click.option("--step", "steps", multiple=True, metavar="KIND:TEXT", help=f"A step, in order; a KIND is {_KINDS}.")
+@click.option(
+    "--step", "steps", multiple=True, metavar="KIND:TEXT", help=f"A step, in order; a KIND is {_STEP_KINDS}."
+)
 @click.option("--answer", default="", metavar="TEXT", help="What came of it.")
 @click.option("--lesson", "lessons", multiple=True, metavar="TEXT", help="What is to be kept for the next time.")
 @click.option("--succeeded/--failed", "success", default=None, help="How it went, if that is known.")
 @click.option("--run-id", metavar="ID", help="Its name: the same run told of twice is kept once.")
-@pass_given
+@pass_cli
 def end_run(
-    given: Given,
+    cli: CliContext,
     goal: str,
     steps: tuple[str, ...],
     answer: str,
@@ -43,30 +45,30 @@ def end_run(
     It is noted with its session. If it was a task, one of several steps or one that taught something, it becomes an
     episode with its goal, steps, outcome and lessons.
     """
-    if not given.session:
+    if not cli.session:
         raise click.UsageError("Say in which session with --session.", click.get_current_context())
-    with given.open() as memory:
+    with cli.open() as memory:
         outcomes = memory.end_run(
             goal,
-            user_id=given.user_id,
-            project_id=given.project,
-            session_id=given.session,
-            steps=[_step(step) for step in steps],
+            user_id=cli.user_id,
+            project_id=cli.project,
+            session_id=cli.session,
+            steps=[_parse_step(step) for step in steps],
             answer=answer,
             success=success,
             lessons=lessons,
             run_id=run_id,
         )
-    if given.json:
+    if cli.json:
         print_json({"results": [outcome.to_dict() for outcome in outcomes]})
         return
-    say("Noted the run in session ", bold(given.session))
+    print_line("Noted the run in session ", bold(cli.session))
     for outcome in outcomes:
-        say(f"  {outcome.record.category}: ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
+        print_line(f"  {outcome.record.category}: ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
 
 
-def _step(text: str) -> dict[str, str]:
+def _parse_step(text: str) -> dict[str, str]:
     kind, colon, content = text.partition(":")
     if not colon or kind.strip() not in tuple(StepKind):
-        raise click.UsageError(f"A step is KIND:TEXT with one of {_KINDS}.", click.get_current_context())
+        raise click.UsageError(f"A step is KIND:TEXT with one of {_STEP_KINDS}.", click.get_current_context())
     return {"kind": kind.strip(), "content": content.strip()}

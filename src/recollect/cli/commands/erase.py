@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.erasures import agreed, list_receipts, replay_receipts, tell
-from recollect.cli.given import Given, pass_given
-from recollect.cli.terminal import print_json, say
+from recollect.cli.erasures import ask_confirmation, list_receipts, print_receipt, replay_receipts
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.terminal import print_json, print_line
 
 
 @click.command(
@@ -29,9 +29,9 @@ from recollect.cli.terminal import print_json, say
 @click.option("--replay", metavar="FILE", help="Erase again what those receipts tell, in a database restored since.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, kept with the receipt.")
-@pass_given
+@pass_cli
 def erase(
-    given: Given,
+    cli: CliContext,
     memory_id: str | None,
     turn_id: str | None,
     everything: bool,
@@ -47,35 +47,35 @@ def erase(
     backup is not: keep --receipts beside it, and --replay them once it is restored, before anyone uses it.
     """
     if receipts or replay is not None or to is not None:
-        if memory_id or turn_id or everything or given.project or given.session or (receipts == (replay is not None)):
+        if memory_id or turn_id or everything or cli.project or cli.session or (receipts == (replay is not None)):
             raise click.UsageError("--receipts, with --to, and --replay stand alone.", click.get_current_context())
         if receipts:
-            list_receipts(given, to)
+            list_receipts(cli, to)
         else:
-            replay_receipts(given, replay or "", yes=yes, why=why)
+            replay_receipts(cli, replay or "", yes=yes, why=why)
         return
-    what = _what(given, memory_id, turn_id, everything)
-    if not yes and not agreed(given, f"Erase {what} for good?"):
-        say("Nothing was erased.", err=True)
+    description = _describe_target(cli, memory_id, turn_id, everything)
+    if not yes and not ask_confirmation(cli, f"Erase {description} for good?"):
+        print_line("Nothing was erased.", err=True)
         return
-    with given.open() as memory:
-        whole = not (memory_id or turn_id or given.session or given.project)
+    with cli.open() as memory:
+        whole = not (memory_id or turn_id or cli.session or cli.project)
         receipt = memory.erase(
-            **given.place, memory_id=memory_id, turn_id=turn_id, everything=whole, by="cli", why=why
+            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole, by="cli", why=why
         )
-    if given.json:
+    if cli.json:
         print_json(receipt.to_dict())
     else:
-        tell(receipt, what)
+        print_receipt(receipt, description)
 
 
-def _what(given: Given, memory_id: str | None, turn_id: str | None, everything: bool) -> str:
+def _describe_target(cli: CliContext, memory_id: str | None, turn_id: str | None, everything: bool) -> str:
     """What is to go, in words; a usage error unless exactly one thing is named."""
     context = click.get_current_context()
-    named = [f"{kind} {id}" for kind, id in (("memory", memory_id), ("turn", turn_id)) if id is not None]
-    if len(named) > 1 or (named and everything):
+    targets = [f"{kind} {id}" for kind, id in (("memory", memory_id), ("turn", turn_id)) if id is not None]
+    if len(targets) > 1 or (targets and everything):
         raise click.UsageError("Say one thing: --memory, --turn or --everything.", context)
-    if not (named or everything or given.session or given.project):
+    if not (targets or everything or cli.session or cli.project):
         raise click.UsageError("Say what: --memory, --turn, --session, --project, or --everything.", context)
-    within = "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(given, name)))
-    return f"{named[0] if named else 'everything'} of user {given.user_id}{within}"
+    within = "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(cli, name)))
+    return f"{targets[0] if targets else 'everything'} of user {cli.user_id}{within}"

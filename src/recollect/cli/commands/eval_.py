@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from recollect.cli.commands.eval_compare import compare
-from recollect.cli.commands.eval_conversations import commands
+from recollect.cli.commands.eval_conversations import benchmark_commands
 from recollect.cli.commands.eval_prefilter import prefilter
 from recollect.cli.commands.eval_recipe import recipe
 
@@ -26,5 +26,5 @@ def eval_() -> None:
     """
 
 
-for each in (recipe, *commands(), compare, prefilter):
+for each in (recipe, *benchmark_commands(), compare, prefilter):
     eval_.add_command(each)

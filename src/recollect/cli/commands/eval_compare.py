@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.records import counted
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.records import pluralize
 from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.terminal import bold, dim, print_json, print_line
 
-_NUMBERS = (
+_COMPARISON_COLUMNS = (
     Column("A", right=True),
     Column("B", right=True),
     Column("B - A", right=True, style="bold"),
@@ -27,8 +27,8 @@ _NUMBERS = (
 @click.command(cls=Command, whose="", examples=("recollect eval compare before.json after.json",))
 @click.argument("a", type=click.Path(path_type=Path))
 @click.argument("b", type=click.Path(path_type=Path))
-@pass_given
-def compare(given: Given, a: Path, b: Path) -> None:
+@pass_cli
+def compare(cli: CliContext, a: Path, b: Path) -> None:
     """Tell whether one measurement is better than another.
 
     A and B are files that recollect eval wrote with --json FILE, of the same conversations. Each question is held
@@ -37,30 +37,35 @@ def compare(given: Given, a: Path, b: Path) -> None:
     """
     from recollect.evaluation.compare import compare as differences
 
-    told = differences(a, b)
-    if given.json:
-        print_json(told)
+    comparison = differences(a, b)
+    if cli.json:
+        print_json(comparison)
         return
     for name in ("a", "b"):
-        say(bold(name.upper()), "  ", told[name]["file"], dim(f"  {_apart(told, name)}"))
-    left_out = told["only_in_a"] + told["only_in_b"]
-    missing = f"; {counted(left_out, 'question')} that only one of them has are left out" if left_out else ""
-    say(dim(f"{counted(told['n'], 'question')} of {told['benchmark']}{missing}"))
-    say()
-    print_table([Column("MARK"), *_NUMBERS], [(row["mark"], *_cells(row)) for row in told["marks"]])
-    say()
-    say(dim(f"{told['categories'][0]['mark']} by category:"))
-    rows = [(row["category"], *_cells(row)) for row in told["categories"]]
-    print_table([Column("CATEGORY", flexible=True), *_NUMBERS], rows)
+        print_line(
+            bold(name.upper()), "  ", comparison[name]["file"], dim(f"  {_differing_settings(comparison, name)}")
+        )
+    unpaired = comparison["only_in_a"] + comparison["only_in_b"]
+    missing = f"; {pluralize(unpaired, 'question')} that only one of them has are left out" if unpaired else ""
+    print_line(dim(f"{pluralize(comparison['n'], 'question')} of {comparison['benchmark']}{missing}"))
+    print_line()
+    print_table(
+        [Column("MARK"), *_COMPARISON_COLUMNS],
+        [(row["mark"], *_comparison_cells(row)) for row in comparison["marks"]],
+    )
+    print_line()
+    print_line(dim(f"{comparison['categories'][0]['mark']} by category:"))
+    rows = [(row["category"], *_comparison_cells(row)) for row in comparison["categories"]]
+    print_table([Column("CATEGORY", flexible=True), *_COMPARISON_COLUMNS], rows)
 
 
-def _apart(told: Mapping[str, Any], name: str) -> str:
+def _differing_settings(comparison: Mapping[str, Any], name: str) -> str:
     """The settings in which this one differs from the other."""
-    own, other = told[name]["settings"], told["b" if name == "a" else "a"]["settings"]
+    own, other = comparison[name]["settings"], comparison["b" if name == "a" else "a"]["settings"]
     return ", ".join(f"{key} {value}" for key, value in own.items() if other.get(key) != value)
 
 
-def _cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _comparison_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         f"{row['a']:.3f}",
         f"{row['b']:.3f}",

@@ -10,15 +10,15 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.given import Given, listen_to_log, pass_given
-from recollect.cli.records import counted
-from recollect.cli.table import cut
-from recollect.cli.terminal import Piece, bold, clean, dim, print_json, say, width
+from recollect.cli.given import CliContext, configure_logging, pass_cli
+from recollect.cli.records import pluralize
+from recollect.cli.table import truncate
+from recollect.cli.terminal import StyledText, bold, clean, dim, print_json, print_line, width
 
 if TYPE_CHECKING:
-    from recollect.evaluation.recipe_run import Checked, Report
+    from recollect.evaluation.recipe_run import RecipeCheck, RecipeReport
 
-_SHOWN = 5
+_MAX_RECALLED = 5
 _INDENT = " " * 8
 
 
@@ -31,8 +31,8 @@ _INDENT = " " * 8
 @click.option(
     "--junit", type=click.Path(path_type=Path), metavar="FILE", help="Also write the outcome as JUnit XML, for CI."
 )
-@pass_given
-def recipe(given: Given, files: tuple[Path, ...], junit: Path | None) -> None:
+@pass_cli
+def recipe(cli: CliContext, files: tuple[Path, ...], junit: Path | None) -> None:
     """Check what must and what must not be recalled.
 
     Each FILE is a YAML recipe: steps that store, remember, correct and forget, and questions with what must and must
@@ -45,55 +45,59 @@ def recipe(given: Given, files: tuple[Path, ...], junit: Path | None) -> None:
     from recollect.evaluation.recipe_file import read_recipe
     from recollect.evaluation.recipe_run import run_recipes
 
-    listen_to_log(verbose=given.verbose)
-    settings = given.load().settings
+    configure_logging(verbose=cli.verbose)
+    settings = cli.load().settings
     # All are read before the first is run: a mistake in the last should not cost the time of the others.
     recipes = [read_recipe(file) for file in files]
     if junit is not None:
         check_folder(junit)
-    reports = asyncio.run(run_recipes(recipes, settings, tell=(lambda report: None) if given.json else _say))
+    reports = asyncio.run(
+        run_recipes(recipes, settings, on_report=(lambda report: None) if cli.json else _print_recipe_report)
+    )
     if junit is not None:
         write_junit(junit, reports)
     failed, total = sum(each.failed for each in reports), sum(len(each.checks) for each in reports)
-    if given.json:
-        print_json({"ok": not failed, "recipes": [_plain(each) for each in reports]})
+    if cli.json:
+        print_json({"ok": not failed, "recipes": [_report_dict(each) for each in reports]})
     elif failed:
-        say(bold(f"{failed:,} of {counted(total, 'expectation')}"), f" {'does' if failed == 1 else 'do'} not hold.")
+        print_line(
+            bold(f"{failed:,} of {pluralize(total, 'expectation')}"), f" {'does' if failed == 1 else 'do'} not hold."
+        )
     else:
-        say(f"All {total:,} expectations hold." if total > 1 else "The one expectation holds.")
+        print_line(f"All {total:,} expectations hold." if total > 1 else "The one expectation holds.")
     if failed:
         click.get_current_context().exit(ExitCode.UNEXPECTED)
 
 
-def _say(report: Report) -> None:
+def _print_recipe_report(report: RecipeReport) -> None:
     from recollect.evaluation.junit import complaint
 
-    say(bold(report.recipe.name), dim(f"  {report.recipe.file}"))
+    print_line(bold(report.recipe.name), dim(f"  {report.recipe.file}"))
     for _, group in groupby(report.checks, key=lambda check: check.step):
         checks = list(group)
         for check in checks:
-            mark = Piece("ok  ", "green") if check.held else Piece("fail", "red")
-            say("  ", mark, f"  step {check.step}: {check}")
-            if not check.held:
-                say(_INDENT, complaint(check))
-        if not all(check.held for check in checks):
-            _say_recalled(checks[0])
-    say()
+            mark = StyledText("ok  ", "green") if check.passed else StyledText("fail", "red")
+            print_line("  ", mark, f"  step {check.step}: {check}")
+            if not check.passed:
+                print_line(_INDENT, complaint(check))
+        if not all(check.passed for check in checks):
+            _print_recalled(checks[0])
+    print_line()
 
 
-def _say_recalled(check: Checked) -> None:
+def _print_recalled(check: RecipeCheck) -> None:
     """What came back instead, as far as it can be taken in at a glance."""
-    room = width()
-    for place, each in enumerate(check.recalled[:_SHOWN], 1):
+    columns = width()
+    for place, each in enumerate(check.recalled[:_MAX_RECALLED], 1):
         line = f"{place}. {each.score:.2f}  {clean(each.text)}"
-        say(_INDENT, dim(cut(line, room - len(_INDENT)) if room else line))
+        print_line(_INDENT, dim(truncate(line, columns - len(_INDENT)) if columns else line))
     for note in check.notes:
-        say(_INDENT, dim(note))
-    if len(check.recalled) > _SHOWN:
-        say(_INDENT, dim(f"and {len(check.recalled) - _SHOWN} more"))
+        print_line(_INDENT, dim(note))
+    if len(check.recalled) > _MAX_RECALLED:
+        print_line(_INDENT, dim(f"and {len(check.recalled) - _MAX_RECALLED} more"))
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _report_dict(report: RecipeReport) -> dict[str, Any]:
     return {
         "file": str(report.recipe.file),
         "name": report.recipe.name,
@@ -105,7 +109,7 @@ def _plain(report: Report) -> dict[str, Any]:
                 "expected": "must" if check.expected.must else "must_not",
                 "words": check.expected.words or None,
                 "memory": check.expected.memory or None,
-                "held": check.held,
+                "held": check.passed,
                 "at": check.at or None,
                 "notes": list(check.notes),
                 "recalled": [

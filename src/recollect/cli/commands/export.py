@@ -10,13 +10,13 @@ from typing import TextIO
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.new_file import new_file
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.new_file import open_new_file
 from recollect.cli.progress import Progress
-from recollect.cli.records import counted
-from recollect.cli.terminal import json_text, print_json, say
+from recollect.cli.records import pluralize
+from recollect.cli.terminal import json_text, print_json, print_line
 
-_KEPT = ("memories", "turns", "superseded", "review", "forgotten")
+_EXPORTED_KINDS = ("memories", "turns", "superseded", "review", "forgotten")
 
 
 @click.command(
@@ -32,35 +32,35 @@ _KEPT = ("memories", "turns", "superseded", "review", "forgotten")
 @click.option(
     "--embeddings", is_flag=True, help="The vectors as well: an import with the same model takes them over."
 )
-@pass_given
-def export(given: Given, file: str, force: bool, sessions: bool, embeddings: bool) -> None:
+@pass_cli
+def export(cli: CliContext, file: str, force: bool, sessions: bool, embeddings: bool) -> None:
     """Write memories and turns out as JSON Lines.
 
     To FILE, or to standard output: all memories and turns, in whatever state, oldest first, then how sessions stand.
     A backup has the history too.
     """
-    if given.project and not given.user:
+    if cli.project and not cli.user:
         raise click.UsageError("A project is some user's: give --user as well.", click.get_current_context())
-    more = {"sessions": sessions, "embeddings": embeddings}
+    options = {"sessions": sessions, "embeddings": embeddings}
     if file == "-":
-        asyncio.run(_write(given, sys.stdout, **more))
+        asyncio.run(_write_export(cli, sys.stdout, **options))
         return
-    with new_file(Path(file), force=force) as out:
-        count = asyncio.run(_write(given, out, **more))
-    if given.json:
+    with open_new_file(Path(file), force=force) as out:
+        count = asyncio.run(_write_export(cli, out, **options))
+    if cli.json:
         print_json({"exported": count, "file": file})
     else:
-        say(f"Exported {counted(count, 'line')} to {file}")
+        print_line(f"Exported {pluralize(count, 'line')} to {file}")
 
 
-async def _write(given: Given, out: TextIO, *, sessions: bool, embeddings: bool) -> int:
-    async with given.open_async() as memory:
-        counts = await memory.stats(given.user)
-        total = None if given.project else sum(counts.get(name, 0) for name in _KEPT)
+async def _write_export(cli: CliContext, out: TextIO, *, sessions: bool, embeddings: bool) -> int:
+    async with cli.open_async() as memory:
+        counts = await memory.stats(cli.user)
+        total = None if cli.project else sum(counts.get(name, 0) for name in _EXPORTED_KINDS)
         done = 0
         with Progress("Exporting", total=total) as progress:
             async for line in memory.export(
-                user_id=given.user, project_id=given.project, sessions=sessions, embeddings=embeddings
+                user_id=cli.user, project_id=cli.project, sessions=sessions, embeddings=embeddings
             ):
                 out.write(json_text(line) + "\n")
                 done += 1

@@ -13,15 +13,15 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.given import Given, pass_given
-from recollect.cli.moved_in import tell
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.moved_in import _print_import_report
 from recollect.cli.progress import Progress
-from recollect.cli.records import counted
-from recollect.cli.terminal import print_json, say
+from recollect.cli.records import pluralize
+from recollect.cli.terminal import print_json, print_line
 from recollect.errors import InvalidInput
-from recollect.movein.registry import READERS, recognised
+from recollect.movein.registry import IMPORTERS, recognise_source
 
-_PIECE = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 @click.command(
@@ -35,7 +35,7 @@ _PIECE = 1 << 20
     ),
 )
 @click.argument("source", metavar="[SOURCE]", default="-")
-@click.option("--from", "kind", type=click.Choice(["auto", *READERS]), default="auto", help="What SOURCE is of.")
+@click.option("--from", "kind", type=click.Choice(["auto", *IMPORTERS]), default="auto", help="What SOURCE is of.")
 @click.option("--user", "-u", "owner", metavar="ID", help="Make all of it this user's, whoever it names.")
 @click.option("--of", "of", metavar="ID", multiple=True, help="Only what it says is this user's; can be repeated.")
 @click.option("--everyone", is_flag=True, help="Keep everyone it names under their names.")
@@ -43,9 +43,9 @@ _PIECE = 1 << 20
 @click.option("--learn", is_flag=True, help="Have what was said learned from afterwards, when there is time for it.")
 @click.option("--dry-run", is_flag=True, help="Only tell what would be brought in.")
 @click.option("--token", metavar="KEY", envvar="MEM0_API_KEY", help="The key of an API; or set MEM0_API_KEY.")
-@pass_given
+@pass_cli
 def import_(
-    given: Given,
+    cli: CliContext,
     source: str,
     kind: str,
     owner: str | None,
@@ -62,57 +62,57 @@ def import_(
     input for lines of ours. Doing it twice changes nothing. Of other products' memories say whose they become with
     --user, or keep the users they name with --of or --everyone. docs/moving.md has two commands for each product.
     """
-    owner = owner or given.user
-    is_ours = source == "-" or _is_ours(source, kind)
-    if source == "-" or (is_ours and not (of or dry_run or project or everyone or learn)):
-        _import_lines(given, source, owner)
+    owner = owner or cli.user
+    is_export = source == "-" or _is_export(source, kind)
+    if source == "-" or (is_export and not (of or dry_run or project or everyone or learn)):
+        _import_lines(cli, source, owner)
         return
     # Lines of ours say themselves whose they are.
-    everyone = everyone or (is_ours and owner is None and not of)
-    asked: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
-    with given.open() as memory, Progress("Looking" if dry_run else "Importing") as progress:
-        moved = memory.import_from(
-            source, user_id=owner, learn=learn, dry_run=dry_run, by="cli", progress=progress, **asked
+    everyone = everyone or (is_export and owner is None and not of)
+    options: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
+    with cli.open() as memory, Progress("Looking" if dry_run else "Importing") as progress:
+        report = memory.import_from(
+            source, user_id=owner, learn=learn, dry_run=dry_run, by="cli", progress=progress, **options
         )
-    tell(given, moved)
-    if moved.refused:
+    _print_import_report(cli, report)
+    if report.refused:
         raise click.exceptions.Exit(ExitCode.INVALID)
 
 
-def _is_ours(source: str, kind: str) -> bool:
-    from recollect.movein.source import Source
+def _is_export(source: str, kind: str) -> bool:
+    from recollect.movein.source import ImportSource
 
-    looked = Source(source)
-    if kind != "auto" or looked.is_address:
+    candidate = ImportSource(source)
+    if kind != "auto" or candidate.is_address:
         return kind == "recollect"
     try:
-        return recognised(looked)[0] == "recollect"
+        return recognise_source(candidate)[0] == "recollect"
     except InvalidInput:
         # A file that is like nothing else is taken for lines of ours, which say what is wrong with them.
-        return not looked.path.is_dir()
+        return not candidate.path.is_dir()
     finally:
-        looked.close()
+        candidate.close()
 
 
-def _import_lines(given: Given, file: str, owner: str | None) -> None:
+def _import_lines(cli: CliContext, file: str, owner: str | None) -> None:
     with (
-        _opened(file) as lines,
-        given.open() as memory,
-        Progress("Importing", total=_how_many(lines)) as progress,
+        _open_lines(file) as lines,
+        cli.open() as memory,
+        Progress("Importing", total=_count_lines(lines)) as progress,
     ):
-        done = _Done(progress)
-        result = memory.import_(_lines(lines, done), user_id=owner, by="cli", progress=done)
-    if given.json:
+        done = _LineProgress(progress)
+        result = memory.import_(_parse_lines(lines, done), user_id=owner, by="cli", progress=done)
+    if cli.json:
         print_json(asdict(result))
         return
-    say(f"Added {counted(result.added, 'memory', 'memories')}; {result.present:,} were there already.")
+    print_line(f"Added {pluralize(result.added, 'memory', 'memories')}; {result.present:,} were there already.")
     if result.kept:
-        say(f"{counted(result.kept, 'fact')} here were surer than the ones in the file, and stayed.")
+        print_line(f"{pluralize(result.kept, 'fact')} here were surer than the ones in the file, and stayed.")
     if result.redacted:
-        say(f"Secrets were kept out of {counted(result.redacted, 'memory', 'memories')}.")
+        print_line(f"Secrets were kept out of {pluralize(result.redacted, 'memory', 'memories')}.")
 
 
-def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+def _open_lines(file: str) -> AbstractContextManager[BinaryIO]:
     if file == "-":
         if sys.stdin is None or sys.stdin.isatty():
             raise click.UsageError("Name a file, or pipe the lines in.", click.get_current_context())
@@ -123,18 +123,18 @@ def _opened(file: str) -> AbstractContextManager[BinaryIO]:
         raise click.FileError(file, error.strerror or "") from None
 
 
-def _how_many(file: BinaryIO) -> int | None:
+def _count_lines(file: BinaryIO) -> int | None:
     """How many lines are still to come, for the bar; None where nobody sees one, or the lines come only once."""
     if not sys.stderr.isatty() or not file.seekable():
         return None
     start, lines, last = file.tell(), 0, b"\n"
-    while piece := file.read(_PIECE):
+    while piece := file.read(_READ_BYTES):
         lines, last = lines + piece.count(b"\n"), piece[-1:]
     file.seek(start)
     return lines + (last != b"\n")
 
 
-class _Done:
+class _LineProgress:
     """How many lines are safely in; told to the person, and named when a later line is wrong."""
 
     def __init__(self, progress: Progress) -> None:
@@ -146,7 +146,7 @@ class _Done:
         self._progress(lines)
 
 
-def _lines(file: Iterable[bytes], done: _Done) -> Iterator[dict[str, Any]]:
+def _parse_lines(file: Iterable[bytes], done: _LineProgress) -> Iterator[dict[str, Any]]:
     """The JSON objects of the lines; blank ones may only end the file, so that numbers stay true."""
     blank = 0
     for number, line in enumerate(file, 1):
@@ -159,11 +159,11 @@ def _lines(file: Iterable[bytes], done: _Done) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(
-                f"line {blank or number} is not JSON: {_what(error)}; the {done.lines:,} lines before are imported"
+                f"line {blank or number} is not JSON: {_describe_json_error(error)}; the {done.lines:,} lines before are imported"
             ) from None
 
 
-def _what(error: Exception) -> str:
+def _describe_json_error(error: Exception) -> str:
     match error:
         case json.JSONDecodeError():
             return f"{error.msg} at column {error.colno}"

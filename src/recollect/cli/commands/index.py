@@ -12,23 +12,23 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.given import Given, listen_to_log, pass_given
+from recollect.cli.given import CliContext, configure_logging, pass_cli
 from recollect.cli.progress import Progress
-from recollect.cli.records import counted
+from recollect.cli.records import pluralize
 from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import print_json, say
+from recollect.cli.terminal import print_json, print_line
 
 if TYPE_CHECKING:
-    from recollect.index.compare import Compared
-    from recollect.index.feeder import Feeder
+    from recollect.index.compare import IndexCheck
+    from recollect.index.feeder import IndexSync
     from recollect.index.protocol import Index
-    from recollect.ledger.postgres_near import Near
+    from recollect.ledger.postgres_near import HnswIndex
     from recollect.ledger.protocol import Ledger
     from recollect.settings import Settings
 
 _T = TypeVar("_T")
-_COLUMNS = [Column("USER", style="bold"), Column("ROWS"), Column("MISSING"), Column("EXTRA"), Column("WAITING")]
-_NONE = "It is made from the ledger whenever it is needed: there is nothing to {} that could be wrong."
+_INDEX_COLUMNS = [Column("USER", style="bold"), Column("ROWS"), Column("MISSING"), Column("EXTRA"), Column("WAITING")]
+_NOTHING_STORED = "It is made from the ledger whenever it is needed: there is nothing to {} that could be wrong."
 
 
 @click.group()
@@ -37,139 +37,144 @@ def index() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class _IndexParts:
     settings: Settings
     ledger: Ledger
     index: Index
-    feeder: Feeder | None
-    near: Near | None
+    feeder: IndexSync | None
+    pgvector: HnswIndex | None
 
 
 @index.command(cls=Command, whose="", examples=("recollect index status",))
-@pass_given
-def status(given: Given) -> None:
+@pass_cli
+def status(cli: CliContext) -> None:
     """Say what searches, whether it answers, and how far it is behind the ledger."""
 
-    async def look(parts: _Parts) -> dict[str, Any]:
-        if parts.near is not None:
-            return await _near_status(parts.near)
+    async def read_status(parts: _IndexParts) -> dict[str, Any]:
+        if parts.pgvector is not None:
+            return await _pgvector_status(parts.pgvector)
         if parts.feeder is None:
             return {"index": "exact", "engine": None, "users_behind": 0}
-        behind, after = 0, ""
-        while page := await parts.ledger.behind(parts.feeder.fed_as, limit=1000, after=after):
-            behind, after = behind + len(page), page[-1].user
-        users = await parts.feeder.engine.users()
-        told = {"index": parts.settings.index, "engine": parts.feeder.engine.name}
-        return {**told, "users": len(users), "users_behind": behind}
+        users_behind, after = 0, ""
+        while page := await parts.ledger.lagging_users(parts.feeder.feed_name, limit=1000, after=after):
+            users_behind, after = users_behind + len(page), page[-1].user
+        users = await parts.feeder.store.users()
+        names = {"index": parts.settings.index, "engine": parts.feeder.store.name}
+        return {**names, "users": len(users), "users_behind": users_behind}
 
-    found = _run(given, look)
-    if given.json:
-        print_json(found)
-    elif found["engine"] is None:
-        say("Vectors are searched exactly, in memory, and are always as the ledger has them.")
+    result = _run_with_index(cli, read_status)
+    if cli.json:
+        print_json(result)
+    elif result["engine"] is None:
+        print_line("Vectors are searched exactly, in memory, and are always as the ledger has them.")
     else:
-        users, behind = counted(found["users"], "user"), counted(found["users_behind"], "user")
-        say(f"{found['engine']} answers. It has rows of {users}; {behind} behind the ledger.")
+        users, users_behind = pluralize(result["users"], "user"), pluralize(result["users_behind"], "user")
+        print_line(f"{result['engine']} answers. It has rows of {users}; {users_behind} behind the ledger.")
 
 
 @index.command(cls=Command, whose="", examples=("recollect index verify", "recollect index verify --json"))
-@pass_given
-def verify(given: Given) -> None:
+@pass_cli
+def verify(cli: CliContext) -> None:
     """Compare the vector database with the ledger, user by user; it ends with an error where it is wrong.
 
     Rows that changed since it was last fed are on their way, and counted apart.
     """
 
-    async def hold(parts: _Parts) -> list[Compared] | None:
-        from recollect.index.compare import Compared, compare
+    async def compare_rows(parts: _IndexParts) -> list[IndexCheck] | None:
+        from recollect.index.compare import IndexCheck, verify_index
 
-        if parts.near is not None:
+        if parts.pgvector is not None:
             return [
-                Compared(user, rows, rows - wrong, wrong, 0, 0) for user, rows, wrong in await parts.near.verify()
+                IndexCheck(user, rows, rows - wrong, wrong, 0, 0)
+                for user, rows, wrong in await parts.pgvector.verify()
             ]
         if parts.feeder is None:
             return None
         feeder = parts.feeder
-        return [each async for each in compare(parts.ledger, feeder.model, feeder.engine, fed_as=feeder.fed_as)]
+        return [
+            each async for each in verify_index(parts.ledger, feeder.model, feeder.store, feed_name=feeder.feed_name)
+        ]
 
-    found = _run(given, hold)
-    wrong = [each for each in found or () if not each.is_right]
-    if given.json:
-        print_json({"right": not wrong, "users": [asdict(each) for each in found or ()]})
-    elif found is None:
-        say(_NONE.format("verify"))
+    compared = _run_with_index(cli, compare_rows)
+    wrong = [each for each in compared or () if not each.is_consistent]
+    if cli.json:
+        print_json({"right": not wrong, "users": [asdict(each) for each in compared or ()]})
+    elif compared is None:
+        print_line(_NOTHING_STORED.format("verify"))
     else:
         rows = [[each.user, each.rows, each.missing, each.extra, each.waiting] for each in wrong]
         if rows:
-            print_table(_COLUMNS, [list(map(str, row)) for row in rows])
+            print_table(_INDEX_COLUMNS, [list(map(str, row)) for row in rows])
         if wrong:
-            say(f"Wrong for {counted(len(wrong), 'user')}; run: recollect index rebuild")
+            print_line(f"Wrong for {pluralize(len(wrong), 'user')}; run: recollect index rebuild")
         else:
-            kept, waiting = (sum(getattr(each, name) for each in found) for name in ("kept", "waiting"))
-            say(f"All right: {counted(kept, 'row')} of {counted(len(found), 'user')}, {waiting} on their way.")
+            matching, waiting = (sum(getattr(each, name) for each in compared) for name in ("kept", "waiting"))
+            print_line(
+                f"All right: {pluralize(matching, 'row')} of {pluralize(len(compared), 'user')}, {waiting} on their way."
+            )
     if wrong:
         raise SystemExit(ExitCode.DAMAGED)
 
 
 @index.command(cls=Command, whose="", examples=("recollect index rebuild",))
-@pass_given
-def rebuild(given: Given) -> None:
+@pass_cli
+def rebuild(cli: CliContext) -> None:
     """Empty the vector database and feed it anew from the ledger.
 
     Memories are found meanwhile, by comparing with the ledger's own vectors.
     """
     with Progress("Feeding") as progress:
 
-        async def anew(parts: _Parts) -> int | None:
-            if parts.near is not None:
+        async def rebuild_rows(parts: _IndexParts) -> int | None:
+            if parts.pgvector is not None:
                 large = parts.settings.index_exact_rows + 1
-                return await parts.near.rebuild(large=large, progress=lambda done, total: progress(done))
+                return await parts.pgvector.rebuild(large=large, progress=lambda done, total: progress(done))
             return None if parts.feeder is None else await parts.feeder.rebuild(progress)
 
-        count = _run(given, anew)
-    if given.json:
+        count = _run_with_index(cli, rebuild_rows)
+    if cli.json:
         print_json({"rows": count or 0})
     elif count is None:
-        say(_NONE.format("rebuild"))
+        print_line(_NOTHING_STORED.format("rebuild"))
     else:
-        say(f"Fed {counted(count, 'row')}.")
+        print_line(f"Fed {pluralize(count, 'row')}.")
 
 
-async def _near_status(near: Near) -> dict[str, Any]:
+async def _pgvector_status(pgvector: HnswIndex) -> dict[str, Any]:
     from recollect.errors import Unsupported
 
-    state = await near.state()
+    state = await pgvector.state()
     if state.trouble:
         raise Unsupported(state.trouble)
-    return {"index": "pgvector", "engine": f"pgvector at {near.where}", "users": state.users, "users_behind": 0}
+    return {"index": "pgvector", "engine": f"pgvector at {pgvector.where}", "users": state.users, "users_behind": 0}
 
 
-def _run(given: Given, do: Callable[[_Parts], Coroutine[Any, Any, _T]]) -> _T:
+def _run_with_index(cli: CliContext, action: Callable[[_IndexParts], Coroutine[Any, Any, _T]]) -> _T:
     async def run() -> _T:
-        async with _opened(given) as parts:
-            return await do(parts)
+        async with _open_parts(cli) as parts:
+            return await action(parts)
 
-    listen_to_log(verbose=given.verbose)
+    configure_logging(verbose=cli.verbose)
     return asyncio.run(run())
 
 
 @asynccontextmanager
-async def _opened(given: Given) -> AsyncIterator[_Parts]:
-    from recollect.index.engine_index import feeder_of
-    from recollect.index.pgvector import near_of
+async def _open_parts(cli: CliContext) -> AsyncIterator[_IndexParts]:
+    from recollect.index.engine_index import sync_of
+    from recollect.index.pgvector import hnsw_index_of
     from recollect.indexing import open_index
     from recollect.wiring import open_embedder, open_ledger
 
-    settings = given.load().settings
+    settings = cli.load().settings
     embedder = await open_embedder(settings)
     try:
         ledger = await open_ledger(settings, embedder.model)
         try:
-            opened = open_index(settings, ledger, embedder.model)
+            opened_index = open_index(settings, ledger, embedder.model)
             try:
-                yield _Parts(settings, ledger, opened, feeder_of(opened), near_of(opened))
+                yield _IndexParts(settings, ledger, opened_index, sync_of(opened_index), hnsw_index_of(opened_index))
             finally:
-                await opened.close()
+                await opened_index.close()
         finally:
             await ledger.close()
     finally:

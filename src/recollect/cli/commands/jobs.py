@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.filters import choice
-from recollect.cli.given import Given, pass_given
+from recollect.cli.filters import enum_choice
+from recollect.cli.given import CliContext, pass_cli
 from recollect.cli.numbers import limit_option
-from recollect.cli.records import counted, short_time
-from recollect.cli.table import Column, Row, print_table
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.records import format_short_time, pluralize
+from recollect.cli.table import Column, TableRow, print_table
+from recollect.cli.terminal import bold, dim, print_json, print_line
 from recollect.errors import NotFound
 from recollect.model.job import Job, JobState
 
 if TYPE_CHECKING:
     from recollect.sync import Memory
 
-_COLUMNS = [
+_JOB_COLUMNS = [
     Column("JOB", style="bold"),
     Column("DUE", style="dim"),
     Column("WHAT"),
@@ -31,7 +31,7 @@ _COLUMNS = [
 ]
 _REPLAYABLE = (JobState.DEAD, JobState.CANCELLED)
 _CANCELLABLE = (JobState.WAITING, JobState.RUNNING)
-_AT_ONCE = 1000
+_MAX_JOBS = 1000
 
 
 @click.command(
@@ -39,12 +39,12 @@ _AT_ONCE = 1000
     whose="everyone",
     examples=("recollect jobs", "recollect jobs --state dead", "recollect jobs --replay all --user alex"),
 )
-@click.option("--state", "states", **choice(JobState), multiple=True, help="Only jobs in this state.")
+@click.option("--state", "states", **enum_choice(JobState), multiple=True, help="Only jobs in this state.")
 @click.option("--replay", metavar="JOB", help="Have a dead or cancelled job done after all; 'all' for all of them.")
 @click.option("--cancel", metavar="JOB", help="Keep a job from having any effect.")
 @limit_option()
-@pass_given
-def jobs(given: Given, states: tuple[str, ...], replay: str | None, cancel: str | None, limit: int) -> None:
+@pass_cli
+def jobs(cli: CliContext, states: tuple[str, ...], replay: str | None, cancel: str | None, limit: int) -> None:
     """Show the work behind the answers, and set right what failed.
 
     What is said is learned from by jobs. One that fails is tried again; after its last try it is dead, and waits here
@@ -54,39 +54,39 @@ def jobs(given: Given, states: tuple[str, ...], replay: str | None, cancel: str 
         raise click.UsageError("Give either --replay or --cancel.", click.get_current_context())
     if (replay is not None or cancel is not None) and states:
         raise click.UsageError("--state is for the list.", click.get_current_context())
-    with given.open() as memory:
+    with cli.open() as memory:
         if replay == "all":
-            _say_all_replayed(given, _replay_all(given, memory))
+            _print_replayed(cli, _replay_all(cli, memory))
         elif replay is not None:
-            job = _named(given, memory, replay)
-            _say_changed(given, job, _change(memory.replay_jobs, job, _REPLAYABLE), "replayed")
+            job = _find_job(cli, memory, replay)
+            _print_changed(cli, job, _change_job(memory.replay_jobs, job, _REPLAYABLE), "replayed")
         elif cancel is not None:
-            job = _named(given, memory, cancel)
-            _say_changed(given, job, _change(memory.cancel_jobs, job, _CANCELLABLE), "cancelled")
+            job = _find_job(cli, memory, cancel)
+            _print_changed(cli, job, _change_job(memory.cancel_jobs, job, _CANCELLABLE), "cancelled")
         else:
-            _say_listed(given, memory.jobs(user_id=given.user, states=states, limit=limit))
+            _print_jobs(cli, memory.jobs(user_id=cli.user, states=states, limit=limit))
 
 
-def _named(given: Given, memory: Memory, id: str) -> Job:
+def _find_job(cli: CliContext, memory: Memory, id: str) -> Job:
     """The job of an id; whose it is need not be said of one that the list shows."""
-    if given.user:
-        return memory.job(id, user_id=given.user)
+    if cli.user:
+        return memory.job(id, user_id=cli.user)
     for states in ((), _REPLAYABLE):
-        for job in memory.jobs(states=states, limit=_AT_ONCE):
+        for job in memory.jobs(states=states, limit=_MAX_JOBS):
             if job.id == id:
                 return job
     raise NotFound(f"no job {id}; of an old one, say whose it is with --user")
 
 
-def _change(change: Callable[..., list[Job]], job: Job, states: Sequence[JobState]) -> list[Job]:
+def _change_job(change: Callable[..., list[Job]], job: Job, states: Sequence[JobState]) -> list[Job]:
     return change([job.id], user_id=job.scope.user) if job.state in states else []
 
 
-def _replay_all(given: Given, memory: Memory) -> list[Job]:
+def _replay_all(cli: CliContext, memory: Memory) -> list[Job]:
     replayed: list[Job] = []
-    while found := memory.jobs(user_id=given.user, states=_REPLAYABLE, limit=_AT_ONCE):
+    while batch := memory.jobs(user_id=cli.user, states=_REPLAYABLE, limit=_MAX_JOBS):
         # One that fails for good while this goes on is left for the next time.
-        new = [job for job in found if job.id not in {each.id for each in replayed}]
+        new = [job for job in batch if job.id not in {each.id for each in replayed}]
         if not new:
             break
         for user in {job.scope.user for job in new}:
@@ -94,52 +94,52 @@ def _replay_all(given: Given, memory: Memory) -> list[Job]:
     return replayed
 
 
-def _say_all_replayed(given: Given, replayed: list[Job]) -> None:
-    if given.json:
+def _print_replayed(cli: CliContext, replayed: list[Job]) -> None:
+    if cli.json:
         print_json({"results": [job.to_dict() for job in replayed]})
     elif replayed:
-        say(f"Replayed {counted(len(replayed), 'job')}.")
+        print_line(f"Replayed {pluralize(len(replayed), 'job')}.")
     else:
-        say("There is nothing to replay: no job is dead or cancelled.")
+        print_line("There is nothing to replay: no job is dead or cancelled.")
 
 
-def _say_changed(given: Given, job: Job, changed: list[Job], how: str) -> None:
-    if given.json:
+def _print_changed(cli: CliContext, job: Job, changed: list[Job], how: str) -> None:
+    if cli.json:
         print_json({"results": [each.to_dict() for each in changed]})
     elif changed:
-        say(f"{how.capitalize()} ", bold(job.id), dim(f"  {job.kind} of user {job.scope.user}"))
+        print_line(f"{how.capitalize()} ", bold(job.id), dim(f"  {job.kind} of user {job.scope.user}"))
     else:
-        say(bold(job.id), f" is {job.state}: there is nothing to be {how}.")
+        print_line(bold(job.id), f" is {job.state}: there is nothing to be {how}.")
 
 
-def _say_listed(given: Given, found: list[Job]) -> None:
-    if given.json:
-        print_json({"results": [job.to_dict() for job in found]})
+def _print_jobs(cli: CliContext, listed: list[Job]) -> None:
+    if cli.json:
+        print_json({"results": [job.to_dict() for job in listed]})
         return
-    if not found:
-        say("There are no such jobs.")
+    if not listed:
+        print_line("There are no such jobs.")
         return
-    print_table(_COLUMNS, [_row(job) for job in found])
-    if any(job.state is JobState.DEAD for job in found):
-        say(dim("recollect jobs --replay JOB has a dead one done after all"), err=True)
+    print_table(_JOB_COLUMNS, [_job_row(job) for job in listed])
+    if any(job.state is JobState.DEAD for job in listed):
+        print_line(dim("recollect jobs --replay JOB has a dead one done after all"), err=True)
 
 
-def _row(job: Job) -> Row:
+def _job_row(job: Job) -> TableRow:
     cells = (
         job.id,
-        short_time(job.due_at),
+        format_short_time(job.due_at),
         job.kind,
         job.state,
         str(job.tries),
         job.scope.user,
         job.scope.session,
     )
-    return Row(cells, notes=[note for note in (job.error, _doubts(job)) if note])
+    return TableRow(cells, notes=[note for note in (job.error, _describe_unverified(job)) if note])
 
 
-def _doubts(job: Job) -> str:
+def _describe_unverified(job: Job) -> str:
     """Return how many statements of the LLM name something that was not said; the job's result lists them."""
     count = len((job.result or {}).get("unverified") or ())
     if not count:
         return ""
-    return f"{counted(count, 'statement')} of the LLM with a number or name that was not said; --json lists them"
+    return f"{pluralize(count, 'statement')} of the LLM with a number or name that was not said; --json lists them"

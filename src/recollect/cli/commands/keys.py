@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.filters import AGO
-from recollect.cli.given import Given, pass_given
-from recollect.cli.records import short_time
+from recollect.cli.filters import AGO_PATTERN
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.records import format_short_time
 from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.terminal import bold, dim, print_json, print_line
 from recollect.errors import InvalidInput, NotFound
 from recollect.model.key import ApiKey
 from recollect.model.times import as_utc, now
 
 _UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-_COLUMNS = [
+_KEY_COLUMNS = [
     Column("KEY", style="dim", optional=True),
     Column("NAME", style="bold"),
     Column("FOR"),
@@ -50,9 +50,9 @@ def keys() -> None:
 @click.option("--write", "writes", is_flag=True, help="It may write.")
 @click.option("--expires", metavar="TIME", help="When it ends: 12h, 90d, 4w from now, or a time such as 2027-01-31.")
 @click.option("--name", metavar="TEXT", default="", help="What the list and history call it.")
-@pass_given
+@pass_cli
 def add(
-    given: Given,
+    cli: CliContext,
     user: str | None,
     everyone: bool,
     project: str | None,
@@ -66,12 +66,12 @@ def add(
 
     Clients send it as Authorization: Bearer KEY, or as X-API-Key. Only a hash of it is kept.
     """
-    user, project = user or given.user, project or given.project
+    user, project = user or cli.user, project or cli.project
     if user is None and not (everyone or admin):
         raise click.UsageError(
             "Say whose memory it opens: --user ID, --everyone or --admin.", click.get_current_context()
         )
-    with given.open() as memory:
+    with cli.open() as memory:
         new = memory.add_key(
             user_id=user,
             project_id=project,
@@ -80,59 +80,64 @@ def add(
             read=reads or not writes,
             write=writes or not reads,
             name=name,
-            expires_at=None if expires is None else _moment(expires),
+            expires_at=None if expires is None else _parse_expiry(expires),
         )
-    if given.json:
+    if cli.json:
         print_json({**new.key.to_dict(), "key": new.text})
         return
     # Alone on stdout, so that a script can take it.
-    say(new.text)
-    say(dim(f"Shown this once. {new.key.name}: {_for(new.key)}, may {_may(new.key)}{_until(new.key)}."), err=True)
+    print_line(new.text)
+    print_line(
+        dim(
+            f"Shown this once. {new.key.name}: {_describe_scope(new.key)}, may {_describe_rights(new.key)}{_describe_expiry(new.key)}."
+        ),
+        err=True,
+    )
 
 
 @keys.command("list", cls=Command, whose="everyone", examples=("recollect keys list", "recollect keys list --json"))
-@pass_given
-def list_(given: Given) -> None:
+@pass_cli
+def list_(cli: CliContext) -> None:
     """List the keys, also those that open nothing any more."""
-    with given.open() as memory:
-        found = memory.keys(user_id=given.user)
-    if given.json:
-        print_json({"results": [key.to_dict() for key in found]})
-    elif found:
-        print_table(_COLUMNS, [_row(key) for key in found])
+    with cli.open() as memory:
+        api_keys = memory.keys(user_id=cli.user)
+    if cli.json:
+        print_json({"results": [key.to_dict() for key in api_keys]})
+    elif api_keys:
+        print_table(_KEY_COLUMNS, [_key_row(key) for key in api_keys])
     else:
-        say("There are no keys. ", dim("Make one with: recollect keys add --user alex"))
+        print_line("There are no keys. ", dim("Make one with: recollect keys add --user alex"))
 
 
 @keys.command(cls=Command, whose="", examples=("recollect keys revoke phone",))
 @click.argument("key", metavar="KEY")
-@pass_given
-def revoke(given: Given, key: str) -> None:
+@pass_cli
+def revoke(cli: CliContext, key: str) -> None:
     """Have a key open nothing any more; KEY is its id or its name.
 
     Servers that run notice within seconds.
     """
-    with given.open() as memory:
-        revoked = memory.revoke_key(_named(memory.keys(), key).id)
-    if given.json:
+    with cli.open() as memory:
+        revoked = memory.revoke_key(_find_key(memory.keys(), key).id)
+    if cli.json:
         print_json(revoked.to_dict())
     else:
-        say("Revoked ", bold(revoked.name), dim(f"  {revoked.id}"))
+        print_line("Revoked ", bold(revoked.name), dim(f"  {revoked.id}"))
 
 
-def _named(found: list[ApiKey], text: str) -> ApiKey:
-    fitting = [key for key in found if key.id == text]
-    fitting = fitting or [key for key in found if key.name == text and key.revoked_at is None]
-    if not fitting:
+def _find_key(api_keys: list[ApiKey], text: str) -> ApiKey:
+    matches = [key for key in api_keys if key.id == text]
+    matches = matches or [key for key in api_keys if key.name == text and key.revoked_at is None]
+    if not matches:
         raise NotFound(f"there is no such key: {text!r}; `recollect keys list` shows them")
-    if len(fitting) > 1:
-        ids = ", ".join(key.id for key in fitting)
-        raise InvalidInput(f"{len(fitting)} keys are called {text}: give the id of one, {ids}")
-    return fitting[0]
+    if len(matches) > 1:
+        ids = ", ".join(key.id for key in matches)
+        raise InvalidInput(f"{len(matches)} keys are called {text}: give the id of one, {ids}")
+    return matches[0]
 
 
-def _moment(text: str) -> datetime:
-    span = AGO.fullmatch(text.strip())
+def _parse_expiry(text: str) -> datetime:
+    span = AGO_PATTERN.fullmatch(text.strip())
     try:
         return now() + timedelta(**{_UNITS[span[2]]: int(span[1])}) if span else as_utc(text, name="--expires")
     except OverflowError:
@@ -141,27 +146,35 @@ def _moment(text: str) -> datetime:
         raise InvalidInput(f"{error}, or how long from now: 12h, 90d or 4w") from None
 
 
-def _row(key: ApiKey) -> tuple[str, ...]:
-    used = short_time(key.last_used_at) if key.last_used_at else "never"
-    return key.id, key.name, _for(key), _may(key), short_time(key.created_at), used, _state(key)
+def _key_row(key: ApiKey) -> tuple[str, ...]:
+    used = format_short_time(key.last_used_at) if key.last_used_at else "never"
+    return (
+        key.id,
+        key.name,
+        _describe_scope(key),
+        _describe_rights(key),
+        format_short_time(key.created_at),
+        used,
+        _key_state(key),
+    )
 
 
-def _for(key: ApiKey) -> str:
-    whose = f"user {key.user}" if key.user is not None else "everyone"
-    return f"{whose} in project {key.project}" if key.project is not None else whose
+def _describe_scope(key: ApiKey) -> str:
+    owner = f"user {key.user}" if key.user is not None else "everyone"
+    return f"{owner} in project {key.project}" if key.project is not None else owner
 
 
-def _may(key: ApiKey) -> str:
+def _describe_rights(key: ApiKey) -> str:
     return key.rights.replace(" ", ", ")
 
 
-def _until(key: ApiKey) -> str:
-    return f", until {short_time(key.expires_at)}" if key.expires_at else ""
+def _describe_expiry(key: ApiKey) -> str:
+    return f", until {format_short_time(key.expires_at)}" if key.expires_at else ""
 
 
-def _state(key: ApiKey) -> str:
+def _key_state(key: ApiKey) -> str:
     if key.revoked_at is not None:
         return "revoked"
-    if not key.holds(now()):
+    if not key.is_active(now()):
         return "expired"
-    return f"until {short_time(key.expires_at)}" if key.expires_at else "good"
+    return f"until {format_short_time(key.expires_at)}" if key.expires_at else "good"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from recollect.cli.asking import AS_OF, moment
+from recollect.cli.asking import AS_OF_OPTION, parse_moment
 from recollect.cli.command import Command
 from recollect.cli.filters import filter_options
-from recollect.cli.given import Given, pass_given
+from recollect.cli.given import CliContext, pass_cli
 from recollect.cli.numbers import limit_option
-from recollect.cli.records import CATEGORY, CREATED, ID, MEMORY, short_time
+from recollect.cli.records import CATEGORY_COLUMN, CREATED_COLUMN, ID_COLUMN, MEMORY_COLUMN, format_short_time
 from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import dim, print_json, say
+from recollect.cli.terminal import dim, print_json, print_line
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Filter
 
-_STATUS = Column("STATUS", style="yellow")
+_STATUS_COLUMN = Column("STATUS", style="yellow")
 _STATUSES = click.Choice([*(status.value for status in Status), "all"])
 _STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
 
@@ -36,11 +36,11 @@ _STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
 @click.option("--status", type=_STATUSES, metavar="STATUS", default="active", help=_STATUS_HELP)
 @click.option("--turns", is_flag=True, help="What was said as well.")
 @click.option("--oldest", is_flag=True, help="Oldest first.")
-@AS_OF
+@AS_OF_OPTION
 @filter_options
-@pass_given
+@pass_cli
 def list_(
-    given: Given,
+    cli: CliContext,
     limit: int,
     cursor: str | None,
     status: str,
@@ -51,44 +51,50 @@ def list_(
 ) -> None:
     """List memories, newest first."""
     statuses = tuple(Status) if status == "all" else (Status(status),)
-    with given.open() as memory:
+    with cli.open() as memory:
         page = memory.get_all(
-            **given.place,
+            **cli.scope_args,
             filters=filter,
             statuses=statuses,
             turns=turns,
             order="oldest" if oldest else "newest",
             limit=limit,
             cursor=cursor,
-            as_of=moment(as_of, name="--as-of"),
+            as_of=parse_moment(as_of, name="--as-of"),
         )
-    if given.json:
+    if cli.json:
         print_json(page.to_dict())
         return
     if not len(page):
-        _say_nothing(given, narrowed=filter != EVERYTHING or status != "active" or bool(cursor or as_of))
+        _print_no_memories(cli, is_filtered=filter != EVERYTHING or status != "active" or bool(cursor or as_of))
         return
-    shown = [ID, CREATED, CATEGORY, *([_STATUS] if len(statuses) > 1 else []), MEMORY]
+    columns = [
+        ID_COLUMN,
+        CREATED_COLUMN,
+        CATEGORY_COLUMN,
+        *([_STATUS_COLUMN] if len(statuses) > 1 else []),
+        MEMORY_COLUMN,
+    ]
     rows = [
         (
             record.id,
-            short_time(record.created_at),
+            format_short_time(record.created_at),
             record.category,
             *([record.status] if len(statuses) > 1 else []),
             record.content,
         )
         for record in page
     ]
-    print_table(shown, rows)
+    print_table(columns, rows)
     if page.cursor:
-        say(dim(f"There is more; go on with --cursor {page.cursor}"), err=True)
+        print_line(dim(f"There is more; go on with --cursor {page.cursor}"), err=True)
 
 
-def _say_nothing(given: Given, *, narrowed: bool) -> None:
-    if narrowed:
-        say(f"User {given.user_id} has nothing like that. ", dim("Try it with fewer filters, or --status all."))
+def _print_no_memories(cli: CliContext, *, is_filtered: bool) -> None:
+    if is_filtered:
+        print_line(f"User {cli.user_id} has nothing like that. ", dim("Try it with fewer filters, or --status all."))
     else:
-        say(
-            f"User {given.user_id} has no memories yet. ",
+        print_line(
+            f"User {cli.user_id} has no memories yet. ",
             dim('Begin with: recollect add "..."; or see: recollect users'),
         )

@@ -5,21 +5,21 @@ from __future__ import annotations
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.terminal import bold, print_json, say
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.terminal import bold, print_json, print_line
 
 
 @click.command(cls=Command, examples=("recollect restore ID --user alex",))
 @click.argument("memory_id", metavar="ID")
 @click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
-@pass_given
-def restore(given: Given, memory_id: str, why: str) -> None:
+@pass_cli
+def restore(cli: CliContext, memory_id: str, why: str) -> None:
     """Make a forgotten or superseded memory active again."""
-    with given.open() as memory:
-        outcome = memory.restore(memory_id, user_id=given.user_id, by="cli", why=why)
-    if given.json:
+    with cli.open() as memory:
+        outcome = memory.restore(memory_id, user_id=cli.user_id, by="cli", why=why)
+    if cli.json:
         print_json(outcome.to_dict())
     elif outcome.changed:
-        say("Restored ", bold(outcome.id))
+        print_line("Restored ", bold(outcome.id))
     else:
-        say(bold(outcome.id), " is active already.")
+        print_line(bold(outcome.id), " is active already.")

@@ -8,14 +8,20 @@ from typing import Any
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.records import ID, say_redacted, short_time
-from recollect.cli.table import Column, Row, print_table
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.records import ID_COLUMN, format_short_time, print_redacted
+from recollect.cli.table import Column, TableRow, print_table
+from recollect.cli.terminal import bold, dim, print_json, print_line
 from recollect.model.change import Actor
 from recollect.model.memory import MemoryRecord
 
-_COLUMNS = [ID, Column("VERSION", style="dim"), Column("SINCE", style="dim"), Column("CATEGORY"), Column("MEMORY")]
+_REVIEW_COLUMNS = [
+    ID_COLUMN,
+    Column("VERSION", style="dim"),
+    Column("SINCE", style="dim"),
+    Column("CATEGORY"),
+    Column("MEMORY"),
+]
 
 
 @click.command(
@@ -33,9 +39,9 @@ _COLUMNS = [ID, Column("VERSION", style="dim"), Column("SINCE", style="dim"), Co
 @click.option("--text", metavar="TEXT", help="The words for --edit.")
 @click.option("--expect-version", type=int, metavar="N", help="Only if nobody has changed it since version N.")
 @click.option("--by", metavar="NAME", help="Who decides. [default: who is logged in]")
-@pass_given
+@pass_cli
 def review(
-    given: Given,
+    cli: CliContext,
     approve: str | None,
     reject: str | None,
     edit: str | None,
@@ -51,42 +57,48 @@ def review(
         raise click.UsageError("Give one of --approve, --reject and --edit.", click.get_current_context())
     if (edit is None) != (text is None):
         raise click.UsageError("--edit and --text go together.", click.get_current_context())
-    with given.open() as memory:
-        decided: Any = {"user_id": given.user_id, "by": by or _who(), "expected_version": expect_version}
+    with cli.open() as memory:
+        decision: Any = {"user_id": cli.user_id, "by": by or _login_name(), "expected_version": expect_version}
         if approve:
-            outcome, did = memory.approve(approve, actor=Actor.PERSON, **decided), "Approved"
+            outcome, verb = memory.approve(approve, actor=Actor.PERSON, **decision), "Approved"
         elif reject:
-            outcome, did = memory.reject(reject, **decided), "Rejected"
+            outcome, verb = memory.reject(reject, **decision), "Rejected"
         elif edit:
-            outcome, did = memory.edit_review(edit, text, **decided), "Changed"
+            outcome, verb = memory.edit_review(edit, text, **decision), "Changed"
         else:
-            _list(given, list(memory.reviews(**given.place)))
+            _print_reviews(cli, list(memory.reviews(**cli.scope_args)))
             return
-    if given.json:
+    if cli.json:
         print_json(outcome.to_dict())
     else:
-        say(f"{did} ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
-        say_redacted(outcome.redacted)
+        print_line(f"{verb} ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
+        print_redacted(outcome.redacted)
 
 
-def _who() -> str:
+def _login_name() -> str:
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return "cli"
 
 
-def _list(given: Given, waiting: list[MemoryRecord]) -> None:
-    if given.json:
+def _print_reviews(cli: CliContext, waiting: list[MemoryRecord]) -> None:
+    if cli.json:
         print_json({"results": [record.to_dict() for record in waiting]})
     elif not waiting:
-        say(f"Nothing of user {given.user_id} waits for review.")
+        print_line(f"Nothing of user {cli.user_id} waits for review.")
     else:
         print_table(
-            _COLUMNS,
+            _REVIEW_COLUMNS,
             [
-                Row(
-                    (record.id, str(record.version), short_time(record.created_at), record.category, record.content),
+                TableRow(
+                    (
+                        record.id,
+                        str(record.version),
+                        format_short_time(record.created_at),
+                        record.category,
+                        record.content,
+                    ),
                     notes=[str(record.detail["review"])] if record.detail.get("review") else [],
                 )
                 for record in waiting

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
+from recollect.cli.given import CliContext, pass_cli
 from recollect.cli.numbers import WholeNumber
 from recollect.cli.proxy_options import proxy_options, proxy_settings
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.terminal import bold, dim, print_json, print_line
 
 
 @click.command(
@@ -40,9 +40,9 @@ from recollect.cli.terminal import bold, dim, print_json, say
 @click.option("--allowed-hosts", metavar="NAMES", help="Names it answers to beside localhost, separated by commas.")
 @click.option("--access-log/--no-access-log", default=None, help="Log a line for each request, or none.")
 @proxy_options
-@pass_given
+@pass_cli
 def serve(
-    given: Given,
+    cli: CliContext,
     /,
     host: str | None,
     port: int | None,
@@ -55,14 +55,14 @@ def serve(
     ssl_keyfile_password: str | None,
     allowed_hosts: str | None,
     access_log: bool | None,
-    **as_proxy: Any,
+    **proxy_values: Any,
 ) -> None:
     """Run the server.
 
     Ctrl-C stops it, after what is under way; a second Ctrl-C at once.
     """
-    from recollect.http.listen import listen
-    from recollect.http.serve import check
+    from recollect.http.listen import bind_sockets
+    from recollect.http.serve import check_settings
     from recollect.http.serve import serve as run
     from recollect.http.upstream.learning import describe_start
 
@@ -78,17 +78,17 @@ def serve(
         "ssl_keyfile_password": ssl_keyfile_password,
         "allowed_hosts": allowed_hosts,
         "access_log": access_log,
-        "log_level": "debug" if given.verbose else None,
+        "log_level": "debug" if cli.verbose else None,
     }
-    told = {name: value for name, value in options.items() if value is not None}
-    settings = given.load(proxy_settings(as_proxy) | told).settings
-    check(settings)
-    with listen(settings.host, settings.port) as listening:
-        address = listening.address(secured=bool(settings.ssl_certfile))
-        if given.json:
+    overrides = {name: value for name, value in options.items() if value is not None}
+    settings = cli.load(proxy_settings(proxy_values) | overrides).settings
+    check_settings(settings)
+    with bind_sockets(settings.host, settings.port) as listening:
+        address = listening.url(tls=bool(settings.ssl_certfile))
+        if cli.json:
             print_json({"address": address, "learning": describe_start(settings)})
         else:
-            say("Starting on ", bold(address), dim("  Ctrl-C stops it"))
-            say(dim(describe_start(settings)))
+            print_line("Starting on ", bold(address), dim("  Ctrl-C stops it"))
+            print_line(dim(describe_start(settings)))
         sys.stdout.flush()
         run(settings, listening)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
+from recollect.cli.given import CliContext, pass_cli
 from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import dim, print_json, say
+from recollect.cli.terminal import dim, print_json, print_line
 from recollect.model.usage import PARTS, Part, Usage
 
 if TYPE_CHECKING:
     from recollect import Memory
 
-_PARTS: tuple[Part, ...] = ("day", "model", "step")
-_MEANINGS = {
+_DEFAULT_PARTS: tuple[Part, ...] = ("day", "model", "step")
+_DESCRIPTIONS = {
     "memories": "active",
     "turns": "active, what was said",
     "superseded": "replaced by a newer value",
@@ -43,25 +43,25 @@ _MEANINGS = {
     multiple=True,
     help="With --cost: summed up by user, day, model or step; several may be given.",
 )
-@pass_given
-def stats(given: Given, cost: bool, parts: tuple[Part, ...]) -> None:
+@pass_cli
+def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
     """Count what is kept, and what the LLM cost."""
     if parts and not cost:
         raise click.UsageError("--by goes with --cost.", click.get_current_context())
-    with given.open() as memory:
+    with cli.open() as memory:
         if cost:
-            by = tuple(part for part in PARTS if part in (parts or _PARTS))
-            usage = memory.usage(user_id=given.user, parts=parts or _PARTS)
-            _tell_cost(given, usage, by, limits=_limits(memory, given.user))
+            by = tuple(part for part in PARTS if part in (parts or _DEFAULT_PARTS))
+            usage = memory.usage(user_id=cli.user, parts=parts or _DEFAULT_PARTS)
+            _print_usage(cli, usage, by, limits=_daily_limits(memory, cli.user))
             return
-        counts = memory.stats(given.user)
-    if given.json:
+        counts = memory.stats(cli.user)
+    if cli.json:
         print_json(dict(counts))
         return
     numbers = {name: f"{number:,}" for name, number in counts.items()}
     longest = max(map(len, numbers.values()))
     for name, number in numbers.items():
-        say(name.ljust(15), number.rjust(longest), dim(f"  {_MEANINGS.get(name, '')}"))
+        print_line(name.ljust(15), number.rjust(longest), dim(f"  {_DESCRIPTIONS.get(name, '')}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,45 +73,45 @@ class _Limit:
     spent: int | None = None
 
 
-def _limits(memory: Memory, user: str | None) -> list[_Limit]:
-    each, everyone = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
+def _daily_limits(memory: Memory, user: str | None) -> list[_Limit]:
+    user_tokens, total_tokens = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
     limits = []
-    if each:
+    if user_tokens:
         spent = None if user is None else memory.spent_today(user_id=user).tokens
-        limits.append(_Limit("each user" if user is None else f"user {user}", each, spent))
-    if everyone:
-        limits.append(_Limit("all users", everyone, memory.spent_today().tokens))
+        limits.append(_Limit("each user" if user is None else f"user {user}", user_tokens, spent))
+    if total_tokens:
+        limits.append(_Limit("all users", total_tokens, memory.spent_today().tokens))
     return limits
 
 
-def _tell_cost(given: Given, usage: list[Usage], by: Sequence[str], *, limits: Sequence[_Limit]) -> None:
-    if given.json:
+def _print_usage(cli: CliContext, usage: list[Usage], by: Sequence[str], *, limits: Sequence[_Limit]) -> None:
+    if cli.json:
         print_json({"results": [each.to_dict() for each in usage], "limits": [asdict(each) for each in limits]})
         return
-    _print_cost(usage, by)
+    _print_usage_table(usage, by)
     for limit in limits:
         so_far = "" if limit.spent is None else f"{limit.spent:,} of "
-        over = limit.spent is not None and limit.spent >= limit.tokens
-        note = "; the LLM is not asked again before midnight, UTC" if over else ""
-        say(f"Today: {so_far}{limit.tokens:,} tokens for {limit.whose}{note}.")
+        is_exceeded = limit.spent is not None and limit.spent >= limit.tokens
+        note = "; the LLM is not asked again before midnight, UTC" if is_exceeded else ""
+        print_line(f"Today: {so_far}{limit.tokens:,} tokens for {limit.whose}{note}.")
 
 
-def _print_cost(usage: list[Usage], by: Sequence[str]) -> None:
+def _print_usage_table(usage: list[Usage], by: Sequence[str]) -> None:
     if not usage:
-        say("No LLM was asked anything.")
+        print_line("No LLM was asked anything.")
         return
     columns = [Column(part.upper(), style="dim" if part == "day" else "") for part in by]
     columns += [Column(title, right=True) for title in ("CALLS", "TOKENS IN", "TOKENS OUT")]
-    rows = [[*(str(getattr(each, part) or "") for part in by), *_numbers(each)] for each in usage]
+    rows = [[*(str(getattr(each, part) or "") for part in by), *_usage_cells(each)] for each in usage]
     if len(usage) > 1:
         total = Usage(
             calls=sum(each.calls for each in usage),
             tokens_in=sum(each.tokens_in for each in usage),
             tokens_out=sum(each.tokens_out for each in usage),
         )
-        rows.append(["all", *[""] * (len(by) - 1), *_numbers(total)])
+        rows.append(["all", *[""] * (len(by) - 1), *_usage_cells(total)])
     print_table(columns, rows)
 
 
-def _numbers(usage: Usage) -> list[str]:
+def _usage_cells(usage: Usage) -> list[str]:
     return [f"{number:,}" for number in (usage.calls, usage.tokens_in, usage.tokens_out)]

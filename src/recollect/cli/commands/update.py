@@ -8,10 +8,10 @@ import click
 
 from recollect.cli.command import Command
 from recollect.cli.fields import field_options
-from recollect.cli.given import Given, pass_given
-from recollect.cli.records import say_redacted
-from recollect.cli.terminal import bold, print_json, say
-from recollect.cli.texts import given_text
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.records import print_redacted
+from recollect.cli.terminal import bold, print_json, print_line
+from recollect.cli.texts import read_text_argument
 
 
 @click.command(
@@ -26,9 +26,9 @@ from recollect.cli.texts import given_text
 @field_options
 @click.option("--expect-version", type=int, metavar="N", help="Only if nobody has changed it since version N.")
 @click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
-@pass_given
+@pass_cli
 def update(
-    given: Given,
+    cli: CliContext,
     memory_id: str,
     text: tuple[str, ...],
     fields: dict[str, Any],
@@ -39,22 +39,22 @@ def update(
 
     TEXT takes the place of its words; "-" reads them from standard input. Tags and metadata are replaced as a whole.
     """
-    content = given_text(text, name="content") if text else None
-    with given.open() as memory:
+    content = read_text_argument(text, name="content") if text else None
+    with cli.open() as memory:
         outcome = memory.update(
             memory_id,
             content,
-            user_id=given.user_id,
+            user_id=cli.user_id,
             expected_version=expect_version,
             by="cli",
             why=why,
             **fields,
         )
-    if given.json:
+    if cli.json:
         print_json(outcome.to_dict())
         return
     if outcome.changed:
-        say("Updated ", bold(outcome.id), f" to version {outcome.record.version}.")
+        print_line("Updated ", bold(outcome.id), f" to version {outcome.record.version}.")
     else:
-        say(bold(outcome.id), " is like that already; nothing changed.")
-    say_redacted(outcome.redacted)
+        print_line(bold(outcome.id), " is like that already; nothing changed.")
+    print_redacted(outcome.redacted)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.terminal import dim, print_json, say
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.terminal import dim, print_json, print_line
 
 
 @click.command(cls=Command, whose="", examples=("recollect users",))
-@pass_given
-def users(given: Given) -> None:
+@pass_cli
+def users(cli: CliContext) -> None:
     """Name everyone who has memories."""
-    with given.open() as memory:
+    with cli.open() as memory:
         names = memory.users()
-    if given.json:
+    if cli.json:
         print_json({"results": names})
         return
     for name in names:
-        say(name)
+        print_line(name)
     if not names:
-        say("Nobody yet. ", dim('Begin with: recollect add "..." --user alex'))
+        print_line("Nobody yet. ", dim('Begin with: recollect add "..." --user alex'))

@@ -9,61 +9,61 @@ import sys
 import click
 
 from recollect.cli.command import Command
-from recollect.cli.given import Given, pass_given
-from recollect.cli.records import counted
-from recollect.cli.terminal import bold, dim, print_json, say
+from recollect.cli.given import CliContext, pass_cli
+from recollect.cli.records import pluralize
+from recollect.cli.terminal import bold, dim, print_json, print_line
 
 
 @click.command(cls=Command, whose="", examples=("recollect worker", "recollect worker --once"))
 @click.option("--once", is_flag=True, help="Do what is due now, then stop.")
-@pass_given
-def worker(given: Given, once: bool) -> None:
+@pass_cli
+def worker(cli: CliContext, once: bool) -> None:
     """Do the work behind the answers, as a process of its own.
 
     The server works by itself; this is for more of it, or for a ledger that programs write to. Ctrl-C stops it after
     what is under way, a second Ctrl-C at once. Several workers share the work.
     """
-    done = asyncio.run(_once(given) if once else _for_ever(given))
-    if given.json:
+    done = asyncio.run(_run_once(cli) if once else _run_until_stopped(cli))
+    if cli.json:
         print_json({"done": done})
     else:
-        say(f"Did {counted(done, 'job')}.")
+        print_line(f"Did {pluralize(done, 'job')}.")
 
 
-async def _once(given: Given) -> int:
-    async with given.open_async() as memory:
+async def _run_once(cli: CliContext) -> int:
+    async with cli.open_async() as memory:
         return await memory.work()
 
 
-async def _for_ever(given: Given) -> int:
-    told = _Told()
-    async with given.open_async() as memory:
-        work = await memory.start_worker()
-        if not given.json:
-            say("Working as ", bold(work.name), dim("  Ctrl-C stops it"))
+async def _run_until_stopped(cli: CliContext) -> int:
+    signals = _StopSignals()
+    async with cli.open_async() as memory:
+        running = await memory.start_worker()
+        if not cli.json:
+            print_line("Working as ", bold(running.name), dim("  Ctrl-C stops it"))
             sys.stdout.flush()
-        await told.stop.wait()
+        await signals.stop.wait()
         # Another embedding model came with another worker.
-        before, work = work, await memory.start_worker()
-        patient, hurried = asyncio.create_task(work.stop()), asyncio.create_task(told.hurry.wait())
-        await asyncio.wait((patient, hurried), return_when=asyncio.FIRST_COMPLETED)
-        if not patient.done():
+        first_worker, running = running, await memory.start_worker()
+        stopping, forced = asyncio.create_task(running.stop()), asyncio.create_task(signals.force.wait())
+        await asyncio.wait((stopping, forced), return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
             # What was under way is given back, for another to do.
-            await work.stop(grace_s=0)
-            await patient
+            await running.stop(grace_s=0)
+            await stopping
             raise KeyboardInterrupt
-        hurried.cancel()
-        return work.done + (before.done if before is not work else 0)
+        forced.cancel()
+        return running.done + (first_worker.done if first_worker is not running else 0)
 
 
-class _Told:
+class _StopSignals:
     """Whether this process was told to stop, and told again."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
-        self.hurry = asyncio.Event()
+        self.force = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._hear)
+            asyncio.get_running_loop().add_signal_handler(number, self._on_signal)
 
-    def _hear(self) -> None:
-        (self.hurry if self.stop.is_set() else self.stop).set()
+    def _on_signal(self) -> None:
+        (self.force if self.stop.is_set() else self.stop).set()

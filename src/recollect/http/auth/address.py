@@ -15,12 +15,12 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address."""
     if host == "localhost":
         return True
-    address = read_address(host.strip("[]"))
+    address = parse_address(host.strip("[]"))
     return address is not None and address.is_loopback
 
 
 @lru_cache(maxsize=4096)
-def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address, or None if it is none; IPv4 that comes in IPv6's clothes is IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
@@ -31,15 +31,15 @@ def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | N
 
 
 @lru_cache(maxsize=4096)
-def neighbourhood(text: str) -> str:
+def client_network(text: str) -> str:
     """What counts as one peer: an IPv4 address, or the network that one IPv6 customer is given."""
-    address = read_address(text)
+    address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, 64), strict=False))
     return str(address) if address else text[:100]
 
 
-def read_networks(text: str) -> tuple[Network, ...]:
+def parse_networks(text: str) -> tuple[Network, ...]:
     """Networks such as 10.0.0.0/8, separated by commas; InvalidSettings for nonsense and for everyone."""
     networks = []
     for each in filter(None, map(str.strip, text.split(","))):
@@ -56,5 +56,5 @@ def read_networks(text: str) -> tuple[Network, ...]:
 @lru_cache(maxsize=4096)
 def is_within(text: str, networks: tuple[Network, ...]) -> bool:
     """Whether the address is in one of the networks."""
-    address = read_address(text)
+    address = parse_address(text)
     return address is not None and any(address in each for each in networks)

@@ -9,12 +9,12 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
-from recollect.model.change import Actor, By, Outcome
+from recollect.model.change import Actor, Author, Outcome
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Level, Scope
 
 # Where in the state of a request the caller is, and whether a credential of the client's was ours, and taken out.
-CALLER, WITHHELD = "caller", "withheld"
+STATE_CALLER, STATE_KEY_REMOVED = "caller", "withheld"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,48 +37,48 @@ class Caller:
         self, user_id: str | None = None, project_id: str | None = None, session_id: str | None = None
     ) -> Scope:
         """The scope that is asked for; NotAllowed for another user or project, MissingUser where none is named."""
-        user = self.bound_user(user_id)
+        user = self.resolve_user(user_id)
         if not user:
             raise MissingUser("name the user whose memory it is: whoever asks here may speak for any")
-        return Scope(user, self.bound_project(project_id) or "", session_id or "")
+        return Scope(user, self.resolve_project(project_id) or "", session_id or "")
 
-    def bound_user(self, named: str | None) -> str | None:
+    def resolve_user(self, requested: str | None) -> str | None:
         """The one user there is to this caller, or else the one that was named; NotAllowed if they differ."""
         if self.user is None:
-            return named
-        if named and named != self.user:
+            return requested
+        if requested and requested != self.user:
             raise NotAllowed("whoever asks here speaks for one user, and another one was named")
         return self.user
 
-    def named_by(self, user: str | None) -> Caller:
+    def with_user(self, user: str | None) -> Caller:
         """The same caller, who has said for which user; whoever names another one later is refused."""
-        return replace(self, user=self.bound_user(user) or None)
+        return replace(self, user=self.resolve_user(user) or None)
 
-    def bound_project(self, named: str | None) -> str | None:
+    def resolve_project(self, requested: str | None) -> str | None:
         """The same for projects."""
         if self.project is None:
-            if named and self.named_project and named != self.named_project:
+            if requested and self.named_project and requested != self.named_project:
                 raise NotAllowed("X-Memory-Project and the request name two projects; a request is about one")
-            return named or self.named_project
-        if named and named != self.project:
+            return requested or self.named_project
+        if requested and requested != self.project:
             raise NotAllowed("whoever asks here speaks for one project, and another one was named")
         return self.project
 
-    def holds(self, scope: Scope) -> bool:
+    def owns(self, scope: Scope) -> bool:
         """Whether what is kept there is this caller's: their user's, and their project's where they have one."""
         return self.user in (None, scope.user) and self.project in (None, scope.project)
 
-    def owned(self, record: MemoryRecord) -> MemoryRecord:
+    def ensure_visible(self, record: MemoryRecord) -> MemoryRecord:
         """The memory itself; one of another user or project is as unknown as one that does not exist."""
         # What is the user's own is recalled in every project.
         is_shared = record.level is Level.USER and not record.scope.project
-        if not self.holds(replace(record.scope, project=self.project or "") if is_shared else record.scope):
+        if not self.owns(replace(record.scope, project=self.project or "") if is_shared else record.scope):
             raise NotFound(f"no memory {record.id}")
         return record
 
-    def to_change(self, record: MemoryRecord) -> MemoryRecord:
+    def ensure_editable(self, record: MemoryRecord) -> MemoryRecord:
         """The memory itself, if they may change it: who speaks for one project changes nothing for the others."""
-        if not self.holds(self.owned(record).scope):
+        if not self.owns(self.ensure_visible(record).scope):
             raise NotAllowed("this is the user's own in all projects, and whoever asks here speaks for one project")
         return record
 
@@ -87,52 +87,52 @@ class Caller:
         if self.project is not None and level is Level.USER:
             raise NotAllowed("level 'user' is for all projects, and whoever asks here speaks for one project")
 
-    def check_reads(self) -> None:
+    def check_can_read(self) -> None:
         """Raise if they may only write."""
-        self._check_known()
+        self._check_identified()
         if not self.reads:
             raise NotAllowed("this key may write, not read")
 
-    def check_told(self, outcome: Outcome) -> Outcome:
+    def check_outcome_visible(self, outcome: Outcome) -> Outcome:
         """The outcome itself; a Conflict if it is what was there before, and they may only write."""
         if not self.reads and not outcome.changed:
             raise Conflict("that, or something surer in its place, is kept already, and this key may write, not read")
         return outcome
 
-    def check_writes(self) -> None:
+    def check_can_write(self) -> None:
         """Raise if they may only read."""
-        self._check_known()
+        self._check_identified()
         if not self.writes:
             raise NotAllowed("this key may read, not write")
 
     def check_admin(self) -> None:
         """Raise if this is not for them: it concerns everyone."""
-        self._check_known()
+        self._check_identified()
         if not self.admin:
             raise NotAllowed("this is for admin keys: it concerns everyone")
 
-    def _check_known(self) -> None:
+    def _check_identified(self) -> None:
         if self.is_unknown:
             raise StoreUnavailable("the ledger does not answer, so nobody can tell whether keys are asked for")
 
-    def by(self, why: str = "", *, actor: Actor = Actor.AGENT) -> By:
+    def author(self, why: str = "", *, actor: Actor = Actor.AGENT) -> Author:
         """How history tells of what they change."""
-        return By(self.name, why, actor=actor)
+        return Author(self.name, why, actor=actor)
 
 
-LOCAL = Caller(kind="local", name="local", admin=True)
+LOCAL_CALLER = Caller(kind="local", name="local", admin=True)
 
 
-def caller_of(request: HTTPConnection) -> Caller:
+def get_caller(request: HTTPConnection) -> Caller:
     """Who asks, as the middleware found out."""
-    caller: Caller = request.scope["state"][CALLER]
+    caller: Caller = request.scope["state"][STATE_CALLER]
     return caller
 
 
-async def _asking(request: HTTPConnection) -> Caller:
+async def _caller_dependency(request: HTTPConnection) -> Caller:
     # What is declared and not async is called in another thread, which takes longer than most answers.
-    return caller_of(request)
+    return get_caller(request)
 
 
 # What a door declares to be handed its caller.
-Asking: TypeAlias = Annotated[Caller, Depends(_asking)]
+CallerDep: TypeAlias = Annotated[Caller, Depends(_caller_dependency)]

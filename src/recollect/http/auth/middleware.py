@@ -10,15 +10,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.errors import InvalidInput, MissingUser, NotAllowed, RecollectError, Unauthenticated, Unavailable
 from recollect.http.auth.address import is_within
-from recollect.http.auth.caller import CALLER, LOCAL, WITHHELD, Caller
-from recollect.http.auth.failures import Failures
-from recollect.http.auth.rules import Open, Rules
-from recollect.http.auth.shapes import SHAPES, Shape, shape_of
-from recollect.http.auth.shown import Shown, read_shown, without_ours
+from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REMOVED, Caller
+from recollect.http.auth.failures import Lockout
+from recollect.http.auth.rules import AnonymousAccess, AuthRules
+from recollect.http.auth.shapes import PROXY_ERROR_FORMATS, ErrorFormat, error_format_for
+from recollect.http.auth.shown import Credentials, read_credentials, strip_own_keys
 from recollect.http.errors import status_of
-from recollect.http.late_service import LateService
-from recollect.http.proxy.client import answer_json
-from recollect.keyring import Keyring
+from recollect.http.late_service import ServiceProvider
+from recollect.http.proxy.client import send_json
+from recollect.keyring import ApiKeys
 from recollect.model.key import ApiKey
 from recollect.model.scope import Scope as Whose
 
@@ -28,7 +28,7 @@ OPEN_PATHS = frozenset({
     "/docs", "/docs/start.js", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css",
 })  # fmt: skip
 _AUTHORIZATION = frozenset({b"authorization"})
-_SHOW_A_KEY = "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"
+_KEY_REQUIRED = "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"
 
 
 class TooManyFailures(RecollectError):
@@ -39,14 +39,16 @@ class TooManyFailures(RecollectError):
         self.wait_s = wait_s
 
 
-class Authentication:
+class AuthMiddleware:
     """The first thing that a request meets, as bare ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, shapes: Mapping[str, Shape] = SHAPES) -> None:
+    def __init__(
+        self, app: ASGIApp, rules: AuthRules, error_formats: Mapping[str, ErrorFormat] = PROXY_ERROR_FORMATS
+    ) -> None:
         self._app = app
         self._rules = rules
-        self._shapes = shapes
-        self._failures = Failures()
+        self._error_formats = error_formats
+        self._lockout = Lockout()
         self._gateway_headers = frozenset(filter(None, (rules.user_header, rules.project_header)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,92 +57,99 @@ class Authentication:
             return
         try:
             # In place: whoever stands before sees what becomes of the request by what is put into it.
-            scope.update(await self._admitted(scope))
+            scope.update(await self._authenticate(scope))
         except RecollectError as error:
-            await _refuse(scope, send, error, shape_of(scope["path"], self._shapes))
+            await _reject(scope, send, error, error_format_for(scope["path"], self._error_formats))
             return
         await self._app(scope, receive, send)
 
-    async def _admitted(self, scope: Scope) -> Scope:
+    async def _authenticate(self, scope: Scope) -> Scope:
         """The same request with its caller, without what was shown to us."""
         rules, headers = self._rules, scope["headers"]
-        shown = read_shown(headers, user_header=rules.user_header, project_header=rules.project_header)
+        credentials = read_credentials(headers, user_header=rules.user_header, project_header=rules.project_header)
         address = scope["client"][0] if scope.get("client") else ""
-        late: LateService = scope["app"].state.late
-        believed = shown.forwarded and is_within(address, rules.proxies)
-        caller = await self._caller(shown, address, shown.forwarded if believed else address, late)
+        service_provider: ServiceProvider = scope["app"].state.late
+        trusts_forwarded = credentials.forwarded and is_within(address, rules.proxies)
+        caller = await self._resolve_caller(
+            credentials, address, credentials.forwarded if trusts_forwarded else address, service_provider
+        )
         # From anyone but a gateway all of these are words of the client, and no other user's name may be among them.
         is_gateway = caller.kind == "gateway"
-        users = shown.named_users if is_gateway else (*shown.users, *shown.named_users)
+        users = credentials.named_users if is_gateway else (*credentials.users, *credentials.named_users)
         for user in users:
-            caller.bound_user(user)
-        projects = shown.named_projects if is_gateway else (*shown.projects, *shown.named_projects)
+            caller.resolve_user(user)
+        projects = credentials.named_projects if is_gateway else (*credentials.projects, *credentials.named_projects)
         for project in projects:
-            caller.bound_project(project)
+            caller.resolve_project(project)
         for what, names in (("users", users), ("projects", projects)):
             if len(set(filter(None, names))) > 1:
                 raise NotAllowed(f"the headers name two {what}; a request is about one")
-        if caller.user is None and any(shown.users):
+        if caller.user is None and any(credentials.users):
             # Nobody has made sure of it, but whoever may speak for any says so for whom this is.
-            caller = replace(caller, user=next(filter(None, shown.users)))
-        taken = {"gateway": self._gateway_headers, "jwt": _AUTHORIZATION}.get(caller.kind, frozenset())
-        if taken or shown.key:
-            headers = without_ours(headers, also=taken)
-        withheld = caller.kind in ("key", "jwt") and not any(name == b"authorization" for name, _ in headers)
-        state = {**scope.get("state", {}), CALLER: caller, WITHHELD: withheld}
+            caller = replace(caller, user=next(filter(None, credentials.users)))
+        stripped = {"gateway": self._gateway_headers, "jwt": _AUTHORIZATION}.get(caller.kind, frozenset())
+        if stripped or credentials.key:
+            headers = strip_own_keys(headers, also=stripped)
+        key_removed = caller.kind in ("key", "jwt") and not any(name == b"authorization" for name, _ in headers)
+        state = {**scope.get("state", {}), STATE_CALLER: caller, STATE_KEY_REMOVED: key_removed}
         return {**scope, "headers": headers, "state": state}
 
-    async def _caller(self, shown: Shown, address: str, origin: str, late: LateService) -> Caller:
+    async def _resolve_caller(
+        self, credentials: Credentials, address: str, origin: str, service_provider: ServiceProvider
+    ) -> Caller:
         rules = self._rules
-        if shown.key:
-            return await self._by_key(shown.key, origin, late.get().keyring)
-        if rules.tokens is not None and shown.token:
-            return await self._by_token(shown.token, origin)
+        if credentials.key:
+            return await self._caller_from_key(credentials.key, origin, service_provider.get().api_keys)
+        if rules.tokens is not None and credentials.token:
+            return await self._caller_from_token(credentials.token, origin)
         if rules.gateways and is_within(address, rules.gateways):
-            return _by_gateway(shown, rules)
-        if rules.open is Open.ALWAYS:
-            return LOCAL
-        if rules.open is Open.WITHOUT_KEYS and (caller := await _on_this_machine(late)) is not None:
+            return _caller_from_gateway(credentials, rules)
+        if rules.anonymous is AnonymousAccess.ALWAYS:
+            return LOCAL_CALLER
+        if (
+            rules.anonymous is AnonymousAccess.WITHOUT_KEYS
+            and (caller := await _local_caller(service_provider)) is not None
+        ):
             return caller
-        if rules.gateways and shown.users:
+        if rules.gateways and credentials.users:
             raise Unauthenticated("this address is none of the gateways whose headers are believed")
-        raise Unauthenticated(_SHOW_A_KEY if rules.keys else "show who is asking: there is no credential here")
+        raise Unauthenticated(_KEY_REQUIRED if rules.keys else "show who is asking: there is no credential here")
 
-    async def _by_key(self, text: str, address: str, keyring: Keyring) -> Caller:
+    async def _caller_from_key(self, text: str, address: str, keyring: ApiKeys) -> Caller:
         if not self._rules.keys:
             raise Unauthenticated("keys are not accepted here")
-        if (wait_s := self._failures.wait_s(address)) and not keyring.is_known(text):
+        if (wait_s := self._lockout.wait_s(address)) and not keyring.is_cached(text):
             raise TooManyFailures(wait_s)
         try:
-            return _of_key(await keyring.find(text))
+            return _to_caller(await keyring.authenticate(text))
         except Unauthenticated:
-            self._failures.note(address)
+            self._lockout.record_failure(address)
             raise
 
-    async def _by_token(self, token: str, address: str) -> Caller:
+    async def _caller_from_token(self, token: str, address: str) -> Caller:
         tokens = self._rules.tokens
         assert tokens is not None
-        if (wait_s := self._failures.wait_s(address)) and not tokens.is_known(token):
+        if (wait_s := self._lockout.wait_s(address)) and not tokens.is_cached(token):
             raise TooManyFailures(wait_s)
         try:
-            return await tokens.find(token)
+            return await tokens.verify(token)
         except Unauthenticated:
-            self._failures.note(address)
+            self._lockout.record_failure(address)
             raise
 
 
-async def _on_this_machine(late: LateService) -> Caller | None:
+async def _local_caller(service_provider: ServiceProvider) -> Caller | None:
     """Who asks without a key from here; None once there are keys.
 
     While the ledger is away nobody can tell whether there are: chats go on and are kept, and nothing is told.
     """
     try:
-        return None if await late.get().keyring.is_used() else LOCAL
+        return None if await service_provider.get().api_keys.is_used() else LOCAL_CALLER
     except Unavailable:
         return Caller(kind="local", name="local", reads=False, is_unknown=True)
 
 
-def _of_key(key: ApiKey) -> Caller:
+def _to_caller(key: ApiKey) -> Caller:
     return Caller(
         kind="key",
         name=f"key:{key.name}",
@@ -152,21 +161,21 @@ def _of_key(key: ApiKey) -> Caller:
     )
 
 
-def _by_gateway(shown: Shown, rules: Rules) -> Caller:
+def _caller_from_gateway(credentials: Credentials, rules: AuthRules) -> Caller:
     # Two of them are the client's beside the gateway's, and nobody can tell which is which.
     header = rules.user_header.decode()
-    if not any(shown.users):
+    if not any(credentials.users):
         raise MissingUser(f"the header {header} of the gateway is missing, which names the user")
-    if len(shown.users) > 1 or len(shown.projects) > 1:
+    if len(credentials.users) > 1 or len(credentials.projects) > 1:
         raise Unauthenticated(f"the header {header} of the gateway, or that of the project, came more than once")
     try:
-        whose = Whose(shown.users[0], shown.projects[0] if shown.projects else "")
+        memory_scope = Whose(credentials.users[0], credentials.projects[0] if credentials.projects else "")
     except InvalidInput as error:
         raise Unauthenticated(f"the gateway names no user: {error}") from None
-    return Caller(kind="gateway", name="gateway", user=whose.user, project=whose.project or None)
+    return Caller(kind="gateway", name="gateway", user=memory_scope.user, project=memory_scope.project or None)
 
 
-async def _refuse(scope: Scope, send: Send, error: RecollectError, shape: Shape) -> None:
+async def _reject(scope: Scope, send: Send, error: RecollectError, error_format: ErrorFormat) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008, "reason": ""})
         return
@@ -178,5 +187,5 @@ async def _refuse(scope: Scope, send: Send, error: RecollectError, shape: Shape)
         headers = {"Retry-After": str(max(1, math.ceil(error.wait_s)))}
     elif error.retryable:
         headers = {"Retry-After": "1"}
-    body = shape(status, type(error).__name__, str(error))
-    await answer_json(send, status, body, headers)
+    body = error_format(status, type(error).__name__, str(error))
+    await send_json(send, status, body, headers)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from recollect.errors import InvalidSettings
-from recollect.http.auth.address import Network, is_loopback, read_networks
-from recollect.http.auth.tokens import Tokens, read_jwks_url
+from recollect.http.auth.address import Network, is_loopback, parse_networks
+from recollect.http.auth.tokens import TokenVerifier, check_jwks_url
 from recollect.settings import Settings
 
 _log = logging.getLogger("recollect")
@@ -17,7 +17,7 @@ _MODES = ("auto", "off", "keys", "gateway", "jwt")
 _HEADER = re.compile(r"[a-z0-9-]{1,100}")
 
 
-class Open(StrEnum):
+class AnonymousAccess(StrEnum):
     """When somebody who shows nothing is the owner."""
 
     NEVER = "never"
@@ -26,45 +26,45 @@ class Open(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class AuthRules:
     """What is accepted of whom."""
 
     keys: bool
-    open: Open
+    anonymous: AnonymousAccess
     # Whose word is taken for who is asking, and whose for where a request comes from.
     gateways: tuple[Network, ...] = ()
     proxies: tuple[Network, ...] = ()
     user_header: bytes = b""
     project_header: bytes = b""
-    tokens: Tokens | None = None
+    tokens: TokenVerifier | None = None
 
 
-def read_rules(settings: Settings) -> Rules:
+def load_auth_rules(settings: Settings) -> AuthRules:
     """The rules that the settings make; InvalidSettings where they contradict each other or lack something."""
-    modes = modes_of(settings)
-    auto, alone = "auto" in modes, is_loopback(settings.host)
+    modes = parse_auth_modes(settings)
+    auto, is_local = "auto" in modes, is_loopback(settings.host)
     gateway = "gateway" in modes or (auto and bool(settings.trusted_gateways))
     jwt = "jwt" in modes or (auto and bool(settings.jwt_jwks_url))
-    opened = Open.NEVER
-    if alone and "off" in modes:
-        opened = Open.ALWAYS
-    elif alone and auto and not (gateway or jwt):
-        opened = Open.WITHOUT_KEYS
-    networks = read_networks(settings.trusted_gateways)
+    anonymous = AnonymousAccess.NEVER
+    if is_local and "off" in modes:
+        anonymous = AnonymousAccess.ALWAYS
+    elif is_local and auto and not (gateway or jwt):
+        anonymous = AnonymousAccess.WITHOUT_KEYS
+    networks = parse_networks(settings.trusted_gateways)
     if gateway and not networks:
         raise InvalidSettings("auth = gateway needs trusted_gateways: the addresses whose headers are believed")
-    return Rules(
+    return AuthRules(
         keys=auto or "keys" in modes or "off" in modes,
-        open=opened,
+        anonymous=anonymous,
         gateways=networks if gateway else (),
         proxies=networks,
-        user_header=_header(settings.gateway_user_header, "gateway_user_header"),
-        project_header=_header(settings.gateway_project_header, "gateway_project_header", optional=True),
-        tokens=_tokens(settings) if jwt else None,
+        user_header=_parse_header_name(settings.gateway_user_header, "gateway_user_header"),
+        project_header=_parse_header_name(settings.gateway_project_header, "gateway_project_header", optional=True),
+        tokens=_create_verifier(settings) if jwt else None,
     )
 
 
-def modes_of(settings: Settings) -> frozenset[str]:
+def parse_auth_modes(settings: Settings) -> frozenset[str]:
     """The ways to authenticate that are named."""
     modes = frozenset(filter(None, (each.strip().lower() for each in settings.auth.split(","))))
     if unknown := modes - set(_MODES):
@@ -76,17 +76,17 @@ def modes_of(settings: Settings) -> frozenset[str]:
 
 def check_bind(settings: Settings, *, has_keys: bool) -> None:
     """Raise if other machines could reach a server that asks nobody who they are."""
-    rules = read_rules(settings)
+    rules = load_auth_rules(settings)
     if is_loopback(settings.host):
         return
-    if "off" in modes_of(settings):
+    if "off" in parse_auth_modes(settings):
         raise InvalidSettings(
             f"host {settings.host} can be reached from other machines, and auth is off, so there would be no "
             f"authentication: use 127.0.0.1, or another auth"
         )
     if not rules.keys or has_keys or rules.gateways or rules.tokens:
         return
-    if "keys" in modes_of(settings):
+    if "keys" in parse_auth_modes(settings):
         # Whoever asks for keys by name may make the first one later; until then nobody gets in.
         _log.warning("there is no key yet, so nobody is let in: `recollect keys add` makes one")
     else:
@@ -96,19 +96,19 @@ def check_bind(settings: Settings, *, has_keys: bool) -> None:
         )
 
 
-def _header(name: str, setting: str, *, optional: bool = False) -> bytes:
+def _parse_header_name(name: str, setting: str, *, optional: bool = False) -> bytes:
     name = name.strip().lower()
     if not (_HEADER.fullmatch(name) or (optional and not name)):
         raise InvalidSettings(f"{setting}: {name!r} is no name of a header")
     return name.encode()
 
 
-def _tokens(settings: Settings) -> Tokens:
+def _create_verifier(settings: Settings) -> TokenVerifier:
     for name in ("jwt_jwks_url", "jwt_issuer", "jwt_audience", "jwt_user_claim"):
         if not getattr(settings, name):
             raise InvalidSettings(f"auth = jwt needs {name}: without it, tokens made for others would be accepted")
-    return Tokens(
-        read_jwks_url(settings.jwt_jwks_url),
+    return TokenVerifier(
+        check_jwks_url(settings.jwt_jwks_url),
         issuer=settings.jwt_issuer,
         audience=settings.jwt_audience,
         user_claim=settings.jwt_user_claim,

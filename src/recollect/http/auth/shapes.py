@@ -7,36 +7,36 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 # Of a status, the name of an error and its message.
-Shape: TypeAlias = Callable[[int, str, str], Mapping[str, Any]]
-_WORD = re.compile("(?<!^)(?=[A-Z])")
+ErrorFormat: TypeAlias = Callable[[int, str, str], Mapping[str, Any]]
+_WORD_START = re.compile("(?<!^)(?=[A-Z])")
 
 
-def as_openai(status: int, code: str, message: str) -> Mapping[str, Any]:
+def openai_error(status: int, code: str, message: str) -> Mapping[str, Any]:
     """As OpenAI's clients read it."""
     kind = "invalid_request_error" if status < 500 else "api_error"
-    code = _WORD.sub("_", code).lower()
+    code = _WORD_START.sub("_", code).lower()
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-def as_ours(status: int, code: str, message: str) -> Mapping[str, Any]:
+def api_error(status: int, code: str, message: str) -> Mapping[str, Any]:
     """As our own API tells of errors."""
     return {"error": {"code": code, "message": message, "retryable": status in (429, 503)}}
 
 
-def as_both(status: int, code: str, message: str) -> Mapping[str, Any]:
+def combined_error(status: int, code: str, message: str) -> Mapping[str, Any]:
     """As OpenAI's clients and our own read it, for who refuses before it matters whose path it is."""
-    told = as_openai(status, code, message)["error"] | {"retryable": status in (429, 503)}
-    return {"error": told | ({"type": "rate_limit_error"} if status == 429 else {})}
+    error = openai_error(status, code, message)["error"] | {"retryable": status in (429, 503)}
+    return {"error": error | ({"type": "rate_limit_error"} if status == 429 else {})}
 
 
 # By how a path begins; the longest that fits counts.
-SHAPES: Mapping[str, Shape] = {
-    "/v1/": as_openai,
-    "/chat/completions": as_openai,
+PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {
+    "/v1/": openai_error,
+    "/chat/completions": openai_error,
 }
 
 
-def shape_of(path: str, shapes: Mapping[str, Shape], otherwise: Shape = as_ours) -> Shape:
+def error_format_for(path: str, formats: Mapping[str, ErrorFormat], default: ErrorFormat = api_error) -> ErrorFormat:
     """How errors look there."""
-    fitting = [prefix for prefix in shapes if path.startswith(prefix)]
-    return shapes[max(fitting, key=len)] if fitting else otherwise
+    matching = [prefix for prefix in formats if path.startswith(prefix)]
+    return formats[max(matching, key=len)] if matching else default

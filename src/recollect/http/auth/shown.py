@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recollect.http.header_text import header_text
+from recollect.http.header_text import decode_header
 from recollect.model.key import KEY_PREFIX
 
 Header = tuple[bytes, bytes]
@@ -16,7 +16,7 @@ _SCHEMES = (b"bearer", b"token")
 
 
 @dataclass(slots=True)
-class Shown:
+class Credentials:
     """A key of ours, a token, and whom a gateway would speak for."""
 
     key: str = ""
@@ -30,41 +30,41 @@ class Shown:
     forwarded: str = ""
 
 
-def read_shown(headers: Sequence[Header], *, user_header: bytes, project_header: bytes) -> Shown:
+def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_header: bytes) -> Credentials:
     """What the headers say; the first key counts."""
-    shown = Shown()
+    credentials = Credentials()
     for name, value in headers:
         if name == b"authorization":
-            if key := _key_in(value):
-                shown.key = shown.key or key
-            elif not shown.token:
+            if key := _extract_key(value):
+                credentials.key = credentials.key or key
+            elif not credentials.token:
                 scheme, _, rest = value.partition(b" ")
-                shown.token = rest.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
+                credentials.token = rest.strip().decode("latin-1") if scheme.lower() == b"bearer" else ""
         elif name in _KEY_HEADERS:
-            shown.key = shown.key or _key_in(value)
+            credentials.key = credentials.key or _extract_key(value)
         elif name == user_header:
-            shown.users += (header_text(value),)
+            credentials.users += (decode_header(value),)
         elif name == b"x-memory-user":
-            shown.named_users += (header_text(value),)
+            credentials.named_users += (decode_header(value),)
         elif name == b"x-memory-project":
-            shown.named_projects += (header_text(value),)
+            credentials.named_projects += (decode_header(value),)
         elif name == b"x-forwarded-for":
-            shown.forwarded = value.rpartition(b",")[2].strip().decode("latin-1")
+            credentials.forwarded = value.rpartition(b",")[2].strip().decode("latin-1")
         elif project_header and name == project_header:
-            shown.projects += (header_text(value),)
-    return shown
+            credentials.projects += (decode_header(value),)
+    return credentials
 
 
-def without_ours(headers: Sequence[Header], *, also: frozenset[bytes] = frozenset()) -> list[Header]:
+def strip_own_keys(headers: Sequence[Header], *, also: frozenset[bytes] = frozenset()) -> list[Header]:
     """The headers without keys of ours, and without those named."""
     return [
         (name, value)
         for name, value in headers
-        if name not in also and not ((name == b"authorization" or name in _KEY_HEADERS) and _key_in(value))
+        if name not in also and not ((name == b"authorization" or name in _KEY_HEADERS) and _extract_key(value))
     ]
 
 
-def _key_in(value: bytes) -> str:
+def _extract_key(value: bytes) -> str:
     """The key of ours in a header, or nothing."""
     text = value.strip()
     if not text.startswith(_PREFIX):

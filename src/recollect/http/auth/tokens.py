@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     import httpx
 
 _log = logging.getLogger("recollect")
-_KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-_LONGEST = 16_384
+_MAX_TOKEN_CHARS = 16_384
 # A token that was good is not verified again for so long.
-_FRESH_S = 5.0
-_MOST = 10_000
+_CACHE_S = 5.0
+_MAX_CACHED = 10_000
 # Keys are fetched anew after so long; for an unknown one sooner, but never more often than this.
-_KEYS_S, _AGAIN_S = 300.0, 10.0
+_REFRESH_S, _RETRY_S = 300.0, 10.0
 # While they cannot be fetched, the old ones go on being good.
-_TRUSTED_S = 3600.0
+_MAX_STALE_S = 3600.0
 _FETCH_S = 5.0
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
-def read_jwks_url(url: str) -> str:
+def check_jwks_url(url: str) -> str:
     """The address itself, or an InvalidSettings: keys that come in the clear could be anybody's."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -50,7 +50,7 @@ def read_jwks_url(url: str) -> str:
     return url
 
 
-class Tokens:
+class TokenVerifier:
     """Verifies tokens of one issuer for one audience."""
 
     def __init__(
@@ -73,39 +73,39 @@ class Tokens:
         self._checks = {"issuer": issuer, "audience": audience, "leeway": skew_s}
         self._user_claim, self._project_claim = user_claim, project_claim
         self._clock = clock
-        self._good: dict[bytes, tuple[Caller, float]] = {}
+        self._cache: dict[bytes, tuple[Caller, float]] = {}
         self._keys: list[Mapping[str, Any]] = []
         self._fetched_at = self._tried_at = float("-inf")
         self._fetching = asyncio.Lock()
         self._client: httpx.AsyncClient | None = None
 
-    async def find(self, token: str) -> Caller:
+    async def verify(self, token: str) -> Caller:
         """Whom the token speaks for; Unauthenticated if it does not hold, Unavailable if there are no keys."""
-        if len(token) > _LONGEST:
+        if len(token) > _MAX_TOKEN_CHARS:
             raise Unauthenticated("the token is too long")
         hash = hashlib.sha256(token.encode("latin-1", "replace")).digest()
-        caller, until = self._good.get(hash, (None, 0.0))
+        caller, until = self._cache.get(hash, (None, 0.0))
         if caller is not None and self._clock() < until:
             return caller
         try:
-            claims = await self._verified(token)
-            caller = self._caller(claims)
+            claims = await self._decode(token)
+            caller = self._to_caller(claims)
         except Unauthenticated:
             # One that has ended counts like any other that does not hold.
-            self._good.pop(hash, None)
+            self._cache.pop(hash, None)
             raise
         left_s = float(claims["exp"]) + self._checks["leeway"] - time.time()  # type: ignore[operator]
-        self._good.pop(hash, None)
-        if len(self._good) >= _MOST:
-            del self._good[next(iter(self._good))]
-        self._good[hash] = (caller, self._clock() + min(_FRESH_S, left_s))
+        self._cache.pop(hash, None)
+        if len(self._cache) >= _MAX_CACHED:
+            del self._cache[next(iter(self._cache))]
+        self._cache[hash] = (caller, self._clock() + min(_CACHE_S, left_s))
         return caller
 
-    def is_known(self, token: str) -> bool:
+    def is_cached(self, token: str) -> bool:
         """Whether the token was good a moment ago, without asking anyone."""
-        return hashlib.sha256(token.encode("latin-1", "replace")).digest() in self._good
+        return hashlib.sha256(token.encode("latin-1", "replace")).digest() in self._cache
 
-    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+    def _to_caller(self, claims: Mapping[str, Any]) -> Caller:
         user = claims.get(self._user_claim)
         project = claims.get(self._project_claim) if self._project_claim else None
         if self._project_claim and not project:
@@ -116,7 +116,7 @@ class Tokens:
             raise Unauthenticated(f"the token's claim {self._user_claim} names no user") from None
         return Caller(kind="jwt", name="jwt", user=scope.user, project=scope.project or None)
 
-    async def _verified(self, token: str) -> Mapping[str, Any]:
+    async def _decode(self, token: str) -> Mapping[str, Any]:
         jwt = self._jwt
         try:
             header = jwt.get_unverified_header(token)
@@ -125,7 +125,7 @@ class Tokens:
         algorithm = header.get("alg")
         if algorithm not in ALGORITHMS:
             raise Unauthenticated("the token is not signed by a method that is accepted")
-        key = await self._key(header.get("kid"), algorithm)
+        key = await self._get_key(header.get("kid"), algorithm)
         try:
             claims: Mapping[str, Any] = jwt.decode(
                 token,
@@ -144,22 +144,22 @@ class Tokens:
             raise Unauthenticated("the token does not hold") from None
         return claims
 
-    async def _key(self, kid: object, algorithm: str) -> Mapping[str, Any]:
+    async def _get_key(self, kid: object, algorithm: str) -> Mapping[str, Any]:
         moment = self._clock()
-        if moment - self._fetched_at >= _KEYS_S:
-            await self._fetch(moment)
-        found = self._suitable(kid, algorithm)
-        if found is None and moment - self._tried_at >= _AGAIN_S:
+        if moment - self._fetched_at >= _REFRESH_S:
+            await self._refresh_keys(moment)
+        key = self._match_key(kid, algorithm)
+        if key is None and moment - self._tried_at >= _RETRY_S:
             # They may have changed their keys; a flood of made-up ones must not become a flood to them.
-            await self._fetch(moment)
-            found = self._suitable(kid, algorithm)
-        if found is None:
+            await self._refresh_keys(moment)
+            key = self._match_key(kid, algorithm)
+        if key is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not publish")
-        return found
+        return key
 
-    def _suitable(self, kid: object, algorithm: str) -> Mapping[str, Any] | None:
-        kind = _KINDS[algorithm[:2]]
-        fitting = [
+    def _match_key(self, kid: object, algorithm: str) -> Mapping[str, Any] | None:
+        kind = _KEY_TYPES[algorithm[:2]]
+        matching = [
             key
             for key in self._keys
             if key.get("kty") == kind
@@ -168,45 +168,47 @@ class Tokens:
             and (kid is None or key.get("kid") == kid)
         ]
         # Without a name it must be clear which is meant.
-        return fitting[0] if len(fitting) == 1 or (fitting and kid is not None) else None
+        return matching[0] if len(matching) == 1 or (matching and kid is not None) else None
 
-    async def _fetch(self, moment: float) -> None:
+    async def _refresh_keys(self, moment: float) -> None:
         async with self._fetching:
-            if self._clock() - self._tried_at < _AGAIN_S:
+            if self._clock() - self._tried_at < _RETRY_S:
                 # Somebody else has just asked.
                 if self._keys:
                     return
                 raise Unavailable("the keys that tokens are verified by cannot be had")
             self._tried_at = self._clock()
             try:
-                self._keys = await self._published()
+                self._keys = await self._download_keys()
                 self._fetched_at = self._clock()
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-                if not self._keys or self._clock() - self._fetched_at >= _TRUSTED_S:
-                    raise Unavailable(f"the keys that tokens are verified by cannot be had: {_told(error)}") from None
-                _log.warning("the keys that tokens are verified by cannot be had anew: %s", _told(error))
+                if not self._keys or self._clock() - self._fetched_at >= _MAX_STALE_S:
+                    raise Unavailable(
+                        f"the keys that tokens are verified by cannot be had: {_describe_error(error)}"
+                    ) from None
+                _log.warning("the keys that tokens are verified by cannot be had anew: %s", _describe_error(error))
 
-    async def _published(self) -> list[Mapping[str, Any]]:
+    async def _download_keys(self) -> list[Mapping[str, Any]]:
         import httpx
 
         if self._client is None:
             self._client = httpx.AsyncClient(timeout=_FETCH_S, follow_redirects=False)
         raw = bytearray()
         try:
-            async with asyncio.timeout(_FETCH_S), self._client.stream("GET", self._url) as answer:
-                if answer.status_code != 200:
-                    raise OSError(f"it answered {answer.status_code}")
-                async for chunk in answer.aiter_bytes():
+            async with asyncio.timeout(_FETCH_S), self._client.stream("GET", self._url) as response:
+                if response.status_code != 200:
+                    raise OSError(f"it answered {response.status_code}")
+                async for chunk in response.aiter_bytes():
                     raw += chunk
-                    if len(raw) > _MOST_BYTES:
+                    if len(raw) > _MAX_BYTES:
                         raise ValueError("it is far too long")
         except (httpx.HTTPError, TimeoutError) as error:
             raise OSError(type(error).__name__) from None
         keys = json.loads(raw)["keys"]
-        found = [key for key in keys if isinstance(key, Mapping) and key.get("kty") in _KINDS.values()]
-        if not found:
+        usable = [key for key in keys if isinstance(key, Mapping) and key.get("kty") in _KEY_TYPES.values()]
+        if not usable:
             raise ValueError("there is no key that can be used")
-        return found
+        return usable
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -214,5 +216,5 @@ class Tokens:
             await self._client.aclose()
 
 
-def _told(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) if isinstance(error, OSError) else "the answer is no set of keys"

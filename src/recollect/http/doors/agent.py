@@ -13,24 +13,24 @@ from fastapi.responses import StreamingResponse
 from recollect.agent.answer import Event, EventKind
 from recollect.agent.end import BY
 from recollect.errors import RecollectError
-from recollect.http.agents import Agents, agents_of
+from recollect.http.agents import AgentProvider, get_agent_provider
 from recollect.http.doors import react_shapes
-from recollect.http.doors.agent_shapes import AgentRequest, AgentResponse, response, streamed
-from recollect.http.doors.asking import Asking, Caller, Serving
-from recollect.http.doors.door import Door
-from recollect.model.text import checked_text
+from recollect.http.doors.agent_shapes import AgentRequest, AgentResponse, to_agent_response, to_event_data
+from recollect.http.doors.asking import Caller, CallerDep, ServiceDep
+from recollect.http.doors.door import CompatRouter
+from recollect.model.text import validate_text
 
 EVENTS = "text/event-stream"
 
-router = Door(
-    called="agent",
+router = CompatRouter(
+    operation_prefix="agent",
     prefix="/v1",
     tags=["agent"],
-    shape=react_shapes.refused,
-    refused=react_shapes.Failed,
+    render_error=react_shapes.render_react_error,
+    error_model=react_shapes.Failed,
 )
 
-_SCHEMA = {
+_EVENT_SCHEMA = {
     "type": "object",
     "description": "An event: thought, action, observation, error, and at last answer.",
     "properties": {
@@ -39,72 +39,75 @@ _SCHEMA = {
     },
     "required": ["event", "data"],
 }
-_EXAMPLE = 'event: thought\ndata: {"thought": "I look it up."}\n\n'
+_EVENT_EXAMPLE = 'event: thought\ndata: {"thought": "I look it up."}\n\n'
 
 
 @router.post(
     "/agent",
     response_model=AgentResponse,
-    responses={200: {"content": {EVENTS: {"schema": _SCHEMA, "example": _EXAMPLE}}}},
+    responses={200: {"content": {EVENTS: {"schema": _EVENT_SCHEMA, "example": _EVENT_EXAMPLE}}}},
 )
 async def ask_agent(
-    caller: Asking, service: Serving, agents: Annotated[Agents, Depends(agents_of)], asked: AgentRequest
+    caller: CallerDep,
+    service: ServiceDep,
+    agents: Annotated[AgentProvider, Depends(get_agent_provider)],
+    asked: AgentRequest,
 ) -> Any:
     """Put a question to the agent, which reasons and uses tools until it has an answer; with memory it learns."""
-    agent = await agents.of(service)
+    agent = await agents.get(service)
     # What is wrong with a request is told before a stream begins.
-    checked_text(asked.question, name="question")
+    validate_text(asked.question, name="question")
     agent.toolbox.allowed(asked.group)
     events = agent.stream(
         asked.question,
-        **_whose(caller, asked),
+        **_scope_arguments(caller, asked),
         history=[step.model_dump() for step in asked.history],
         state=asked.state,
         group=asked.group,
         enable_memory=asked.enable_memory,
-        **_by(caller),
+        **_author_argument(caller),
     )
     if not asked.streaming:
-        return await _whole(events)
+        return await _collect_answer(events)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_written(events), media_type=EVENTS, headers=headers)
+    return StreamingResponse(_stream_events(events), media_type=EVENTS, headers=headers)
 
 
-def _whose(caller: Caller, asked: AgentRequest) -> dict[str, Any]:
+def _scope_arguments(caller: Caller, request: AgentRequest) -> dict[str, Any]:
     """Whose memory it is. A caller who has one user may name no other, with memory or without."""
-    caller.bound_project(asked.collection)
-    if not asked.enable_memory:
-        caller.bound_user(asked.user)
+    caller.resolve_project(request.collection)
+    if not request.enable_memory:
+        caller.resolve_user(request.user)
         return {}
-    scope = caller.scope(asked.user, asked.collection, asked.conversation_id)
+    scope = caller.scope(request.user, request.collection, request.conversation_id)
     return {"user_id": scope.user, "project_id": scope.project, "session_id": scope.session}
 
 
-def _by(caller: Caller) -> dict[str, str]:
+def _author_argument(caller: Caller) -> dict[str, str]:
     """Who has something kept, as history tells it: whose key asked, and that it was the agent who did it."""
     return {} if caller.kind == "local" else {"by": f"{caller.name} {BY}"}
 
 
-async def _whole(events: AsyncGenerator[Event, None]) -> AgentResponse:
+async def _collect_answer(events: AsyncGenerator[Event, None]) -> AgentResponse:
     error = ""
     async with aclosing(events):
         async for event in events:
             error = event.text if event.kind is EventKind.ERROR else error
             if event.answer is not None:
-                return response(event.answer, error)
+                return to_agent_response(event.answer, error)
     raise AssertionError("a run ends with an answer")
 
 
-async def _written(events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
+async def _stream_events(events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
     """The events as bytes; who goes away stops the run."""
     async with aclosing(events):
         try:
             async for event in events:
-                yield _event(str(event.kind), streamed(event))
+                yield _format_event(str(event.kind), to_event_data(event))
         except RecollectError as error:
             # The status is out already.
-            yield _event("error", {"error": {"type": type(error).__name__, "message": str(error)}})
+            yield _format_event("error", {"error": {"type": type(error).__name__, "message": str(error)}})
 
 
-def _event(kind: str, data: dict[str, Any]) -> bytes:
+def _format_event(kind: str, data: dict[str, Any]) -> bytes:
     return f"event: {kind}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode("utf-8", "replace")

@@ -7,16 +7,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from recollect.agent.answer import Answer, Event, EventKind
-from recollect.http.doors.given import Given, Name, Text, Words
+from recollect.http.doors.given import FreeText, Name, StrictModel, Text
 from recollect.http.doors.react_shapes import ReactError
 
-_STEP: dict[str, JsonValue] = {
+_EXAMPLE_STEP: dict[str, JsonValue] = {
     "thought": "I look it up.",
     "action": "port_of",
     "arguments": {"service": "payments"},
     "observation": "8443",
 }
-_ASKED: dict[str, JsonValue] = {
+_EXAMPLE_REQUEST: dict[str, JsonValue] = {
     "question": "Which port does the payment service use?",
     "user": "alex",
     "collection": "payments",
@@ -25,11 +25,11 @@ _ASKED: dict[str, JsonValue] = {
 }
 
 
-_ANSWERED: dict[str, JsonValue] = {
+_EXAMPLE_RESPONSE: dict[str, JsonValue] = {
     "answer": "It uses port 8443.",
     "thought": "I look it up.",
     "observation": "8443",
-    "steps": [_STEP],
+    "steps": [_EXAMPLE_STEP],
     "ended": "answered",
     "conversation_id": "monday",
     "facts": ["0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"],
@@ -41,21 +41,21 @@ _ANSWERED: dict[str, JsonValue] = {
 }
 
 
-class AgentStep(Given):
+class AgentStep(StrictModel):
     """A step that was taken before."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_STEP]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_STEP]})
 
-    thought: Words = ""
-    action: Words = Field(default="", description="The name of the tool that was used.")
+    thought: FreeText = ""
+    action: FreeText = Field(default="", description="The name of the tool that was used.")
     arguments: dict[str, Any] = Field(default_factory=dict)
-    observation: Words = ""
+    observation: FreeText = ""
 
 
-class AgentRequest(Given):
+class AgentRequest(StrictModel):
     """A question to the agent; without `enable_memory` it is a plain ReAct agent, and nothing is kept."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_ASKED]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_REQUEST]})
 
     question: Text
     history: list[AgentStep] = Field(
@@ -67,7 +67,7 @@ class AgentRequest(Given):
         default="", description="The conversation; without one, each question begins its own."
     )
     streaming: bool = Field(False, description="Answer with Server-Sent Events, as it happens.")
-    state: Words = Field(default="", description="Where the work stands, in words.")
+    state: FreeText = Field(default="", description="Where the work stands, in words.")
     group: list[Name] = Field(default_factory=list, max_length=50, description="Whose tools may be used.")
     enable_memory: bool = Field(False, description="Begin with what memory has, and keep what the run came to.")
 
@@ -75,7 +75,7 @@ class AgentRequest(Given):
 class AgentResponse(BaseModel):
     """What the agent came to; in a stream the last event has it, and those before what they tell of."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_ANSWERED]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_RESPONSE]})
 
     answer: str
     thought: str = Field(description="The last thought.")
@@ -93,24 +93,26 @@ class AgentResponse(BaseModel):
     error: ReactError | None = None
 
 
-def response(answer: Answer, error: str = "") -> AgentResponse:
+def to_agent_response(answer: Answer, error: str = "") -> AgentResponse:
     """An answer as a response."""
     steps = [
         AgentStep(
             thought=step.thought if not at else "",
             action=call.tool,
             arguments=dict(call.arguments),
-            observation=next((seen.text for seen in step.observed if seen.call_id == call.id), ""),
+            observation=next(
+                (observations.text for observations in step.observations if observations.call_id == call.id), ""
+            ),
         )
         for step in answer.steps
         for at, call in enumerate(step.calls)
     ]
     thoughts = [step.thought for step in answer.steps if step.thought]
-    seen = [each.text for step in answer.steps for each in step.observed]
+    observations = [each.text for step in answer.steps for each in step.observations]
     return AgentResponse(
         answer=answer.text,
         thought=thoughts[-1] if thoughts else "",
-        observation=seen[-1] if seen else "",
+        observation=observations[-1] if observations else "",
         steps=steps,
         ended=answer.ended,
         conversation_id=answer.conversation_id,
@@ -123,12 +125,12 @@ def response(answer: Answer, error: str = "") -> AgentResponse:
     )
 
 
-def streamed(event: Event) -> dict[str, Any]:
+def to_event_data(event: Event) -> dict[str, Any]:
     """An event as one of a stream."""
     match event.kind:
         case EventKind.ANSWER:
             assert event.answer is not None
-            return response(event.answer).model_dump(mode="json")
+            return to_agent_response(event.answer).model_dump(mode="json")
         case EventKind.ACTION:
             return {"action": event.tool, "arguments": dict(event.arguments)}
         case EventKind.ERROR:

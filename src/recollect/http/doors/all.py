@@ -7,12 +7,12 @@ from typing import Any
 
 from starlette.routing import BaseRoute
 
-from recollect.http.auth.shapes import SHAPES, Shape
+from recollect.http.auth.shapes import PROXY_ERROR_FORMATS, ErrorFormat
 from recollect.http.doors import agent, mem0_platform, mem0_server, memory, react, sessions
-from recollect.http.doors.door import Door
-from recollect.http.doors.refusals import Refusal
+from recollect.http.doors.door import CompatRouter
+from recollect.http.doors.refusals import ErrorInfo
 
-DOORS: tuple[Door, ...] = (
+COMPAT_ROUTERS: tuple[CompatRouter, ...] = (
     memory.router,
     sessions.router,
     react.router,
@@ -22,28 +22,28 @@ DOORS: tuple[Door, ...] = (
 )
 
 
-def door_routes() -> list[BaseRoute]:
+def compat_routes() -> list[BaseRoute]:
     """The routes one by one, so that whoever walks the app's routes sees each of them."""
-    return [route for door in DOORS for route in door.routes]
+    return [route for router in COMPAT_ROUTERS for route in router.routes]
 
 
-def door_shapes() -> Mapping[str, Shape]:
+def compat_error_formats() -> Mapping[str, ErrorFormat]:
     """How each door refuses, by how its paths begin."""
-    shapes: dict[str, Shape] = {}
-    for door in DOORS:
-        for route in door.routes:
+    formats: dict[str, ErrorFormat] = {}
+    for router in COMPAT_ROUTERS:
+        for route in router.routes:
             path: str = getattr(route, "path", "")
-            shapes[path.partition("{")[0]] = _shape(door)
-    return shapes
+            formats[path.partition("{")[0]] = _error_format(router)
+    return formats
 
 
-def refusal_shapes() -> Mapping[str, Shape]:
+def error_formats() -> Mapping[str, ErrorFormat]:
     """How whoever may not ask is told so, by how a path begins."""
-    return {**SHAPES, **door_shapes()}
+    return {**PROXY_ERROR_FORMATS, **compat_error_formats()}
 
 
-def _shape(door: Door) -> Shape:
-    def shape(status: int, kind: str, message: str) -> Mapping[str, Any]:
-        return door.shape(Refusal(status=status, message=message, kind=kind))[1]
+def _error_format(router: CompatRouter) -> ErrorFormat:
+    def format_error(status: int, kind: str, message: str) -> Mapping[str, Any]:
+        return router.render_error(ErrorInfo(status=status, message=message, kind=kind))[1]
 
-    return shape
+    return format_error

@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import NotFound
-from recollect.language.when import spoken_of
-from recollect.model.asked import read_limit, read_score
-from recollect.model.change import By, Outcome
+from recollect.language.when import parse_time_filter
+from recollect.model.asked import parse_limit, parse_score
+from recollect.model.change import Author, Outcome
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Filter, Not, Op, Where, both
 from recollect.model.scope import Level, Scope
-from recollect.model.text import checked_text
+from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import Search
+from recollect.recall import SearchRequest
 from recollect.service import Service
 from recollect.settings import Settings
 
@@ -23,38 +23,40 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 # What is listed and searched for: what was kept or learned, not what was said.
-NO_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
+EXCLUDE_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
 
 
-async def held(service: Service, scope: Scope, id: str, *, gone: bool = False) -> MemoryRecord:
+async def fetch_memory(service: Service, scope: Scope, id: str, *, include_inactive: bool = False) -> MemoryRecord:
     """A memory of the scope that is active, or `gone` all the same; unknown and foreign ids are the same NotFound."""
     record = await service.get(scope, id)
     if scope.session:
-        inside = record.scope == scope
+        is_inside = record.scope == scope
     else:
         is_shared = record.level is Level.USER and not record.scope.project
-        inside = not scope.project or record.scope.project == scope.project or is_shared
-    if not inside or not (gone or record.status is Status.ACTIVE):
+        is_inside = not scope.project or record.scope.project == scope.project or is_shared
+    if not is_inside or not (include_inactive or record.status is Status.ACTIVE):
         raise NotFound(f"no memory {id}")
     return record
 
 
-async def taken_on(service: Service, scope: Scope, outcome: Outcome, fields: Mapping[str, Any], *, by: By) -> Outcome:
+async def merge_into_existing(
+    service: Service, scope: Scope, outcome: Outcome, fields: Mapping[str, Any], *, by: Author
+) -> Outcome:
     """What adding came to: a memory that was there takes on what is said of it now, metadata beside its own."""
     if outcome.changed or not fields:
         return outcome
-    given = dict(fields)
-    if "metadata" in given:
-        given["metadata"] = {**outcome.record.metadata, **given["metadata"]}
-    return await service.update(scope, outcome.id, given, by=by)
+    changes = dict(fields)
+    if "metadata" in changes:
+        changes["metadata"] = {**outcome.record.metadata, **changes["metadata"]}
+    return await service.update(scope, outcome.id, changes, by=by)
 
 
-def among(field: str, values: Sequence[str]) -> Filter:
+def matches_any(field: str, values: Sequence[str]) -> Filter:
     """True where the field has one of the values; without any, always."""
     return Where(field, Op.IN, tuple(values)) if values else EVERYTHING
 
 
-def looked_for(
+def build_search_request(
     query: str,
     settings: Settings,
     *,
@@ -63,15 +65,15 @@ def looked_for(
     filter: Filter = EVERYTHING,
     vector: Vector | None = None,
     everywhere: bool = False,
-) -> Search:
+) -> SearchRequest:
     """A search among memories, with what the settings say where the request does not; times in it are understood."""
-    query = checked_text(query, name="query")
-    times = spoken_of(query, at=now(), mode=settings.time_words)
-    return Search(
+    query = validate_text(query, name="query")
+    times = parse_time_filter(query, at=now(), mode=settings.time_words)
+    return SearchRequest(
         query=query,
-        limit=read_limit(settings.search_limit if limit is None else limit),
-        min_score=read_score(settings.search_min_score if min_score is None else min_score, name="threshold"),
-        filter=both(both(filter, NO_TURNS), times.filter),
+        limit=parse_limit(settings.search_limit if limit is None else limit),
+        min_score=parse_score(settings.search_min_score if min_score is None else min_score, name="threshold"),
+        filter=both(both(filter, EXCLUDE_TURNS), times.filter),
         vector=vector,
         periods=times.periods,
         turns=False,
@@ -79,6 +81,6 @@ def looked_for(
     )
 
 
-def local_time(at: datetime) -> str:
+def format_naive_utc(at: datetime) -> str:
     """A time in UTC to the second, without saying so, as services that know one zone write it."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")

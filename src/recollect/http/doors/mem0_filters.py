@@ -12,30 +12,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import InvalidFilter
-from recollect.http.doors.given import NAME, NO_CONTROL
-from recollect.http.doors.mem0_filter_schema import MOST_CHARS
-from recollect.http.doors.mem0_names import FIELDS, KINDS, TOLD_IN_METADATA, owner
-from recollect.model.filters import MAX_DEPTH, read_filter, where
+from recollect.http.doors.given import NAME_PATTERN, NO_CONTROL
+from recollect.http.doors.mem0_filter_schema import MAX_NAME_CHARS
+from recollect.http.doors.mem0_names import FIELDS, KINDS, METADATA_FIELDS, to_user
+from recollect.model.filters import MAX_DEPTH, parse_filter, where
 from recollect.model.query import EVERYTHING, And, Filter, Not, Op, Or, Where
 from recollect.model.text import MAX_ID_CHARS
 
-NOTHING: Filter = Or(())
+MATCH_NOTHING: Filter = Or(())
 ANYONE = "*"
 _TIMES = {"created_at": "created_at", "updated_at": "updated_at", "timestamp": "occurred_at"}
 _OPS = {*Op, "nin", "icontains"}
-_USER, _OTHER = re.compile(NAME), re.compile(NO_CONTROL)
+_USER_NAME, _ENTITY_NAME = re.compile(NAME_PATTERN), re.compile(NO_CONTROL)
 
 
-def owners_named(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> set[str]:
+def find_owners(plain: Mapping[str, Any], *, kinds: Sequence[str] = KINDS) -> set[str]:
     """The users of ours that a filter may speak of, as entities of these kinds; "*" if it speaks of any."""
-    found: set[str] = set()
+    owners: set[str] = set()
     for name, value in _comparisons(plain, depth=0):
         kind = name.removesuffix("_id")
         if kind in kinds and kind != name:
-            values = _texts(name, value)
+            values = _text_values(name, value)
             # Any agent is any agent of those users that are named.
-            found |= {owner(kind, each) for each in values if each != ANYONE or kind == "user"}
-    return found
+            owners |= {to_user(kind, each) for each in values if each != ANYONE or kind == "user"}
+    return owners
 
 
 def check_names(plain: Mapping[str, Any]) -> None:
@@ -43,20 +43,24 @@ def check_names(plain: Mapping[str, Any]) -> None:
     for name, value in _comparisons(plain, depth=0):
         if name not in FIELDS:
             continue
-        form, most = (_USER, MAX_ID_CHARS) if name == "user_id" else (_OTHER, MOST_CHARS[name])
-        for each in _texts(name, value):
-            if len(each) > most or not form.fullmatch(each):
-                raise InvalidFilter(f"{name} is compared with a name of up to {most} characters, not {each[:40]!r}")
+        pattern, max_chars = (_USER_NAME, MAX_ID_CHARS) if name == "user_id" else (_ENTITY_NAME, MAX_NAME_CHARS[name])
+        for each in _text_values(name, value):
+            if len(each) > max_chars or not pattern.fullmatch(each):
+                raise InvalidFilter(
+                    f"{name} is compared with a name of up to {max_chars} characters, not {each[:40]!r}"
+                )
 
 
-def left_empty(plain: Mapping[str, Any]) -> list[str]:
+def find_empty_names(plain: Mapping[str, Any]) -> list[str]:
     """The names of users, agents, apps and runs that a filter compares with an empty text."""
-    return [name for name, value in _comparisons(plain, depth=0) if name in FIELDS and "" in _texts(name, value)]
+    return [
+        name for name, value in _comparisons(plain, depth=0) if name in FIELDS and "" in _text_values(name, value)
+    ]
 
 
 def filter_for(user: str, plain: Mapping[str, Any]) -> Filter:
     """What must hold of a memory of this user; NOTHING if the filter is of others."""
-    return read_filter(_read(plain, user, depth=0))
+    return parse_filter(_parse_filter(plain, user, depth=0))
 
 
 def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:
@@ -72,7 +76,7 @@ def _comparisons(plain: Any, *, depth: int) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _texts(name: str, value: Any) -> list[str]:
+def _text_values(name: str, value: Any) -> list[str]:
     """The values that a name is compared with, whichever way."""
     values = list(value.values()) if isinstance(value, Mapping) else [value]
     flat = [each for one in values for each in (one if isinstance(one, list) else [one]) if each is not None]
@@ -81,44 +85,46 @@ def _texts(name: str, value: Any) -> list[str]:
     return flat
 
 
-def _read(plain: Any, user: str, *, depth: int) -> Filter:
+def _parse_filter(plain: Any, user: str, *, depth: int) -> Filter:
     if depth > MAX_DEPTH:
         raise InvalidFilter(f"the filter is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(plain, Mapping):
         raise InvalidFilter("a filter is an object such as {'user_id': 'alex'}")
-    return _all([_part(name, value, user, depth=depth) for name, value in plain.items()])
+    return _all([_parse_part(name, value, user, depth=depth) for name, value in plain.items()])
 
 
-def _part(name: str, value: Any, user: str, *, depth: int) -> Filter:
+def _parse_part(name: str, value: Any, user: str, *, depth: int) -> Filter:
     joiner = name.upper()
     if joiner in ("AND", "OR", "NOT"):
         if joiner != "NOT" and not isinstance(value, list):
             raise InvalidFilter(f"{joiner} takes a list of filters")
-        parts = [_read(each, user, depth=depth + 1) for each in (value if isinstance(value, list) else [value])]
+        parts = [
+            _parse_filter(each, user, depth=depth + 1) for each in (value if isinstance(value, list) else [value])
+        ]
         return _all(parts) if joiner == "AND" else _any(parts) if joiner == "OR" else _not(_any(parts))
     if name == "metadata" and isinstance(value, Mapping):
-        return _all([_field(f"metadata.{inside}", each) for inside, each in value.items()])
+        return _all([_parse_field(f"metadata.{inside}", each) for inside, each in value.items()])
     if name == "user_id":
-        return _each(value, lambda op, each: _is_user(op, each, user))
-    return _field(name, value)
+        return _compare_each(value, lambda op, each: _user_filter(op, each, user))
+    return _parse_field(name, value)
 
 
-def _field(name: str, value: Any) -> Filter:
-    if name in TOLD_IN_METADATA:
+def _parse_field(name: str, value: Any) -> Filter:
+    if name in METADATA_FIELDS:
         name = f"metadata.{name}"
     if name in ("memory_ids", "id"):
-        return _each(value, lambda op, each: _compared("id", op, _own_ids(each)))
+        return _compare_each(value, lambda op, each: _comparison("id", op, _strip_owner(each)))
     if name in ("categories", "category"):
-        return _each(value, _of_category)
+        return _compare_each(value, _category_filter)
     if name in ("keywords", "memory"):
-        return _each(value, lambda op, each: _compared("content", op, each))
+        return _compare_each(value, lambda op, each: _comparison("content", op, each))
     if name == "run_id":
-        return _each(value, lambda op, each: _compared("session_id", op, each))
+        return _compare_each(value, lambda op, each: _comparison("session_id", op, each))
     field = _TIMES.get(name) or (name if name.startswith("metadata.") else f"metadata.{name}")
-    return _each(value, lambda op, each: _compared(field, op, each))
+    return _compare_each(value, lambda op, each: _comparison(field, op, each))
 
 
-def _each(value: Any, compare: Callable[[str, Any], Filter]) -> Filter:
+def _compare_each(value: Any, compare: Callable[[str, Any], Filter]) -> Filter:
     """All comparisons of one name; a bare value is to be equal, a list to hold the value."""
     if isinstance(value, Mapping):
         if not value or not all(isinstance(op, str) and op.lower() in _OPS for op in value):
@@ -127,12 +133,12 @@ def _each(value: Any, compare: Callable[[str, Any], Filter]) -> Filter:
     return compare("in" if isinstance(value, list) else "eq", value)
 
 
-def _compared(field: str, op: str, value: Any) -> Filter:
+def _comparison(field: str, op: str, value: Any) -> Filter:
     if value == ANYONE and op in ("eq", "in"):
         return Where(field, Op.NE, "") if field == "session_id" else Where(field, Op.CONTAINS, "")
     if value is None and op in ("eq", "ne") and field != "session_id":
-        there = Where(field, Op.CONTAINS, "")
-        return Not(there) if op == "eq" else there
+        exists = Where(field, Op.CONTAINS, "")
+        return Not(exists) if op == "eq" else exists
     if op == "nin":
         return Not(where(field, Op.IN, value))
     if op == "icontains":
@@ -144,43 +150,43 @@ def _compared(field: str, op: str, value: Any) -> Filter:
     return where(field, op, value)
 
 
-def _of_category(op: str, value: Any) -> Filter:
+def _category_filter(op: str, value: Any) -> Filter:
     """A category of theirs is a tag of ours, or our category."""
-    wanted = value if isinstance(value, list) else [value]
-    either = _any([where("tags", Op.IN, wanted), where("category", Op.IN, wanted)])
+    categories = value if isinstance(value, list) else [value]
+    either = _any([where("tags", Op.IN, categories), where("category", Op.IN, categories)])
     return Not(either) if op in ("ne", "nin") else either
 
 
-def _is_user(op: str, value: Any, user: str) -> Filter:
+def _user_filter(op: str, value: Any, user: str) -> Filter:
     values = value if isinstance(value, list) else [value]
     if op not in ("eq", "in", "ne", "nin"):
         raise InvalidFilter("user_id is compared with eq, ne, in or nin")
-    holds = (user in values or ANYONE in values) is (op in ("eq", "in"))
-    return EVERYTHING if holds else NOTHING
+    matches = (user in values or ANYONE in values) is (op in ("eq", "in"))
+    return EVERYTHING if matches else MATCH_NOTHING
 
 
-def _own_ids(value: Any) -> Any:
+def _strip_owner(value: Any) -> Any:
     """Ids as we keep them, without what they say of their owner."""
     if isinstance(value, list):
-        return [_own_ids(each) for each in value]
+        return [_strip_owner(each) for each in value]
     return value.partition(".")[0] if isinstance(value, str) else value
 
 
 def _all(parts: list[Filter]) -> Filter:
-    if NOTHING in parts:
-        return NOTHING
-    left = tuple(part for part in parts if part != EVERYTHING)
-    return left[0] if len(left) == 1 else And(left)
+    if MATCH_NOTHING in parts:
+        return MATCH_NOTHING
+    remaining = tuple(part for part in parts if part != EVERYTHING)
+    return remaining[0] if len(remaining) == 1 else And(remaining)
 
 
 def _any(parts: list[Filter]) -> Filter:
     if EVERYTHING in parts:
         return EVERYTHING
-    left = tuple(part for part in parts if part != NOTHING)
-    return left[0] if len(left) == 1 else Or(left)
+    remaining = tuple(part for part in parts if part != MATCH_NOTHING)
+    return remaining[0] if len(remaining) == 1 else Or(remaining)
 
 
 def _not(part: Filter) -> Filter:
-    if part == NOTHING:
+    if part == MATCH_NOTHING:
         return EVERYTHING
-    return NOTHING if part == EVERYTHING else Not(part)
+    return MATCH_NOTHING if part == EVERYTHING else Not(part)

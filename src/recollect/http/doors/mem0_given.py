@@ -9,34 +9,34 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Wi
 
 from recollect.http.doors.given import (
     CHECKED_NAME,
-    NAME_OR_NONE,
+    OPTIONAL_NAME_PATTERN,
     Count,
+    FreeText,
     Name,
     Seconds,
-    Share,
     Text,
     Time,
-    Words,
-    one_of,
+    UnitFloat,
+    require_one_of,
 )
-from recollect.http.doors.mem0_filter_schema import MOST_CHARS, Filters, MetadataFilter
-from recollect.http.doors.mem0_names import FIELDS, Names, read_names, user_in
+from recollect.http.doors.mem0_filter_schema import MAX_NAME_CHARS, Filters, MetadataFilter
+from recollect.http.doors.mem0_names import FIELDS, EntityIds, parse_entity_ids, user_from_filter
 from recollect.http.doors.mem0_shapes import MEMORY_ID
 from recollect.model.query import MAX_VALUES
 from recollect.model.text import MAX_TEXT_BYTES
 
-_SAID: list[JsonValue] = [{"role": "user", "content": "I'm allergic to peanuts"}]
-_FILTERS: dict[str, JsonValue] = {"AND": [{"user_id": "alex"}, {"created_at": {"gte": "2026-01-01"}}]}
-_NAMED: list[JsonValue] = [*one_of(*FIELDS, minLength=1)]
-_CHANGES: list[JsonValue] = [
-    *one_of("text", "data", "memory"),
-    *one_of("metadata", kind="object"),
+_EXAMPLE_MESSAGES: list[JsonValue] = [{"role": "user", "content": "I'm allergic to peanuts"}]
+_EXAMPLE_FILTERS: dict[str, JsonValue] = {"AND": [{"user_id": "alex"}, {"created_at": {"gte": "2026-01-01"}}]}
+_ENTITY_REQUIRED: list[JsonValue] = [*require_one_of(*FIELDS, minLength=1)]
+_CHANGE_REQUIRED: list[JsonValue] = [
+    *require_one_of("text", "data", "memory"),
+    *require_one_of("metadata", kind="object"),
     {"required": ["timestamp"], "properties": {"timestamp": {"type": ["string", "number"]}}},
     {"required": ["expiration_date"]},
 ]
-AgentId = Annotated[str, Field(max_length=MOST_CHARS["agent_id"], pattern=NAME_OR_NONE), CHECKED_NAME]
-AppId = Annotated[str, Field(max_length=MOST_CHARS["app_id"], pattern=NAME_OR_NONE), CHECKED_NAME]
-RunId = Annotated[str, Field(max_length=MOST_CHARS["run_id"], pattern=NAME_OR_NONE), CHECKED_NAME]
+AgentId = Annotated[str, Field(max_length=MAX_NAME_CHARS["agent_id"], pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
+AppId = Annotated[str, Field(max_length=MAX_NAME_CHARS["app_id"], pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
+RunId = Annotated[str, Field(max_length=MAX_NAME_CHARS["run_id"], pattern=OPTIONAL_NAME_PATTERN), CHECKED_NAME]
 When = Annotated[Seconds | Time, Field(description="When it was said: ISO 8601, or seconds since 1970.")]
 Day = Annotated[
     str,
@@ -44,7 +44,7 @@ Day = Annotated[
 ]
 
 
-def _spoken(message: dict[str, Any]) -> dict[str, Any]:
+def _check_message(message: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(message.get("role"), str):
         raise ValueError("a message is an object with a role and content")
     return message
@@ -52,14 +52,14 @@ def _spoken(message: dict[str, Any]) -> dict[str, Any]:
 
 _Message = Annotated[
     dict[str, Any],
-    AfterValidator(_spoken),
+    AfterValidator(_check_message),
     WithJsonSchema(
         {"type": "object", "properties": {"role": {"type": "string"}, "content": {}}, "required": ["role"]}
     ),
 ]
 
 
-class Naming(BaseModel):
+class EntityFields(BaseModel):
     """What names whose memory it is; names this server does not know are passed over."""
 
     # Their clients send more than is needed.
@@ -70,30 +70,30 @@ class Naming(BaseModel):
     app_id: AppId | None = None
     run_id: RunId | None = None
 
-    def names(self, *others: Mapping[str, Any] | None) -> Names:
+    def entity_ids(self, *sources: Mapping[str, Any] | None) -> EntityIds:
         """The names, here or else in the others."""
-        return read_names({name: getattr(self, name) for name in FIELDS}, *others)
+        return parse_entity_ids({name: getattr(self, name) for name in FIELDS}, *sources)
 
 
-def _named(filters: dict[str, Any]) -> dict[str, Any]:
-    Naming.model_validate(filters)
+def _check_entity_fields(filters: dict[str, Any]) -> dict[str, Any]:
+    EntityFields.model_validate(filters)
     return filters
 
 
 _NamesInFilter = Annotated[
     dict[str, Any],
-    AfterValidator(_named),
-    WithJsonSchema({"type": "object", "properties": Naming.model_json_schema()["properties"]}),
+    AfterValidator(_check_entity_fields),
+    WithJsonSchema({"type": "object", "properties": EntityFields.model_json_schema()["properties"]}),
 ]
 
 
-class Mem0Add(Naming):
+class Mem0Add(EntityFields):
     """What was said, to be learned from; with `infer` false, to be kept word for word.
 
     Whose it is, is said by a name, by `X-Memory-User` or by the key.
     """
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": _SAID, "user_id": "alex"}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": _EXAMPLE_MESSAGES, "user_id": "alex"}]})
 
     messages: Annotated[str, Field(max_length=MAX_TEXT_BYTES)] | _Message | list[_Message]
     filters: _NamesInFilter | None = Field(default=None, description="Names, where clients put them there.")
@@ -103,19 +103,19 @@ class Mem0Add(Naming):
     expiration_date: Day | None = None
 
 
-class Mem0Wanted(Naming):
+class Mem0ListRequest(EntityFields):
     """Which memories are wanted; whose, is said by a name, in the filter, by `X-Memory-User` or by the key."""
 
     # Where a header or the key says whose, the rest may be left out.
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [*_NAMED, {"properties": {"filters": {"type": ["object", "null"]}}}],
+            "anyOf": [*_ENTITY_REQUIRED, {"properties": {"filters": {"type": ["object", "null"]}}}],
             "examples": [{"filters": {"user_id": "alex"}}],
         }
     )
 
     filters: Filters | None = None
-    categories: list[Words] | None = Field(default=None, max_length=MAX_VALUES)
+    categories: list[FreeText] | None = Field(default=None, max_length=MAX_VALUES)
     start_date: Time | None = None
     end_date: Time | None = None
     metadata: MetadataFilter | None = None
@@ -124,27 +124,29 @@ class Mem0Wanted(Naming):
     @property
     def filter(self) -> dict[str, Any]:
         """All that is asked of the memories, as one filter of theirs."""
-        parts: list[dict[str, Any]] = [self.names(user_in(self.filters)).given, self.filters or {}]
+        parts: list[dict[str, Any]] = [self.entity_ids(user_from_filter(self.filters)).present, self.filters or {}]
         if self.categories:
             parts.append({"categories": {"in": self.categories}})
         if self.metadata:
             parts.append({"metadata": self.metadata})
         bounds = {"gte": self.start_date, "lte": self.end_date}
-        given = {op: each for op, each in bounds.items() if each is not None}
-        return {"AND": [*filter(None, parts), *([{"created_at": given}] if given else [])]}
+        created_at = {op: each for op, each in bounds.items() if each is not None}
+        return {"AND": [*filter(None, parts), *([{"created_at": created_at}] if created_at else [])]}
 
 
-class Mem0Search(Mem0Wanted):
+class Mem0Search(Mem0ListRequest):
     """What is looked for, and among which memories; whose, is said as for a list."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What must Alex not eat?", "filters": _FILTERS, "top_k": 5}]}
+        json_schema_extra={
+            "examples": [{"query": "What must Alex not eat?", "filters": _EXAMPLE_FILTERS, "top_k": 5}]
+        }
     )
 
     query: Text
     top_k: Count | None = None
     limit: Count | None = Field(default=None, description="The same as top_k, which counts if there is both.")
-    threshold: Share | None = None
+    threshold: UnitFloat | None = None
 
 
 class Mem0Change(BaseModel):
@@ -153,7 +155,7 @@ class Mem0Change(BaseModel):
     model_config = ConfigDict(
         extra="ignore",
         strict=True,
-        json_schema_extra={"anyOf": _CHANGES, "examples": [{"text": "Alex is allergic to nuts"}]},
+        json_schema_extra={"anyOf": _CHANGE_REQUIRED, "examples": [{"text": "Alex is allergic to nuts"}]},
     )
 
     text: Text | None = None
@@ -174,7 +176,7 @@ class Mem0BatchChange(Mem0Change):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": _CHANGES,
+            "anyOf": _CHANGE_REQUIRED,
             "examples": [{"memory_id": MEMORY_ID, "text": "Alex is allergic to nuts"}],
         }
     )

@@ -19,17 +19,17 @@ from recollect.errors import InvalidInput, NotAllowed, NotFound
 from recollect.http.doors.asking import Caller
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id
+from recollect.model.text import validate_id
 
 KINDS = ("user", "agent", "app", "run")
 FIELDS = tuple(f"{kind}_id" for kind in KINDS)
 # Those that are neither our user nor our session.
-TOLD_IN_METADATA = ("agent_id", "app_id")
-_JOINT = "."
+METADATA_FIELDS = ("agent_id", "app_id")
+_SEPARATOR = "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
+class EntityIds:
     """The ids that a request gives."""
 
     user_id: str | None = None
@@ -38,77 +38,77 @@ class Names:
     run_id: str | None = None
 
     @property
-    def given(self) -> dict[str, str]:
+    def present(self) -> dict[str, str]:
         """Those that there are, by their fields."""
         return {name: value for name in FIELDS if (value := getattr(self, name))}
 
     @property
-    def told(self) -> dict[str, str]:
+    def as_metadata(self) -> dict[str, str]:
         """What metadata is to say of them."""
-        return {name: value for name, value in self.given.items() if name in TOLD_IN_METADATA}
+        return {name: value for name, value in self.present.items() if name in METADATA_FIELDS}
 
     def scope(self, caller: Caller) -> Scope:
         """Where what is added belongs."""
-        return caller.scope(self.user_id or caller.user or self._owner, None, self.run_id)
+        return caller.scope(self.user_id or caller.user or self._entity_owner, None, self.run_id)
 
     @property
-    def _owner(self) -> str:
+    def _entity_owner(self) -> str:
         for kind in KINDS[1:]:
             if name := getattr(self, f"{kind}_id"):
-                return owner(kind, name)
+                return to_user(kind, name)
         raise InvalidInput("name at least one of user_id, agent_id, app_id and run_id")
 
 
-def read_names(*sources: Mapping[str, Any] | None) -> Names:
+def parse_entity_ids(*sources: Mapping[str, Any] | None) -> EntityIds:
     """The names in a request; an InvalidInput for one that is no text, NotAllowed where two sources contradict."""
-    found: dict[str, str] = {}
+    ids: dict[str, str] = {}
     for name in FIELDS:
         for source in sources:
             value = (source or {}).get(name)
             if value not in (None, ""):
-                given = checked_id(value, name=name)
-                if found.setdefault(name, given) != given:
+                id = validate_id(value, name=name)
+                if ids.setdefault(name, id) != id:
                     raise NotAllowed(f"the request says twice what {name} is, and not the same")
-    return Names(**found)
+    return EntityIds(**ids)
 
 
-def user_in(filters: Mapping[str, Any] | None) -> dict[str, str]:
+def user_from_filter(filters: Mapping[str, Any] | None) -> dict[str, str]:
     """The one user that a filter is plainly about, by the field, if there is one."""
     value = (filters or {}).get("user_id")
     return {"user_id": value} if isinstance(value, str) and value != "*" else {}
 
 
-def owner(kind: str, name: str) -> str:
+def to_user(kind: str, name: str) -> str:
     """The user of ours that stands for an entity of theirs."""
     return name if kind == "user" else f"{kind}:{name}"
 
 
-def entity(user: str) -> tuple[str, str]:
+def to_entity(user: str) -> tuple[str, str]:
     """The entity of theirs that a user of ours stands for: its kind and its name."""
-    kind, joint, name = user.partition(":")
-    return (kind, name) if joint and name and kind in KINDS[1:] else ("user", user)
+    kind, separator, name = user.partition(":")
+    return (kind, name) if separator and name and kind in KINDS[1:] else ("user", user)
 
 
-def shown_id(record: MemoryRecord, caller: Caller) -> str:
+def public_id(record: MemoryRecord, caller: Caller) -> str:
     """The id by which this caller can ask for the memory."""
     if caller.user is not None:
         return record.id
-    return f"{record.id}{_JOINT}{urlsafe_b64encode(record.scope.user.encode()).decode().rstrip('=')}"
+    return f"{record.id}{_SEPARATOR}{urlsafe_b64encode(record.scope.user.encode()).decode().rstrip('=')}"
 
 
-def read_id(id: str, caller: Caller) -> tuple[Scope, str]:
+def parse_public_id(id: str, caller: Caller) -> tuple[Scope, str]:
     """Whose memory an id is of, and its own id; what is foreign or was never given out is a NotFound."""
-    own, joint, told = id.partition(_JOINT)
-    user = _decoded(told) if joint else caller.user
+    record_id, separator, encoded_user = id.partition(_SEPARATOR)
+    user = _decode_user(encoded_user) if separator else caller.user
     if user and caller.user in (None, user):
         # What nobody can be called was never given out.
         with suppress(InvalidInput):
-            return caller.scope(user), own
+            return caller.scope(user), record_id
     raise NotFound(f"no memory {id[:400]}")
 
 
-def _decoded(told: str) -> str:
+def _decode_user(encoded: str) -> str:
     try:
-        return urlsafe_b64decode(told.encode() + b"=" * (-len(told) % 4)).decode()
+        return urlsafe_b64decode(encoded.encode() + b"=" * (-len(encoded) % 4)).decode()
     except (NotBase64, ValueError):
         return ""

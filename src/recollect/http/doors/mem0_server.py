@@ -10,48 +10,50 @@ from recollect.http.doors import mem0_alike as alike
 from recollect.http.doors import mem0_given as given
 from recollect.http.doors import mem0_shapes as shapes
 from recollect.http.doors import mem0_work as work
-from recollect.http.doors.asking import Asking, Serving
-from recollect.http.doors.door import Door, check_known
-from recollect.http.doors.mem0_names import FIELDS, read_names
-from recollect.http.doors.mem0_parameters import MemoryId, Whose
+from recollect.http.doors.asking import CallerDep, ServiceDep
+from recollect.http.doors.door import CompatRouter, check_query_names
+from recollect.http.doors.mem0_names import FIELDS, parse_entity_ids
+from recollect.http.doors.mem0_parameters import EntityQuery, MemoryId
 
-router = Door(
-    called="mem0_server",
+router = CompatRouter(
+    operation_prefix="mem0_server",
     tags=["mem0 server"],
     strict=False,
-    reading=["search"],
-    adding=["add"],
+    read_only=["search"],
+    write_only=["add"],
 )
 
-_MOST = 1000
+_MAX_LIMIT = 1000
 
 
-router.post("/memories", responses=router.failing(404))(alike.add)
+router.post("/memories", responses=router.error_responses(404))(alike.add)
 
 
 @router.get("/memories")
 async def get_all(
-    caller: Asking,
-    service: Serving,
-    whose: Whose,
-    limit: Annotated[int, Query(ge=1, le=_MOST, description="How many at most.")] = 100,
+    caller: CallerDep,
+    service: ServiceDep,
+    whose: EntityQuery,
+    limit: Annotated[int, Query(ge=1, le=_MAX_LIMIT, description="How many at most.")] = 100,
 ) -> shapes.Mem0Results:
     """The memories of those who are named, newest first."""
-    asked = given.Mem0Wanted.model_validate(whose)
-    return shapes.Mem0Results(results=(await work.listed(service, caller, asked, page=1, size=limit))[1])
+    list_request = given.Mem0ListRequest.model_validate(whose)
+    return shapes.Mem0Results(
+        results=(await work.list_memories(service, caller, list_request, page=1, size=limit))[1]
+    )
 
 
 @router.delete("/memories")
 async def delete_all(
-    caller: Asking,
-    service: Serving,
+    caller: CallerDep,
+    service: ServiceDep,
     request: Request,
-    whose: Whose,
-) -> shapes.Mem0Told:
+    whose: EntityQuery,
+) -> shapes.Mem0Message:
     """Forget all memories of those who are named; it can be undone."""
-    check_known(request, set(FIELDS))
-    await work.delete_all(service, caller, read_names(whose), {})
-    return shapes.Mem0Told(message="All relevant memories deleted")
+    check_query_names(request, set(FIELDS))
+    await work.delete_all(service, caller, parse_entity_ids(whose), {})
+    return shapes.Mem0Message(message="All relevant memories deleted")
 
 
 router.post("/search")(alike.search)
@@ -59,32 +61,34 @@ router.get("/memories/{memory_id}")(alike.get)
 
 
 @router.put("/memories/{memory_id}")
-async def update(caller: Asking, service: Serving, memory_id: MemoryId, change: given.Mem0Change) -> shapes.Mem0Told:
+async def update(
+    caller: CallerDep, service: ServiceDep, memory_id: MemoryId, change: given.Mem0Change
+) -> shapes.Mem0Message:
     """Change a memory; what it was stays in its history."""
     await work.update(service, caller, memory_id, change)
-    return shapes.Mem0Told(message="Memory updated successfully!")
+    return shapes.Mem0Message(message="Memory updated successfully!")
 
 
 @router.delete("/memories/{memory_id}")
-async def delete(caller: Asking, service: Serving, memory_id: MemoryId) -> shapes.Mem0Told:
+async def delete(caller: CallerDep, service: ServiceDep, memory_id: MemoryId) -> shapes.Mem0Message:
     """Forget a memory; it can be undone."""
     await work.delete(service, caller, memory_id)
-    return shapes.Mem0Told(message="Memory deleted successfully")
+    return shapes.Mem0Message(message="Memory deleted successfully")
 
 
 router.get("/memories/{memory_id}/history")(alike.history)
 
 
 @router.post("/reset")
-async def reset(caller: Asking, service: Serving) -> shapes.Mem0Told:
+async def reset(caller: CallerDep, service: ServiceDep) -> shapes.Mem0Message:
     """Forget all memories of everybody; only for an administrator."""
-    await work.forget_everyone(service, caller)
-    return shapes.Mem0Told(message="All memories reset")
+    await work.forget_all_users(service, caller)
+    return shapes.Mem0Message(message="All memories reset")
 
 
 @router.post("/configure")
 async def configure(
     config: Annotated[dict[str, Any], Body(examples=[{"llm": {"provider": "openai"}}])],
-) -> shapes.Mem0Told:
+) -> shapes.Mem0Message:
     """Refused: this server is set up by its operator, in its settings."""
     raise HTTPException(403, "this server is set up by its operator: `recollect config show` tells how")

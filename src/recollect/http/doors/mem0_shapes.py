@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from recollect.http.doors.asking import Caller
-from recollect.http.doors.mem0_names import FIELDS, KINDS, entity, shown_id
-from recollect.model.change import Entry, Verb
+from recollect.http.doors.mem0_names import FIELDS, KINDS, public_id, to_entity
+from recollect.model.change import ChangeKind, HistoryEntry
 from recollect.model.memory import MemoryRecord, text_hash
 
 MEMORY_ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90.YWxleA"
 Event: TypeAlias = Literal["ADD", "UPDATE", "DELETE"]
-_EVENTS: Mapping[Verb, Event] = {Verb.ADD: "ADD", Verb.RESTORE: "ADD", Verb.FORGET: "DELETE"}
+_EVENTS: Mapping[ChangeKind, Event] = {ChangeKind.ADD: "ADD", ChangeKind.RESTORE: "ADD", ChangeKind.FORGET: "DELETE"}
 
 
 _AT = "2026-03-15T10:00:00+00:00"
@@ -33,7 +33,7 @@ _MEMORY: dict[str, JsonValue] = {
     "updated_at": _AT,
     "expiration_date": None,
 }
-_FOUND: dict[str, JsonValue] = {**_MEMORY, "score": 0.91}
+_SEARCH_HIT: dict[str, JsonValue] = {**_MEMORY, "score": 0.91}
 
 
 class Mem0Memory(BaseModel):
@@ -68,7 +68,7 @@ class Mem0Happened(BaseModel):
     updated_at: str = Field(examples=[_AT])
 
 
-class Mem0Told(BaseModel):
+class Mem0Message(BaseModel):
     """What was done."""
 
     message: str = Field(examples=["Memory deleted successfully!"])
@@ -84,9 +84,9 @@ class Mem0Added(BaseModel):
     event_id: str | None = None
 
 
-Rows: TypeAlias = Annotated[
+MemoryRows: TypeAlias = Annotated[
     list[dict[str, Any]],
-    Field(description="Memories, or of each the fields that were asked for.", examples=[[_FOUND]]),
+    Field(description="Memories, or of each the fields that were asked for.", examples=[[_SEARCH_HIT]]),
 ]
 
 
@@ -96,13 +96,13 @@ class Mem0Paged(BaseModel):
     count: int = Field(ge=0, examples=[1])
     next: str | None = Field(description="The address of the next page.", examples=[None])
     previous: str | None = Field(examples=[None])
-    results: Rows
+    results: MemoryRows
 
 
 class Mem0Results(BaseModel):
     """Memories."""
 
-    results: Rows
+    results: MemoryRows
 
 
 class Mem0Entity(BaseModel):
@@ -135,12 +135,12 @@ class Mem0Pong(BaseModel):
     user_email: str | None = None
 
 
-def shaped(record: MemoryRecord, caller: Caller, *, score: float | None = None) -> dict[str, Any]:
+def to_mem0_memory(record: MemoryRecord, caller: Caller, *, score: float | None = None) -> dict[str, Any]:
     """A memory as their clients expect it."""
-    kind, name = entity(record.scope.user)
+    kind, name = to_entity(record.scope.user)
     metadata = {each: value for each, value in record.metadata.items() if each not in FIELDS}
-    told = {
-        "id": shown_id(record, caller),
+    memory = {
+        "id": public_id(record, caller),
         "memory": record.content,
         "user_id": name if kind == "user" else None,
         "agent_id": record.metadata.get("agent_id"),
@@ -153,35 +153,35 @@ def shaped(record: MemoryRecord, caller: Caller, *, score: float | None = None) 
         "updated_at": _iso(record.updated_at),
         "expiration_date": record.expires_at.date().isoformat() if record.expires_at else None,
     }
-    return told if score is None else {**told, "score": round(score, 6)}
+    return memory if score is None else {**memory, "score": round(score, 6)}
 
 
-def cut(told: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
+def select_fields(memory: dict[str, Any], fields: Sequence[str] | None) -> dict[str, Any]:
     """Only the fields that were asked for, and the id."""
-    return {name: told[name] for name in told if name == "id" or name in fields} if fields else told
+    return {name: memory[name] for name in memory if name == "id" or name in fields} if fields else memory
 
 
-def told_history(record: MemoryRecord, entries: Sequence[Entry], memory_id: str) -> list[Mem0Happened]:
+def to_mem0_history(record: MemoryRecord, entries: Sequence[HistoryEntry], memory_id: str) -> list[Mem0Happened]:
     """The lines of a memory's history, oldest first; entries come newest first and tell what they changed."""
-    kind, name = entity(record.scope.user)
-    words, told = record.content, []
+    kind, name = to_entity(record.scope.user)
+    content, lines = record.content, []
     for entry in entries:
         event: Event = _EVENTS.get(entry.verb, "UPDATE")
-        before = (entry.before or {}).get("content", words)
-        told.append(
+        before = (entry.before or {}).get("content", content)
+        lines.append(
             Mem0Happened(
                 id=str(entry.id),
                 memory_id=memory_id,
                 old_memory=None if event == "ADD" else before,
-                new_memory=None if event == "DELETE" else words,
+                new_memory=None if event == "DELETE" else content,
                 event=event,
                 user_id=name if kind == "user" else None,
                 created_at=_iso(entry.at),
                 updated_at=_iso(entry.at),
             )
         )
-        words = before
-    return told[::-1]
+        content = before
+    return lines[::-1]
 
 
 def _iso(at: datetime) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from recollect.http.doors.given import Even, Given, Name, Share, Text, one_of
-from recollect.http.doors.refusals import Refusal
+from recollect.http.doors.given import IntegralFloat, Name, StrictModel, Text, UnitFloat, require_one_of
+from recollect.http.doors.refusals import ErrorInfo
 from recollect.model.memory import MemoryRecord
 from recollect.model.result import Hit
 
@@ -62,7 +62,7 @@ class StoredMemory(BaseModel):
     source: str | None = None
     created_at: datetime
     access_count: int = Field(ge=0)
-    importance: Share
+    importance: UnitFloat
 
 
 class StoredMemories(BaseModel):
@@ -74,17 +74,17 @@ class StoredMemories(BaseModel):
     cursor: str | None = None
 
 
-class FoundMemory(BaseModel):
+class ScoredMemory(BaseModel):
     """A memory and how well it fits, from 0 to 1."""
 
     memory: StoredMemory
-    score: Share = Field(examples=[0.91])
+    score: UnitFloat = Field(examples=[0.91])
 
 
 class Retrieved(BaseModel):
     """What fits a query, best first."""
 
-    results: list[FoundMemory]
+    results: list[ScoredMemory]
 
 
 class Deleted(BaseModel):
@@ -95,11 +95,11 @@ class Deleted(BaseModel):
     deleted: int = Field(ge=0, examples=[1])
 
 
-class _Asked(Given):
+class _UserBody(StrictModel):
     user_id: Name | None = Field(default=None, description="Whose memory it is, unless a gateway says so.")
 
 
-class NewMemory(_Asked):
+class NewMemory(_UserBody):
     """A memory to keep, word for word."""
 
     model_config = ConfigDict(
@@ -110,15 +110,15 @@ class NewMemory(_Asked):
     type: Type = "semantic"
     project_id: Name | None = None
     source: Name | None = None
-    importance: Share | None = None
+    importance: UnitFloat | None = None
 
 
-class ChangedMemory(_Asked):
+class ChangedMemory(_UserBody):
     """What is to be different; what is left out stays."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [*one_of("content", "type", "source"), *one_of("importance", kind="number")],
+            "anyOf": [*require_one_of("content", "type", "source"), *require_one_of("importance", kind="number")],
             "examples": [{"content": "Final Hawaii budget is $12,000"}],
         }
     )
@@ -126,10 +126,10 @@ class ChangedMemory(_Asked):
     content: Text | None = None
     type: Type | None = None
     source: Name | None = None
-    importance: Share | None = None
+    importance: UnitFloat | None = None
 
 
-class Query(_Asked):
+class MemoryQuery(_UserBody):
     """What is looked for, and whose it is."""
 
     model_config = ConfigDict(
@@ -139,8 +139,8 @@ class Query(_Asked):
     query: Text
     project_id: Name | None = None
     types: list[Type] = Field(default_factory=list, description="Only these types; without any, all.")
-    limit: Annotated[int, Field(ge=1, le=100), Even] | None = None
-    threshold: Share | None = Field(default=None, description="Least score; without one, what is set up.")
+    limit: Annotated[int, Field(ge=1, le=100), IntegralFloat] | None = None
+    threshold: UnitFloat | None = Field(default=None, description="Least score; without one, what is set up.")
 
 
 class ErrorBody(BaseModel):
@@ -156,16 +156,16 @@ class MemoryRefused(BaseModel):
     error: ErrorBody
 
 
-def refused(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+def render_memory_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
     """A refusal with its code; what does not answer is told as memory that is not there."""
-    otherwise = "INTERNAL_ERROR" if refusal.status >= 500 else "INVALID_INPUT"
-    code = _CODES.get(refusal.kind) or _BY_STATUS.get(refusal.status, otherwise)
-    if refusal.field:
-        code = f"INVALID_{refusal.field.upper()}"
-    return refusal.status, {"error": {"code": code, "message": refusal.message}}
+    default = "INTERNAL_ERROR" if error.status >= 500 else "INVALID_INPUT"
+    code = _CODES.get(error.kind) or _BY_STATUS.get(error.status, default)
+    if error.field:
+        code = f"INVALID_{error.field.upper()}"
+    return error.status, {"error": {"code": code, "message": error.message}}
 
 
-def shaped(record: MemoryRecord) -> StoredMemory:
+def to_stored_memory(record: MemoryRecord) -> StoredMemory:
     """A memory as this door shows it."""
     return StoredMemory(
         id=record.id,
@@ -180,6 +180,6 @@ def shaped(record: MemoryRecord) -> StoredMemory:
     )
 
 
-def found(hit: Hit) -> FoundMemory:
+def to_scored_memory(hit: Hit) -> ScoredMemory:
     """A hit as this door shows it."""
-    return FoundMemory(memory=shaped(hit.record), score=round(hit.score, 6))
+    return ScoredMemory(memory=to_stored_memory(hit.record), score=round(hit.score, 6))

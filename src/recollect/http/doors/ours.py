@@ -12,20 +12,20 @@ from typing import Any
 from starlette.routing import Match, Route
 
 # Of mem0's platform also what this server does not have.
-OURS = frozenset({
+RESERVED_NAMES = frozenset({
     "agent", "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses",
     "conversations",
 })  # fmt: skip
 
 
-class AllButOurs(Route):
+class UnreservedRoute(Route):
     """Every path below one, but for those that begin with a name of ours."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
         """Whether the path is somebody else's."""
-        match, found = super().matches(scope)
-        if match is Match.NONE or OURS.isdisjoint(_first_names(found["path_params"]["path"])):
-            return match, found
+        match, child_scope = super().matches(scope)
+        if match is Match.NONE or RESERVED_NAMES.isdisjoint(_first_names(child_scope["path_params"]["path"])):
+            return match, child_scope
         return Match.NONE, {}
 
 

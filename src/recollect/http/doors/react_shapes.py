@@ -7,21 +7,21 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from recollect.http.doors.given import Count, Embedding, Given, Name, Named, Text, Time, Words
-from recollect.http.doors.refusals import Refusal
+from recollect.http.doors.given import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time
+from recollect.http.doors.refusals import ErrorInfo
 from recollect.model.memory import MemoryRecord
 from recollect.model.times import as_utc
 from recollect.model.turn import Conversation
 
 _ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
 _AT = "2026-03-15T10:00:00Z"
-_HERE: dict[str, JsonValue] = {"conversation_id": "monday", "user": "alex", "collection": "payments"}
-_FACT: dict[str, JsonValue] = {
+_EXAMPLE_CONVERSATION: dict[str, JsonValue] = {"conversation_id": "monday", "user": "alex", "collection": "payments"}
+_EXAMPLE_FACT: dict[str, JsonValue] = {
     "content": "The payment service listens on port 8443",
     "user": "alex",
     "collection": "payments",
 }
-_EPISODE: dict[str, JsonValue] = {
+_EXAMPLE_EPISODE: dict[str, JsonValue] = {
     "goal": "Deploy the payment service",
     "steps": ["npm build", "docker push"],
     "outcome": "deployed",
@@ -29,14 +29,14 @@ _EPISODE: dict[str, JsonValue] = {
     "user": "alex",
     "collection": "payments",
 }
-_INVOCATION: dict[str, JsonValue] = {
+_EXAMPLE_INVOCATION: dict[str, JsonValue] = {
     "query": "Deploy the payment service",
     "summary": "The user asked for a deployment; the agent built and pushed the image",
     "result": "deployed",
 }
 
 
-class _Request(Given):
+class _Request(StrictModel):
     user: Name | None = Field(default=None, description="Whose memory it is, unless a gateway says so.")
 
 
@@ -45,7 +45,7 @@ class _InCollection(_Request):
 
 
 class _InConversation(_InCollection):
-    conversation_id: Named = Field(examples=["monday"])
+    conversation_id: RequiredName = Field(examples=["monday"])
 
 
 class _Retrieve(_InCollection):
@@ -81,7 +81,7 @@ class _Store(_InCollection):
 class StoreFact(_Store):
     """A fact, and the conversation it was learned in."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_FACT]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_FACT]})
 
     content: Text
     source: Name = Field(default="", description="The conversation_id where it was learned.", examples=["monday"])
@@ -90,12 +90,12 @@ class StoreFact(_Store):
 class StoreEpisode(_Store):
     """What was attempted, how, and what came of it."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EPISODE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_EPISODE]})
 
     goal: Text
-    steps: list[Words] = Field(default_factory=list, max_length=256)
-    outcome: Words = ""
-    lessons: Words = ""
+    steps: list[FreeText] = Field(default_factory=list, max_length=256)
+    outcome: FreeText = ""
+    lessons: FreeText = ""
 
 
 class DeleteFact(_InCollection):
@@ -103,19 +103,19 @@ class DeleteFact(_InCollection):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"fact_id": _ID, "user": "alex"}]})
 
-    fact_id: Named
+    fact_id: RequiredName
 
 
 class GetConversation(_InConversation):
     """Which conversation is wanted."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_HERE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_CONVERSATION]})
 
 
-class InvocationSummary(Given):
+class InvocationSummary(StrictModel):
     """What one invocation was asked, did and came to."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_INVOCATION]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_INVOCATION]})
 
     query: str = Field(max_length=20_000)
     summary: str = Field(max_length=20_000)
@@ -126,7 +126,9 @@ class InvocationSummary(Given):
 class UpdateConversation(_InConversation):
     """What an invocation came to, to be added to its conversation."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_HERE, "invocation_summary": _INVOCATION}]})
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{**_EXAMPLE_CONVERSATION, "invocation_summary": _EXAMPLE_INVOCATION}]}
+    )
 
     invocation_summary: InvocationSummary
 
@@ -134,7 +136,7 @@ class UpdateConversation(_InConversation):
 class EndConversation(_InConversation):
     """Which conversation has ended."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_HERE]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_CONVERSATION]})
 
 
 class ReactError(BaseModel):
@@ -148,7 +150,7 @@ class Fact(BaseModel):
     """A fact; its vector is not told."""
 
     id: str = Field(examples=[_ID])
-    content: str = Field(examples=[_FACT["content"]])
+    content: str = Field(examples=[_EXAMPLE_FACT["content"]])
     source: str = Field(description="The conversation_id where it was learned.", examples=["monday"])
     timestamp: datetime = Field(examples=[_AT])
     metadata: dict[str, Any] = Field(examples=[{}])
@@ -158,18 +160,18 @@ class Episode(BaseModel):
     """An episode; its vector is not told."""
 
     id: str = Field(examples=[_ID])
-    goal: str = Field(examples=[_EPISODE["goal"]])
-    steps: list[str] = Field(examples=[_EPISODE["steps"]])
-    outcome: str = Field(examples=[_EPISODE["outcome"]])
-    lessons: str = Field(examples=[_EPISODE["lessons"]])
+    goal: str = Field(examples=[_EXAMPLE_EPISODE["goal"]])
+    steps: list[str] = Field(examples=[_EXAMPLE_EPISODE["steps"]])
+    outcome: str = Field(examples=[_EXAMPLE_EPISODE["outcome"]])
+    lessons: str = Field(examples=[_EXAMPLE_EPISODE["lessons"]])
     timestamp: datetime = Field(examples=[_AT])
     metadata: dict[str, Any] = Field(examples=[{}])
 
 
-class InvocationTold(BaseModel):
+class InvocationRecord(BaseModel):
     """What one invocation was asked, did and came to, and when."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_INVOCATION, "timestamp": _AT}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE_INVOCATION, "timestamp": _AT}]})
 
     query: str
     summary: str
@@ -181,7 +183,7 @@ class ConversationMemory(BaseModel):
     """A conversation and what its invocations came to, in order."""
 
     conversation_id: str = Field(examples=["monday"])
-    invocations: list[InvocationTold]
+    invocations: list[InvocationRecord]
     metadata: dict[str, Any] = Field(examples=[{"turn_count": 2, "summary": "", "closed": False}])
 
 
@@ -231,12 +233,12 @@ class Failed(BaseModel):
     error: ReactError
 
 
-def refused(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+def render_react_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
     """A refusal in the field that every answer has for it."""
-    return refusal.status, {"error": {"type": refusal.kind, "message": refusal.message}}
+    return error.status, {"error": {"type": error.kind, "message": error.message}}
 
 
-def fact(record: MemoryRecord) -> Fact:
+def to_fact(record: MemoryRecord) -> Fact:
     """A memory as a fact."""
     return Fact(
         id=record.id,
@@ -247,30 +249,30 @@ def fact(record: MemoryRecord) -> Fact:
     )
 
 
-def episode(record: MemoryRecord) -> Episode:
+def to_episode(record: MemoryRecord) -> Episode:
     """A memory as an episode; one that tells of a talk, and not of a task, has its words for a goal."""
-    told = record.detail
+    detail = record.detail
     return Episode(
         id=record.id,
-        goal=str(told.get("goal") or record.content),
-        steps=[str(step) for step in told.get("steps", ())],
-        outcome=str(told.get("outcome", "")),
-        lessons=str(told.get("lessons", "")),
+        goal=str(detail.get("goal") or record.content),
+        steps=[str(step) for step in detail.get("steps", ())],
+        outcome=str(detail.get("outcome", "")),
+        lessons=str(detail.get("lessons", "")),
         timestamp=record.created_at,
         metadata=dict(record.metadata),
     )
 
 
-def conversation(held: Conversation) -> ConversationMemory:
+def to_conversation(session: Conversation) -> ConversationMemory:
     """A session as a conversation; what we note of it for ourselves is not told."""
-    told = [
-        InvocationTold(
+    invocations = [
+        InvocationRecord(
             query=str(each.get("query", "")),
             summary=str(each.get("summary", "")),
             result=str(each.get("result", "")),
             timestamp=as_utc(each["timestamp"]) if each.get("timestamp") else None,
         )
-        for each in held.invocations
+        for each in session.invocations
     ]
-    metadata = {"turn_count": held.turn_count, "summary": held.summary, "closed": held.closed_at is not None}
-    return ConversationMemory(conversation_id=held.scope.session, invocations=told, metadata=metadata)
+    metadata = {"turn_count": session.turn_count, "summary": session.summary, "closed": session.closed_at is not None}
+    return ConversationMemory(conversation_id=session.scope.session, invocations=invocations, metadata=metadata)

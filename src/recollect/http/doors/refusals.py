@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class ErrorInfo:
     """Why a request is not answered; `field` is what of it is wrong, if that is known."""
 
     status: int
@@ -22,7 +22,7 @@ class Refusal:
     wait_s: float = 1.0
 
 
-Shape: TypeAlias = Callable[[Refusal], tuple[int, dict[str, Any]]]
+ErrorRenderer: TypeAlias = Callable[[ErrorInfo], tuple[int, dict[str, Any]]]
 Responses: TypeAlias = dict[int | str, dict[str, Any]]
 
 
@@ -32,21 +32,23 @@ class Refused(BaseModel):
     detail: str = Field(examples=["no memory 0198c6f1-0000-7000-8000-000000000000"])
 
 
-def plain(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+def render_plain_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
     """The shape of most doors."""
-    return refusal.status, {"detail": refusal.message}
+    return error.status, {"detail": error.message}
 
 
 # What any route can answer; what those that change something can; and those that name a thing.
-ANY = (400, 401, 403, 421, 429, 500, 503)
-CHANGING = (409, 413, 507)
-NAMING = (404,)
-_LATER = (429, 503, 507)
-_SHAPES = "#/components/schemas/"
-_WAIT = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
-_WHO = {"WWW-Authenticate": {"description": "What to show, where no key or none that holds was shown.",
+COMMON_STATUSES = (400, 401, 403, 421, 429, 500, 503)
+WRITE_STATUSES = (409, 413, 507)
+LOOKUP_STATUSES = (404,)
+_RETRYABLE_STATUSES = (429, 503, 507)
+_SCHEMA_REF_PREFIX = "#/components/schemas/"
+_RETRY_AFTER_HEADER = {
+    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
+}
+_AUTHENTICATE_HEADER = {"WWW-Authenticate": {"description": "What to show, where no key or none that holds was shown.",
                              "schema": {"type": "string"}}}  # fmt: skip
-_TOLD: Mapping[int, tuple[str, str, str]] = {
+_STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
     400: ("Something in the request is wrong; the message says what to change.", "InvalidInput",
           "limit: Input should be less than or equal to 1000"),
     401: ("No user is named, or not who is asking.", "Unauthenticated",
@@ -70,26 +72,31 @@ _TOLD: Mapping[int, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def pointing_to(model: type[BaseModel]) -> dict[str, Any]:
+def schema_ref(model: type[BaseModel]) -> dict[str, Any]:
     """The schema of an error as a pointer; of a model the framework would make one for each status of each route."""
-    return {"schema": {"$ref": f"{_SHAPES}{model.__name__}"}}
+    return {"schema": {"$ref": f"{_SCHEMA_REF_PREFIX}{model.__name__}"}}
 
 
-def error_shapes(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
+def error_schemas(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
     """What the pointers point to."""
-    told = models_json_schema([(each, "serialization") for each in models], ref_template=_SHAPES + "{model}")[1]
-    shapes: dict[str, Any] = told["$defs"]
-    return shapes
+    generated = models_json_schema(
+        [(each, "serialization") for each in models], ref_template=_SCHEMA_REF_PREFIX + "{model}"
+    )[1]
+    schemas: dict[str, Any] = generated["$defs"]
+    return schemas
 
 
-def refusals(shape: Shape, model: type[BaseModel], *statuses: int) -> Responses:
+def describe_errors(render: ErrorRenderer, model: type[BaseModel], *statuses: int) -> Responses:
     """The descriptions of these statuses."""
-    return {status: _described(shape, model, status) for status in statuses}
+    return {status: _describe_status(render, model, status) for status in statuses}
 
 
-def _described(shape: Shape, model: type[BaseModel], status: int) -> dict[str, Any]:
-    told, kind, message = _TOLD[status]
-    _, example = shape(Refusal(status=status, message=message, kind=kind, retryable=status in _LATER))
-    described = {"description": told, "content": {"application/json": {**pointing_to(model), "example": example}}}
-    headers = _WAIT if status in _LATER else _WHO if status == 401 else {}
-    return described | ({"headers": headers} if headers else {})
+def _describe_status(render: ErrorRenderer, model: type[BaseModel], status: int) -> dict[str, Any]:
+    description, kind, message = _STATUS_DOCS[status]
+    _, example = render(ErrorInfo(status=status, message=message, kind=kind, retryable=status in _RETRYABLE_STATUSES))
+    response = {
+        "description": description,
+        "content": {"application/json": {**schema_ref(model), "example": example}},
+    }
+    headers = _RETRY_AFTER_HEADER if status in _RETRYABLE_STATUSES else _AUTHENTICATE_HEADER if status == 401 else {}
+    return response | ({"headers": headers} if headers else {})

@@ -7,20 +7,20 @@ from typing import Any
 
 from fastapi import Depends, Request
 
-from recollect.http.auth.caller import Asking
+from recollect.http.auth.caller import CallerDep
 
 
-def rights(*, reading: Collection[str] = (), adding: Collection[str] = ()) -> Any:
+def require_permissions(*, read_only: Collection[str] = (), write_only: Collection[str] = ()) -> Any:
     """For the routes of a door, by their names: those that only read though they are no GET, and those that only add.
 
     All others that change something tell what was there as well, so they take both rights.
     """
 
-    async def check(request: Request, caller: Asking) -> None:
+    async def check_permissions(request: Request, caller: CallerDep) -> None:
         name = request.scope["route"].name
-        if name not in adding:
-            caller.check_reads()
-        if request.method not in ("GET", "HEAD") and name not in reading:
-            caller.check_writes()
+        if name not in write_only:
+            caller.check_can_read()
+        if request.method not in ("GET", "HEAD") and name not in read_only:
+            caller.check_can_write()
 
-    return Depends(check)
+    return Depends(check_permissions)

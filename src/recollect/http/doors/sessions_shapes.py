@@ -6,13 +6,13 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from recollect.http.doors.finding import local_time
-from recollect.http.doors.given import Given, Named, Share, Text
-from recollect.http.doors.refusals import Refusal
+from recollect.http.doors.finding import format_naive_utc
+from recollect.http.doors.given import RequiredName, StrictModel, Text, UnitFloat
+from recollect.http.doors.refusals import ErrorInfo
 from recollect.model.memory import Category, MemoryRecord
 
-Kind: TypeAlias = Literal["fact", "preference", "insight"]
-_MEMORY: dict[str, JsonValue] = {
+SessionMemoryType: TypeAlias = Literal["fact", "preference", "insight"]
+_EXAMPLE_MEMORY: dict[str, JsonValue] = {
     "id": "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90",
     "sessionId": "7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11",
     "memoryContent": "The project deadline is March 15th",
@@ -21,13 +21,13 @@ _MEMORY: dict[str, JsonValue] = {
     "createdAt": "2026-02-11T10:00:00",
     "lastAccessedAt": "2026-02-11T12:30:00",
 }
-_NEW: dict[str, JsonValue] = {
+_EXAMPLE_NEW: dict[str, JsonValue] = {
     "content": "User prefers detailed explanations",
     "type": "preference",
     "importance": 0.7,
 }
 # The three types of this door and what else can be known; whatever is missing here is a fact.
-_KINDS: dict[Category, Kind] = {
+_TYPE_BY_CATEGORY: dict[Category, SessionMemoryType] = {
     Category.PREFERENCE: "preference",
     Category.INSTRUCTION: "preference",
     Category.INSIGHT: "insight",
@@ -38,39 +38,39 @@ _KINDS: dict[Category, Kind] = {
 class SessionMemory(BaseModel):
     """A memory of a session; times are UTC."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_MEMORY]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_MEMORY]})
 
     id: str
     sessionId: str
     memoryContent: str
-    memoryType: Kind
-    importance: Share
+    memoryType: SessionMemoryType
+    importance: UnitFloat
     createdAt: str = Field(description="In UTC, to the second.")
     lastAccessedAt: str
 
 
-class NewSessionMemory(Given):
+class NewSessionMemory(StrictModel):
     """A memory that someone writes down by hand."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_NEW]})
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_NEW]})
 
     content: Text
-    type: Kind = "fact"
-    importance: Share = 0.5
+    type: SessionMemoryType = "fact"
+    importance: UnitFloat = 0.5
 
 
-class NewSession(Given):
+class NewSession(StrictModel):
     """A session to begin; without an id it is given one."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"sessionId": _MEMORY["sessionId"]}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"sessionId": _EXAMPLE_MEMORY["sessionId"]}]})
 
-    sessionId: Named | None = None
+    sessionId: RequiredName | None = None
 
 
-class SessionBegun(BaseModel):
+class SessionCreated(BaseModel):
     """A session."""
 
-    sessionId: str = Field(examples=[_MEMORY["sessionId"]])
+    sessionId: str = Field(examples=[_EXAMPLE_MEMORY["sessionId"]])
 
 
 class Relevant(BaseModel):
@@ -92,20 +92,20 @@ class SessionRefused(BaseModel):
     detail: str = Field(examples=["user default has no session 7d0f3f5e-8f0a-4a53-9a83-3f1f0f6f8c11"])
 
 
-def refused(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+def render_session_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
     """A refusal by the name of its exception: a missing session and a missing memory can be told apart."""
     names = {"NotFound": "MemoryNotFoundException", "SessionNotFound": "SessionNotFoundException"}
-    return refusal.status, {"error": names.get(refusal.kind, refusal.kind), "detail": refusal.message}
+    return error.status, {"error": names.get(error.kind, error.kind), "detail": error.message}
 
 
-def shaped(record: MemoryRecord) -> SessionMemory:
+def to_session_memory(record: MemoryRecord) -> SessionMemory:
     """A memory as this door shows it."""
     return SessionMemory(
         id=record.id,
         sessionId=record.scope.session,
         memoryContent=record.content,
-        memoryType=_KINDS.get(record.category, "fact"),
+        memoryType=_TYPE_BY_CATEGORY.get(record.category, "fact"),
         importance=record.importance,
-        createdAt=local_time(record.created_at),
-        lastAccessedAt=local_time(record.last_accessed_at or record.created_at),
+        createdAt=format_naive_utc(record.created_at),
+        lastAccessedAt=format_naive_utc(record.last_accessed_at or record.created_at),
     )

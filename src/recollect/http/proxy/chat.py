@@ -13,159 +13,183 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 
 from recollect.errors import InvalidInput, MissingUser, NotAllowed, UpstreamBroken, UpstreamUnavailable
-from recollect.http.auth.caller import CALLER
+from recollect.http.auth.caller import STATE_CALLER
 from recollect.http.auth.withheld import KEY_MISSING, lacks_key
-from recollect.http.proxy.body import Body, read_body
-from recollect.http.proxy.client import Gone, TooLarge, Watch, answer_error, answer_too_large, head, part, read_whole
-from recollect.http.proxy.headers import by_name, readable, to_client, to_upstream
-from recollect.http.proxy.hits import with_hits
-from recollect.http.proxy.listener import Listener
-from recollect.http.proxy.memory import ChatMemory, Exchange
-from recollect.http.proxy.steering import FIELDS, Defaults, InvalidField, Steering, steer
-from recollect.http.upstream.protocol import Ask, Reply
-from recollect.http.upstream.upstreams import Upstreams
-from recollect.model.turns import Turns
+from recollect.http.proxy.body import JsonBody, parse_body
+from recollect.http.proxy.client import (
+    BodyTooLarge,
+    ClientDisconnected,
+    DisconnectWatcher,
+    receive_body,
+    response_body,
+    response_start,
+    send_error,
+    send_too_large,
+)
+from recollect.http.proxy.headers import (
+    headers_by_name,
+    headers_for_client,
+    headers_for_upstream,
+    with_readable_encodings,
+)
+from recollect.http.proxy.hits import add_hits
+from recollect.http.proxy.listener import StreamRecorder
+from recollect.http.proxy.memory import ChatContext, ChatMemory
+from recollect.http.proxy.steering import (
+    MEMORY_FIELDS,
+    InvalidField,
+    MemoryDefaults,
+    MemoryOptions,
+    parse_memory_options,
+)
+from recollect.http.upstream.protocol import UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.upstreams import UpstreamRouter
+from recollect.model.turns import LoopThrottle
 
 _log = logging.getLogger("recollect")
 _PATH = "/chat/completions"
 # How many chats may begin before those that are under way have their turn.
-_IN_A_TURN = 4
+_CHATS_PER_TICK = 4
 
 
 class ChatCompletions:
     """The endpoint, as a bare ASGI application: it is what every chat waits for."""
 
-    def __init__(self, memory: ChatMemory, upstreams: Upstreams, defaults: Defaults, *, max_body: int) -> None:
+    def __init__(
+        self, memory: ChatMemory, upstreams: UpstreamRouter, defaults: MemoryDefaults, *, max_body: int
+    ) -> None:
         self._memory = memory
         self._upstreams = upstreams
         self._defaults = defaults
         self._max_body = max_body
-        self._turns = Turns(_IN_A_TURN)
+        self._throttle = LoopThrottle(_CHATS_PER_TICK)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            raw = await read_whole(receive, self._max_body)
-            await self._turns.take()
-            body = read_body(raw)
+            raw = await receive_body(receive, self._max_body)
+            await self._throttle.acquire()
+            body = parse_body(raw)
             fields = body.fields
-            caller = scope["state"][CALLER]
-            steering = steer(fields, by_name(scope["headers"]), self._defaults, caller=caller)
-        except Gone:
+            caller = scope["state"][STATE_CALLER]
+            options = parse_memory_options(fields, headers_by_name(scope["headers"]), self._defaults, caller=caller)
+        except ClientDisconnected:
             return
-        except TooLarge:
-            await answer_too_large(send, self._max_body)
+        except BodyTooLarge:
+            await send_too_large(send, self._max_body)
             return
         except NotAllowed as error:
-            await answer_error(send, 403, str(error), code="not_allowed")
+            await send_error(send, 403, str(error), code="not_allowed")
             return
         except MissingUser as error:
-            await answer_error(send, 401, str(error), code="missing_user_id", param="user")
+            await send_error(send, 401, str(error), code="missing_user_id", param="user")
             return
         except InvalidField as error:
-            await answer_error(send, 400, str(error), code="invalid_memory_field", param=error.name)
+            await send_error(send, 400, str(error), code="invalid_memory_field", param=error.name)
             return
         except InvalidInput as error:
-            await answer_error(send, 400, str(error), code="invalid_body")
+            await send_error(send, 400, str(error), code="invalid_body")
             return
-        async with Watch(receive):
-            await self._answer(scope, send, raw, body, fields, steering)
+        async with DisconnectWatcher(receive):
+            await self._answer(scope, send, raw, body, fields, options)
 
     async def _answer(
-        self, scope: Scope, send: Send, raw: bytes, body: Body, fields: Mapping[str, Any], steering: Steering
+        self, scope: Scope, send: Send, raw: bytes, body: JsonBody, fields: Mapping[str, Any], options: MemoryOptions
     ) -> None:
         messages = fields.get("messages")
         if not isinstance(messages, list) or not body.has_one("messages") or not all(map(_is_message, messages)):
             # The upstream has its own words for what is wrong with it.
-            steering, messages = _without_memory(steering), []
-        exchange = await self._memory.begin(steering, messages)
+            options, messages = _disable_memory(options), []
+        chat = await self._memory.begin(options, messages)
         # Beside the upstream's work, so that nobody waits for the disk; done before the first byte is relayed.
-        keeping = self._memory.behind(self._memory.keep_said(exchange)) if exchange.steering.writes else None
+        storing = self._memory.run_in_background(self._memory.store_user_turns(chat)) if chat.options.writes else None
         model = fields.get("model")
-        upstream = self._upstreams.of(model if isinstance(model, str) else "")
-        changed = {} if exchange.messages is messages else {"messages": exchange.messages}
-        if changed or not FIELDS.isdisjoint(fields):
-            raw = body.rewritten(changed, without=FIELDS)
-        headers = readable(to_upstream(scope["headers"], length=len(raw)))
+        upstream = self._upstreams.for_model(model if isinstance(model, str) else "")
+        changed = {} if chat.messages is messages else {"messages": chat.messages}
+        if changed or not MEMORY_FIELDS.isdisjoint(fields):
+            raw = body.rewrite(changed, without=MEMORY_FIELDS)
+        headers = with_readable_encodings(headers_for_upstream(scope["headers"], length=len(raw)))
         query = scope["query_string"].decode("latin-1")
-        ask = Ask(method="POST", path=_PATH, query=query, headers=headers, body=raw, known=exchange.known)
+        request = UpstreamRequest(
+            method="POST", path=_PATH, query=query, headers=headers, body=raw, memory=chat.request_memory
+        )
         try:
-            reply = await upstream.send(ask)
+            reply = await upstream.send(request)
         except UpstreamUnavailable as error:
-            if keeping:
-                await asyncio.shield(keeping)
+            if storing:
+                await asyncio.shield(storing)
             _log.warning("%s", error)
-            await answer_error(send, 502, str(error), code="upstream_unavailable", headers=_told(exchange))
+            await send_error(send, 502, str(error), code="upstream_unavailable", headers=_memory_headers(chat))
             return
         try:
-            if keeping:
+            if storing:
                 # A client that leaves now does not take what it said with it.
-                await asyncio.shield(keeping)
+                await asyncio.shield(storing)
             if lacks_key(scope, upstream, reply):
-                await answer_error(send, 502, KEY_MISSING, code="upstream_key_missing", headers=_told(exchange))
+                await send_error(send, 502, KEY_MISSING, code="upstream_key_missing", headers=_memory_headers(chat))
             else:
-                await self._relay(send, reply, exchange, streamed=fields.get("stream") is True)
+                await self._relay(send, reply, chat, streamed=fields.get("stream") is True)
         finally:
             await reply.close()
 
-    async def _relay(self, send: Send, reply: Reply, exchange: Exchange, *, streamed: bool) -> None:
-        found = by_name(reply.headers)
-        streamed = streamed and found.get("content-type", "").startswith("text/event-stream")
-        listener = Listener(streamed=streamed, encoding=found.get("content-encoding", ""))
+    async def _relay(self, send: Send, reply: UpstreamResponse, chat: ChatContext, *, streamed: bool) -> None:
+        reply_headers = headers_by_name(reply.headers)
+        streamed = streamed and reply_headers.get("content-type", "").startswith("text/event-stream")
+        recorder = StreamRecorder(streamed=streamed, encoding=reply_headers.get("content-encoding", ""))
         try:
             if 300 <= reply.status < 400:
-                await _refuse_redirect(send, exchange)
-            elif exchange.steering.tells_hits and not streamed and reply.status == 200:
-                await _relay_with_hits(send, reply, exchange, listener)
+                await _refuse_redirect(send, chat)
+            elif chat.options.include_hits and not streamed and reply.status == 200:
+                await _relay_with_hits(send, reply, chat, recorder)
             else:
-                await send(head(reply.status, to_client(reply.headers, _told(exchange))))
-                heard = exchange.steering.writes
+                await send(response_start(reply.status, headers_for_client(reply.headers, _memory_headers(chat))))
+                is_recorded = chat.options.writes
                 async for chunk in reply.chunks():
-                    if heard:
-                        listener.hear(chunk)
-                    await send(part(chunk, more=True))
-                await send(part(b"", more=False))
+                    if is_recorded:
+                        recorder.feed(chunk)
+                    await send(response_body(chunk, more=True))
+                await send(response_body(b"", more=False))
         except UpstreamBroken as error:
             # Not ended as an answer ends, the connection is closed: the client must not take it for whole.
             _log.warning("%s", error)
         finally:
-            if reply.status < 300 and exchange.steering.writes:
-                self._memory.behind(self._keep_answer(exchange, listener))
+            if reply.status < 300 and chat.options.writes:
+                self._memory.run_in_background(self._store_answer(chat, recorder))
 
-    async def _keep_answer(self, exchange: Exchange, listener: Listener) -> None:
-        await self._memory.keep_answer(exchange, listener.text())
+    async def _store_answer(self, chat: ChatContext, recorder: StreamRecorder) -> None:
+        await self._memory.store_answer(chat, recorder.text())
 
 
 def _is_message(value: object) -> bool:
     return isinstance(value, dict)
 
 
-def _without_memory(steering: Steering) -> Steering:
-    return Steering(scope=steering.scope, reads=False, writes=False)
+def _disable_memory(options: MemoryOptions) -> MemoryOptions:
+    return MemoryOptions(scope=options.scope, reads=False, writes=False)
 
 
-def _told(exchange: Exchange) -> dict[str, str]:
-    told = {"x-memory-status": exchange.status, "x-memory-hits": str(len(exchange.hits))}
-    return told | {"x-memory-turn": exchange.turn_id} if exchange.turn_id else told
+def _memory_headers(chat: ChatContext) -> dict[str, str]:
+    headers = {"x-memory-status": chat.status, "x-memory-hits": str(len(chat.hits))}
+    return headers | {"x-memory-turn": chat.turn_id} if chat.turn_id else headers
 
 
-async def _refuse_redirect(send: Send, exchange: Exchange) -> None:
+async def _refuse_redirect(send: Send, chat: ChatContext) -> None:
     message = "the upstream sends chats on to another address; set upstream_url to that address if it is trusted"
-    await answer_error(send, 502, message, code="upstream_redirects", headers=_told(exchange))
+    await send_error(send, 502, message, code="upstream_redirects", headers=_memory_headers(chat))
 
 
-async def _relay_with_hits(send: Send, reply: Reply, exchange: Exchange, listener: Listener) -> None:
+async def _relay_with_hits(send: Send, reply: UpstreamResponse, chat: ChatContext, recorder: StreamRecorder) -> None:
     raw = bytearray()
     try:
         async for chunk in reply.chunks():
-            listener.hear(chunk)
+            recorder.feed(chunk)
             raw += chunk
     except UpstreamBroken as error:
         # Nothing was sent yet, so it can be told.
         _log.warning("%s", error)
-        await answer_error(send, 502, str(error), code="upstream_broken", headers=_told(exchange))
+        await send_error(send, 502, str(error), code="upstream_broken", headers=_memory_headers(chat))
         return
-    changed = with_hits(listener.plain, exchange.hits)
+    changed = add_hits(recorder.pending_bytes, chat.hits)
     length = len(raw) if changed is None else len(changed)
-    headers = to_client(reply.headers, _told(exchange), length=None if changed is None else length)
-    await send(head(reply.status, headers))
-    await send(part(bytes(raw) if changed is None else changed, more=False))
+    headers = headers_for_client(reply.headers, _memory_headers(chat), length=None if changed is None else length)
+    await send(response_start(reply.status, headers))
+    await send(response_body(bytes(raw) if changed is None else changed, more=False))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recollect.http.auth.shapes import as_openai
-from recollect.http.doors.given import NAME_OR_NONE
+from recollect.http.auth.shapes import openai_error
+from recollect.http.doors.given import OPTIONAL_NAME_PATTERN
 from recollect.model.memory import MemoryType
 from recollect.model.text import MAX_ID_CHARS
 
-ERROR = "OpenAIError"
-OPEN = {"type": "object", "additionalProperties": True}
-_NAME = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": NAME_OR_NONE}
+ERROR_SCHEMA = "OpenAIError"
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+_NAME = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": OPTIONAL_NAME_PATTERN}
 _FLAG = {"type": "boolean"}
-_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
 _LIMIT = {"type": "integer", "minimum": 0, "maximum": 1000}
 _ERROR = {
     "type": "object",
@@ -27,9 +27,9 @@ _ERROR = {
         }
     },
     "required": ["error"],
-    "examples": [dict(as_openai(404, "NotFound", "Response with id 'resp_0198c6f1' not found."))],
+    "examples": [dict(openai_error(404, "NotFound", "Response with id 'resp_0198c6f1' not found."))],
 }
-_WAIT = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
 _FAILURES: Mapping[int, tuple[str, str, str]] = {
     400: ("What was sent cannot be used.", "invalid_json", "the body must be a JSON object"),
     401: ("No user is named, or not who is asking.", "Unauthenticated",
@@ -45,8 +45,8 @@ _FAILURES: Mapping[int, tuple[str, str, str]] = {
     503: ("A part that is needed does not answer.", "StoreBusy", "other writers held the ledger for too long"),
     507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
 }  # fmt: skip
-ANY = (400, 401, 403, 413, 421, 429, 500, 503)
-HEADERS: list[dict[str, Any]] = [
+COMMON_ERRORS = (400, 401, 403, 413, 421, 429, 500, 503)
+MEMORY_HEADERS: list[dict[str, Any]] = [
     {"name": name, "in": "header", "required": False, "description": told, "schema": schema}
     for name, told, schema in (
         ("X-Memory", "off, read or write; both by default", {"type": "string", "enum": ["off", "read", "write", ""]}),
@@ -57,32 +57,32 @@ HEADERS: list[dict[str, Any]] = [
 ]
 
 
-def _or_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
     """What may be left out may be null as well."""
     return {**schema, "type": [schema["type"], "null"]}
 
 
 _TYPES = {"type": "array", "items": {"type": "string", "enum": list(MemoryType)}}
 _CONFIG = {
-    "enabled": _or_null(_FLAG),
-    "auto_store": _or_null(_FLAG),
-    "memory_types": _or_null(_TYPES),
-    "retrieval_limit": _or_null(_LIMIT),
-    "similarity_threshold": _or_null(_SHARE),
+    "enabled": _nullable(_FLAG),
+    "auto_store": _nullable(_FLAG),
+    "memory_types": _nullable(_TYPES),
+    "retrieval_limit": _nullable(_LIMIT),
+    "similarity_threshold": _nullable(_FRACTION),
 }
-_CONTEXT = {"user_id": _or_null(_NAME), "project_id": _or_null(_NAME)}
+_CONTEXT = {"user_id": _nullable(_NAME), "project_id": _nullable(_NAME)}
 # What memory adds to the fields of a request; none of it is sent on.
-STEERING: Mapping[str, Any] = {
-    "memory_id": {**_or_null(_NAME), "description": "Names the memories that conversations share."},
-    "memory_top_k": _or_null(_LIMIT),
-    "memory_score_threshold": _or_null(_SHARE),
-    "memory_recency_weight": _or_null(_SHARE),
-    "memory_hits": {**_or_null(_FLAG), "description": "Whether the answer tells which memories were used."},
-    "memory_config": _or_null({"type": "object", "properties": _CONFIG}),
-    "memory_context": _or_null({"type": "object", "properties": _CONTEXT}),
+MEMORY_FIELD_SCHEMAS: Mapping[str, Any] = {
+    "memory_id": {**_nullable(_NAME), "description": "Names the memories that conversations share."},
+    "memory_top_k": _nullable(_LIMIT),
+    "memory_score_threshold": _nullable(_FRACTION),
+    "memory_recency_weight": _nullable(_FRACTION),
+    "memory_hits": {**_nullable(_FLAG), "description": "Whether the answer tells which memories were used."},
+    "memory_config": _nullable({"type": "object", "properties": _CONFIG}),
+    "memory_context": _nullable({"type": "object", "properties": _CONTEXT}),
 }
-STATUS = {"X-Memory-Status": {"description": "What memory did.", "schema": {"type": "string"}}}
-EVENTS = {
+STATUS_HEADER = {"X-Memory-Status": {"description": "What memory did.", "schema": {"type": "string"}}}
+EVENT_STREAM = {
     "schema": {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}},
     "example": {"data": "{}"},
 }
@@ -91,10 +91,10 @@ _REQUEST = {
     "description": "As the OpenAI API takes it; memory has fields of its own, which are not sent on.",
     "properties": {
         "model": {"type": "string"},
-        "messages": {"type": "array", "items": OPEN, "minItems": 1},
+        "messages": {"type": "array", "items": ANY_OBJECT, "minItems": 1},
         "stream": {"type": ["boolean", "null"]},
         "user": {"description": "Whose memories, where it is a text and no header names them."},
-        **STEERING,
+        **MEMORY_FIELD_SCHEMAS,
     },
     "required": ["messages"],
     "additionalProperties": True,
@@ -119,9 +119,9 @@ _COMPLETION = {
 }
 
 
-def proxy_shapes() -> dict[str, Any]:
+def proxy_schemas() -> dict[str, Any]:
     """The shapes that these routes point at."""
-    return {ERROR: _ERROR}
+    return {ERROR_SCHEMA: _ERROR}
 
 
 def proxy_paths() -> dict[str, Any]:
@@ -130,29 +130,34 @@ def proxy_paths() -> dict[str, Any]:
     What exactly they accept and answer is for the upstream to say, so no more is promised here.
     """
     return {
-        "/v1/chat/completions": {"post": _chat()},
-        "/v1/{path}": {method: _passed_on(method) for method in ("get", "post", "put", "patch", "delete")},
+        "/v1/chat/completions": {"post": _chat_operation()},
+        "/v1/{path}": {
+            method: _passthrough_operation(method) for method in ("get", "post", "put", "patch", "delete")
+        },
     }
 
 
-def failing(*statuses: int) -> dict[str, Any]:
+def error_responses(*statuses: int) -> dict[str, Any]:
     """The descriptions of errors."""
-    return {str(status): _failed(status) for status in statuses}
+    return {str(status): _error_response(status) for status in statuses}
 
 
-def _failed(status: int) -> dict[str, Any]:
-    told, code, message = _FAILURES[status]
-    content = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}, "example": dict(as_openai(status, code, message))}
-    described = {"description": told, "content": {"application/json": content}}
-    return described | ({"headers": _WAIT} if status in (429, 503, 507) else {})
+def _error_response(status: int) -> dict[str, Any]:
+    description, code, message = _FAILURES[status]
+    content = {
+        "schema": {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"},
+        "example": dict(openai_error(status, code, message)),
+    }
+    response = {"description": description, "content": {"application/json": content}}
+    return response | ({"headers": _RETRY_AFTER} if status in (429, 503, 507) else {})
 
 
-def _of_the_upstream() -> dict[str, Any]:
-    content = {"schema": {"$ref": f"#/components/schemas/{ERROR}"}}
+def _upstream_error() -> dict[str, Any]:
+    content = {"schema": {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"}}
     return {"description": "What the upstream answers.", "content": {"application/json": content}}
 
 
-def _chat() -> dict[str, Any]:
+def _chat_operation() -> dict[str, Any]:
     return {
         "tags": ["proxy"],
         "operationId": "chat_completions",
@@ -161,24 +166,24 @@ def _chat() -> dict[str, Any]:
             "Answers as the upstream does, with what is remembered put before the question; what is said is kept. "
             "`/chat/completions` is the same for clients whose base URL lacks the version."
         ),
-        "parameters": HEADERS,
+        "parameters": MEMORY_HEADERS,
         "requestBody": {"required": True, "content": {"application/json": {"schema": _REQUEST}}},
         "responses": {
             "200": {
                 "description": "A completion, or its chunks where a stream was asked for.",
-                "headers": STATUS,
+                "headers": STATUS_HEADER,
                 "content": {
-                    "application/json": {"schema": OPEN, "example": _COMPLETION},
-                    "text/event-stream": EVENTS,
+                    "application/json": {"schema": ANY_OBJECT, "example": _COMPLETION},
+                    "text/event-stream": EVENT_STREAM,
                 },
             },
-            **failing(*ANY, 502),
-            "default": _of_the_upstream(),
+            **error_responses(*COMMON_ERRORS, 502),
+            "default": _upstream_error(),
         },
     }
 
 
-def _passed_on(method: str) -> dict[str, Any]:
+def _passthrough_operation(method: str) -> dict[str, Any]:
     sent = {"*/*": {"schema": {}, "example": {"model": "text-embedding-3-small", "input": "The trip to Hawaii"}}}
     body = {} if method in ("get", "delete") else sent
     return {
@@ -199,7 +204,7 @@ def _passed_on(method: str) -> dict[str, Any]:
         **({"requestBody": {"content": body}} if body else {}),
         "responses": {
             "200": {"description": "What the upstream answers.", "content": {"*/*": {"schema": {}, "example": {}}}},
-            **failing(*ANY, 502),
-            "default": _of_the_upstream(),
+            **error_responses(*COMMON_ERRORS, 502),
+            "default": _upstream_error(),
         },
     }

@@ -7,33 +7,33 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.http.proxy.body import read_body
-from recollect.model.result import Hit, Recalled
+from recollect.http.proxy.body import parse_body
+from recollect.model.result import Hit, RecallResult
 
-NAME = "memory_hits"
+HITS_FIELD = "memory_hits"
 
 
-def with_hits(raw: bytes, hits: Sequence[Hit]) -> bytes | None:
+def add_hits(raw: bytes, hits: Sequence[Hit]) -> bytes | None:
     """The answer with the memories that were shown for it; None if it is no object to put them in."""
     try:
-        body = read_body(raw)
+        body = parse_body(raw)
     except InvalidInput:
         return None
-    told = json.dumps([told_hit(hit) for hit in hits])
-    end = body.listed.end - 1
-    comma = ", " if body.listed.items else ""
-    return f'{body.text[:end].rstrip()}{comma}"{NAME}": {told}{body.text[end:]}'.encode()
+    encoded = json.dumps([hit_to_json(hit) for hit in hits])
+    end = body.root.end - 1
+    comma = ", " if body.root.items else ""
+    return f'{body.text[:end].rstrip()}{comma}"{HITS_FIELD}": {encoded}{body.text[end:]}'.encode()
 
 
-def shown(recalled: Recalled | None) -> list[Hit]:
+def used_hits(recalled: RecallResult | None) -> list[Hit]:
     """The hits that went into the prompt, best first."""
     if recalled is None:
         return []
-    found = {hit.id: hit for hit in recalled.hits}
-    return [found[id] for id in recalled.context.used if id in found]
+    by_id = {hit.id: hit for hit in recalled.hits}
+    return [by_id[id] for id in recalled.context.used if id in by_id]
 
 
-def told_hit(hit: Hit) -> dict[str, Any]:
+def hit_to_json(hit: Hit) -> dict[str, Any]:
     """A hit as an answer tells of it."""
     record = hit.record
     return {

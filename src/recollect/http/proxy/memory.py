@@ -10,139 +10,139 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.conversation.thread import Placed, Threads
-from recollect.http.proxy.hits import shown
-from recollect.http.proxy.safekeeping import Degraded, Safekeeping, reason_of
-from recollect.http.proxy.steering import Steering
-from recollect.http.standing import Standing
-from recollect.http.upstream.protocol import Known
+from recollect.conversation.thread import SessionMatch, SessionResolver
+from recollect.http.proxy.hits import used_hits
+from recollect.http.proxy.safekeeping import Degraded, ResilientMemory, classify_failure
+from recollect.http.proxy.steering import MemoryOptions
+from recollect.http.standing import HealthMonitor
+from recollect.http.upstream.protocol import RequestMemory
 from recollect.model.ids import new_id
 from recollect.model.outcome import RecallOutcome
-from recollect.model.result import Hit, Recalled
+from recollect.model.result import Hit, RecallResult
 from recollect.model.times import now
 from recollect.model.turn import Role
-from recollect.recall import Recall
+from recollect.recall import RecallRequest
 from recollect.service import Service
 
 
 @dataclass(slots=True)
-class Exchange:
+class ChatContext:
     """One request and its answer, and what memory made of them so far."""
 
-    steering: Steering
+    options: MemoryOptions
     messages: Sequence[Mapping[str, Any]]
-    placed: Placed
-    threads: Threads | None = None
-    recalled: Recalled | None = None
+    session_match: SessionMatch
+    session_resolver: SessionResolver | None = None
+    recall_result: RecallResult | None = None
     turn_id: str = ""
-    trouble: str = ""
+    degraded_reason: str = ""
     # What is wrong with memory at large, though not with this exchange.
-    standing: str = ""
+    health_reason: str = ""
 
     @property
     def status(self) -> str:
         """What is told of memory: ok, off, or degraded and why; and what the caller may not do."""
-        if self.trouble or self.standing:
-            return f"degraded; reason={self.trouble or self.standing}"
-        status = "ok" if self.steering.reads or self.steering.writes else "off"
-        return f"{status}; {self.steering.barred}" if self.steering.barred else status
+        if self.degraded_reason or self.health_reason:
+            return f"degraded; reason={self.degraded_reason or self.health_reason}"
+        status = "ok" if self.options.reads or self.options.writes else "off"
+        return f"{status}; {self.options.restriction}" if self.options.restriction else status
 
     @property
-    def known(self) -> Known | None:
+    def request_memory(self) -> RequestMemory | None:
         """What an upstream that answers from memory alone may go by."""
-        if not self.steering.reads and not self.steering.writes:
+        if not self.options.reads and not self.options.writes:
             return None
-        return Known(hits=self.hits, keeps=self.steering.writes, trouble=self.trouble)
+        return RequestMemory(hits=self.hits, stores_turns=self.options.writes, degraded_reason=self.degraded_reason)
 
     @property
     def hits(self) -> Sequence[Hit]:
         """The memories that went into the prompt, best first."""
-        return shown(self.recalled)
+        return used_hits(self.recall_result)
 
 
 class ChatMemory:
     """Takes part in chats; one for all of them."""
 
     def __init__(
-        self, keeper: Safekeeping, *, limit: int, min_score: float, standing: Standing | None = None
+        self, memory: ResilientMemory, *, limit: int, min_score: float, health: HealthMonitor | None = None
     ) -> None:
-        self._standing = standing
-        self._keeper = keeper
+        self._health = health
+        self._memory = memory
         self._limit = limit
         self._min_score = min_score
         # Held here, or they could be collected before they are done.
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def begin(self, steering: Steering, messages: Sequence[Mapping[str, Any]]) -> Exchange:
+    async def begin(self, options: MemoryOptions, messages: Sequence[Mapping[str, Any]]) -> ChatContext:
         """Recall what helps with the last message, and find out where the conversation goes on."""
-        exchange = Exchange(steering, messages, Placed(scope=steering.scope))
-        if not steering.reads and not steering.writes:
-            return exchange
-        exchange.standing = self._standing.reason if self._standing else ""
-        found = await self._keeper.read(lambda service: self._look(service, steering, messages))
-        if isinstance(found, Degraded):
-            exchange.trouble = found.reason
-            exchange.placed = Threads.guess(steering.scope, messages)
-            return exchange
-        exchange.threads, exchange.placed, exchange.recalled = found
-        exchange.turn_id = exchange.placed.turn_id
-        if exchange.recalled is not None:
-            exchange.messages = exchange.recalled.messages if exchange.recalled.context.text else messages
+        chat = ChatContext(options, messages, SessionMatch(scope=options.scope))
+        if not options.reads and not options.writes:
+            return chat
+        chat.health_reason = self._health.reason if self._health else ""
+        result = await self._memory.read(lambda service: self._recall(service, options, messages))
+        if isinstance(result, Degraded):
+            chat.degraded_reason = result.reason
+            chat.session_match = SessionResolver.guess(options.scope, messages)
+            return chat
+        chat.session_resolver, chat.session_match, chat.recall_result = result
+        chat.turn_id = chat.session_match.turn_id
+        if chat.recall_result is not None:
+            chat.messages = chat.recall_result.messages if chat.recall_result.context.text else messages
             # Found by words alone, while the embedder is away.
-            exchange.trouble = reason_of(exchange.recalled.failure) if exchange.recalled.failure else ""
-        return exchange
+            chat.degraded_reason = classify_failure(chat.recall_result.failure) if chat.recall_result.failure else ""
+        return chat
 
-    async def _look(
-        self, service: Service, steering: Steering, messages: Sequence[Mapping[str, Any]]
-    ) -> tuple[Threads, Placed, Recalled | None]:
-        placed = await service.care.threads.place(steering.scope, messages)
-        if not steering.reads:
-            return service.care.threads, placed, None
-        asked = Recall(
+    async def _recall(
+        self, service: Service, options: MemoryOptions, messages: Sequence[Mapping[str, Any]]
+    ) -> tuple[SessionResolver, SessionMatch, RecallResult | None]:
+        session_match = await service.operations.session_resolver.resolve(options.scope, messages)
+        if not options.reads:
+            return service.operations.session_resolver, session_match, None
+        request = RecallRequest(
             messages=messages,
             at=now(),
-            limit=self._limit if steering.limit is None else steering.limit,
-            min_score=self._min_score if steering.min_score is None else steering.min_score,
-            filter=steering.filter,
-            recency_weight=steering.recency_weight,
+            limit=self._limit if options.limit is None else options.limit,
+            min_score=self._min_score if options.min_score is None else options.min_score,
+            filter=options.filter,
+            recency_weight=options.recency_weight,
         )
-        recalled = await service.recall(placed.scope, asked)
-        if recalled.failure is not None and recalled.outcome is RecallOutcome.UNAVAILABLE:
+        recall_result = await service.recall(session_match.scope, request)
+        if recall_result.failure is not None and recall_result.outcome is RecallOutcome.UNAVAILABLE:
             # A recall does not raise what went wrong, but it counts.
-            raise recalled.failure
-        return service.care.threads, placed, recalled
+            raise recall_result.failure
+        return service.operations.session_resolver, session_match, recall_result
 
-    async def keep_said(self, exchange: Exchange) -> None:
+    async def store_user_turns(self, chat: ChatContext) -> None:
         """Keep what the user says that was not kept before; it is on disk when this returns without trouble."""
-        placed = exchange.placed
-        if not exchange.steering.writes or not placed.new:
+        session_match = chat.session_match
+        if not chat.options.writes or not session_match.new:
             return
-        ids = [new_id() for _ in placed.new]
-        messages = [{**each.message, "turn_id": id} for each, id in zip(placed.new, ids, strict=True)]
+        ids = [new_id() for _ in session_match.new]
+        messages = [{**each.message, "turn_id": id} for each, id in zip(session_match.new, ids, strict=True)]
         # Whoever waited for memory in vain does not wait a second time.
-        within_s = 0.0 if exchange.trouble == "timeout" else None
-        kept = await self._keeper.write(placed.scope, messages, within_s=within_s, model=exchange.steering.model)
-        exchange.trouble = exchange.trouble or kept.reason or ""
-        if exchange.threads is not None:
-            exchange.threads.note(placed, [each.mark for each in placed.new], kept.turns)
-        said = [id for id, each in zip(ids, placed.new, strict=True) if each.role == Role.USER]
-        exchange.turn_id = said[-1] if said and kept.safe else ""
+        within_s = 0.0 if chat.degraded_reason == "timeout" else None
+        result = await self._memory.write(session_match.scope, messages, within_s=within_s, model=chat.options.model)
+        chat.degraded_reason = chat.degraded_reason or result.reason or ""
+        if chat.session_resolver is not None:
+            chat.session_resolver.record(session_match, [each.mark for each in session_match.new], result.turns)
+        user_turn_ids = [id for id, each in zip(ids, session_match.new, strict=True) if each.role == Role.USER]
+        chat.turn_id = user_turn_ids[-1] if user_turn_ids and result.is_durable else ""
 
-    async def keep_answer(self, exchange: Exchange, text: str) -> str:
+    async def store_answer(self, chat: ChatContext, text: str) -> str:
         """Keep what the assistant said, as far as it came; gives the id of the turn, if there is a new one."""
         text = text.strip()
-        placed = exchange.placed.answered(text) if text and exchange.steering.writes else None
-        if placed is None:
+        session_match = chat.session_match.with_answer(text) if text and chat.options.writes else None
+        if session_match is None:
             return ""
         message = {"role": Role.ASSISTANT, "content": text, "turn_id": (id := new_id())}
-        kept = await self._keeper.write(placed.scope, [message], model=exchange.steering.model)
-        if exchange.threads is not None:
-            exchange.threads.note(placed, [placed.last], kept.turns)
-        return id if kept.safe else ""
+        result = await self._memory.write(session_match.scope, [message], model=chat.options.model)
+        if chat.session_resolver is not None:
+            chat.session_resolver.record(session_match, [session_match.last], result.turns)
+        return id if result.is_durable else ""
 
-    def behind(self, doing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run_in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do it whoever goes away meanwhile; `close` waits for it."""
-        task = asyncio.get_running_loop().create_task(doing)
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

@@ -11,108 +11,110 @@ from starlette.types import Receive, Scope, Send
 
 from recollect.errors import NotAllowed, UpstreamBroken, UpstreamUnavailable
 from recollect.http.auth.withheld import KEY_MISSING, lacks_key
-from recollect.http.proxy.account import NOT_YOURS, is_of_all
+from recollect.http.proxy.account import SHARED_ACCOUNT_MESSAGE, is_shared_account_request
 from recollect.http.proxy.client import (
-    Gone,
-    TooLarge,
-    Watch,
-    answer_error,
-    answer_too_large,
-    body_of,
-    head,
-    part,
-    read_whole,
+    BodyTooLarge,
+    ClientDisconnected,
+    DisconnectWatcher,
+    iter_body,
+    receive_body,
+    response_body,
+    response_start,
+    send_error,
+    send_too_large,
 )
-from recollect.http.proxy.headers import by_name, to_client, to_upstream
-from recollect.http.upstream.protocol import Ask, Reply, Upstream
-from recollect.http.upstream.upstreams import Upstreams
+from recollect.http.proxy.headers import headers_by_name, headers_for_client, headers_for_upstream
+from recollect.http.upstream.protocol import Upstream, UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.upstreams import UpstreamRouter
 
 _log = logging.getLogger("recollect")
 PREFIX = "/v1"
-_MODELS = "/models/"
+_MODELS_PREFIX = "/models/"
 
 
 class Passthrough:
     """The endpoint for whatever memory has no part in, as a bare ASGI application."""
 
-    def __init__(self, upstreams: Upstreams, *, shared: bool, max_body: int) -> None:
+    def __init__(self, upstreams: UpstreamRouter, *, shared: bool, max_body: int) -> None:
         self._upstreams = upstreams
         self._shared = shared
         self._max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        whole = asyncio.Event()
-        async with Watch(receive, whole=whole):
+        body_received = asyncio.Event()
+        async with DisconnectWatcher(receive, body_received=body_received):
             try:
-                upstream, reply = await self._sent(scope, receive, whole)
-            except Gone:
+                upstream, reply = await self._forward(scope, receive, body_received)
+            except ClientDisconnected:
                 return
-            except TooLarge:
-                await answer_too_large(send, self._max_body)
+            except BodyTooLarge:
+                await send_too_large(send, self._max_body)
                 return
             except NotAllowed as error:
-                await answer_error(send, 403, str(error), code="account_of_all")
+                await send_error(send, 403, str(error), code="account_of_all")
                 return
             except UpstreamUnavailable as error:
                 _log.warning("%s", error)
-                await answer_error(send, 502, str(error), code="upstream_unavailable")
+                await send_error(send, 502, str(error), code="upstream_unavailable")
                 return
             try:
                 if lacks_key(scope, upstream, reply):
-                    await answer_error(send, 502, KEY_MISSING, code="upstream_key_missing")
+                    await send_error(send, 502, KEY_MISSING, code="upstream_key_missing")
                 else:
                     await _relay(send, reply)
             finally:
                 await reply.close()
 
-    async def _sent(self, scope: Scope, receive: Receive, whole: asyncio.Event) -> tuple[Upstream, Reply]:
-        path, headers = path_of(scope), by_name(scope["headers"])
+    async def _forward(
+        self, scope: Scope, receive: Receive, body_received: asyncio.Event
+    ) -> tuple[Upstream, UpstreamResponse]:
+        path, headers = upstream_path(scope), headers_by_name(scope["headers"])
         body: bytes | None = None
-        if self._upstreams.are_many and headers.get("content-type", "").startswith("application/json"):
+        if self._upstreams.has_several and headers.get("content-type", "").startswith("application/json"):
             # Which of them it is for is said in the body.
-            body = await read_whole(receive, self._max_body)
+            body = await receive_body(receive, self._max_body)
         has_body = "content-length" in headers or "transfer-encoding" in headers
         if body is not None or not has_body:
-            whole.set()
+            body_received.set()
         upstream = self._upstream(path, body)
-        if not self._shared and is_of_all(scope, upstream, path):
-            raise NotAllowed(NOT_YOURS)
-        ask = Ask(
+        if not self._shared and is_shared_account_request(scope, upstream, path):
+            raise NotAllowed(SHARED_ACCOUNT_MESSAGE)
+        request = UpstreamRequest(
             method=scope["method"],
             path=path,
             query=scope["query_string"].decode("latin-1"),
-            headers=to_upstream(scope["headers"]),
-            body=body if body is not None else body_of(receive, whole) if has_body else b"",
+            headers=headers_for_upstream(scope["headers"]),
+            body=body if body is not None else iter_body(receive, body_received) if has_body else b"",
         )
-        return upstream, await upstream.send(ask)
+        return upstream, await upstream.send(request)
 
     def _upstream(self, path: str, body: bytes | None) -> Upstream:
-        if path.startswith(_MODELS):
-            return self._upstreams.of(unquote(path.removeprefix(_MODELS)))
+        if path.startswith(_MODELS_PREFIX):
+            return self._upstreams.for_model(unquote(path.removeprefix(_MODELS_PREFIX)))
         try:
-            asked = json.loads(body) if body else None
+            payload = json.loads(body) if body else None
         except (ValueError, RecursionError):
-            asked = None
-        model = asked.get("model") if isinstance(asked, dict) else None
-        return self._upstreams.of(model if isinstance(model, str) else "")
+            payload = None
+        model = payload.get("model") if isinstance(payload, dict) else None
+        return self._upstreams.for_model(model if isinstance(model, str) else "")
 
 
-def path_of(scope: Scope) -> str:
+def upstream_path(scope: Scope) -> str:
     """The path after the version, as the client wrote it: %2F is not /."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.decode("latin-1").removeprefix(PREFIX)
 
 
-async def _relay(send: Send, reply: Reply) -> None:
+async def _relay(send: Send, reply: UpstreamResponse) -> None:
     if 300 <= reply.status < 400 and reply.status != 304:
         message = "the upstream sends on to another address; set upstream_url to that address if it is trusted"
-        await answer_error(send, 502, message, code="upstream_redirects")
+        await send_error(send, 502, message, code="upstream_redirects")
         return
-    await send(head(reply.status, to_client(reply.headers, {})))
+    await send(response_start(reply.status, headers_for_client(reply.headers, {})))
     try:
         async for chunk in reply.chunks():
-            await send(part(chunk, more=True))
-        await send(part(b"", more=False))
+            await send(response_body(chunk, more=True))
+        await send(response_body(b"", more=False))
     except UpstreamBroken as error:
         # Not ended as an answer ends, the connection is closed: the client must not take it for whole.
         _log.warning("%s", error)

@@ -11,21 +11,21 @@ from typing import Any
 
 from recollect.errors import Backlog, RecollectError, Unavailable
 from recollect.http.proxy.journal import Journal
-from recollect.model.change import By
-from recollect.model.remembered import Remembered
+from recollect.model.change import Author
+from recollect.model.remembered import RememberResult
 from recollect.model.scope import Scope
 from recollect.service import Service
-from recollect.upkeep.spilled import Line, Spilled, as_given
+from recollect.upkeep.spilled import SpilledLine, SpilledTurn, group_by_arrival
 
 _log = logging.getLogger("recollect")
-BY = By("proxy", "chat")
+BY = Author("proxy", "chat")
 # How often it is looked whether the ledger answers while something waits, and else for files left behind by others.
-EVERY_S = 1.0
-LOOK_AROUND_S = 10.0
+POLL_S = 1.0
+ORPHAN_SCAN_S = 10.0
 _PING_S = 2.0
 _APPEND_S = 15.0
-_SESSIONS_AT_ONCE = 8
-_TURNS_AT_ONCE = 100
+_MAX_CONCURRENT_SESSIONS = 8
+_BATCH_TURNS = 100
 
 
 class Replay:
@@ -34,7 +34,7 @@ class Replay:
     def __init__(self, journal: Journal, service: Callable[[], Service]) -> None:
         self._journal, self._service = journal, service
         self._task: asyncio.Task[None] | None = None
-        self._at_once = asyncio.Semaphore(_SESSIONS_AT_ONCE)
+        self._slots = asyncio.Semaphore(_MAX_CONCURRENT_SESSIONS)
 
     def start(self) -> None:
         """Begin, and go on until this is closed."""
@@ -49,93 +49,93 @@ class Replay:
 
     async def _run(self) -> None:
         while True:
-            pause_s = EVERY_S
+            pause_s = POLL_S
             try:
-                await self.bring_in()
+                await self.replay_pending()
             except (Unavailable, TimeoutError) as error:
                 _log.debug("what was spilled goes on waiting: %s", error)
             except Exception:
                 _log.exception("what was spilled could not be brought to the ledger")
-                pause_s = LOOK_AROUND_S
-            waited = 0.0
+                pause_s = ORPHAN_SCAN_S
+            waited_s = 0.0
             # Others leave files behind seldom, and to look for them costs more than to look at our own.
-            while self._journal.is_empty and waited < LOOK_AROUND_S:
-                await asyncio.sleep(EVERY_S)
-                waited += EVERY_S
+            while self._journal.is_empty and waited_s < ORPHAN_SCAN_S:
+                await asyncio.sleep(POLL_S)
+                waited_s += POLL_S
             await asyncio.sleep(pause_s)
 
-    async def bring_in(self) -> int:
+    async def replay_pending(self) -> int:
         """Bring in all that waits and can be; gives how many turns that were, or raises why the ledger is away."""
         service = self._service()
         async with asyncio.timeout(_PING_S):
             await service.ping()
-        count, behind = 0, set[Scope]()
-        for path in await self._journal.take():
-            count += await self._bring_in_file(path, service, behind)
+        count, blocked = 0, set[Scope]()
+        for path in await self._journal.claim_files():
+            count += await self._replay_file(path, service, blocked)
         if count:
             _log.info("%d turns that were spilled are in the ledger", count)
         return count
 
-    async def _bring_in_file(self, path: Path, service: Service, behind: set[Scope]) -> int:
+    async def _replay_file(self, path: Path, service: Service, blocked: set[Scope]) -> int:
         """Bring in a file, sessions side by side, but those of which something before it is still waiting."""
-        sessions: dict[Scope, list[Line]] = {}
+        sessions: dict[Scope, list[SpilledLine]] = {}
         for line in await self._journal.read(path):
-            sessions.setdefault(line.spilled.scope, []).append(line)
-        tried = [scope for scope in sessions if scope not in behind]
-        ended = await asyncio.gather(
-            *(self._bring_in_session(path, scope, sessions[scope], service) for scope in tried),
+            sessions.setdefault(line.turn.scope, []).append(line)
+        attempted = [scope for scope in sessions if scope not in blocked]
+        results = await asyncio.gather(
+            *(self._replay_session(path, scope, sessions[scope], service) for scope in attempted),
             return_exceptions=True,
         )
-        through = [scope for scope in sessions if not self._journal.waits_in(path, scope)]
-        if len(through) == len(sessions):
+        finished = [scope for scope in sessions if not self._journal.has_pending_in(path, scope)]
+        if len(finished) == len(sessions):
             await self._journal.remove(path)
-        elif through:
-            await self._journal.strike(path, (line for scope in through for line in sessions[scope]))
-        behind.update(sessions.keys() - set(through))
-        for end in ended:
+        elif finished:
+            await self._journal.blank_lines(path, (line for scope in finished for line in sessions[scope]))
+        blocked.update(sessions.keys() - set(finished))
+        for result in results:
             # What one user has too much of does not keep back what others said.
-            if isinstance(end, BaseException) and not isinstance(end, Backlog):
-                raise end
-        return sum(end for end in ended if isinstance(end, int))
+            if isinstance(result, BaseException) and not isinstance(result, Backlog):
+                raise result
+        return sum(result for result in results if isinstance(result, int))
 
-    async def _bring_in_session(self, path: Path, scope: Scope, lines: Sequence[Line], service: Service) -> int:
+    async def _replay_session(self, path: Path, scope: Scope, lines: Sequence[SpilledLine], service: Service) -> int:
         count = 0
-        async with self._at_once:
-            for start in range(0, len(lines), _TURNS_AT_ONCE):
-                some = [line.spilled for line in lines[start : start + _TURNS_AT_ONCE]]
-                count += await self._bring_in_many(some, service) or await self._bring_in_each(path, some, service)
-        self._journal.is_through(path, scope)
+        async with self._slots:
+            for start in range(0, len(lines), _BATCH_TURNS):
+                batch = [line.turn for line in lines[start : start + _BATCH_TURNS]]
+                count += await self._replay_batch(batch, service) or await self._replay_each(path, batch, service)
+        self._journal.mark_replayed(path, scope)
         return count
 
-    async def _bring_in_many(self, some: Sequence[Spilled], service: Service) -> int:
+    async def _replay_batch(self, batch: Sequence[SpilledTurn], service: Service) -> int:
         """Bring in turns in one go; gives 0 unless all of them are there: each must then be looked at by itself.
 
         They count as given when the first of them was. So none comes in that an erasure reached, but one that was
         given after the erasure may stay out.
         """
-        messages, given_at = [each.message for each in some], min(each.given_at for each in some)
+        messages, received_at = [each.message for each in batch], min(each.received_at for each in batch)
         try:
-            kept = await self._remember(some[0].scope, messages, given_at, service)
+            stored = await self._remember(batch[0].scope, messages, received_at, service)
         except (Unavailable, TimeoutError):
             raise
         except RecollectError:
             return 0
-        return len(kept) if len(kept) == len(some) else 0
+        return len(stored) if len(stored) == len(batch) else 0
 
-    async def _bring_in_each(self, path: Path, some: Sequence[Spilled], service: Service) -> int:
+    async def _replay_each(self, path: Path, batch: Sequence[SpilledTurn], service: Service) -> int:
         count = 0
-        for scope, given_at, messages in as_given(some):
+        for scope, received_at, messages in group_by_arrival(batch):
             try:
-                count += len(await self._remember(scope, messages, given_at, service))
+                count += len(await self._remember(scope, messages, received_at, service))
             except (Unavailable, TimeoutError):
                 raise
             except RecollectError as error:
                 _log.error("%d turns are put aside, the ledger refuses them: %s", len(messages), error)
-                await self._journal.refuse(path, (Spilled(scope, each, given_at) for each in messages))
+                await self._journal.store_rejected(path, (SpilledTurn(scope, each, received_at) for each in messages))
         return count
 
     async def _remember(
-        self, scope: Scope, messages: Sequence[Mapping[str, Any]], given_at: datetime, service: Service
-    ) -> Remembered:
+        self, scope: Scope, messages: Sequence[Mapping[str, Any]], received_at: datetime, service: Service
+    ) -> RememberResult:
         async with asyncio.timeout(_APPEND_S):
-            return await service.remember(scope, messages, by=BY, given_at=given_at)
+            return await service.remember(scope, messages, by=BY, received_at=received_at)

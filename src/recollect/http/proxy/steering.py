@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.http.auth.caller import LOCAL, Caller
+from recollect.http.auth.caller import LOCAL_CALLER, Caller
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING, Filter, Op, Where
 from recollect.model.scope import Scope
-from recollect.model.text import checked_id, is_storable
+from recollect.model.text import is_storable, validate_id
 
 # Ours: they steer memory and are never sent on. `user` and `metadata` are the upstream's, and stay.
-FIELDS = frozenset({
+MEMORY_FIELDS = frozenset({
     "memory_id", "memory_top_k", "memory_recency_weight", "memory_score_threshold", "memory_hits",
     "memory_config", "memory_context",
 })  # fmt: skip
 HEADER_PREFIX = "x-memory"
-_MOST = 1000
+_MAX_LIMIT = 1000
 _MAX_MODEL_CHARS = 200
 # The bucket that every conversation sees: the user's own level.
-_EVERYWHERE = "global"
+_GLOBAL_MEMORY_ID = "global"
 
 
 class InvalidField(InvalidInput):
@@ -38,7 +38,7 @@ class InvalidField(InvalidInput):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steering:
+class MemoryOptions:
     """How memory takes part in one request; None is whatever is set up."""
 
     scope: Scope
@@ -48,9 +48,9 @@ class Steering:
     min_score: float | None = None
     recency_weight: float | None = None
     types: tuple[MemoryType, ...] = ()
-    tells_hits: bool = False
+    include_hits: bool = False
     # What the caller may not do, as it is told.
-    barred: str = ""
+    restriction: str = ""
     # The model that the request names: what is said may be learned from with it.
     model: str = ""
 
@@ -61,59 +61,65 @@ class Steering:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Defaults:
+class MemoryDefaults:
     """What holds for requests that do not say."""
 
     user: str = "default"
     # Names the memories that requests share which name none; empty where the user's own are meant.
     memory_id: str = ""
-    tells_hits: bool = False
+    include_hits: bool = False
 
 
-def steer(
-    fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults, *, caller: Caller = LOCAL
-) -> Steering:
+def parse_memory_options(
+    fields: Mapping[str, Any], headers: Mapping[str, str], defaults: MemoryDefaults, *, caller: Caller = LOCAL_CALLER
+) -> MemoryOptions:
     """What the request asks of memory; InvalidField where it asks nonsense, NotAllowed where it names others."""
     config = _object(fields, "memory_config")
-    reads, writes = _switch(headers)
+    reads, writes = _parse_switch(headers)
     enabled = _flag(config, "memory_config.enabled", default=True)
     stores = _flag(config, "memory_config.auto_store", default=True)
     # Both are read: what does not count must make sense as well.
-    limit, limit_set = _whole(fields, "memory_top_k"), _whole(config, "memory_config.retrieval_limit")
-    limit = limit_set if limit is None else limit
-    least, least_set = _share(fields, "memory_score_threshold"), _share(config, "memory_config.similarity_threshold")
-    return Steering(
+    limit, config_limit = (
+        _whole_number(fields, "memory_top_k"),
+        _whole_number(config, "memory_config.retrieval_limit"),
+    )
+    limit = config_limit if limit is None else limit
+    min_score, config_min_score = (
+        _fraction(fields, "memory_score_threshold"),
+        _fraction(config, "memory_config.similarity_threshold"),
+    )
+    return MemoryOptions(
         scope=_scope(fields, headers, defaults, caller),
         reads=reads and enabled and limit != 0 and caller.reads,
         writes=writes and caller.writes and enabled and stores,
         limit=limit,
-        min_score=least_set if least is None else least,
-        recency_weight=_share(fields, "memory_recency_weight"),
+        min_score=config_min_score if min_score is None else min_score,
+        recency_weight=_fraction(fields, "memory_recency_weight"),
         types=_types(config),
-        tells_hits=_flag(fields, "memory_hits", default=defaults.tells_hits),
+        include_hits=_flag(fields, "memory_hits", default=defaults.include_hits),
         model=_model(fields),
-        barred="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
+        restriction="" if caller.reads and caller.writes else "read_only" if caller.reads else "write_only",
     )
 
 
-def _scope(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: Defaults, caller: Caller) -> Scope:
+def _scope(fields: Mapping[str, Any], headers: Mapping[str, str], defaults: MemoryDefaults, caller: Caller) -> Scope:
     context = _object(fields, "memory_context")
     metadata = fields.get("metadata")
-    told = metadata if isinstance(metadata, Mapping) else {}
+    user_metadata = metadata if isinstance(metadata, Mapping) else {}
     named = [
         headers.get("x-memory-user"),
         _text(context, "memory_context.user_id"),
-        told.get("user_id") if isinstance(told.get("user_id"), str) else None,
+        user_metadata.get("user_id") if isinstance(user_metadata.get("user_id"), str) else None,
         fields.get("user") if isinstance(fields.get("user"), str) else None,
     ]
     # Also those that would not count: whoever names another user means it.
-    allowed = [caller.bound_user(each) for each in named]
+    allowed = [caller.resolve_user(each) for each in named]
     user = next(filter(None, allowed), defaults.user if caller.kind == "local" else None)
     memory_id = _text(fields, "memory_id") or defaults.memory_id
     projects = (headers.get("x-memory-project"), _text(context, "memory_context.project_id"))
-    project = next(filter(None, [caller.bound_project(each) for each in projects]), None)
+    project = next(filter(None, [caller.resolve_project(each) for each in projects]), None)
     if project is None:
-        project = "" if memory_id == _EVERYWHERE else memory_id
+        project = "" if memory_id == _GLOBAL_MEMORY_ID else memory_id
     # A conversation that has a name is one session, whoever sends what of it.
     return caller.scope(user, project, headers.get("x-memory-session") or memory_id)
 
@@ -126,7 +132,7 @@ def _model(fields: Mapping[str, Any]) -> str:
     return name if is_storable(name) else ""
 
 
-def _switch(headers: Mapping[str, str]) -> tuple[bool, bool]:
+def _parse_switch(headers: Mapping[str, str]) -> tuple[bool, bool]:
     match headers.get("x-memory", "").strip().lower():
         case "":
             return True, True
@@ -147,12 +153,12 @@ def _object(fields: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return value or {}
 
 
-def _given(fields: Mapping[str, Any], name: str) -> Any:
+def _get_field(fields: Mapping[str, Any], name: str) -> Any:
     return fields.get(name.rpartition(".")[2])
 
 
 def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    value = _given(fields, name)
+    value = _get_field(fields, name)
     if value is None:
         return default
     if not isinstance(value, bool):
@@ -161,31 +167,31 @@ def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
 
 
 def _text(fields: Mapping[str, Any], name: str) -> str | None:
-    value = _given(fields, name)
+    value = _get_field(fields, name)
     if value is not None and not isinstance(value, str):
         raise InvalidField(name, "is a text")
     if value:
         # Also where something else counts: whoever names nonsense is told so.
-        checked_id(value, name=name)
+        validate_id(value, name=name)
         if not value.strip():
             raise InvalidField(name, "is blank; leave it out, or name something")
     return value or None
 
 
-def _whole(fields: Mapping[str, Any], name: str) -> int | None:
-    value = _given(fields, name)
+def _whole_number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = _get_field(fields, name)
     if value is None:
         return None
     if isinstance(value, float) and value.is_integer():
         # In JSON 17.0 is as whole as 17.
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
-        raise InvalidField(name, f"is a whole number from 0 to {_MOST}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_LIMIT:
+        raise InvalidField(name, f"is a whole number from 0 to {_MAX_LIMIT}")
     return value
 
 
-def _share(fields: Mapping[str, Any], name: str) -> float | None:
-    value = _given(fields, name)
+def _fraction(fields: Mapping[str, Any], name: str) -> float | None:
+    value = _get_field(fields, name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or not 0 <= value <= 1:
@@ -194,10 +200,10 @@ def _share(fields: Mapping[str, Any], name: str) -> float | None:
 
 
 def _types(config: Mapping[str, Any]) -> tuple[MemoryType, ...]:
-    given = config.get("memory_types")
-    if given is None:
+    names = config.get("memory_types")
+    if names is None:
         return ()
-    known = {str(each): each for each in MemoryType}
-    if not isinstance(given, list) or any(not isinstance(each, str) or each not in known for each in given):
-        raise InvalidField("memory_config.memory_types", f"is a list of {', '.join(known)}")
-    return tuple(known[each] for each in given)
+    types_by_name = {str(each): each for each in MemoryType}
+    if not isinstance(names, list) or any(not isinstance(each, str) or each not in types_by_name for each in names):
+        raise InvalidField("memory_config.memory_types", f"is a list of {', '.join(types_by_name)}")
+    return tuple(types_by_name[each] for each in names)

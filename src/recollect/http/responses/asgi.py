@@ -12,11 +12,11 @@ from urllib.parse import parse_qsl
 from starlette.types import Message, Receive, Scope, Send
 
 from recollect.errors import RecollectError
-from recollect.http.auth.caller import CALLER, Caller
+from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.proxy import client
-from recollect.http.proxy.steering import Steering
-from recollect.http.responses.parts import Parts
-from recollect.http.responses.wrong import TooLarge, error_answer
+from recollect.http.proxy.steering import MemoryOptions
+from recollect.http.responses.parts import ResponsesContext
+from recollect.http.responses.wrong import RequestTooLarge, error_response
 from recollect.http.upstream.protocol import Header
 from recollect.model.scope import Scope as Whose
 
@@ -24,13 +24,13 @@ _JSON: Header = (b"content-type", b"application/json")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class AsgiRequest:
     """A request, and the way to answer it."""
 
     scope: Scope
     receive: Receive
     send: Send
-    parts: Parts
+    context: ResponsesContext
 
     @property
     def headers(self) -> Sequence[Header]:
@@ -42,44 +42,44 @@ class Request:
 
     @property
     def caller(self) -> Caller:
-        return self.scope["state"][CALLER]  # type: ignore[no-any-return]
+        return self.scope["state"][STATE_CALLER]  # type: ignore[no-any-return]
 
-    def steered(self, fields: Mapping[str, Any]) -> Steering:
+    def memory_options(self, fields: Mapping[str, Any]) -> MemoryOptions:
         """What the request asks of memory."""
-        return self.parts.steer(fields, self.headers, self.caller)
+        return self.context.parse_memory_options(fields, self.headers, self.caller)
 
-    def whose(self, fields: Mapping[str, Any]) -> Whose:
+    def scope_for(self, fields: Mapping[str, Any]) -> Whose:
         """Whose responses and conversations the request is about."""
-        return self.steered(fields).scope
+        return self.memory_options(fields).scope
 
     @property
-    def asked(self) -> list[tuple[str, str]]:
+    def query_pairs(self) -> list[tuple[str, str]]:
         """The parameters of the address, as they come."""
         return parse_qsl(self.scope["query_string"].decode("latin-1"), keep_blank_values=True)
 
     @property
     def query(self) -> dict[str, str]:
-        return dict(self.asked)
+        return dict(self.query_pairs)
 
-    def named(self, name: str) -> str:
+    def path_param(self, name: str) -> str:
         """A part of the path."""
         return str(self.scope["path_params"][name])
 
     async def body(self) -> bytes:
         """The whole body."""
-        most = self.parts.max_body_bytes
+        max_bytes = self.context.max_body_bytes
         try:
-            return await client.read_whole(self.receive, most)
-        except client.TooLarge:
-            raise TooLarge(f"the body is larger than {most:,} bytes; send less at a time") from None
+            return await client.receive_body(self.receive, max_bytes)
+        except client.BodyTooLarge:
+            raise RequestTooLarge(f"the body is larger than {max_bytes:,} bytes; send less at a time") from None
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:
         """Send the head of an answer."""
-        await self.send(client.head(status, list(headers)))
+        await self.send(client.response_start(status, list(headers)))
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
         """Send a piece of the body; the last one says that no more comes."""
-        await self.send(client.part(body, more=more))
+        await self.send(client.response_body(body, more=more))
 
     async def answer(self, status: int, body: bytes, headers: Sequence[Header] = ()) -> None:
         """Send an answer in one piece."""
@@ -92,51 +92,51 @@ class Request:
         """Send an answer in JSON."""
         await self.answer(status, json.dumps(value, separators=(",", ":")).encode(), [_JSON, *headers])
 
-    async def unless_left(self, work: Coroutine[Any, Any, None]) -> None:
+    async def run_until_disconnect(self, work: Coroutine[Any, Any, None]) -> None:
         """Do the work, and drop it where it is as soon as the client is gone."""
-        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._left())
+        working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self._wait_for_disconnect())
         try:
             await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise client.Gone
+                raise client.ClientDisconnected
             await working
         finally:
             working.cancel()
             leaving.cancel()
             await asyncio.gather(working, leaving, return_exceptions=True)
 
-    async def _left(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
 
-Handler: TypeAlias = Callable[[Request], Awaitable[None]]
+Handler: TypeAlias = Callable[[AsgiRequest], Awaitable[None]]
 
 
-class Endpoint:
+class AsgiEndpoint:
     """An ASGI application that answers one kind of request, errors included."""
 
-    def __init__(self, parts_of: Callable[[Scope], Parts], handler: Handler) -> None:
-        self._parts_of = parts_of
+    def __init__(self, context_of: Callable[[Scope], ResponsesContext], handler: Handler) -> None:
+        self._context_of = context_of
         self._handler = handler
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
+        is_started = False
 
-        async def noting(message: Message) -> None:
-            nonlocal begun
-            begun = True
+        async def send_and_note(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
             await send(message)
 
-        request = Request(scope, receive, noting, self._parts_of(scope))
+        request = AsgiRequest(scope, receive, send_and_note, self._context_of(scope))
         try:
             await self._handler(request)
-        except client.Gone:
+        except client.ClientDisconnected:
             return
         except RecollectError as error:
-            if begun:
+            if is_started:
                 # The head is gone: all that is left is to break the connection off.
                 raise
-            status, body = error_answer(error)
+            status, body = error_response(error)
             retry = [(b"retry-after", b"1")] if error.retryable else []
             await request.answer(status, body, [_JSON, *retry])

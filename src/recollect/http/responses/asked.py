@@ -15,7 +15,7 @@ MAX_INPUT_ITEMS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResponseParams:
     """A request for a response: its text as it came, its fields, and what the others mean.
 
     `items` are the elements of `input`; a text stands for one message of the user.
@@ -31,11 +31,11 @@ class Asked:
     thread_id: str
 
 
-def read_object(body: bytes) -> tuple[str, Json]:
+def parse_json_object(body: bytes) -> tuple[str, Json]:
     """A body's text and the JSON object that it is."""
     try:
         text = body.decode("utf-8")
-        fields = json.loads(text, parse_constant=_no_number)
+        fields = json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise BadRequest(f"the body is not JSON in UTF-8: {reason}", code="invalid_json") from None
@@ -44,24 +44,24 @@ def read_object(body: bytes) -> tuple[str, Json]:
     return text, fields
 
 
-def _no_number(name: str) -> None:
+def _reject_constant(name: str) -> None:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def read_asked(body: bytes) -> Asked:
+def parse_response_params(body: bytes) -> ResponseParams:
     """The request, or a BadRequest that says what to change."""
-    text, fields = read_object(body)
+    text, fields = parse_json_object(body)
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
-    previous, thread = _id(fields, "previous_response_id"), _thread_id(fields)
+    previous, thread = _parse_id(fields, "previous_response_id"), _parse_thread_id(fields)
     if previous and thread:
         raise BadRequest(
             "give either previous_response_id or conversation: both say what came before",
             param="conversation",
             code="mutually_exclusive_parameters",
         )
-    if _flag(fields, "background", default=False):
+    if _parse_flag(fields, "background", default=False):
         raise BadRequest(
             "background responses are not supported: leave background out, and use stream for long answers",
             param="background",
@@ -69,36 +69,36 @@ def read_asked(body: bytes) -> Asked:
         )
     if not isinstance(fields.get("metadata"), dict | None):
         raise BadRequest("metadata must be an object", param="metadata", code="invalid_type")
-    return Asked(
+    return ResponseParams(
         text=text,
         fields=fields,
-        items=_items(fields, may_be_missing=bool(previous or thread)),
+        items=_parse_items(fields, may_be_missing=bool(previous or thread)),
         model=model,
-        stream=_flag(fields, "stream", default=False),
-        store=_flag(fields, "store", default=True),
+        stream=_parse_flag(fields, "stream", default=False),
+        store=_parse_flag(fields, "store", default=True),
         previous_id=previous,
         thread_id=thread,
     )
 
 
-def _items(fields: Mapping[str, Any], *, may_be_missing: bool) -> list[Json]:
-    given = fields.get("input")
-    if isinstance(given, str):
-        return [{"type": "message", "role": "user", "content": given}]
-    if given is None and may_be_missing:
+def _parse_items(fields: Mapping[str, Any], *, may_be_missing: bool) -> list[Json]:
+    value = fields.get("input")
+    if isinstance(value, str):
+        return [{"type": "message", "role": "user", "content": value}]
+    if value is None and may_be_missing:
         return []
-    if given is None:
+    if value is None:
         raise BadRequest("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
-    return checked_items(given, param="input")
+    return validate_items(value, param="input")
 
 
-def checked_items(given: object, *, param: str) -> list[Json]:
+def validate_items(value: object, *, param: str) -> list[Json]:
     """A list of items, each an object that says what it is; or a BadRequest that names the one that is not."""
-    if not isinstance(given, list):
+    if not isinstance(value, list):
         raise BadRequest(f"{param} must be a list of items", param=param, code="invalid_type")
-    if len(given) > MAX_INPUT_ITEMS:
-        raise BadRequest(f"{param} has {len(given)} items; the limit is {MAX_INPUT_ITEMS}", param=param)
-    for at, item in enumerate(given):
+    if len(value) > MAX_INPUT_ITEMS:
+        raise BadRequest(f"{param} has {len(value)} items; the limit is {MAX_INPUT_ITEMS}", param=param)
+    for at, item in enumerate(value):
         where = f"{param}[{at}]"
         if not isinstance(item, dict):
             raise BadRequest(f"{where} must be an object", param=where, code="invalid_type")
@@ -107,7 +107,7 @@ def checked_items(given: object, *, param: str) -> list[Json]:
             raise BadRequest(f"{where} must have a type or a role", param=f"{where}.type", code="invalid_value")
         if kind == "message":
             _check_message(item, where)
-    return given
+    return value
 
 
 def _check_message(item: Mapping[str, Any], where: str) -> None:
@@ -123,34 +123,34 @@ def _check_message(item: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _id(fields: Mapping[str, Any], name: str) -> str:
-    given = fields.get(name)
-    if given is None:
+def _parse_id(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if value is None:
         return ""
-    if not isinstance(given, str) or not given:
+    if not isinstance(value, str) or not value:
         raise BadRequest(f"{name} must be the id of a response", param=name, code="invalid_type")
-    return given
+    return value
 
 
-def _thread_id(fields: Mapping[str, Any]) -> str:
-    given = fields.get("conversation")
-    if isinstance(given, dict):
-        given = given.get("id", "")
-    if given is None:
+def _parse_thread_id(fields: Mapping[str, Any]) -> str:
+    value = fields.get("conversation")
+    if isinstance(value, dict):
+        value = value.get("id", "")
+    if value is None:
         return ""
-    if not isinstance(given, str) or not given:
+    if not isinstance(value, str) or not value:
         raise BadRequest(
             "conversation must be the id of a conversation, or an object with it",
             param="conversation",
             code="invalid_type",
         )
-    return given
+    return value
 
 
-def _flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
-    given = fields.get(name)
-    if given is None:
+def _parse_flag(fields: Mapping[str, Any], name: str, *, default: bool) -> bool:
+    value = fields.get(name)
+    if value is None:
         return default
-    if not isinstance(given, bool):
+    if not isinstance(value, bool):
         raise BadRequest(f"{name} must be true or false", param=name, code="invalid_type")
-    return given
+    return value

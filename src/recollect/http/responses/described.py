@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.http.proxy.described import ANY, EVENTS, HEADERS, OPEN, STATUS, STEERING, failing
+from recollect.http.proxy.described import (
+    ANY_OBJECT,
+    COMMON_ERRORS,
+    EVENT_STREAM,
+    MEMORY_FIELD_SCHEMAS,
+    MEMORY_HEADERS,
+    STATUS_HEADER,
+    error_responses,
+)
 
 _ITEM = {
     "type": "object",
@@ -16,21 +24,21 @@ _ITEM = {
             "properties": {
                 "type": {"const": "message"},
                 "role": {"enum": ["user", "assistant", "system", "developer"]},
-                "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": OPEN}]},
+                "content": {"anyOf": [{"type": "string"}, {"type": "array", "items": ANY_OBJECT}]},
             },
             "required": ["role", "content"],
         },
         {"properties": {"type": {"type": "string", "not": {"const": "message"}}}, "required": ["type"]},
     ],
 }
-_SAID = {"type": "message", "role": "user", "content": "My budget for the Hawaii trip is $10,000"}
-_KEPT = {
-    **_SAID,
+_INPUT_EXAMPLE = {"type": "message", "role": "user", "content": "My budget for the Hawaii trip is $10,000"}
+_STORED_EXAMPLE = {
+    **_INPUT_EXAMPLE,
     "id": "msg_0198c6f15d2a7c319a448f5a2f6b1c90",
     "status": "completed",
-    "content": [{"type": "input_text", "text": _SAID["content"]}],
+    "content": [{"type": "input_text", "text": _INPUT_EXAMPLE["content"]}],
 }
-_METADATA = {"anyOf": [OPEN, {"type": "null"}]}
+_METADATA = {"anyOf": [ANY_OBJECT, {"type": "null"}]}
 _ITEMS = {"type": "array", "items": _ITEM, "maxItems": 20}
 _CONVERSATION = {
     "type": "object",
@@ -38,7 +46,7 @@ _CONVERSATION = {
         "id": {"type": "string"},
         "object": {"const": "conversation"},
         "created_at": {"type": "integer"},
-        "metadata": OPEN,
+        "metadata": ANY_OBJECT,
     },
     "required": ["id", "object", "created_at", "metadata"],
     "examples": [{"id": "conv_0198c6f1", "object": "conversation", "created_at": 1773568800, "metadata": {}}],
@@ -47,14 +55,20 @@ _LIST = {
     "type": "object",
     "properties": {
         "object": {"const": "list"},
-        "data": {"type": "array", "items": OPEN},
+        "data": {"type": "array", "items": ANY_OBJECT},
         "first_id": {"type": ["string", "null"]},
         "last_id": {"type": ["string", "null"]},
         "has_more": {"type": "boolean"},
     },
     "required": ["object", "data", "first_id", "last_id", "has_more"],
     "examples": [
-        {"object": "list", "data": [_KEPT], "first_id": _KEPT["id"], "last_id": _KEPT["id"], "has_more": False}
+        {
+            "object": "list",
+            "data": [_STORED_EXAMPLE],
+            "first_id": _STORED_EXAMPLE["id"],
+            "last_id": _STORED_EXAMPLE["id"],
+            "has_more": False,
+        }
     ],
 }
 _RESPONSE = {
@@ -85,7 +99,7 @@ _RESPONSE = {
         }
     ],
 }
-_NEW = {
+_CREATE_REQUEST = {
     "type": "object",
     "description": "As the OpenAI API takes it; memory has fields of its own, which are not sent on.",
     "properties": {
@@ -103,7 +117,7 @@ _NEW = {
         "stream": {"type": ["boolean", "null"]},
         "background": {"enum": [False, None], "description": "Not here: stream long answers."},
         "metadata": _METADATA,
-        **STEERING,
+        **MEMORY_FIELD_SCHEMAS,
     },
     "required": ["model"],
     "anyOf": [
@@ -139,41 +153,43 @@ def responses_paths() -> dict[str, Any]:
     response, conversation = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
     items, item = f"{conversation}/items", f"{conversation}/items/{{item_id}}"
     return {
-        "/v1/responses": {"post": _create()},
+        "/v1/responses": {"post": _create_operation()},
         response: {
-            "get": _kept("retrieve_response", "A response that is kept", _RESPONSE, response),
-            "delete": _kept("delete_response", "Delete a response", _deleted("response"), response),
+            "get": _operation("retrieve_response", "A response that is kept", _RESPONSE, response),
+            "delete": _operation("delete_response", "Delete a response", _deleted_schema("response"), response),
         },
         f"{response}/cancel": {
-            "post": _kept("cancel_response", "Stop a response that is being answered", _RESPONSE, response)
+            "post": _operation("cancel_response", "Stop a response that is being answered", _RESPONSE, response)
         },
         f"{response}/input_items": {
-            "get": _kept("list_input_items", "What a response was asked", _LIST, response, *_PAGE)
+            "get": _operation("list_input_items", "What a response was asked", _LIST, response, *_PAGE)
         },
         "/v1/conversations": {
-            "post": _changed("create_conversation", "Begin a conversation", _CONVERSATION, "", ("items", "metadata"))
+            "post": _operation_with_body(
+                "create_conversation", "Begin a conversation", _CONVERSATION, "", ("items", "metadata")
+            )
         },
         conversation: {
-            "get": _kept("retrieve_conversation", "A conversation", _CONVERSATION, conversation),
-            "post": _changed(
+            "get": _operation("retrieve_conversation", "A conversation", _CONVERSATION, conversation),
+            "post": _operation_with_body(
                 "update_conversation", "Change its metadata", _CONVERSATION, conversation, ("metadata",), "metadata"
             ),
-            "delete": _kept(
-                "delete_conversation", "Delete a conversation", _deleted("conversation.deleted"), conversation
+            "delete": _operation(
+                "delete_conversation", "Delete a conversation", _deleted_schema("conversation.deleted"), conversation
             ),
         },
         items: {
-            "get": _kept("list_items", "The items of a conversation", _LIST, items, *_PAGE),
-            "post": _changed("create_items", "Add to a conversation", _LIST, items, ("items",), "items"),
+            "get": _operation("list_items", "The items of a conversation", _LIST, items, *_PAGE),
+            "post": _operation_with_body("create_items", "Add to a conversation", _LIST, items, ("items",), "items"),
         },
         item: {
-            "get": _kept("retrieve_item", "One item", {**OPEN, "examples": [_KEPT]}, item),
-            "delete": _kept("delete_item", "Take an item out of a conversation", _CONVERSATION, item),
+            "get": _operation("retrieve_item", "One item", {**ANY_OBJECT, "examples": [_STORED_EXAMPLE]}, item),
+            "delete": _operation("delete_item", "Take an item out of a conversation", _CONVERSATION, item),
         },
     }
 
 
-def _create() -> dict[str, Any]:
+def _create_operation() -> dict[str, Any]:
     return {
         "tags": ["responses"],
         "operationId": "create_response",
@@ -181,20 +197,20 @@ def _create() -> dict[str, Any]:
         "description": "Answers as the upstream does, with what is remembered put before the question, also where "
         "the upstream speaks chat completions only. What came before is said by a response or by a "
         "conversation, not by both.",
-        "parameters": HEADERS,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _NEW}}},
+        "parameters": MEMORY_HEADERS,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": _CREATE_REQUEST}}},
         "responses": {
             "200": {
                 "description": "A response, or its events where a stream was asked for.",
-                "headers": STATUS,
-                "content": {"application/json": {"schema": _RESPONSE}, "text/event-stream": EVENTS},
+                "headers": STATUS_HEADER,
+                "content": {"application/json": {"schema": _RESPONSE}, "text/event-stream": EVENT_STREAM},
             },
-            **failing(*ANY, 404, 502, 507),
+            **error_responses(*COMMON_ERRORS, 404, 502, 507),
         },
     }
 
 
-def _kept(name: str, summary: str, answer: dict[str, Any], path: str, *more: dict[str, Any]) -> dict[str, Any]:
+def _operation(name: str, summary: str, answer: dict[str, Any], path: str, *more: dict[str, Any]) -> dict[str, Any]:
     named = [
         {"name": each, "in": "path", "required": True, "description": f"The id of the {each.removesuffix('_id')}.",
          "schema": {"type": "string", "minLength": 1}}
@@ -206,19 +222,19 @@ def _kept(name: str, summary: str, answer: dict[str, Any], path: str, *more: dic
         "operationId": name,
         "summary": summary,
         "description": f"{summary}; only the user whose it is finds it." if path else f"{summary} of the user's own.",
-        "parameters": [*named, *HEADERS, _USER, *more],
+        "parameters": [*named, *MEMORY_HEADERS, _USER, *more],
         "responses": {
             "200": {"description": f"{summary}.", "content": {"application/json": {"schema": answer}}},
-            **failing(*ANY, *((404,) if path else ()), 507),
+            **error_responses(*COMMON_ERRORS, *((404,) if path else ()), 507),
         },
     }
 
 
-def _changed(
+def _operation_with_body(
     name: str, summary: str, answer: dict[str, Any], path: str, fields: tuple[str, ...], *required: str
 ) -> dict[str, Any]:
     kinds = {"items": _ITEMS if required else {"anyOf": [_ITEMS, {"type": "null"}]}, "metadata": _METADATA}
-    examples: dict[str, Any] = {"items": [_SAID], "metadata": {"topic": "hawaii"}}
+    examples: dict[str, Any] = {"items": [_INPUT_EXAMPLE], "metadata": {"topic": "hawaii"}}
     body = {
         "type": "object",
         "properties": {field: kinds[field] for field in fields},
@@ -226,14 +242,14 @@ def _changed(
         "additionalProperties": True,
         "example": {field: examples[field] for field in fields},
     }
-    told = _kept(name, summary, answer, path)
+    operation = _operation(name, summary, answer, path)
     # Who it is, is said in the body there.
-    told["parameters"] = [each for each in told["parameters"] if each is not _USER]
+    operation["parameters"] = [each for each in operation["parameters"] if each is not _USER]
     required_body = {"required": bool(required), "content": {"application/json": {"schema": body}}}
-    return {**told, "requestBody": required_body}
+    return {**operation, "requestBody": required_body}
 
 
-def _deleted(kind: str) -> dict[str, Any]:
+def _deleted_schema(kind: str) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {"id": {"type": "string"}, "object": {"const": kind}, "deleted": {"const": True}},

@@ -20,7 +20,7 @@ _PREFIXES = {
 }
 
 
-def fresh_id(kind: str) -> str:
+def make_id(kind: str) -> str:
     """A new id for something of this kind; ids sort by the time they were made."""
     return f"{_PREFIXES.get(kind, 'item')}_{new_id().replace('-', '')}"
 
@@ -29,14 +29,14 @@ def with_id(item: Mapping[str, Any]) -> dict[str, Any]:
     """An input item as it is kept and listed: whole, with an id."""
     kind = item.get("type", "message")
     id = item.get("id")
-    whole = {**item, "id": id if isinstance(id, str) and id else fresh_id(kind), "type": kind}
+    complete = {**item, "id": id if isinstance(id, str) and id else make_id(kind), "type": kind}
     if kind == "message":
-        whole.setdefault("status", "completed")
-        if isinstance(whole["content"], str):
-            whole["content"] = [_text_part(whole["role"], whole["content"])]
+        complete.setdefault("status", "completed")
+        if isinstance(complete["content"], str):
+            complete["content"] = [_text_part(complete["role"], complete["content"])]
     elif kind in ("function_call", "function_call_output"):
-        whole.setdefault("status", "completed")
-    return whole
+        complete.setdefault("status", "completed")
+    return complete
 
 
 def _text_part(role: str, text: str) -> dict[str, Any]:

@@ -8,91 +8,93 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.errors import RecollectError
-from recollect.http.proxy.memory import Exchange
-from recollect.http.responses.asked import Asked, Json
-from recollect.http.responses.before import Before
-from recollect.http.responses.ids import fresh_id, with_id
-from recollect.http.responses.parts import Parts
-from recollect.http.responses.shape import text_of
-from recollect.model.response import KeptResponse, ThreadItems
+from recollect.http.proxy.memory import ChatContext
+from recollect.http.responses.asked import Json, ResponseParams
+from recollect.http.responses.before import History
+from recollect.http.responses.ids import make_id, with_id
+from recollect.http.responses.parts import ResponsesContext
+from recollect.http.responses.shape import output_text
+from recollect.model.response import StoredResponse, ThreadItems
 
 _log = logging.getLogger("recollect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keeper:
+class ResponseWriter:
     """Keeps what comes of one request; nothing that goes wrong with it reaches the client."""
 
-    parts: Parts
-    asked: Asked
-    before: Before
-    exchange: Exchange
-    begun_at: datetime
+    context: ResponsesContext
+    params: ResponseParams
+    history: History
+    chat: ChatContext
+    started_at: datetime
 
     def start(self, response: Json, *, upstream: str = "") -> asyncio.Task[None] | None:
         """Begin to keep a response as it stands; None if too much waits for the ledger already."""
-        if self.parts.tasks.is_full:
+        if self.context.tasks.is_full:
             _log.warning("response %s is not kept: too many wait for the ledger", response.get("id"))
             return None
-        task = self.parts.tasks.start(self._keep_all(response, upstream))
-        self.parts.note_keeping(self.before.scope.user, (response.get("id", ""), self.asked.thread_id), task)
+        task = self.context.tasks.start(self._store_answer_and_response(response, upstream))
+        self.context.track_write(self.history.scope.user, (response.get("id", ""), self.params.thread_id), task)
         return task
 
-    async def keep(self, response: Json, *, upstream: str = "") -> None:
+    async def store(self, response: Json, *, upstream: str = "") -> None:
         """Keep a response; `upstream` is who can go on from it by itself. What takes long goes on without us.
 
         A client may go on from a response as soon as it has heard of its end, so this comes before. While memory is
         in trouble nobody waits for it.
         """
         task = self.start(response, upstream=upstream)
-        if task is not None and not self.exchange.status.startswith("degraded"):
-            await asyncio.wait({task}, timeout=self.parts.patience_s)
+        if task is not None and not self.chat.status.startswith("degraded"):
+            await asyncio.wait({task}, timeout=self.context.store_timeout_s)
 
-    async def _keep_all(self, response: Json, upstream: str) -> None:
-        text = text_of(response)
-        names = [self.exchange.turn_id] if self.exchange.turn_id else []
+    async def _store_answer_and_response(self, response: Json, upstream: str) -> None:
+        text = output_text(response)
+        names = [self.chat.turn_id] if self.chat.turn_id else []
         if text:
-            turn = await self.parts.memory.keep_answer(self.exchange, text)
+            turn = await self.context.memory.store_answer(self.chat, text)
             names += [turn] if turn else []
-        if not (self.asked.store or self.asked.thread_id):
+        if not (self.params.store or self.params.thread_id):
             return
         try:
-            await self._keep(response, tuple(names), upstream)
+            await self._store_response(response, tuple(names), upstream)
         except RecollectError as error:
             _log.warning("response %s is not kept: %s", response.get("id"), error)
 
-    async def _keep(self, response: Json, names: tuple[str, ...], upstream: str) -> None:
-        responses, scope = self.parts.kept.responses, self.before.scope
-        asked = [with_id(item) for item in self.asked.items if item.get("type") != "item_reference"]
-        expires_at = self.begun_at + self.parts.kept_for
+    async def _store_response(self, response: Json, names: tuple[str, ...], upstream: str) -> None:
+        responses, scope = self.context.storage.responses, self.history.scope
+        input_items = [with_id(item) for item in self.params.items if item.get("type") != "item_reference"]
+        expires_at = self.started_at + self.context.retention
         items = None
-        if self.asked.thread_id:
-            there = {item.get("id") for item in self.before.items}
+        if self.params.thread_id:
+            existing_ids = {item.get("id") for item in self.history.items}
             # Who says again what the conversation has says something new by it.
-            asked = [{**item, "id": fresh_id(item["type"])} if item["id"] in there else item for item in asked]
-            said = [*asked, *(with_id(item) for item in response.get("output") or ())]
-            items = ThreadItems(self.asked.thread_id, said, names, expires_at)
-        if not self.asked.store and items is not None:
+            input_items = [
+                {**item, "id": make_id(item["type"])} if item["id"] in existing_ids else item for item in input_items
+            ]
+            thread_items = [*input_items, *(with_id(item) for item in response.get("output") or ())]
+            items = ThreadItems(self.params.thread_id, thread_items, names, expires_at)
+        if not self.params.store and items is not None:
             await responses.add_items(scope, items)
             return
-        kept = KeptResponse(
+        stored = StoredResponse(
             id=response["id"],
             scope=scope,
-            root_id=self.before.root_id,
-            previous_id=self.asked.previous_id,
-            thread_id=self.asked.thread_id,
+            root_id=self.history.root_id,
+            previous_id=self.params.previous_id,
+            thread_id=self.params.thread_id,
             upstream=upstream,
-            epoch=await self.before.epoch,
-            created_at=self.begun_at,
+            epoch=await self.history.epoch,
+            created_at=self.started_at,
             expires_at=expires_at,
             names=names,
-            body=self._body(response),
-            asked=asked,
+            body=self._stored_body(response),
+            input_items=input_items,
         )
-        await responses.keep_response(scope, kept, items=items, begun_at=self.begun_at)
+        await responses.save_response(scope, stored, items=items, started_at=self.started_at)
 
-    def _body(self, response: Json) -> Json:
+    def _stored_body(self, response: Json) -> Json:
         """The response; an upstream that was sent what came before does not know where that is kept."""
-        thread = {"conversation": {"id": self.asked.thread_id}} if self.asked.thread_id else {}
-        previous = {"previous_response_id": self.asked.previous_id} if self.asked.previous_id else {}
+        thread = {"conversation": {"id": self.params.thread_id}} if self.params.thread_id else {}
+        previous = {"previous_response_id": self.params.previous_id} if self.params.previous_id else {}
         return {**response, **thread, **previous}

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 
-def an_object(value: object) -> dict[str, Any]:
+def as_object(value: object) -> dict[str, Any]:
     """The object, or an empty one."""
     return value if isinstance(value, dict) else {}
 
 
-def objects(value: object) -> list[dict[str, Any]]:
+def as_objects(value: object) -> list[dict[str, Any]]:
     """The objects in a list; none in anything else."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def a_text(value: object) -> str:
+def as_text(value: object) -> str:
     """The text, or an empty one."""
     return value if isinstance(value, str) else ""

@@ -7,48 +7,48 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.errors import UpstreamBroken
-from recollect.http.responses.asgi import Request
-from recollect.http.responses.keeping import Keeper
+from recollect.http.responses.asgi import AsgiRequest
+from recollect.http.responses.keeping import ResponseWriter
 from recollect.http.responses.parts import memory_headers
-from recollect.http.responses.sending import header, read_whole, relayed_headers
-from recollect.http.responses.splice import with_member
-from recollect.http.responses.sse import object_in, written
-from recollect.http.responses.telling import Telling
-from recollect.http.responses.watch import Watch
-from recollect.http.upstream.protocol import Header, Reply
+from recollect.http.responses.sending import buffer_response, header_value, relayed_headers
+from recollect.http.responses.splice import append_member
+from recollect.http.responses.sse import decode_object, encode_events
+from recollect.http.responses.telling import ResponseTracker
+from recollect.http.responses.watch import PassthroughState
+from recollect.http.upstream.protocol import Header, UpstreamResponse
 
 
-async def relay_native(
-    request: Request, reply: Reply, keeper: Keeper, *, upstream: str, hits: list[Any] | None
+async def relay_response(
+    request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, upstream: str, hits: list[Any] | None
 ) -> None:
     """Answer with what the upstream says, and keep it."""
-    headers = [*relayed_headers(reply.headers), *memory_headers(keeper.exchange)]
-    if header(reply.headers, b"content-type").startswith(b"text/event-stream"):
-        await _relay_streamed(request, reply, keeper, headers, upstream=upstream)
+    headers = [*relayed_headers(reply.headers), *memory_headers(writer.chat)]
+    if header_value(reply.headers, b"content-type").startswith(b"text/event-stream"):
+        await _relay_streamed(request, reply, writer, headers, upstream=upstream)
         return
-    whole = await read_whole(reply)
-    response, body = object_in(whole.body), whole.body
+    buffered = await buffer_response(reply)
+    response, body = decode_object(buffered.body), buffered.body
     if response is not None and isinstance(response.get("id"), str):
-        await keeper.keep(response, upstream=upstream)
+        await writer.store(response, upstream=upstream)
         if hits is not None:
-            body = with_member(body.decode(), "memory_hits", json.dumps(hits)).encode()
-    await request.answer(whole.status, body, headers)
+            body = append_member(body.decode(), "memory_hits", json.dumps(hits)).encode()
+    await request.answer(buffered.status, body, headers)
 
 
 async def _relay_streamed(
-    request: Request, reply: Reply, keeper: Keeper, headers: Sequence[Header], *, upstream: str
+    request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, headers: Sequence[Header], *, upstream: str
 ) -> None:
-    watch = Watch()
-    async with Telling(request, keeper, watch, last=lambda: b"") as telling:
+    state = PassthroughState()
+    async with ResponseTracker(request, writer, state, last=lambda: b"") as tracker:
         try:
             await request.start(reply.status, headers)
             async for chunk in reply.chunks():
-                watch.feed(chunk)
-                telling.show()
-                if watch.is_over:
-                    await telling.keep(upstream=upstream)
+                state.feed(chunk)
+                tracker.register()
+                if state.is_finished:
+                    await tracker.store(upstream=upstream)
                 await request.write(chunk)
             await request.write(b"", more=False)
         except UpstreamBroken as error:
             # A frame may have been cut in two; the blank line ends it.
-            await request.write(b"\n\n" + written([watch.failure(str(error))]), more=False)
+            await request.write(b"\n\n" + encode_events([state.failure(str(error))]), more=False)

@@ -8,33 +8,33 @@ from typing import Any
 from urllib.parse import quote
 
 from recollect.errors import NotAllowed, NotFound, RecollectError
-from recollect.http.responses.asgi import Request
-from recollect.http.responses.loose import a_text
-from recollect.http.responses.parts import UnderWay
-from recollect.http.responses.sending import bare_headers
+from recollect.http.responses.asgi import AsgiRequest
+from recollect.http.responses.loose import as_text
+from recollect.http.responses.parts import InProgressResponse
+from recollect.http.responses.sending import upstream_headers_without_content
 from recollect.http.responses.wrong import BadRequest
-from recollect.http.upstream.protocol import Ask
-from recollect.model.response import KeptResponse, Plain
+from recollect.http.upstream.protocol import UpstreamRequest
+from recollect.model.response import Plain, StoredResponse
 from recollect.model.scope import Scope
 
 _log = logging.getLogger("recollect")
-_MOST = 100
+_MAX_PAGE = 100
 
 
-def scope_of(request: Request) -> Scope:
+def request_scope(request: AsgiRequest) -> Scope:
     """Whose things the request is about: said by a header, or by `user` in the query; not two users at once."""
-    users = [value for name, value in request.asked if name == "user"]
+    users = [value for name, value in request.query_pairs if name == "user"]
     if len(users) > 1:
         raise BadRequest("user is given more than once, and one is meant", param="user", code="invalid_value")
     named = {"user": users[0]} if users and users[0] else {}
-    scope = request.whose(named)
+    scope = request.scope_for(named)
     # There is nothing of an endpoint's in the query: whoever names another user here than in a header means both.
     if named and scope.user != named["user"]:
         raise NotAllowed("a header and the query name two users; a request is about one")
     return scope
 
 
-async def retrieve(request: Request) -> None:
+async def retrieve(request: AsgiRequest) -> None:
     """GET /v1/responses/{id}"""
     if request.query.get("stream", "").lower() in ("true", "1"):
         raise BadRequest(
@@ -42,92 +42,94 @@ async def retrieve(request: Request) -> None:
             param="stream",
             code="unsupported_value",
         )
-    scope, id = scope_of(request), request.named("response_id")
-    if under_way := _under_way(request, scope, id):
-        await request.answer_json(under_way.response())
+    scope, id = request_scope(request), request.path_param("response_id")
+    if in_progress := _find_in_progress(request, scope, id):
+        await request.answer_json(in_progress.response())
         return
-    await request.answer_json((await _kept(request, scope, id)).body)
+    await request.answer_json((await _load_response(request, scope, id)).body)
 
 
-def _under_way(request: Request, scope: Scope, id: str) -> UnderWay | None:
+def _find_in_progress(request: AsgiRequest, scope: Scope, id: str) -> InProgressResponse | None:
     """The response if it is still being answered, and the caller's."""
-    found = request.parts.under_way.get((scope.user, id))
-    return found if found is not None and request.caller.holds(found.scope) else None
+    in_progress = request.context.in_progress.get((scope.user, id))
+    return in_progress if in_progress is not None and request.caller.owns(in_progress.scope) else None
 
 
-async def _kept(request: Request, scope: Scope, id: str) -> KeptResponse:
-    await request.parts.settled(scope.user, id)
+async def _load_response(request: AsgiRequest, scope: Scope, id: str) -> StoredResponse:
+    await request.context.wait_for_write(scope.user, id)
     try:
-        kept = await request.parts.kept.responses.response(scope, id)
+        stored = await request.context.storage.responses.response(scope, id)
     except NotFound:
-        kept = None
-    if kept is None or not request.caller.holds(kept.scope):
+        stored = None
+    if stored is None or not request.caller.owns(stored.scope):
         raise NotFound(f"Response with id '{id}' not found.")
-    return kept
+    return stored
 
 
-async def delete(request: Request) -> None:
+async def delete(request: AsgiRequest) -> None:
     """DELETE /v1/responses/{id}"""
-    scope, id = scope_of(request), request.named("response_id")
-    kept = await _kept(request, scope, id)
-    await request.parts.kept.responses.drop_response(scope, id)
-    request.parts.tasks.start(_deleted_upstream(request, kept))
+    scope, id = request_scope(request), request.path_param("response_id")
+    stored = await _load_response(request, scope, id)
+    await request.context.storage.responses.drop_response(scope, id)
+    request.context.tasks.start(_delete_upstream(request, stored))
     await request.answer_json({"id": id, "object": "response", "deleted": True})
 
 
-async def _deleted_upstream(request: Request, kept: KeptResponse) -> None:
+async def _delete_upstream(request: AsgiRequest, stored: StoredResponse) -> None:
     """Have who made the response delete it, too, if they can be reached; here it is gone in any case."""
-    if not kept.upstream:
+    if not stored.upstream:
         return
-    path = f"/responses/{quote(kept.id, safe='')}"
+    path = f"/responses/{quote(stored.id, safe='')}"
     try:
-        upstream = request.parts.upstream_of(a_text(kept.body.get("model")))
-        if upstream.name != kept.upstream:
+        upstream = request.context.upstream_of(as_text(stored.body.get("model")))
+        if upstream.name != stored.upstream:
             return
-        reply = await upstream.send(Ask(method="DELETE", path=path, headers=bare_headers(request.headers)))
+        reply = await upstream.send(
+            UpstreamRequest(method="DELETE", path=path, headers=upstream_headers_without_content(request.headers))
+        )
         await reply.close()
     except RecollectError as error:
-        _log.warning("response %s is not deleted at %s: %s", kept.id, kept.upstream, error)
+        _log.warning("response %s is not deleted at %s: %s", stored.id, stored.upstream, error)
 
 
-async def cancel(request: Request) -> None:
+async def cancel(request: AsgiRequest) -> None:
     """POST /v1/responses/{id}/cancel"""
-    scope, id = scope_of(request), request.named("response_id")
-    under_way = _under_way(request, scope, id)
-    if under_way is None:
-        kept = await _kept(request, scope, id)
+    scope, id = request_scope(request), request.path_param("response_id")
+    in_progress = _find_in_progress(request, scope, id)
+    if in_progress is None:
+        stored = await _load_response(request, scope, id)
         raise BadRequest(
-            f"response {id} is {kept.body.get('status')}: only one that is still being answered can be cancelled",
+            f"response {id} is {stored.body.get('status')}: only one that is still being answered can be cancelled",
             code="invalid_state",
         )
-    under_way.is_cancelled = True
-    under_way.task.cancel()
-    await under_way.over.wait()
-    await request.answer_json(under_way.response())
+    in_progress.is_cancelled = True
+    in_progress.task.cancel()
+    await in_progress.finished.wait()
+    await request.answer_json(in_progress.response())
 
 
-async def input_items(request: Request) -> None:
+async def input_items(request: AsgiRequest) -> None:
     """GET /v1/responses/{id}/input_items"""
-    kept = await _kept(request, scope_of(request), request.named("response_id"))
-    after, newest_first, limit = page_asked(request.query)
-    items = list(reversed(kept.asked)) if newest_first else list(kept.asked)
+    stored = await _load_response(request, request_scope(request), request.path_param("response_id"))
+    after, newest_first, limit = parse_page(request.query)
+    items = list(reversed(stored.input_items)) if newest_first else list(stored.input_items)
     ids = [item["id"] for item in items]
     if after:
         items = items[ids.index(after) + 1 :] if after in ids else []
-    await request.answer_json(listed(items[: limit + 1], limit))
+    await request.answer_json(to_page(items[: limit + 1], limit))
 
 
-def page_asked(query: Mapping[str, str]) -> tuple[str, bool, int]:
+def parse_page(query: Mapping[str, str]) -> tuple[str, bool, int]:
     """Which page is asked for: after which item, whether the newest come first, and how many."""
     order, limit = query.get("order", "desc"), query.get("limit", "20")
     if order not in ("asc", "desc"):
         raise BadRequest("order must be asc or desc", param="order", code="invalid_value")
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= _MOST:
-        raise BadRequest(f"limit must be a number from 1 to {_MOST}", param="limit", code="invalid_value")
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= _MAX_PAGE:
+        raise BadRequest(f"limit must be a number from 1 to {_MAX_PAGE}", param="limit", code="invalid_value")
     return query.get("after", ""), order == "desc", int(limit)
 
 
-def listed(items: Sequence[Plain], limit: int) -> dict[str, Any]:
+def to_page(items: Sequence[Plain], limit: int) -> dict[str, Any]:
     """A page of items; one more than asked for says that there is another page."""
     page = [dict(item) for item in items[:limit]]
     return {

@@ -8,11 +8,11 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
 from recollect.http.responses import conversations, create, reading
-from recollect.http.responses.asgi import Endpoint, Handler, Request
-from recollect.http.responses.parts import Parts
+from recollect.http.responses.asgi import AsgiEndpoint, AsgiRequest, Handler
+from recollect.http.responses.parts import ResponsesContext
 
 _CONVERSATION = "/v1/conversations/{conversation_id}"
-TABLE: tuple[tuple[str, str, Handler], ...] = (
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/responses", create.create),
     ("GET", "/v1/responses/{response_id}", reading.retrieve),
     ("DELETE", "/v1/responses/{response_id}", reading.delete),
@@ -29,19 +29,22 @@ TABLE: tuple[tuple[str, str, Handler], ...] = (
 )
 
 
-def responses_routes(parts_of: Callable[[Scope], Parts]) -> list[BaseRoute]:
+def responses_routes(context_of: Callable[[Scope], ResponsesContext]) -> list[BaseRoute]:
     """The routes, for an application that can tell for a request what they are to work with."""
-    return [Route(path, Endpoint(parts_of, _allowed(handler)), methods=[method]) for method, path, handler in TABLE]
+    return [
+        Route(path, AsgiEndpoint(context_of, _authorize(handler)), methods=[method])
+        for method, path, handler in ROUTES
+    ]
 
 
-def _allowed(handler: Handler) -> Handler:
+def _authorize(handler: Handler) -> Handler:
     """The same for callers who may read or write what it reads or writes; who creates a response is told by that."""
 
-    async def allowed(request: Request) -> None:
+    async def allowed(request: AsgiRequest) -> None:
         if request.method in ("GET", "HEAD"):
-            request.caller.check_reads()
+            request.caller.check_can_read()
         elif handler is not create.create:
-            request.caller.check_writes()
+            request.caller.check_can_write()
         await handler(request)
 
     return allowed

@@ -6,19 +6,19 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from recollect.http.proxy.headers import beyond_one_hop, to_upstream
-from recollect.http.responses.asked import Asked, Json
-from recollect.http.responses.sse import object_in
-from recollect.http.upstream.protocol import Header, Reply
+from recollect.http.proxy.headers import headers_for_upstream, strip_hop_by_hop
+from recollect.http.responses.asked import Json, ResponseParams
+from recollect.http.responses.sse import decode_object
+from recollect.http.upstream.protocol import Header, UpstreamResponse
 
 # Said anew to the client, each for the body it gets from here.
 _NOT_RELAYED = frozenset({b"host", b"content-length", b"accept-encoding", b"date", b"server"})
 # Statuses with which servers say that they have no such path.
-_NO_SUCH_PATH = (404, 405, 501)
+_UNKNOWN_PATH_STATUSES = (404, 405, 501)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class BufferedResponse:
     """A reply that was read to its end, to be read again."""
 
     status: int
@@ -32,69 +32,69 @@ class Whole:
         """There is nothing to let go of."""
 
 
-async def read_whole(reply: Reply) -> Whole:
+async def buffer_response(reply: UpstreamResponse) -> BufferedResponse:
     """The reply once all of it is here."""
-    if isinstance(reply, Whole):
+    if isinstance(reply, BufferedResponse):
         return reply
     try:
         body = b"".join([chunk async for chunk in reply.chunks()])
     finally:
         await reply.close()
-    return Whole(reply.status, tuple(reply.headers), body)
+    return BufferedResponse(reply.status, tuple(reply.headers), body)
 
 
-async def judged(reply: Reply, asked: Asked) -> tuple[bool, Reply]:
+async def detect_responses_api(reply: UpstreamResponse, params: ResponseParams) -> tuple[bool, UpstreamResponse]:
     """Whether the upstream knows the Responses API, and its reply, which may have been read for that."""
-    if reply.status in _NO_SUCH_PATH:
-        whole = await read_whole(reply)
-        return _is_about_the_request(object_in(whole.body), asked), whole
+    if reply.status in _UNKNOWN_PATH_STATUSES:
+        buffered = await buffer_response(reply)
+        return _mentions_request(decode_object(buffered.body), params), buffered
     if reply.status == 200 and _is_json(reply.headers):
         # Some servers answer any path with 200, and say in the body that there is no such path.
-        whole = await read_whole(reply)
-        found = object_in(whole.body) or {}
-        return found.get("object") == "response" or "output" in found, whole
+        buffered = await buffer_response(reply)
+        answer = decode_object(buffered.body) or {}
+        return answer.get("object") == "response" or "output" in answer, buffered
     return True, reply
 
 
-def _is_about_the_request(found: Json | None, asked: Asked) -> bool:
+def _mentions_request(answer: Json | None, params: ResponseParams) -> bool:
     """Whether an error speaks of what was asked, as only someone who understood it can."""
-    error = found.get("error") if found else None
+    error = answer.get("error") if answer else None
     if not isinstance(error, dict):
         return False
-    told = error.get("param"), error.get("code")
-    return any(isinstance(each, str) and each for each in told) or asked.model in str(error.get("message"))
+    details = error.get("param"), error.get("code")
+    return any(isinstance(each, str) and each for each in details) or params.model in str(error.get("message"))
 
 
 def _is_json(headers: Sequence[Header]) -> bool:
-    return header(headers, b"content-type").startswith(b"application/json")
+    return header_value(headers, b"content-type").startswith(b"application/json")
 
 
-def header(headers: Sequence[Header], name: bytes) -> bytes:
+def header_value(headers: Sequence[Header], name: bytes) -> bytes:
     """The value of a header, in small letters; empty where there is none."""
     return next((value.strip().lower() for each, value in headers if each.lower() == name), b"")
 
 
-def sent_headers(headers: Sequence[Header]) -> list[Header]:
+def upstream_headers(headers: Sequence[Header]) -> list[Header]:
     """The client's headers as they go upstream: without what steers memory, and asking for plain bytes."""
-    kept = [each for each in to_upstream(headers, length=0) if each[0].lower() != b"accept-encoding"]
-    return [*kept, (b"accept-encoding", b"identity")]
+    forwarded = [each for each in headers_for_upstream(headers, length=0) if each[0].lower() != b"accept-encoding"]
+    return [*forwarded, (b"accept-encoding", b"identity")]
 
 
-def bare_headers(headers: Sequence[Header]) -> list[Header]:
+def upstream_headers_without_content(headers: Sequence[Header]) -> list[Header]:
     """The same for a request that has no body."""
-    return [(name, value) for name, value in sent_headers(headers) if not name.lower().startswith(b"content-")]
+    return [(name, value) for name, value in upstream_headers(headers) if not name.lower().startswith(b"content-")]
 
 
 def relayed_headers(headers: Sequence[Header]) -> list[Header]:
     """The upstream's headers as they go to the client; when and by whom it was answered is said anew."""
-    return [(name, value) for name, value in beyond_one_hop(headers) if name.lower() not in _NOT_RELAYED]
+    return [(name, value) for name, value in strip_hop_by_hop(headers) if name.lower() not in _NOT_RELAYED]
 
 
-def told_headers(headers: Sequence[Header]) -> list[Header]:
+def relayed_headers_without_content(headers: Sequence[Header]) -> list[Header]:
     """Of the upstream's headers, those that say nothing about a body that is not sent as it came."""
     return [(name, value) for name, value in relayed_headers(headers) if not name.lower().startswith(b"content-")]
 
 
-def to_bytes(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """Compact JSON."""
     return json.dumps(value, separators=(",", ":")).encode()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from recollect.http.responses.asked import Asked, Json
-from recollect.http.responses.loose import a_text, objects
+from recollect.http.responses.asked import Json, ResponseParams
+from recollect.http.responses.loose import as_objects, as_text
 
 # What is told of a request in its answer, and what is told where the request says nothing.
 _ECHOED: Mapping[str, Any] = {
@@ -31,10 +31,10 @@ _ECHOED: Mapping[str, Any] = {
 }
 
 
-def begun(asked: Asked, *, id: str, created_at: int) -> Json:
+def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
     """A response that nothing was answered to yet."""
-    given = asked.fields
-    echoed = {name: usual if given.get(name) is None else given[name] for name, usual in _ECHOED.items()}
+    fields = params.fields
+    echoed = {name: default if fields.get(name) is None else fields[name] for name, default in _ECHOED.items()}
     text = echoed["text"]
     if isinstance(text, dict) and not text.get("format"):
         echoed["text"] = {**text, "format": {"type": "text"}}
@@ -45,43 +45,43 @@ def begun(asked: Asked, *, id: str, created_at: int) -> Json:
         "status": "in_progress",
         "background": False,
         "completed_at": None,
-        "conversation": {"id": asked.thread_id} if asked.thread_id else None,
+        "conversation": {"id": params.thread_id} if params.thread_id else None,
         "error": None,
         "incomplete_details": None,
-        "model": asked.model,
+        "model": params.model,
         "output": [],
-        "store": asked.store,
+        "store": params.store,
         "usage": None,
         **echoed,
     }
 
 
-def usage_of(chat: Mapping[str, Any]) -> Json:
+def to_response_usage(chat: Mapping[str, Any]) -> Json:
     """What was used, as the Responses API counts it."""
     prompt, completion = _number(chat, "prompt_tokens"), _number(chat, "completion_tokens")
-    seen, made = chat.get("prompt_tokens_details"), chat.get("completion_tokens_details")
+    prompt_details, completion_details = chat.get("prompt_tokens_details"), chat.get("completion_tokens_details")
     return {
         "input_tokens": prompt,
         "input_tokens_details": {
-            "cached_tokens": _number(seen, "cached_tokens"),
-            "cache_write_tokens": _number(seen, "cache_write_tokens"),
+            "cached_tokens": _number(prompt_details, "cached_tokens"),
+            "cache_write_tokens": _number(prompt_details, "cache_write_tokens"),
         },
         "output_tokens": completion,
-        "output_tokens_details": {"reasoning_tokens": _number(made, "reasoning_tokens")},
+        "output_tokens_details": {"reasoning_tokens": _number(completion_details, "reasoning_tokens")},
         "total_tokens": _number(chat, "total_tokens") or prompt + completion,
     }
 
 
-def _number(held: object, name: str) -> int:
-    value = held.get(name) if isinstance(held, Mapping) else None
+def _number(counts: object, name: str) -> int:
+    value = counts.get(name) if isinstance(counts, Mapping) else None
     return value if isinstance(value, int) else 0
 
 
-def text_of(response: Mapping[str, Any]) -> str:
+def output_text(response: Mapping[str, Any]) -> str:
     """All that was said to the user in a response."""
     return "".join(
-        a_text(part.get("text"))
-        for item in objects(response.get("output"))
+        as_text(part.get("text"))
+        for item in as_objects(response.get("output"))
         if item.get("type") == "message"
-        for part in objects(item.get("content"))
+        for part in as_objects(item.get("content"))
     )

@@ -6,24 +6,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.http.responses.asked import Json
-from recollect.http.responses.loose import a_text, an_object, objects
-from recollect.http.responses.shape import usage_of
-from recollect.http.responses.writing import Call, Message, Open, Reasoning
+from recollect.http.responses.loose import as_object, as_objects, as_text
+from recollect.http.responses.shape import to_response_usage
+from recollect.http.responses.writing import CallItem, MessageItem, OutputItem, ReasoningItem
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-class Translation:
+class ResponseTranslator:
     """One response while it is answered: fed with chunks of chat completions, it gives events.
 
     `response` is the response as it stands; sequence numbers rise by one from 0.
     """
 
-    def __init__(self, begun: Json) -> None:
-        self.response = begun
-        self.is_over = False
+    def __init__(self, response: Json) -> None:
+        self.response = response
+        self.is_finished = False
         self._number = 0
-        self._open: list[Open] = []
+        self._open: list[OutputItem] = []
         self._output_count = 0
         self._finish: str | None = None
         self._is_done = False
@@ -41,62 +41,62 @@ class Translation:
     def begin(self) -> list[Json]:
         """The events before anything was answered."""
         kinds = ("response.created", "response.in_progress")
-        return self._numbered({"type": kind, "response": dict(self.response)} for kind in kinds)
+        return self._number_events({"type": kind, "response": dict(self.response)} for kind in kinds)
 
-    def take(self, chunk: Mapping[str, Any]) -> list[Json]:
+    def feed(self, chunk: Mapping[str, Any]) -> list[Json]:
         """The events that a chunk comes to; one that tells of an error ends the response."""
-        if self.is_over:
+        if self.is_finished:
             return []
         if error := chunk.get("error"):
-            return self.fail(*_told(error))
+            return self.fail(*_parse_error(error))
         if isinstance(chunk.get("usage"), dict):
-            self.response["usage"] = usage_of(chunk["usage"])
+            self.response["usage"] = to_response_usage(chunk["usage"])
         for name in ("model", "service_tier"):
             if isinstance(chunk.get(name), str):
                 self.response[name] = chunk[name]
         events: list[Json] = []
-        for choice in objects(chunk.get("choices")):
+        for choice in as_objects(chunk.get("choices")):
             # Only the first of several choices: a response has one answer.
             if not choice.get("index"):
-                events += self._taken(choice)
-        return self._numbered(events)
+                events += self._translate_choice(choice)
+        return self._number_events(events)
 
-    def _taken(self, choice: Mapping[str, Any]) -> list[Json]:
-        said = an_object(choice.get("delta")) or an_object(choice.get("message"))
+    def _translate_choice(self, choice: Mapping[str, Any]) -> list[Json]:
+        delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
         events: list[Json] = []
-        if thought := a_text(said.get("reasoning_content")) or a_text(said.get("reasoning")):
-            events += self._current(Reasoning, events).add(thought)
-        if text := a_text(said.get("content")):
-            events += self._current(Message, events).add(text, logprobs=_logprobs(choice))
-        if refusal := a_text(said.get("refusal")):
-            events += self._current(Message, events).refuse(refusal)
-        if cited := objects(said.get("annotations")):
-            events += self._current(Message, events).cite(cited)
-        for call in objects(said.get("tool_calls")):
-            events += self._called(call, events)
-        if isinstance(old := said.get("function_call"), dict):
-            events += self._called({"index": 0, "function": old}, events)
-        self._finish = a_text(choice.get("finish_reason")) or self._finish
+        if thought := as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning")):
+            events += self._open_item(ReasoningItem, events).add(thought)
+        if text := as_text(delta.get("content")):
+            events += self._open_item(MessageItem, events).add(text, logprobs=_logprobs(choice))
+        if refusal := as_text(delta.get("refusal")):
+            events += self._open_item(MessageItem, events).refuse(refusal)
+        if cited := as_objects(delta.get("annotations")):
+            events += self._open_item(MessageItem, events).cite(cited)
+        for call in as_objects(delta.get("tool_calls")):
+            events += self._translate_call(call, events)
+        if isinstance(old := delta.get("function_call"), dict):
+            events += self._translate_call({"index": 0, "function": old}, events)
+        self._finish = as_text(choice.get("finish_reason")) or self._finish
         return events
 
-    def _current(self, kind: type[Any], events: list[Json]) -> Any:
+    def _open_item(self, kind: type[Any], events: list[Json]) -> Any:
         """The open item of a kind; another kind is closed first, and a new one begun."""
         if not self._open or type(self._open[-1]) is not kind:
             events += self._close_all()
             events += self._begin_item(kind(self._output_count))
         return self._open[-1]
 
-    def _called(self, call: Mapping[str, Any], events: list[Json]) -> list[Json]:
-        calls = [each for each in self._open if isinstance(each, Call)]
-        known = next((each for each in reversed(calls) if each.is_meant_by(call, last=each is calls[-1])), None)
-        if known is None:
+    def _translate_call(self, call: Mapping[str, Any], events: list[Json]) -> list[Json]:
+        calls = [each for each in self._open if isinstance(each, CallItem)]
+        current = next((each for each in reversed(calls) if each.is_continued_by(call, last=each is calls[-1])), None)
+        if current is None:
             if not calls:
                 events += self._close_all()
-            known = Call(self._output_count, call)
-            events += self._begin_item(known)
-        return known.add(call)
+            current = CallItem(self._output_count, call)
+            events += self._begin_item(current)
+        return current.add(call)
 
-    def _begin_item(self, item: Open) -> list[Json]:
+    def _begin_item(self, item: OutputItem) -> list[Json]:
         self._output_count += 1
         self._open.append(item)
         return item.begin()
@@ -109,13 +109,13 @@ class Translation:
         self._open = []
         return events
 
-    def done(self) -> None:
+    def mark_done(self) -> None:
         """Note that the upstream said it is done."""
         self._is_done = True
 
     def end(self, *, at: int) -> list[Json]:
         """The last events, now that the upstream has no more to say."""
-        if self.is_over:
+        if self.is_finished:
             return []
         if self._finish is None and not self._is_done:
             return self.fail("the upstream broke off in the middle of its answer", "server_error")
@@ -123,34 +123,34 @@ class Translation:
         status = "incomplete" if reason else "completed"
         events: list[Json] = []
         if not self._output_count:
-            events += self._current(Message, events).add("")
+            events += self._open_item(MessageItem, events).add("")
         events += self._close_all(status)
         self.response |= {"status": status, "incomplete_details": {"reason": reason} if reason else None}
         if not reason:
             self.response["completed_at"] = at
-        return self._finished(events)
+        return self._finish_events(events)
 
     def fail(self, message: str, code: str) -> list[Json]:
         """The last events, now that something went wrong."""
         events = self._close_all("incomplete")
-        known = code if code in ("rate_limit_exceeded", "invalid_prompt") else "server_error"
-        self.response |= {"status": "failed", "error": {"code": known, "message": message}}
+        error_code = code if code in ("rate_limit_exceeded", "invalid_prompt") else "server_error"
+        self.response |= {"status": "failed", "error": {"code": error_code, "message": message}}
         events.append({"type": "error", "code": code, "message": message, "param": None})
-        return self._finished(events)
+        return self._finish_events(events)
 
     def stop(self, status: str) -> None:
         """Leave it as it is: nobody listens any more."""
-        if not self.is_over:
+        if not self.is_finished:
             self._close_all("incomplete")
             self.response["status"] = status
-            self.is_over = True
+            self.is_finished = True
 
-    def _finished(self, events: Sequence[Json]) -> list[Json]:
-        self.is_over = True
+    def _finish_events(self, events: Sequence[Json]) -> list[Json]:
+        self.is_finished = True
         last = {"type": f"response.{self.response['status']}", "response": dict(self.response)}
-        return self._numbered([*events, last])
+        return self._number_events([*events, last])
 
-    def _numbered(self, events: Any) -> list[Json]:
+    def _number_events(self, events: Any) -> list[Json]:
         numbered = []
         for event in events:
             numbered.append({**event, "sequence_number": self._number})
@@ -159,10 +159,10 @@ class Translation:
 
 
 def _logprobs(choice: Mapping[str, Any]) -> list[Json]:
-    return objects(an_object(choice.get("logprobs")).get("content"))
+    return as_objects(as_object(choice.get("logprobs")).get("content"))
 
 
-def _told(error: object) -> tuple[str, str]:
+def _parse_error(error: object) -> tuple[str, str]:
     if not isinstance(error, dict):
         return str(error), "server_error"
     code = error.get("code") or error.get("type")

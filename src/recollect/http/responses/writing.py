@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from recollect.http.responses.asked import Json
-from recollect.http.responses.ids import fresh_id
-from recollect.http.responses.loose import a_text, an_object
+from recollect.http.responses.ids import make_id
+from recollect.http.responses.loose import as_object, as_text
 
 
-class Open(Protocol):
+class OutputItem(Protocol):
     """An item that more may be added to; closed, `item` is whole."""
 
     item: Json
@@ -20,19 +20,19 @@ class Open(Protocol):
     def close(self, status: str) -> list[Json]: ...
 
 
-def _added(item: Json, at: int) -> Json:
+def _added_event(item: Json, at: int) -> Json:
     return {"type": "response.output_item.added", "output_index": at, "item": item}
 
 
-def _done(item: Json, at: int) -> Json:
+def _done_event(item: Json, at: int) -> Json:
     return {"type": "response.output_item.done", "output_index": at, "item": item}
 
 
-class Reasoning:
+class ReasoningItem:
     """What the model thought, told as a summary."""
 
     def __init__(self, at: int) -> None:
-        self.item: Json = {"id": fresh_id("reasoning"), "type": "reasoning", "summary": []}
+        self.item: Json = {"id": make_id("reasoning"), "type": "reasoning", "summary": []}
         self._at = at
         self._where = {"item_id": self.item["id"], "output_index": at, "summary_index": 0}
         self._texts: list[str] = []
@@ -40,7 +40,7 @@ class Reasoning:
     def begin(self) -> list[Json]:
         part = {"type": "summary_text", "text": ""}
         return [
-            _added(dict(self.item), self._at),
+            _added_event(dict(self.item), self._at),
             {"type": "response.reasoning_summary_part.added", **self._where, "part": part},
         ]
 
@@ -55,15 +55,15 @@ class Reasoning:
         return [
             {"type": "response.reasoning_summary_text.done", **self._where, "text": text},
             {"type": "response.reasoning_summary_part.done", **self._where, "part": part},
-            _done(self.item, self._at),
+            _done_event(self.item, self._at),
         ]
 
 
-class Message:
+class MessageItem:
     """What is said to the user: text, or a refusal, or one after the other."""
 
     def __init__(self, at: int) -> None:
-        head = {"id": fresh_id("message"), "type": "message", "role": "assistant"}
+        head = {"id": make_id("message"), "type": "message", "role": "assistant"}
         self.item: Json = {**head, "status": "in_progress", "content": []}
         self._at = at
         self._parts: list[Json] = []
@@ -74,7 +74,7 @@ class Message:
         self._kind = ""
 
     def begin(self) -> list[Json]:
-        return [_added(dict(self.item), self._at)]
+        return [_added_event(dict(self.item), self._at)]
 
     @property
     def _where(self) -> Json:
@@ -95,8 +95,8 @@ class Message:
     def cite(self, cited: Sequence[Json]) -> list[Json]:
         events = self._begin_part("output_text")
         for each in cited:
-            kind = a_text(each.get("type"))
-            inner = an_object(each.get(kind))
+            kind = as_text(each.get("type"))
+            inner = as_object(each.get(kind))
             note = {"type": kind, **inner} if inner else each
             where = {**self._where, "annotation_index": len(self._annotations), "annotation": note}
             events.append({"type": "response.output_text.annotation.added", **where})
@@ -136,39 +136,39 @@ class Message:
     def close(self, status: str) -> list[Json]:
         events = self._close_part()
         self.item = {**self.item, "status": status, "content": self._parts}
-        return [*events, _done(self.item, self._at)]
+        return [*events, _done_event(self.item, self._at)]
 
 
-class Call:
+class CallItem:
     """A function, or a tool that takes free text, that the model wants called."""
 
     def __init__(self, at: int, first: Mapping[str, Any]) -> None:
         self._index = first.get("index")
         self._is_custom = "custom" in first
-        said = _said(first)
+        payload = _call_payload(first)
         self._input = "input" if self._is_custom else "arguments"
         kind = "custom_tool_call" if self._is_custom else "function_call"
         self._events = "response.custom_tool_call_input" if self._is_custom else "response.function_call_arguments"
-        call_id = a_text(first.get("id")) or fresh_id("call")
-        self.item: Json = {"id": fresh_id(kind), "type": kind, "status": "in_progress", "call_id": call_id}
-        self.item |= {"name": a_text(said.get("name")), self._input: ""}
+        call_id = as_text(first.get("id")) or make_id("call")
+        self.item: Json = {"id": make_id(kind), "type": kind, "status": "in_progress", "call_id": call_id}
+        self.item |= {"name": as_text(payload.get("name")), self._input: ""}
         self._at = at
         self._where = {"item_id": self.item["id"], "output_index": at}
         self._texts: list[str] = []
 
     def begin(self) -> list[Json]:
-        return [_added(dict(self.item), self._at)]
+        return [_added_event(dict(self.item), self._at)]
 
-    def is_meant_by(self, call: Mapping[str, Any], *, last: bool) -> bool:
+    def is_continued_by(self, call: Mapping[str, Any], *, last: bool) -> bool:
         """Whether a delta goes on with this call; some upstreams leave out the index, or give all calls the same."""
-        if id := a_text(call.get("id")):
+        if id := as_text(call.get("id")):
             return bool(id == self.item["call_id"])
         if (index := call.get("index")) is not None:
             return bool(index == self._index)
-        return last and not _said(call).get("name")
+        return last and not _call_payload(call).get("name")
 
     def add(self, call: Mapping[str, Any]) -> list[Json]:
-        text = a_text(_said(call).get(self._input))
+        text = as_text(_call_payload(call).get(self._input))
         if not text:
             return []
         self._texts.append(text)
@@ -180,9 +180,9 @@ class Call:
         named = {} if self._is_custom else {"name": self.item["name"]}
         return [
             {"type": f"{self._events}.done", **self._where, **named, self._input: text},
-            _done(self.item, self._at),
+            _done_event(self.item, self._at),
         ]
 
 
-def _said(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    return an_object(call.get("custom" if "custom" in call else "function"))
+def _call_payload(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    return as_object(call.get("custom" if "custom" in call else "function"))

@@ -16,8 +16,8 @@ _ODD_NUMBER = re.compile(r"(?:0[xX][0-9a-fA-F]*|[0-9]+)(?:\.(?:0[xX][0-9a-fA-F]*
 # In other letters a resolver may see an address that is not seen here.
 _HOST = re.compile(r"[a-zA-Z0-9._-]+|[0-9a-fA-F:.]+(?:%[a-zA-Z0-9._-]+)?")
 # Before an IPv4 address: the old way to write one as IPv6, and the prefix of networks that have only IPv6.
-_CARRYING = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
-_EVERYONE = ipaddress.ip_address("255.255.255.255")
+_IPV4_IN_IPV6 = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b::/96"))
+_BROADCAST = ipaddress.ip_address("255.255.255.255")
 # Where cloud machines are told their secrets, besides all that is link-local.
 _METADATA = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "192.0.0.192")))
 
@@ -35,7 +35,7 @@ def checked_url(url: str, *, name: str) -> str:
         raise InvalidSettings(f"{name}: {host!r} is not the plain name of a host; write others in their xn-- form")
     if parts.username is not None or parts.query or parts.fragment:
         raise InvalidSettings(f"{name} is a base URL such as https://host/v1, without user, query or fragment")
-    if is_forbidden(host) or (_ODD_NUMBER.fullmatch(host) and not _is_address(host)):
+    if is_forbidden(host) or (_ODD_NUMBER.fullmatch(host) and not _is_ip_address(host)):
         raise InvalidSettings(f"{name}: {host} is an address that nothing is sent to; name the endpoint's host")
     return url.strip().rstrip("/")
 
@@ -53,20 +53,20 @@ def is_forbidden(host: str) -> bool:
         address = ipaddress.ip_address(host.partition("%")[0].strip("[]"))
     except ValueError:
         return False
-    known: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [address]
+    candidates: list[ipaddress.IPv4Address | ipaddress.IPv6Address] = [address]
     if isinstance(address, ipaddress.IPv6Address):
-        known += [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]
-        if not address.is_loopback and any(address in each for each in _CARRYING):
-            known.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return any(_is_for_nobody(each) for each in known)
+        candidates += [each for each in (address.ipv4_mapped, address.sixtofour) if each is not None]
+        if not address.is_loopback and any(address in each for each in _IPV4_IN_IPV6):
+            candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return any(_is_blocked(each) for each in candidates)
 
 
-def _is_for_nobody(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _is_blocked(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     special = address.is_link_local or address.is_multicast or address.is_unspecified
-    return special or address == _EVERYONE or address in _METADATA
+    return special or address == _BROADCAST or address in _METADATA
 
 
-def _is_address(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -10,32 +10,32 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 
-from recollect.http.upstream.protocol import Known
-from recollect.language.small_talk import examined
+from recollect.http.upstream.protocol import RequestMemory
+from recollect.language.small_talk import head_and_tail
 from recollect.ledger.terms import terms_of
 from recollect.model.memory import Category
 from recollect.model.result import Hit
-from recollect.read.decide import Rule, decide
+from recollect.read.decide import DecisionRule, decide
 from recollect.read.defang import defang
-from recollect.read.question import look_at
-from recollect.read.small_words import language_of, words_of
-from recollect.read.visible import one_line, visible
+from recollect.read.question import analyze_question
+from recollect.read.small_words import detect_language, split_words
+from recollect.read.visible import one_line, remove_invisible
 
-_MOST_QUOTED = 3
-_MOST_ABOUT_ONE = 6
-_MOST_CHARS = 300
-# Beyond this a memory is not read: what it says is at its beginning, or there is a shorter one that says it.
-_READ_CHARS = 20_000
+_MAX_QUOTES = 3
+_MAX_OVERVIEW_QUOTES = 6
+_MAX_QUOTE_CHARS = 300
+# UnreachedStore this a memory is not read: what it says is at its beginning, or there is a shorter one that says it.
+_MAX_READ_CHARS = 20_000
 # What scores less than this beside the best is about something else.
-_BESIDE_BEST = 0.6
-_SETTLED_BESIDE_BEST = 0.4
+_MIN_RELATIVE_SCORE = 0.6
+_MIN_RELATIVE_SCORE_KEYED = 0.4
 # From here on a hit is more like an answer than not.
-_SURE = 0.5
+_CONFIDENT_SCORE = 0.5
 # Two sentences that share so many of their words, and differ in a number, speak of one thing.
-_ALIKE = 0.5
+_MIN_OVERLAP = 0.5
 
 _SENTENCE = re.compile(r"[^.!?…\n]*+(?:[.!?…]++(?!\s|$)[^.!?…\n]*+)*+[.!?…]*+")
-_ASKED = ("?", "？", "؟")
+_QUESTION_MARKS = ("?", "？", "؟")
 _WORD = re.compile(r"[\w'’-]+")
 _NUMBER = re.compile(r"\d[\d.,:]*")
 
@@ -51,10 +51,10 @@ class _Quote:
     text: str
     shared: int
     relevance: float
-    settled: bool
+    is_keyed: bool
 
     @property
-    def said_at(self) -> datetime:
+    def created_at(self) -> datetime:
         return self.hit.record.created_at
 
     @property
@@ -62,111 +62,117 @@ class _Quote:
         return frozenset(terms_of(self.text))
 
 
-def answer_from_memory(question: str, known: Known | None) -> str:
+def answer_from_memory(question: str, memory: RequestMemory | None) -> str:
     """What can be said to it without an LLM; it says so, quotes with date, speaker and id, and makes nothing up."""
-    question = examined(question)
-    say = _phrases_for(question)
-    if known is None:
-        return f"{say['off']}\n\n{say['no_llm']}"
-    return "\n\n".join([*_said(question, known, say), say["no_llm"]])
+    question = head_and_tail(question)
+    phrases = _phrases_for(question)
+    if memory is None:
+        return f"{phrases['off']}\n\n{phrases['no_llm']}"
+    return "\n\n".join([*_compose(question, memory, phrases), phrases["no_llm"]])
 
 
-def _said(question: str, known: Known, say: Mapping[str, str]) -> Iterator[str]:
-    asked = [each for each in _sentences(question) if _asks(each, say)]
-    told = [each for each in _sentences(question) if not _asks(each, say)]
+def _compose(question: str, memory: RequestMemory, phrases: Mapping[str, str]) -> Iterator[str]:
+    questions = [each for each in _split_sentences(question) if _is_question(each, phrases)]
+    statements = [each for each in _split_sentences(question) if not _is_question(each, phrases)]
     decision = decide(question)
-    if decision.rule in (Rule.NOTHING_SAID, Rule.SMALL_TALK):
-        yield say["hello"]
+    if decision.rule in (DecisionRule.NO_WORDS, DecisionRule.SMALL_TALK):
+        yield phrases["hello"]
         return
-    if told and not asked and (decision.rule is Rule.GENERAL_KNOWLEDGE or _orders(told[0], say)):
-        yield say["beyond"]
+    if (
+        statements
+        and not questions
+        and (decision.rule is DecisionRule.GENERAL_KNOWLEDGE or _is_command(statements[0], phrases))
+    ):
+        yield phrases["beyond"]
         return
-    if told and (decision.search or not asked):
-        yield say["kept" if known.keeps else "not_kept"]
-    if asked:
-        yield from _answered(" ".join(asked), known, say)
+    if statements and (decision.search or not questions):
+        yield phrases["kept" if memory.stores_turns else "not_kept"]
+    if questions:
+        yield from _answer_question(" ".join(questions), memory, phrases)
 
 
-def _answered(question: str, known: Known, say: Mapping[str, str]) -> Iterator[str]:
-    if known.trouble:
-        yield say["away"]
+def _answer_question(question: str, memory: RequestMemory, phrases: Mapping[str, str]) -> Iterator[str]:
+    if memory.degraded_reason:
+        yield phrases["away"]
         return
-    quotes = _chosen(question, known.hits)
-    about_all = any(cue in question.lower() for cue in say["about_me"].split("|"))
+    quotes = _select_quotes(question, memory.hits)
+    about_all = any(cue in question.lower() for cue in phrases["about_me"].split("|"))
     if about_all and not any(each.shared for each in quotes):
-        quotes = _everything(known.hits)
+        quotes = _overview_quotes(memory.hits)
     if quotes:
-        sure = about_all or any(each.relevance >= _SURE or each.shared > 1 for each in quotes)
-        yield "\n".join([say["found" if sure else "unsure"], *(_line(each, say) for each in quotes)])
-    elif decide(question).rule is Rule.GENERAL_KNOWLEDGE:
-        yield say["beyond"]
+        sure = about_all or any(each.relevance >= _CONFIDENT_SCORE or each.shared > 1 for each in quotes)
+        yield "\n".join([phrases["found" if sure else "unsure"], *(_format_quote(each, phrases) for each in quotes)])
+    elif decide(question).rule is DecisionRule.GENERAL_KNOWLEDGE:
+        yield phrases["beyond"]
     else:
-        yield say["nothing" if known.keeps else "nothing_unkept"]
+        yield phrases["nothing" if memory.stores_turns else "nothing_unkept"]
 
 
-def _chosen(question: str, hits: Sequence[Hit]) -> list[_Quote]:
+def _select_quotes(question: str, hits: Sequence[Hit]) -> list[_Quote]:
     """The few sentences that answer best; of those that say the same or contradict each other, the newest."""
-    quotes = [each for each in _quotes(hits, frozenset(terms_of(question))) if each.relevance or each.shared]
-    quotes.sort(key=lambda each: (-each.relevance, -each.said_at.timestamp()))
-    if not look_at(question).of_the_past:
-        quotes = _newest(quotes)
+    quotes = [each for each in _make_quotes(hits, frozenset(terms_of(question))) if each.relevance or each.shared]
+    quotes.sort(key=lambda each: (-each.relevance, -each.created_at.timestamp()))
+    if not analyze_question(question).of_the_past:
+        quotes = _keep_newest(quotes)
         # What was said before it changed may fit the question better than what holds now.
-        settled = [
-            each for each in quotes if each.settled and _is_beside(each, quotes[0], least=_SETTLED_BESIDE_BEST)
+        keyed = [
+            each
+            for each in quotes
+            if each.is_keyed and _is_comparable(each, quotes[0], min_ratio=_MIN_RELATIVE_SCORE_KEYED)
         ]
-        quotes = settled or quotes
-    return [each for each in quotes if each is quotes[0] or _is_beside(each, quotes[0])][:_MOST_QUOTED]
+        quotes = keyed or quotes
+    return [each for each in quotes if each is quotes[0] or _is_comparable(each, quotes[0])][:_MAX_QUOTES]
 
 
-def _is_beside(quote: _Quote, best: _Quote, *, least: float = _BESIDE_BEST) -> bool:
+def _is_comparable(quote: _Quote, best: _Quote, *, min_ratio: float = _MIN_RELATIVE_SCORE) -> bool:
     """Return whether it answers as well; what was said around an answer scores well, too, but shares fewer words."""
-    return quote.relevance >= least * best.relevance and quote.shared >= best.shared
+    return quote.relevance >= min_ratio * best.relevance and quote.shared >= best.shared
 
 
-def _everything(hits: Sequence[Hit]) -> list[_Quote]:
+def _overview_quotes(hits: Sequence[Hit]) -> list[_Quote]:
     """What matters most of all that was given, whatever it is about."""
-    quotes = sorted(_quotes(hits, frozenset()), key=lambda each: -each.hit.record.importance)
-    return _newest(quotes)[:_MOST_ABOUT_ONE]
+    quotes = sorted(_make_quotes(hits, frozenset()), key=lambda each: -each.hit.record.importance)
+    return _keep_newest(quotes)[:_MAX_OVERVIEW_QUOTES]
 
 
-def _quotes(hits: Sequence[Hit], wanted: frozenset[str]) -> list[_Quote]:
+def _make_quotes(hits: Sequence[Hit], question_terms: frozenset[str]) -> list[_Quote]:
     """A quotation of each memory that states something; one for what was said and what was learned from it."""
     fitting = [hit for hit in hits if _is_statement(hit)]
     edited = {turn for hit in fitting if hit.record.version > 1 for turn in hit.record.evidence}
-    said = {hit.id for hit in fitting} - edited
+    turn_ids = {hit.id for hit in fitting} - edited
     learned: dict[str, list[Hit]] = {}
     quotable = []
     for hit in fitting:
         # Words of the user's own are better than what was made of them, unless somebody put that right since.
-        sources = said.intersection(hit.record.evidence) if hit.record.version == 1 else ()
+        sources = turn_ids.intersection(hit.record.evidence) if hit.record.version == 1 else ()
         for turn in sources:
             learned.setdefault(turn, []).append(hit)
         if hit.id not in edited and not sources:
             quotable.append(hit)
-    made = [_quoted(hit, learned.get(hit.id, ()), wanted) for hit in quotable]
-    return [quote for quote in made if quote is not None]
+    candidates = [_make_quote(hit, learned.get(hit.id, ()), question_terms) for hit in quotable]
+    return [quote for quote in candidates if quote is not None]
 
 
-def _newest(quotes: Sequence[_Quote]) -> list[_Quote]:
+def _keep_newest(quotes: Sequence[_Quote]) -> list[_Quote]:
     """Without what a newer one replaces, each in the place of the best of those it stands for."""
-    kept: list[_Quote] = []
+    newest: list[_Quote] = []
     for quote in quotes:
-        at = next((at for at, other in enumerate(kept) if _of_one_thing(quote, other)), None)
+        at = next((at for at, other in enumerate(newest) if _is_same_fact(quote, other)), None)
         if at is None:
-            kept.append(quote)
-        elif quote.said_at > kept[at].said_at:
-            kept[at] = replace(quote, relevance=kept[at].relevance)
-    return kept
+            newest.append(quote)
+        elif quote.created_at > newest[at].created_at:
+            newest[at] = replace(quote, relevance=newest[at].relevance)
+    return newest
 
 
-def _of_one_thing(one: _Quote, other: _Quote) -> bool:
+def _is_same_fact(one: _Quote, other: _Quote) -> bool:
     """Whether they cannot both hold now: one key, the same words, or the same words around another number."""
     a, b = one.hit.record, other.hit.record
     if a.key and (a.category, a.key) == (b.category, b.key):
         return True
-    older, newer = sorted((one, other), key=lambda each: each.said_at)
+    older, newer = sorted((one, other), key=lambda each: each.created_at)
     if one.hit.score == other.hit.score and older.hit.scores.get("replaced") and newer.hit.scores.get("newest"):
-        # Search put the newer one before the one it replaces.
+        # SearchRequest put the newer one before the one it replaces.
         return True
     if a.detail.get("role", "user") != b.detail.get("role", "user"):
         return False
@@ -174,7 +180,7 @@ def _of_one_thing(one: _Quote, other: _Quote) -> bool:
     words = [frozenset(each for each in quote.terms if not each[0].isdigit()) for quote in (one, other)]
     common = len(words[0] & words[1]) / max(1, min(map(len, words)))
     if all(numbers) and numbers[0] != numbers[1]:
-        return common >= _ALIKE
+        return common >= _MIN_OVERLAP
     return numbers[0] == numbers[1] and words[0] == words[1]
 
 
@@ -188,57 +194,61 @@ def _is_statement(hit: Hit) -> bool:
     record = hit.record
     if record.category is Category.TURN and record.detail.get("role") not in ("user", "assistant"):
         return False
-    return not any(say["no_llm"] in record.content for say in _phrases().values())
+    return not any(phrases["no_llm"] in record.content for phrases in _phrases().values())
 
 
-def _quoted(hit: Hit, learned: Sequence[Hit], wanted: frozenset[str]) -> _Quote | None:
+def _make_quote(hit: Hit, learned: Sequence[Hit], question_terms: frozenset[str]) -> _Quote | None:
     """The sentence that shares most with the question, the first of them; None where it only asks.
 
     `learned` is what was learned from it: that counts for how well it fits.
     """
-    text = visible(hit.record.content[:_READ_CHARS])
-    say = _phrases_for(text)
-    is_said = hit.record.category is Category.TURN
-    sentences = [each for each in _sentences(text) if not (_asks(each, say) if is_said else each.endswith(_ASKED))]
+    text = remove_invisible(hit.record.content[:_MAX_READ_CHARS])
+    phrases = _phrases_for(text)
+    is_turn = hit.record.category is Category.TURN
+    sentences = [
+        each
+        for each in _split_sentences(text)
+        if not (_is_question(each, phrases) if is_turn else each.endswith(_QUESTION_MARKS))
+    ]
     if not sentences:
         return None
-    shared = [len(wanted.intersection(terms_of(each))) for each in sentences]
+    shared = [len(question_terms.intersection(terms_of(each))) for each in sentences]
     best = sentences[shared.index(max(shared))]
-    whole = " ".join(sentences)
-    words = whole if len(whole) <= _MOST_CHARS else best
-    words = words if len(words) <= _MOST_CHARS else words[:_MOST_CHARS].rpartition(" ")[0] + " …"
+    full_text = " ".join(sentences)
+    words = full_text if len(full_text) <= _MAX_QUOTE_CHARS else best
+    words = words if len(words) <= _MAX_QUOTE_CHARS else words[:_MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"
     return _Quote(
         hit=hit,
         text=one_line(defang(words).text),
-        shared=max(*shared, 0, *(len(wanted.intersection(terms_of(each.memory))) for each in learned)),
+        shared=max(*shared, 0, *(len(question_terms.intersection(terms_of(each.memory))) for each in learned)),
         relevance=max(map(_relevance, (hit, *learned))),
-        settled=any(each.record.key and _relevance(each) for each in (hit, *learned)),
+        is_keyed=any(each.record.key and _relevance(each) for each in (hit, *learned)),
     )
 
 
-def _line(quote: _Quote, say: Mapping[str, str]) -> str:
+def _format_quote(quote: _Quote, phrases: Mapping[str, str]) -> str:
     record = quote.hit.record
     name = record.detail.get("name")
     role = str(record.detail.get("role", "learned")) if record.category is Category.TURN else "learned"
-    who = one_line(defang(visible(name)).text) if isinstance(name, str) and name else say.get(role, role)
+    who = one_line(defang(remove_invisible(name)).text) if isinstance(name, str) and name else phrases.get(role, role)
     date = (record.occurred_at or record.created_at).date().isoformat()
-    return f"- “{quote.text}” ({say['source'].format(who=who, date=date, id=record.id)})"
+    return f"- “{quote.text}” ({phrases['source'].format(who=who, date=date, id=record.id)})"
 
 
-def _sentences(text: str) -> list[str]:
-    return [each for found in _SENTENCE.findall(text) if (each := found.strip()) and _WORD.search(each)]
+def _split_sentences(text: str) -> list[str]:
+    return [each for raw in _SENTENCE.findall(text) if (each := raw.strip()) and _WORD.search(each)]
 
 
-def _asks(sentence: str, say: Mapping[str, str]) -> bool:
-    if sentence.endswith(_ASKED) or sentence.startswith("¿"):
+def _is_question(sentence: str, phrases: Mapping[str, str]) -> bool:
+    if sentence.endswith(_QUESTION_MARKS) or sentence.startswith("¿"):
         return True
     words = [word.replace("’", "'") for word in _WORD.findall(sentence.lower())]
-    return any(words[: len(opening)] == opening for opening in _openings(say["asks"]))
+    return any(words[: len(opening)] == opening for opening in _openings(phrases["asks"]))
 
 
-def _orders(sentence: str, say: Mapping[str, str]) -> bool:
+def _is_command(sentence: str, phrases: Mapping[str, str]) -> bool:
     first = _WORD.search(sentence.lower())
-    return first is not None and first.group() in say["does"].split()
+    return first is not None and first.group() in phrases["does"].split()
 
 
 @cache
@@ -249,7 +259,7 @@ def _openings(listed: str) -> list[list[str]]:
 def _phrases_for(text: str) -> Mapping[str, str]:
     """Return the phrases in the language of the text, or in English."""
     phrases = _phrases()
-    return phrases.get(language_of(words_of(text)), phrases["en"])
+    return phrases.get(detect_language(split_words(text)), phrases["en"])
 
 
 @cache

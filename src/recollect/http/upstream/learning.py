@@ -17,17 +17,17 @@ from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from recollect.errors import BrokenAnswer, ModelUnavailable, RecollectError, UpstreamUnavailable
-from recollect.http.auth.address import is_loopback, read_address
+from recollect.http.auth.address import is_loopback, parse_address
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.local import PREFIX, LocalUpstream
-from recollect.http.upstream.protocol import Ask, Upstream
-from recollect.http.upstream.transport import HEADERS, UpstreamTransport
-from recollect.http.upstream.upstreams import Keyed, Upstreams, open_upstreams
+from recollect.http.upstream.local import LOCAL_PREFIX, LocalUpstream
+from recollect.http.upstream.protocol import Upstream, UpstreamRequest
+from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
+from recollect.http.upstream.upstreams import KeyedUpstream, UpstreamRouter, open_upstream_router
 from recollect.learning_model import MODEL, ModelChoice
 from recollect.ledger.protocol import Ledger
 from recollect.model.job import Job, JobKind
-from recollect.model.usage import Allowance
-from recollect.models.chat_size import is_small
+from recollect.model.usage import LlmQuota
+from recollect.models.chat_size import is_small_model
 from recollect.models.learning_chat import LearningChat
 from recollect.models.openai_chat import OpenAIChat
 from recollect.settings import Settings
@@ -39,12 +39,12 @@ WITHOUT_LLM = "learning without an LLM: built-in selector"
 WITH_CHAT_MODEL = "learning with the chat's own model via the upstream"
 
 _PROBE_S = 5.0
-_PROBE_AGAIN_S = 60.0
+_PROBE_INTERVAL_S = 60.0
 # A model that cannot be used is tried again after the first pause, and each time after twice as long.
 _FIRST_PAUSE_S = 600.0
 _MAX_PAUSE_S = 6 * 3600.0
 # One that only did not answer may be back soon.
-_AWAY_S = 60.0
+_UNAVAILABLE_PAUSE_S = 60.0
 _MAX_MODELS = 64
 _MAX_USERS = 10_000
 _MAX_JOBS_READ = 100
@@ -77,7 +77,9 @@ class Rejection:
 class UpstreamModels:
     """The models of chats, as learning jobs use them: a `LearningModels`."""
 
-    def __init__(self, settings: Settings, upstreams: Upstreams, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, settings: Settings, upstreams: UpstreamRouter, *, clock: Callable[[], float] = monotonic
+    ) -> None:
         self._settings = settings
         self._upstreams = upstreams
         self._clock = clock
@@ -98,7 +100,7 @@ class UpstreamModels:
         return self._settings.learn_wait_s
 
     @property
-    def allowance(self) -> Allowance:
+    def allowance(self) -> LlmQuota:
         """The daily limits; that of each user is on unless the settings name another."""
         return allowance_of(self._settings)
 
@@ -177,9 +179,9 @@ class UpstreamModels:
         before = self._rejected.pop(key, None)
         count = before.count + 1 if before else 1
         reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
-        is_away = chat.rejected is None and type(error) is ModelUnavailable
-        pause_s = _AWAY_S if is_away else min(_FIRST_PAUSE_S * 2 ** (count - 1), _MAX_PAUSE_S)
-        self._rejected[key] = Rejection(reason, self._clock() + pause_s, 0 if is_away else count)
+        is_unavailable = chat.rejected is None and type(error) is ModelUnavailable
+        pause_s = _UNAVAILABLE_PAUSE_S if is_unavailable else min(_FIRST_PAUSE_S * 2 ** (count - 1), _MAX_PAUSE_S)
+        self._rejected[key] = Rejection(reason, self._clock() + pause_s, 0 if is_unavailable else count)
         self._proven.discard(key)
         while len(self._rejected) > _MAX_MODELS:
             self._rejected.popitem(last=False)
@@ -200,11 +202,11 @@ class UpstreamModels:
     async def _last_model_of(self, user: str, ledger: Ledger) -> str:
         """Return the last model that the user chatted with, as far as it is recorded, or else that of anyone."""
         if user not in self._model_of:
-            found = _recorded_in(await ledger.jobs(user, limit=_MAX_JOBS_READ))
-            if not found and not self._last_model:
-                self._last_model = _recorded_in(await ledger.jobs(limit=_MAX_JOBS_READ))
+            recorded = _newest_model_in(await ledger.jobs(user, limit=_MAX_JOBS_READ))
+            if not recorded and not self._last_model:
+                self._last_model = _newest_model_in(await ledger.jobs(limit=_MAX_JOBS_READ))
             # Also where there is none, so that it is not looked for with each job.
-            self._model_of[user] = found
+            self._model_of[user] = recorded
             while len(self._model_of) > _MAX_USERS:
                 self._model_of.popitem(last=False)
         return self._usable(self._model_of[user], self._last_model, self._last_proven)
@@ -215,17 +217,17 @@ class UpstreamModels:
         return next((model for model in named if not self._rejection_of(model)), named[0] if named else "")
 
     def _access_to(self, model: str) -> Access:
-        return self._access[self._upstreams.of(model)]
+        return self._access[self._upstreams.for_model(model)]
 
     def _key_of(self, model: str) -> _Key:
-        return self._upstreams.of(model), model
+        return self._upstreams.for_model(model), model
 
     def _is_any_open(self) -> bool:
         return any(access.is_open for access in self._access.values())
 
     def _rejection_of(self, model: str) -> Rejection | None:
-        found = self._rejected.get(self._key_of(model))
-        return found if found is not None and self._clock() < found.until else None
+        rejection = self._rejected.get(self._key_of(model))
+        return rejection if rejection is not None and self._clock() < rejection.until else None
 
     def _chat_of(self, upstream: Upstream, model: str) -> OpenAIChat:
         key = (upstream, model)
@@ -250,11 +252,11 @@ class UpstreamModels:
 
             try:
                 # It answers whatever model a chat names.
-                file = find_model(upstream.name.removeprefix(PREFIX))
+                file = find_model(upstream.name.removeprefix(LOCAL_PREFIX))
             except RecollectError:
                 return False
-            return is_small(file.stem, file)
-        return is_small(model)
+            return is_small_model(file.stem, file)
+        return is_small_model(model)
 
     async def probe_all(self) -> None:
         """Find out which endpoints answer without a key."""
@@ -269,7 +271,7 @@ class UpstreamModels:
     async def _probe(self, access: Access) -> None:
         """Find out whether an endpoint answers without a key, at most once a minute."""
         async with self._probing:
-            if access.probed_at is not None and self._clock() - access.probed_at < _PROBE_AGAIN_S:
+            if access.probed_at is not None and self._clock() - access.probed_at < _PROBE_INTERVAL_S:
                 return
             access.reason = await probe(access.upstream)
             access.is_open = not access.reason
@@ -279,14 +281,14 @@ class UpstreamModels:
         """Log how learning is done whenever that changes."""
         described = self.describe()
         # A pause that gets shorter is no news.
-        if (shown := re.sub(r" for \d+ min", "", described)) != self._reported:
-            self._reported = shown
+        if (summary := re.sub(r" for \d+ min", "", described)) != self._reported:
+            self._reported = summary
             _log.info("%s", described)
 
 
 def access_of(upstream: Upstream) -> Access:
     """Tell whether the server has access of its own to an endpoint, as far as that is known without asking it."""
-    if isinstance(upstream, Keyed | LocalUpstream):
+    if isinstance(upstream, KeyedUpstream | LocalUpstream):
         return Access(upstream, is_open=True)
     if isinstance(upstream, ExtractiveUpstream):
         return Access(upstream)
@@ -299,7 +301,7 @@ def is_local(host: str) -> bool:
     """Whether a host is this machine, or one on the local network by its address or name."""
     if is_loopback(host):
         return True
-    address = read_address(host.strip("[]"))
+    address = parse_address(host.strip("[]"))
     if address is not None:
         return address.is_private
     return "." not in host or host.endswith(_LOCAL_NAMES)
@@ -309,7 +311,7 @@ async def probe(upstream: Upstream) -> str:
     """Ask an endpoint for its models without a key; gives why it cannot be used, or nothing if it answers."""
     try:
         async with asyncio.timeout(_PROBE_S):
-            reply = await upstream.send(Ask(method="GET", path="/models", headers=HEADERS))
+            reply = await upstream.send(UpstreamRequest(method="GET", path="/models", headers=LEARNING_HEADERS))
             status = reply.status
             await reply.close()
     except (UpstreamUnavailable, TimeoutError):
@@ -321,10 +323,10 @@ async def probe(upstream: Upstream) -> str:
     return f"the upstream answered {status} to a request for its models"
 
 
-def allowance_of(settings: Settings) -> Allowance:
+def allowance_of(settings: Settings) -> LlmQuota:
     """The daily limits of learning with the upstream: a limit for each user is on unless another one is set."""
     is_set = "llm_user_tokens_a_day" in settings.model_fields_set
-    return Allowance(
+    return LlmQuota(
         user=settings.llm_user_tokens_a_day if is_set else USER_TOKENS_A_DAY, everyone=settings.llm_tokens_a_day
     )
 
@@ -347,7 +349,7 @@ def describe_start(settings: Settings) -> str:
         return _without_llm("`recollect worker` does the jobs, and uses a model only where llm is set")
     keys = [settings.upstream_api_key, *(each.api_key for each in settings.upstreams.values())]
     urls = [settings.upstream_url, *(each.url for each in settings.upstreams.values())]
-    if any(key.get_secret_value() for key in keys) or any(url.startswith(PREFIX) for url in urls):
+    if any(key.get_secret_value() for key in keys) or any(url.startswith(LOCAL_PREFIX) for url in urls):
         return WITH_CHAT_MODEL
     if any(is_local(urlsplit(url).hostname or "") for url in urls if url):
         return _without_llm("the upstream has not answered without a key yet")
@@ -358,7 +360,7 @@ async def describe_access(settings: Settings) -> str:
     """Say how a server with these settings learns, after asking the endpoints that may need no key."""
     if not may_learn_with_upstream(settings):
         return describe_start(settings)
-    upstreams = open_upstreams(settings, without=ExtractiveUpstream())
+    upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
     models = UpstreamModels(settings, upstreams)
     try:
         await models.probe_all()
@@ -372,15 +374,15 @@ def _without_llm(reason: str) -> str:
     return f"{WITHOUT_LLM} ({reason})" if reason else WITHOUT_LLM
 
 
-def _recorded_in(jobs: list[Job]) -> str:
+def _newest_model_in(jobs: list[Job]) -> str:
     """Return the newest model that jobs record."""
     return next((str(job.payload[MODEL]) for job in jobs if job.payload.get(MODEL)), "")
 
 
 def _describe_error(error: Exception) -> str:
     """Say why a model could not be used, without the words of its server: they may repeat a key or a chat."""
-    found = _STATUS.search(str(error))
-    status = found[1] if found else ""
+    status_match = _STATUS.search(str(error))
+    status = status_match[1] if status_match else ""
     if status in ("401", "403"):
         return f"the upstream refused the key ({status})"
     if status == "404":

@@ -15,20 +15,20 @@ from yarl import URL
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.upstream.address import check_resolved
-from recollect.http.upstream.protocol import Ask, Header, Reply
+from recollect.http.upstream.protocol import Header, UpstreamRequest, UpstreamResponse
 
 # What aiohttp would add by itself; the upstream is to see the client's own headers.
-_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 # Local servers close idle connections after five seconds; we let go before they do.
 _IDLE_S = 4.0
-_TRIES, _PAUSE_S = 3, 0.05
+_MAX_ATTEMPTS, _PAUSE_S = 3, 0.05
 # Held of an answer whose client hardly reads: a piece, and what comes until the upstream is made to wait. Next
 # door this much is under way in a millisecond.
 _PIECE_BYTES = 1 << 14
-_ARRIVING_BYTES = 1 << 15
+_RECEIVE_BUFFER_BYTES = 1 << 15
 
 
-class PlainReply:
+class HttpResponse:
     """An answer of aiohttp's."""
 
     def __init__(self, response: aiohttp.ClientResponse, name: str) -> None:
@@ -55,7 +55,7 @@ class PlainReply:
         self._response.close()
 
 
-class PlainUpstream:
+class HttpUpstream:
     """One endpoint over HTTP/1.1; connections are kept for the next request."""
 
     def __init__(self, name: str, url: str, *, connect_s: float, idle_s: float, connections: int = 0) -> None:
@@ -65,26 +65,26 @@ class PlainUpstream:
         self._connections = connections
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=idle_s)
 
-    async def send(self, ask: Ask) -> Reply:
-        session = self._opened()
-        url = URL(self._url + ask.path + (f"?{ask.query}" if ask.query else ""), encoded=True)
-        headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in ask.headers)
-        for tries in range(1, _TRIES + 1):
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        session = self._open_session()
+        url = URL(self._url + request.path + (f"?{request.query}" if request.query else ""), encoded=True)
+        headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers)
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 response = await session.request(
-                    ask.method,
+                    request.method,
                     url,
-                    data=ask.body or None,
+                    data=request.body or None,
                     headers=headers,
                     allow_redirects=False,
-                    skip_auto_headers=_ADDED,
+                    skip_auto_headers=_AUTO_HEADERS,
                 )
-                return PlainReply(response, self.name)
+                return HttpResponse(response, self.name)
             except aiohttp.ClientConnectorError as error:
                 # Nothing was sent yet, so trying again is safe.
-                if tries == _TRIES:
+                if attempt == _MAX_ATTEMPTS:
                     raise UpstreamUnavailable(f"{self.name} cannot be reached: {error.os_error}") from error
-                await asyncio.sleep(_PAUSE_S * tries)
+                await asyncio.sleep(_PAUSE_S * attempt)
             except TimeoutError as error:
                 raise UpstreamUnavailable(f"{self.name} did not answer in time") from error
             except (aiohttp.ClientError, OSError) as error:
@@ -95,14 +95,14 @@ class PlainUpstream:
         if self._session is not None:
             await self._session.close()
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
                 limit=self._connections,
                 keepalive_timeout=_IDLE_S,
                 resolver=_Resolver(),
                 ttl_dns_cache=10,
-                socket_factory=_socket,
+                socket_factory=_make_socket,
             )
             self._session = aiohttp.ClientSession(
                 connector=connector,
@@ -115,11 +115,11 @@ class PlainUpstream:
         return self._session
 
 
-def _socket(address: AddrInfoType) -> socket.socket:
+def _make_socket(address: AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _ARRIVING_BYTES)
-    return made
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    return sock
 
 
 class _Resolver(AbstractResolver):
@@ -131,9 +131,9 @@ class _Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await self._system.resolve(host, port, family)
-        check_resolved(host, [each["host"] for each in found])
-        return found
+        resolved = await self._system.resolve(host, port, family)
+        check_resolved(host, [each["host"] for each in resolved])
+        return resolved
 
     async def close(self) -> None:
         await self._system.close()

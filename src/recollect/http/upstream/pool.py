@@ -21,10 +21,10 @@ from httpcore._async.http2 import AsyncHTTP2Connection
 from recollect.http.upstream.address import check_resolved
 
 # The only thing asked of it is how long a write may take.
-_GIVING_UP = httpcore.Request("GET", "https://localhost", extensions={"timeout": {"write": 5.0}})
+_RESET_REQUEST = httpcore.Request("GET", "https://localhost", extensions={"timeout": {"write": 5.0}})
 
 
-class Pool(httpcore.AsyncConnectionPool):
+class ConnectionPool(httpcore.AsyncConnectionPool):
     """A pool of connections that say when a stream is given up."""
 
     def create_connection(self, origin: httpcore.Origin) -> httpcore.AsyncConnectionInterface:
@@ -45,15 +45,15 @@ class _Connection(httpcore.AsyncHTTPConnection):
         try:
             async with self._request_lock:
                 if self._connection is None:
-                    self._connection = self._speaking(await self._connect(request))
+                    self._connection = self._open_protocol(await self._connect(request))
         except BaseException:
             self._connect_failed = True
             raise
         return await super().handle_async_request(request)
 
-    def _speaking(self, stream: AsyncNetworkStream) -> httpcore.AsyncConnectionInterface:
-        secured = stream.get_extra_info("ssl_object")
-        offered = secured is not None and secured.selected_alpn_protocol() == "h2"
+    def _open_protocol(self, stream: AsyncNetworkStream) -> httpcore.AsyncConnectionInterface:
+        ssl_object = stream.get_extra_info("ssl_object")
+        offered = ssl_object is not None and ssl_object.selected_alpn_protocol() == "h2"
         kind = _Http2 if offered else httpcore.AsyncHTTP11Connection
         return kind(origin=self._origin, stream=stream, keepalive_expiry=self._keepalive_expiry)
 
@@ -71,19 +71,19 @@ class _Http2(AsyncHTTP2Connection):
         with suppress(ProtocolError):
             self._h2_state.reset_stream(stream_id, error_code=ErrorCodes.CANCEL)
         with suppress(httpcore.NetworkError, httpcore.TimeoutException):
-            await self._write_outgoing_data(_GIVING_UP)
+            await self._write_outgoing_data(_RESET_REQUEST)
         await super()._response_closed(stream_id)
 
 
-class Network(AnyIOBackend):
+class GuardedNetwork(AnyIOBackend):
     """The usual network, except for where nothing may be sent: a name is resolved once, looked at, and then used."""
 
     async def connect_tcp(self, host: str, port: int, *args: Any, **options: Any) -> AsyncNetworkStream:
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise httpcore.ConnectError(f"{host} is not known: {error}") from error
-        addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+        addresses = list(dict.fromkeys(str(each[4][0]) for each in resolved))
         check_resolved(host, addresses)
         for address in addresses[:-1]:
             with suppress(httpcore.ConnectError):

@@ -12,19 +12,19 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class RequestMemory:
     """What memory did for a request: the model that answers from memory alone has nothing else to go by.
 
     `keeps` says whether what the user says now is kept; `trouble` why memory could not be asked, if it could not.
     """
 
     hits: Sequence[Hit] = ()
-    keeps: bool = True
-    trouble: str = ""
+    stores_turns: bool = True
+    degraded_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class UpstreamRequest:
     """A request for an upstream; `path` comes after its base URL and is sent as it is, with its query.
 
     `known` never leaves this process; without it memory is off for the request.
@@ -35,10 +35,10 @@ class Ask:
     query: str = ""
     headers: Sequence[Header] = ()
     body: bytes | AsyncIterable[bytes] = b""
-    known: Known | None = None
+    memory: RequestMemory | None = None
 
 
-class Reply(Protocol):
+class UpstreamResponse(Protocol):
     """An answer whose head is here and whose body is on its way."""
 
     @property
@@ -62,7 +62,7 @@ class Upstream(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def send(self, ask: Ask) -> Reply:
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
         """The reply once its head is here; UpstreamUnavailable if none came."""
         ...
 

@@ -10,15 +10,15 @@ from urllib.parse import urlsplit
 import httpcore
 
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
-from recollect.http.upstream.pool import Network, Pool
-from recollect.http.upstream.protocol import Ask, Header, Reply
+from recollect.http.upstream.pool import ConnectionPool, GuardedNetwork
+from recollect.http.upstream.protocol import Header, UpstreamRequest, UpstreamResponse
 
 _IDLE_S = 60.0
-_CONNECTIONS = 1000
-_TRIES, _PAUSE_S = 3, 0.05
+_MAX_CONNECTIONS = 1000
+_MAX_ATTEMPTS, _PAUSE_S = 3, 0.05
 
 
-class SecureReply:
+class HttpsResponse:
     """An answer of httpcore's."""
 
     def __init__(self, response: httpcore.Response, name: str, closing: set[asyncio.Task[None]]) -> None:
@@ -50,7 +50,7 @@ class SecureReply:
         await asyncio.shield(task)
 
 
-class SecureUpstream:
+class HttpsUpstream:
     """One endpoint over TLS; connections are kept for the next request."""
 
     def __init__(
@@ -61,27 +61,27 @@ class SecureUpstream:
         self._host = urlsplit(url).netloc.encode()
         self._trusted = trusted
         self._timeouts = {"connect": connect_s, "read": idle_s, "write": idle_s, "pool": connect_s}
-        self._pool: Pool | None = None
+        self._pool: ConnectionPool | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def send(self, ask: Ask) -> Reply:
-        url = self._url + ask.path + (f"?{ask.query}" if ask.query else "")
-        request = httpcore.Request(
-            ask.method,
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        url = self._url + request.path + (f"?{request.query}" if request.query else "")
+        http_request = httpcore.Request(
+            request.method,
             url,
-            headers=[(b"Host", self._host), *ask.headers, *_length(ask)],
-            content=ask.body,
+            headers=[(b"Host", self._host), *request.headers, *_length_headers(request)],
+            content=request.body,
             extensions={"timeout": self._timeouts},
         )
-        for tries in range(1, _TRIES + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                response = await self._opened().handle_async_request(request)
-                return SecureReply(response, self.name, self._closing)
+                response = await self._open_pool().handle_async_request(http_request)
+                return HttpsResponse(response, self.name, self._closing)
             except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
                 # Nothing was sent yet, so trying again is safe.
-                if tries == _TRIES:
+                if attempt == _MAX_ATTEMPTS:
                     raise UpstreamUnavailable(f"{self.name} cannot be reached: {error}") from error
-                await asyncio.sleep(_PAUSE_S * tries)
+                await asyncio.sleep(_PAUSE_S * attempt)
             except httpcore.TimeoutException as error:
                 raise UpstreamUnavailable(f"{self.name} did not answer in time") from error
             except (httpcore.NetworkError, httpcore.ProtocolError) as error:
@@ -94,23 +94,23 @@ class SecureUpstream:
         if self._pool is not None:
             await self._pool.aclose()
 
-    def _opened(self) -> Pool:
+    def _open_pool(self) -> ConnectionPool:
         if self._pool is None:
-            self._pool = Pool(
+            self._pool = ConnectionPool(
                 ssl_context=self._trusted or ssl.create_default_context(),
-                max_connections=_CONNECTIONS,
+                max_connections=_MAX_CONNECTIONS,
                 keepalive_expiry=_IDLE_S,
                 http1=True,
                 http2=True,
-                network_backend=Network(),
+                network_backend=GuardedNetwork(),
             )
         return self._pool
 
 
-def _length(ask: Ask) -> Iterable[Header]:
+def _length_headers(request: UpstreamRequest) -> Iterable[Header]:
     """How long the body is, unless the client's own headers say it: said twice, or in two ways, it is refused."""
-    if any(name.lower() == b"content-length" for name, _ in ask.headers):
+    if any(name.lower() == b"content-length" for name, _ in request.headers):
         return []
-    if isinstance(ask.body, bytes):
-        return [(b"Content-Length", str(len(ask.body)).encode())] if ask.body else []
+    if isinstance(request.body, bytes):
+        return [(b"Content-Length", str(len(request.body)).encode())] if request.body else []
     return [(b"Transfer-Encoding", b"chunked")]

@@ -8,11 +8,11 @@ import httpx
 
 from recollect import __version__
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
-from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
-from recollect.http.upstream.upstreams import Keyed
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.upstreams import KeyedUpstream
 
 # Told apart from chats by its name, and by nothing that a client sent.
-HEADERS: tuple[Header, ...] = (
+LEARNING_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"application/json"),
     (b"accept", b"application/json"),
     (b"accept-encoding", b"identity"),
@@ -28,17 +28,21 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         self._upstream = upstream
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        ask = Ask(method="POST", path="/chat/completions", headers=HEADERS, body=await request.aread())
+        upstream_request = UpstreamRequest(
+            method="POST", path="/chat/completions", headers=LEARNING_HEADERS, body=await request.aread()
+        )
         try:
-            reply = await self._upstream.send(ask)
+            reply = await self._upstream.send(upstream_request)
         except UpstreamUnavailable as error:
             raise httpx.ConnectError(str(error), request=request) from error
         if reply.status >= 400:
             # A server may repeat the key in its complaint.
-            return httpx.Response(reply.status, headers=_headers(reply), content=await self._complaint(reply))
-        return httpx.Response(reply.status, headers=_headers(reply), stream=_Stream(reply, request))
+            return httpx.Response(
+                reply.status, headers=_relayed_headers(reply), content=await self._read_error(reply)
+            )
+        return httpx.Response(reply.status, headers=_relayed_headers(reply), stream=_Stream(reply, request))
 
-    async def _complaint(self, reply: Reply) -> bytes:
+    async def _read_error(self, reply: UpstreamResponse) -> bytes:
         body = bytearray()
         try:
             async for chunk in reply.chunks():
@@ -49,13 +53,13 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
             pass
         finally:
             await reply.close()
-        return self._upstream.mask(bytes(body)) if isinstance(self._upstream, Keyed) else bytes(body)
+        return self._upstream.mask(bytes(body)) if isinstance(self._upstream, KeyedUpstream) else bytes(body)
 
 
 class _Stream(httpx.AsyncByteStream):
     """The body of a reply as it comes."""
 
-    def __init__(self, reply: Reply, request: httpx.Request) -> None:
+    def __init__(self, reply: UpstreamResponse, request: httpx.Request) -> None:
         self._reply, self._request = reply, request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -69,7 +73,7 @@ class _Stream(httpx.AsyncByteStream):
         await self._reply.close()
 
 
-def _headers(reply: Reply) -> list[Header]:
+def _relayed_headers(reply: UpstreamResponse) -> list[Header]:
     """The headers that the client reads; the length of a masked complaint may differ."""
-    kept = (b"content-type", b"content-encoding", b"retry-after")
-    return [(name, value) for name, value in reply.headers if name.lower() in kept]
+    relayed = (b"content-type", b"content-encoding", b"retry-after")
+    return [(name, value) for name, value in reply.headers if name.lower() in relayed]

@@ -10,28 +10,28 @@ from re import Pattern
 from re import compile as pattern
 
 from recollect.http.upstream.address import checked_url
-from recollect.http.upstream.local import PREFIX, LocalUpstream
-from recollect.http.upstream.plain import PlainUpstream
-from recollect.http.upstream.protocol import Ask, Header, Reply, Upstream
-from recollect.http.upstream.secure import SecureUpstream
+from recollect.http.upstream.local import LOCAL_PREFIX, LocalUpstream
+from recollect.http.upstream.plain import HttpUpstream
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
+from recollect.http.upstream.secure import HttpsUpstream
 from recollect.settings import Settings
 from recollect.settings_server import ResponsesMode
 
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-_SECRETS = (b"authorization", b"api-key", b"x-api-key")
+_KEY_HEADERS = (b"authorization", b"api-key", b"x-api-key")
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class ModelRoute:
     """The names of some models, and where they are."""
 
     models: tuple[Pattern[str], ...]
     upstream: Upstream
 
 
-class Keyed:
+class KeyedUpstream:
     """An upstream that gets a key of ours instead of the client's."""
 
     def __init__(self, upstream: Upstream, key: str) -> None:
@@ -40,9 +40,9 @@ class Keyed:
         self._key: Header = (b"authorization", b"Bearer " + self._secret)
         self.name = upstream.name
 
-    async def send(self, ask: Ask) -> Reply:
-        headers = [each for each in ask.headers if each[0].lower() not in _SECRETS]
-        return await self._upstream.send(replace(ask, headers=[*headers, self._key]))
+    async def send(self, request: UpstreamRequest) -> UpstreamResponse:
+        headers = [each for each in request.headers if each[0].lower() not in _KEY_HEADERS]
+        return await self._upstream.send(replace(request, headers=[*headers, self._key]))
 
     def mask(self, body: bytes) -> bytes:
         """Take the key out of what an endpoint answers."""
@@ -52,14 +52,14 @@ class Keyed:
         await self._upstream.close()
 
 
-class Upstreams:
+class UpstreamRouter:
     """Every endpoint; the last one takes what no other does."""
 
-    def __init__(self, routes: Sequence[Route], modes: Mapping[str, ResponsesMode]) -> None:
+    def __init__(self, routes: Sequence[ModelRoute], modes: Mapping[str, ResponsesMode]) -> None:
         self._routes = tuple(routes)
         self.modes = dict(modes)
 
-    def of(self, model: str) -> Upstream:
+    def for_model(self, model: str) -> Upstream:
         """Where a model is."""
         named = (route for route in self._routes if any(each.match(model) for each in route.models))
         return next(named, self._routes[-1]).upstream
@@ -70,7 +70,7 @@ class Upstreams:
         return [route.upstream for route in self._routes]
 
     @property
-    def are_many(self) -> bool:
+    def has_several(self) -> bool:
         """Whether it matters which model is asked for."""
         return len(self._routes) > 1
 
@@ -79,29 +79,29 @@ class Upstreams:
         await asyncio.gather(*(route.upstream.close() for route in self._routes), return_exceptions=True)
 
 
-def open_upstreams(settings: Settings, *, without: Upstream) -> Upstreams:
+def open_upstream_router(settings: Settings, *, fallback: Upstream) -> UpstreamRouter:
     """The endpoints of the settings; where there is none, `without` answers."""
     routes = [
-        _route(f"upstream {name}", each.url, each.models, each.api_key.get_secret_value(), settings)
+        _open_route(f"upstream {name}", each.url, each.models, each.api_key.get_secret_value(), settings)
         for name, each in settings.upstreams.items()
     ]
     key = settings.upstream_api_key.get_secret_value()
     url = settings.upstream_url or (OPENAI_URL if key else "")
-    routes.append(_route("upstream_url", url, "*", key, settings) if url else Route((), without))
-    told = [*(each.responses for each in settings.upstreams.values()), settings.upstream_responses]
-    return Upstreams(routes, {route.upstream.name: mode for route, mode in zip(routes, told, strict=True)})
+    routes.append(_open_route("upstream_url", url, "*", key, settings) if url else ModelRoute((), fallback))
+    modes = [*(each.responses for each in settings.upstreams.values()), settings.upstream_responses]
+    return UpstreamRouter(routes, {route.upstream.name: mode for route, mode in zip(routes, modes, strict=True)})
 
 
-def _route(name: str, url: str, models: str, key: str, settings: Settings) -> Route:
+def _open_route(name: str, url: str, models: str, key: str, settings: Settings) -> ModelRoute:
     named = tuple(pattern(translate(each.strip())) for each in models.split(","))
     connect_s, idle_s = settings.upstream_connect_s, settings.upstream_timeout_s
     upstream: Upstream
-    if url.startswith(PREFIX):
+    if url.startswith(LOCAL_PREFIX):
         tokens = settings.llm_context_tokens
-        return Route(named, LocalUpstream(url, context_tokens=tokens, connect_s=connect_s, idle_s=idle_s))
+        return ModelRoute(named, LocalUpstream(url, context_tokens=tokens, connect_s=connect_s, idle_s=idle_s))
     url = checked_url(url, name=name)
     if url.startswith("https:"):
-        upstream = SecureUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
+        upstream = HttpsUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
     else:
-        upstream = PlainUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
-    return Route(named, Keyed(upstream, key) if key else upstream)
+        upstream = HttpUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
+    return ModelRoute(named, KeyedUpstream(upstream, key) if key else upstream)

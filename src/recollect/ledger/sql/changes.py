@@ -8,31 +8,47 @@ from dataclasses import dataclass
 
 from recollect.ledger.fields import to_plain
 from recollect.ledger.plan import (
-    Known,
+    ExistingRecords,
     Plan,
     Revert,
+    check_not_erased,
     check_owner,
-    check_unerased,
+    claiming_records,
+    conflicting_records,
     fingerprint_of,
-    holders_of,
-    is_bill_only,
+    is_usage_only,
     plan,
-    takers,
 )
 from recollect.ledger.protocol import Revision
-from recollect.ledger.reused import reused
-from recollect.ledger.sql.effects import add_to_all, take_effect
+from recollect.ledger.reused import key_reuse_error
+from recollect.ledger.sql.effects import add_to_totals, apply_effects
 from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
-from recollect.ledger.sql.jobs import is_known
+from recollect.ledger.sql.jobs import scope_exists
 from recollect.ledger.sql.memories import by_ids
-from recollect.ledger.sql.records import INSERT, SELECTED, UPDATE, from_row, to_row
-from recollect.ledger.sql.terms import length_of, words_of
+from recollect.ledger.sql.records import (
+    INSERT_MEMORY,
+    SELECTED_COLUMNS,
+    UPDATE_MEMORY,
+    record_from_row,
+    record_to_params,
+)
+from recollect.ledger.sql.terms import count_words, index_words
 from recollect.ledger.sql.tombstones import write_tombstones
-from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
-from recollect.ledger.undo import reverts, taken_back
-from recollect.model.change import Add, Applied, By, Change, Entry, Once, Outcome, Supersede, Verb
+from recollect.ledger.undo import plan_reverts, undone_line_ids
+from recollect.model.change import (
+    Add,
+    Applied,
+    Author,
+    Change,
+    ChangeKind,
+    HistoryEntry,
+    IdempotencyToken,
+    Outcome,
+    Supersede,
+)
 from recollect.model.effect import Effect, check_effects
 from recollect.model.erase import user_digest
 from recollect.model.ids import new_id
@@ -43,10 +59,10 @@ from recollect.models.embedding import EmbeddingModel
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriteContext:
     """What a write needs besides the transaction."""
 
-    engine: Engine
+    engine: SqlEngine
     model: EmbeddingModel
 
 
@@ -67,7 +83,7 @@ class Owner:
 
 async def lock_user(tx: Tx, user: str) -> Owner:
     """The user, held until the transaction ends: writers of the same user wait for each other here."""
-    row = await one(
+    row = await fetch_one(
         tx,
         "INSERT INTO users (user_id, revision, created_at) VALUES (:user, 0, :at) "
         "ON CONFLICT (user_id) DO UPDATE SET revision = users.revision RETURNING number, revision, epoch",
@@ -81,7 +97,7 @@ async def lock_user(tx: Tx, user: str) -> Owner:
 async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
     """The epoch of a user who has nothing yet: it goes on from where it was when all of theirs was erased."""
     # Asked after the row is held: who waited for it may have waited for that very erasure.
-    row = await one(
+    row = await fetch_one(
         tx,
         "UPDATE users SET epoch = COALESCE((SELECT max(epoch) FROM erasures WHERE user_id = :digest), epoch) "
         "WHERE number = :number RETURNING epoch",
@@ -93,52 +109,52 @@ async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
 
 async def apply(
     tx: Tx,
-    writer: Writer,
+    context: WriteContext,
     scope: Scope,
     changes: Sequence[Change | Revert],
     *,
-    by: By,
-    once: Once | None = None,
+    by: Author,
+    once: IdempotencyToken | None = None,
     effects: Sequence[Effect] = (),
     since: Revision | None = None,
 ) -> Applied:
     """Make all of the changes and their effects, or raise and leave none."""
     check_owner(scope, changes)
     check_effects(scope, effects)
-    if is_bill_only(changes, effects) and not await is_known(tx, Scope(scope.user)):
+    if is_usage_only(changes, effects) and not await scope_exists(tx, Scope(scope.user)):
         # Whoever was erased while a model was asked for them is not kept for what that cost; only the sum of all is.
-        await add_to_all(tx, effects)
+        await add_to_totals(tx, effects)
         return Applied(by.batch or new_id(), ())
     owner = await lock_user(tx, scope.user)
     if once is not None and (done := await _done_before(tx, scope, once)):
         return done
-    check_unerased(owner.epoch, since)
-    known = await _load(tx, scope, changes)
-    planned = plan(changes, known, at=now())
+    check_not_erased(owner.epoch, since)
+    existing = await _load(tx, scope, changes)
+    planned = plan(changes, existing, at=now())
     batch = by.batch or new_id()
-    await write_plan(tx, writer, owner, planned, batch=batch, by=by)
-    await take_effect(tx, scope, effects)
+    await write_plan(tx, context, owner, planned, batch=batch, by=by)
+    await apply_effects(tx, scope, effects)
     applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
-        await _keep_done(tx, scope, once, applied)
+        await _save_done(tx, scope, once, applied)
     return applied
 
 
-async def undo(tx: Tx, writer: Writer, scope: Scope, entry_id: int, *, by: By, whole: bool) -> Applied:
+async def undo(tx: Tx, context: WriteContext, scope: Scope, entry_id: int, *, by: Author, whole: bool) -> Applied:
     """Take back one line of history, or the whole batch it belongs to."""
     # Nobody may change what is looked at here before it is taken back.
     await lock_user(tx, scope.user)
-    wanted = await entry(tx, scope, entry_id)
-    batch = await _lines(tx, scope, "batch = :value", wanted.batch)
+    target_entry = await entry(tx, scope, entry_id)
+    batch = await _lines(tx, scope, "batch = :value", target_entry.batch)
     if whole:
         later = await _lines(tx, scope, "undoes >= :value", batch[0].id)
-        gone = taken_back(later)
-        batch = [line for line in batch if line.id not in gone]
+        undone = undone_line_ids(later)
+        batch = [line for line in batch if line.id not in undone]
     current = await by_ids(tx, scope, [line.memory_id for line in batch])
-    return await apply(tx, writer, scope, reverts(wanted, batch, current, whole=whole), by=by)
+    return await apply(tx, context, scope, plan_reverts(target_entry, batch, current, whole=whole), by=by)
 
 
-async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[Entry]:
+async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[HistoryEntry]:
     rows = await tx.rows(
         f"SELECT {ENTRY_COLUMNS} FROM history WHERE user_id = :user AND {test} ORDER BY id",
         {"user": scope.user, "value": value},
@@ -146,40 +162,42 @@ async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[Entr
     return [entry_from_row(row) for row in rows]
 
 
-async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Known:
+async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> ExistingRecords:
     """Whatever the changes name, and whatever already holds what they would take."""
     ids = [change.record.id for change in changes if isinstance(change, (Add, Supersede))]
     ids += [change.id for change in changes if not isinstance(change, Add)]
-    known = Known()
+    existing = ExistingRecords()
     for record in (await by_ids(tx, scope, ids)).values():
-        known.hold(record)
-    taking = takers(changes, known.by_id)
-    marks = [mark[1] for record in taking if (mark := fingerprint_of(record))]
-    keys = [record.key for record in taking if record.key is not None]
-    places = list({record.place for record in taking})
+        existing.add(record)
+    claiming = claiming_records(changes, existing.by_id)
+    marks = [mark[1] for record in claiming if (mark := fingerprint_of(record))]
+    keys = [record.key for record in claiming if record.key is not None]
+    places = list({record.visibility_key for record in claiming})
     for column, values in (("fingerprint", marks), ('"key"', keys)):
-        for record in await _active(tx, scope, places, column, values) if values else ():
-            if record.id not in known.by_id:
-                known.hold(record)
-    return known
+        for record in await _active_records(tx, scope, places, column, values) if values else ():
+            if record.id not in existing.by_id:
+                existing.add(record)
+    return existing
 
 
-async def holders(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+async def find_conflicting(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
     """The active memories that records would meet: with the same words in the same place, or the same key."""
-    known = await _load(tx, scope, [Add(record) for record in records])
-    return holders_of(records, known)
+    existing = await _load(tx, scope, [Add(record) for record in records])
+    return conflicting_records(records, existing)
 
 
-async def _active(tx: Tx, scope: Scope, places: list[str], column: str, values: list[str]) -> list[MemoryRecord]:
+async def _active_records(
+    tx: Tx, scope: Scope, places: list[str], column: str, values: list[str]
+) -> list[MemoryRecord]:
     rows = await tx.rows(
-        f"SELECT {SELECTED} FROM memories WHERE user_id = :user AND status = 'active' "
+        f"SELECT {SELECTED_COLUMNS} FROM memories WHERE user_id = :user AND status = 'active' "
         f"AND {tx.dialect.among('place', 'places')} AND {tx.dialect.among(column, 'values')}",
         {"user": scope.user, "places": places, "values": values},
     )
-    return [from_row(row) for row in rows]
+    return [record_from_row(row) for row in rows]
 
 
-async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch: str, by: By) -> None:
+async def write_plan(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, *, batch: str, by: Author) -> None:
     """Write everything the plan says, as the user's next revision."""
     if plan.is_empty:
         return
@@ -196,34 +214,37 @@ async def write_plan(tx: Tx, writer: Writer, owner: Owner, plan: Plan, *, batch:
             {"user": owner.name, "ids": list(plan.changed)},
         )
     if plan.changed:
-        await tx.many(UPDATE, [to_row(record, revision=owner.revision) for record in plan.changed.values()])
-    words = {id: words_of(owner.number, record.content) for id, record in plan.added.items()}
-    if plan.added:
-        new = [(record, length_of(words[id])) for id, record in plan.added.items()]
         await tx.many(
-            INSERT, [to_row(record, revision=owner.revision) | {"term_count": count} for record, count in new]
+            UPDATE_MEMORY, [record_to_params(record, revision=owner.revision) for record in plan.changed.values()]
+        )
+    words = {id: index_words(owner.number, record.content) for id, record in plan.added.items()}
+    if plan.added:
+        new = [(record, count_words(words[id])) for id, record in plan.added.items()]
+        await tx.many(
+            INSERT_MEMORY,
+            [record_to_params(record, revision=owner.revision) | {"term_count": count} for record, count in new],
         )
     rows = await _rows_of(tx, owner, [*plan.added, *plan.changed])
-    await writer.engine.terms.put(tx, {rows[id]: text for id, text in words.items()})
-    await _reword(tx, writer, owner, plan, rows)
+    await context.engine.terms.put(tx, {rows[id]: text for id, text in words.items()})
+    await _reword(tx, context, owner, plan, rows)
     await put_evidence(tx, owner.name, plan, rows)
-    await put_vectors(tx, writer.model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
+    await put_vectors(tx, context.model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
     await _write_lines(tx, owner, plan, batch=batch, by=by)
     await write_tombstones(tx, owner.name, plan)
 
 
-async def _reword(tx: Tx, writer: Writer, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
+async def _reword(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
     """Take rows whose text changed out of the full text and put them in again; their vectors are void."""
     reworded = [id for id, record in plan.changed.items() if record.content != plan.originals[id].content]
     if not reworded:
         return
-    old = {rows[id]: words_of(owner.number, plan.originals[id].content) for id in reworded}
-    new = {rows[id]: words_of(owner.number, plan.changed[id].content) for id in reworded}
-    await writer.engine.terms.drop(tx, old)
-    await writer.engine.terms.put(tx, new)
+    old = {rows[id]: index_words(owner.number, plan.originals[id].content) for id in reworded}
+    new = {rows[id]: index_words(owner.number, plan.changed[id].content) for id in reworded}
+    await context.engine.terms.drop(tx, old)
+    await context.engine.terms.put(tx, new)
     await tx.many(
         "UPDATE memories SET term_count = :count WHERE row = :row",
-        [{"row": row, "count": length_of(text)} for row, text in new.items()],
+        [{"row": row, "count": count_words(text)} for row, text in new.items()],
     )
     await drop_vectors(tx, owner.name, list(new))
 
@@ -236,7 +257,7 @@ async def _rows_of(tx: Tx, owner: Owner, ids: list[str]) -> dict[str, int]:
     return {row[0]: row[1] for row in rows}
 
 
-async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: By) -> None:
+async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: Author) -> None:
     at = to_micros(plan.at)
     await tx.many(
         "INSERT INTO history (user_id, memory_id, batch, verb, at, who, why, version, undoes, before, after) "
@@ -260,9 +281,9 @@ async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: By) 
     )
 
 
-async def _done_before(tx: Tx, scope: Scope, once: Once) -> Applied | None:
+async def _done_before(tx: Tx, scope: Scope, once: IdempotencyToken) -> Applied | None:
     """What the same request came to when it was done, or nothing if it was not."""
-    row = await one(
+    row = await fetch_one(
         tx,
         'SELECT digest, result FROM idempotency WHERE user_id = :user AND "key" = :key',
         {"user": scope.user, "key": once.key},
@@ -270,17 +291,21 @@ async def _done_before(tx: Tx, scope: Scope, once: Once) -> Applied | None:
     if row is None:
         return None
     if row[0] != once.digest:
-        raise reused(once)
+        raise key_reuse_error(once)
     result = json.loads(row[1])
     records = await by_ids(tx, scope, [id for _, id, _ in result["outcomes"]])
     return Applied(
         result["batch"],
-        tuple(Outcome(Verb(verb), records[id], changed) for verb, id, changed in result["outcomes"] if id in records),
+        tuple(
+            Outcome(ChangeKind(verb), records[id], changed)
+            for verb, id, changed in result["outcomes"]
+            if id in records
+        ),
         replayed=True,
     )
 
 
-async def _keep_done(tx: Tx, scope: Scope, once: Once, applied: Applied) -> None:
+async def _save_done(tx: Tx, scope: Scope, once: IdempotencyToken, applied: Applied) -> None:
     outcomes = [(str(outcome.verb), outcome.record.id, outcome.changed) for outcome in applied.outcomes]
     await tx.run(
         'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '

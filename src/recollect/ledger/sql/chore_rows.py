@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from recollect.ledger.jobs import chore_of
+from recollect.ledger.jobs import maintenance_task_name
 from recollect.ledger.sql.tx import Tx
 from recollect.model.job import Job, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
 
 
-async def note_queued(tx: Tx, scope: Scope, new: NewJob, at: datetime) -> None:
+async def record_queued(tx: Tx, scope: Scope, new: NewJob, at: datetime) -> None:
     """Note that a chore was queued, if the job is one."""
-    if chore := chore_of(new):
+    if task := maintenance_task_name(new):
         await tx.run(
             "INSERT INTO chores (user_id, project_id, chore, queued_at) VALUES (:user, :project, :chore, :at) "
             "ON CONFLICT (user_id, project_id, chore) DO UPDATE SET queued_at = excluded.queued_at",
-            {"user": scope.user, "project": scope.project, "chore": chore, "at": to_micros(at)},
+            {"user": scope.user, "project": scope.project, "chore": task, "at": to_micros(at)},
         )
 
 
-async def note_started(tx: Tx, job: Job, at: int) -> None:
+async def record_started(tx: Tx, job: Job, at: int) -> None:
     """Note when a chore began that is done now, if the job was one."""
-    if chore := chore_of(job):
+    if task := maintenance_task_name(job):
         await tx.run(
             "INSERT INTO chores (user_id, project_id, chore, queued_at, started_at) "
             "VALUES (:user, :project, :chore, :now, :at) "
@@ -31,7 +31,7 @@ async def note_started(tx: Tx, job: Job, at: int) -> None:
             {
                 "user": job.scope.user,
                 "project": job.scope.project,
-                "chore": chore,
+                "chore": task,
                 "now": to_micros(now()),
                 "at": at,
             },

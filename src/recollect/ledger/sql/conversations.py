@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from recollect.errors import Conflict
-from recollect.ledger.sql.tx import Row, Tx, one
-from recollect.model.effect import Note
-from recollect.model.query import checked_limit
+from recollect.ledger.sql.tx import Row, Tx, fetch_one
+from recollect.model.effect import ConversationUpdate
+from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros
 from recollect.model.turn import Conversation
@@ -17,7 +17,7 @@ from recollect.model.turn import Conversation
 _SESSION = "user_id = :user AND project_id = :project AND session_id = :session"
 _COLUMNS = "turn_count, started_at, last_turn_at, closed_at, version, body"
 # In what order they are listed, and what is looked at to go on after one.
-_PLACE = ("COALESCE(last_turn_at, 0)", "user_id", "project_id", "session_id")
+_SORT_COLUMNS = ("COALESCE(last_turn_at, 0)", "user_id", "project_id", "session_id")
 
 
 def session_params(scope: Scope) -> dict[str, Any]:
@@ -27,7 +27,7 @@ def session_params(scope: Scope) -> dict[str, Any]:
 
 async def conversation(tx: Tx, scope: Scope) -> Conversation:
     """The state of the scope's session; one that has not begun has no turns."""
-    row = await one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(scope))
+    row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(scope))
     return Conversation(scope=scope) if row is None else _from_row(scope, row)
 
 
@@ -58,7 +58,7 @@ async def conversations(
     after: Conversation | None,
 ) -> list[Conversation]:
     """Sessions by when something was last said in them."""
-    params: dict[str, Any] = {"limit": checked_limit(limit)}
+    params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
     if user is not None:
         params["user"] = user
@@ -67,14 +67,14 @@ async def conversations(
         tests.append(f"closed_at IS {'' if open else 'NOT '}NULL")
     if idle_before is not None:
         params["idle"] = to_micros(idle_before)
-        tests.append(f"last_turn_at IS NOT NULL AND {_PLACE[0]} < :idle")
+        tests.append(f"last_turn_at IS NOT NULL AND {_SORT_COLUMNS[0]} < :idle")
     if after is not None:
         last = 0 if after.last_turn_at is None else to_micros(after.last_turn_at)
         params |= {"at": last, "after": after.scope.user, "p": after.scope.project, "s": after.scope.session}
         sign = ">" if order == "oldest" else "<"
         # The first says nothing that the second does not, but an index can be entered by it.
-        tests += [f"{_PLACE[0]} {sign}= :at", f"({', '.join(_PLACE)}) {sign} (:at, :after, :p, :s)"]
-    ordered = ", ".join(part if order == "oldest" else f"{part} DESC" for part in _PLACE)
+        tests += [f"{_SORT_COLUMNS[0]} {sign}= :at", f"({', '.join(_SORT_COLUMNS)}) {sign} (:at, :after, :p, :s)"]
+    ordered = ", ".join(part if order == "oldest" else f"{part} DESC" for part in _SORT_COLUMNS)
     rows = await tx.rows(
         f"SELECT {_COLUMNS}, user_id, project_id, session_id FROM conversations WHERE {' AND '.join(tests)} "
         f"ORDER BY {ordered} LIMIT :limit",
@@ -83,27 +83,27 @@ async def conversations(
     return [_from_row(Scope(*row[6:]), row) for row in rows]
 
 
-async def note(tx: Tx, note: Note, *, known_only: bool = False) -> None:
+async def apply_note(tx: Tx, note: ConversationUpdate, *, existing_only: bool = False) -> None:
     """Give fields of a conversation new values, only one that there is if so asked; its user must be held."""
-    row = await one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(note.scope))
-    if row is None and known_only:
+    row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(note.scope))
+    if row is None and existing_only:
         return
-    found = Conversation(scope=note.scope) if row is None else _from_row(note.scope, row)
-    if note.expected_version is not None and found.version != note.expected_version:
+    current = Conversation(scope=note.scope) if row is None else _from_row(note.scope, row)
+    if note.expected_version is not None and current.version != note.expected_version:
         raise Conflict(
-            f"the conversation is at version {found.version}, not {note.expected_version}: read it again and retry"
+            f"the conversation is at version {current.version}, not {note.expected_version}: read it again and retry"
         )
-    held = {
-        "summary": found.summary,
-        "invocations": found.invocations,
-        "learned_to": found.learned_to,
-        "metadata": found.metadata,
-        "closed_at": found.closed_at,
+    values = {
+        "summary": current.summary,
+        "invocations": current.invocations,
+        "learned_to": current.learned_to,
+        "metadata": current.metadata,
+        "closed_at": current.closed_at,
         **note.fields,
     }
-    closed_at = held.pop("closed_at")
-    held["invocations"] = [dict(each) for each in held["invocations"]]
-    held["metadata"] = dict(held["metadata"])
+    closed_at = values.pop("closed_at")
+    values["invocations"] = [dict(each) for each in values["invocations"]]
+    values["metadata"] = dict(values["metadata"])
     await tx.run(
         "INSERT INTO conversations (user_id, project_id, session_id, turn_count, closed_at, version, body) "
         "VALUES (:user, :project, :session, 0, :closed_at, 1, :body) "
@@ -112,6 +112,6 @@ async def note(tx: Tx, note: Note, *, known_only: bool = False) -> None:
         {
             **session_params(note.scope),
             "closed_at": None if closed_at is None else to_micros(closed_at),
-            "body": json.dumps({name: value for name, value in held.items() if value}),
+            "body": json.dumps({name: value for name, value in values.items() if value}),
         },
     )

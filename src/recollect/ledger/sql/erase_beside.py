@@ -6,15 +6,15 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from recollect.ledger.cascade import mentions, without
-from recollect.ledger.sql.job_rows import UNLEASED, hold, set_queue
-from recollect.ledger.sql.responses import drop_all
+from recollect.ledger.cascade import mentions_any, strip_ids
+from recollect.ledger.sql.job_rows import UNLEASED, lock_jobs, set_queue
+from recollect.ledger.sql.responses import drop_responses
 from recollect.ledger.sql.tx import Tx
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
 
 # Whatever has a user's name on it goes with the user: its table, and what a receipt calls it, if it tells of it.
-OF_USER: Mapping[str, str] = {
+USER_TABLES: Mapping[str, str] = {
     "vectors": "vectors",
     "evidence": "",
     "history": "history",
@@ -37,13 +37,13 @@ OF_USER: Mapping[str, str] = {
 
 async def delete(tx: Tx, table: str, test: str, params: Mapping[str, Any]) -> int:
     """Delete rows; gives how many."""
-    found = await tx.rows(f"SELECT count(*) FROM {table} WHERE {test}", params)
-    if found[0][0]:
+    counts = await tx.rows(f"SELECT count(*) FROM {table} WHERE {test}", params)
+    if counts[0][0]:
         await tx.run(f"DELETE FROM {table} WHERE {test}", params)
-    return int(found[0][0])
+    return int(counts[0][0])
 
 
-def _inside(scope: Scope, *, whole_project: bool) -> tuple[str, dict[str, Any]]:
+def _scope_condition(scope: Scope, *, whole_project: bool) -> tuple[str, dict[str, Any]]:
     test, params = "user_id = :user AND project_id = :project", {"user": scope.user, "project": scope.project}
     return (
         (test, params)
@@ -54,7 +54,7 @@ def _inside(scope: Scope, *, whole_project: bool) -> tuple[str, dict[str, Any]]:
 
 async def drop_sessions(tx: Tx, scope: Scope, *, whole_project: bool, counts: dict[str, int]) -> None:
     """Remove the session, or all of the project's."""
-    test, params = _inside(scope, whole_project=whole_project)
+    test, params = _scope_condition(scope, whole_project=whole_project)
     await delete(tx, "turns", test, params)
     counts["conversations"] = await delete(tx, "conversations", test, params)
     counts["responses"] = await delete(tx, "responses", test, params)
@@ -67,17 +67,17 @@ async def drop_sessions(tx: Tx, scope: Scope, *, whole_project: bool, counts: di
 
 async def drop_jobs(tx: Tx, scope: Scope, *, whole_project: bool, counts: dict[str, int]) -> None:
     """Remove the jobs of the session or the project: there is nothing left for them to do."""
-    await hold(tx, scope.user)
-    test, params = _inside(scope, whole_project=whole_project)
+    await lock_jobs(tx, scope.user)
+    test, params = _scope_condition(scope, whole_project=whole_project)
     counts["jobs"] = await delete(tx, "jobs", test, params)
 
 
-async def void_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
+async def reset_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
     """Keep what runs for the user from having any effect, and jobs from naming or quoting what is gone.
 
     None is lost: one that runs may have read what is gone, so it waits again, to be done from what is left.
     """
-    holder = await hold(tx, user)
+    lock = await lock_jobs(tx, user)
     await tx.run(
         f"UPDATE jobs SET state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED} "
         "WHERE user_id = :user AND state = 'running'",
@@ -89,7 +89,7 @@ async def void_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
         {"user": user},
     )
     for (level,) in levels:
-        await set_queue(tx, holder, level)
+        await set_queue(tx, lock, level)
     # What came of a job, or kept it from its end, may quote anything it had read.
     await tx.run(
         "UPDATE jobs SET result = NULL, error = NULL "
@@ -97,14 +97,14 @@ async def void_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
         {"user": user},
     )
     rows = await tx.rows("SELECT id, payload FROM jobs WHERE user_id = :user AND payload <> '{}'", {"user": user})
-    gone = set(ids)
+    removed = set(ids)
     for id, text in rows:
         payload = json.loads(text)
-        left = without(payload, gone)
-        if left != payload:
+        stripped = strip_ids(payload, removed)
+        if stripped != payload:
             await tx.run(
                 "UPDATE jobs SET payload = :payload WHERE user_id = :user AND id = :id",
-                {"user": user, "id": id, "payload": json.dumps(left, ensure_ascii=False)},
+                {"user": user, "id": id, "payload": json.dumps(stripped, ensure_ascii=False)},
             )
 
 
@@ -129,22 +129,23 @@ async def blank_summaries(tx: Tx, user: str, sessions: Iterable[tuple[str, str]]
 
 async def drop_mentions(tx: Tx, user: str, ids: Collection[str], counts: dict[str, int]) -> None:
     """Remove replies, responses and items that name what is gone."""
-    gone, mine = set(ids), {"user": user}
-    rows = await tx.rows('SELECT "key", result FROM idempotency WHERE user_id = :user', mine)
-    replies = [key for key, text in rows if mentions(json.loads(text), gone)]
+    removed, user_params = set(ids), {"user": user}
+    rows = await tx.rows('SELECT "key", result FROM idempotency WHERE user_id = :user', user_params)
+    replies = [key for key, text in rows if mentions_any(json.loads(text), removed)]
     await tx.many(
-        'DELETE FROM idempotency WHERE user_id = :user AND "key" = :key', [{**mine, "key": key} for key in replies]
+        'DELETE FROM idempotency WHERE user_id = :user AND "key" = :key',
+        [{**user_params, "key": key} for key in replies],
     )
-    rows = await tx.rows("SELECT id, names FROM responses WHERE user_id = :user AND names <> '[]'", mine)
-    responses = [id for id, text in rows if gone.intersection(json.loads(text))]
-    await drop_all(tx, user, responses)
+    rows = await tx.rows("SELECT id, names FROM responses WHERE user_id = :user AND names <> '[]'", user_params)
+    responses = [id for id, text in rows if removed.intersection(json.loads(text))]
+    await drop_responses(tx, user, responses)
     rows = await tx.rows(
-        "SELECT thread_id, id, names FROM thread_items WHERE user_id = :user AND names <> '[]'", mine
+        "SELECT thread_id, id, names FROM thread_items WHERE user_id = :user AND names <> '[]'", user_params
     )
-    items = [(thread, id) for thread, id, text in rows if gone.intersection(json.loads(text))]
+    items = [(thread, id) for thread, id, text in rows if removed.intersection(json.loads(text))]
     await tx.many(
         "DELETE FROM thread_items WHERE user_id = :user AND thread_id = :thread AND id = :id",
-        [{**mine, "thread": thread, "id": id} for thread, id in items],
+        [{**user_params, "thread": thread, "id": id} for thread, id in items],
     )
     for kind, named in (("replies", replies), ("responses", responses), ("items", items)):
         counts[kind] = counts.get(kind, 0) + len(named)

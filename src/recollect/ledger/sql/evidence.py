@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recollect.ledger.plan import Plan
-from recollect.ledger.protocol import Derived, Numbered
-from recollect.ledger.sql.records import SELECTED, from_row
+from recollect.ledger.protocol import Derived, NumberedRecord
+from recollect.ledger.sql.records import SELECTED_COLUMNS, record_from_row
 from recollect.ledger.sql.tx import Tx
 from recollect.ledger.succession import MAX_LINKS, successions
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
@@ -22,44 +22,44 @@ _CATEGORIES = {str(category): category for category in Category}
 
 async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
     """The memories derived from each of these turns, active or superseded, in the order they were made."""
-    wanted = list(turn_ids)
-    if not is_storable("".join(wanted)):
+    sources = list(turn_ids)
+    if not is_storable("".join(sources)):
         # An id that no store can hold was never given to anyone.
-        wanted = [id for id in wanted if is_storable(id)]
-    if not wanted:
+        sources = [id for id in sources if is_storable(id)]
+    if not sources:
         return {}
     rows = await tx.rows(
         "SELECT e.source_id, m.id, m.row, m.status, m.type, m.category, m.valid_to, "
         # Most are active, and nothing is read out of their bodies.
         f"CASE WHEN m.status = 'superseded' THEN {tx.dialect.in_body('superseded_by')} END FROM evidence e "
-        f"JOIN memories m {tx.dialect.words['by_row']} ON m.row = e.row AND m.user_id = e.user_id "
+        f"JOIN memories m {tx.dialect.fragments['by_row']} ON m.row = e.row AND m.user_id = e.user_id "
         f"WHERE e.user_id = :user AND {tx.dialect.among('e.source_id', 'sources')} "
         "AND m.status IN ('active', 'superseded') ORDER BY e.source_id, e.row",
-        {"user": scope.user, "sources": wanted},
+        {"user": scope.user, "sources": sources},
     )
-    found: dict[str, list[Derived]] = {}
+    result: dict[str, list[Derived]] = {}
     for source, id, row, status, type, category, valid_to, successor in rows:
         ended = None if valid_to is None else from_micros(valid_to)
         each = Derived(id, row, _STATUSES[status], _TYPES[type], _CATEGORIES[category], ended, successor)
-        found.setdefault(source, []).append(each)
-    return found
+        result.setdefault(source, []).append(each)
+    return result
 
 
-async def succession(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, tuple[Numbered, ...]]:
+async def succession(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, tuple[NumberedRecord, ...]]:
     """Each of these memories, followed by those that superseded it, one after the other."""
-    known: dict[str, Numbered] = {}
-    wanted = {id for id in ids if is_storable(id)}
+    records: dict[str, NumberedRecord] = {}
+    pending = {id for id in ids if is_storable(id)}
     for _ in range(MAX_LINKS):
-        if not wanted:
+        if not pending:
             break
         rows = await tx.rows(
-            f"SELECT {SELECTED}, row FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
-            {"user": scope.user, "ids": sorted(wanted)},
+            f"SELECT {SELECTED_COLUMNS}, row FROM memories WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
+            {"user": scope.user, "ids": sorted(pending)},
         )
-        found = [Numbered(row[-1], from_row(row[:-1])) for row in rows]
-        known |= {each.record.id: each for each in found}
-        wanted = {each.record.superseded_by for each in found if each.record.superseded_by} - known.keys()
-    return successions(ids, known)
+        batch = [NumberedRecord(row[-1], record_from_row(row[:-1])) for row in rows]
+        records |= {each.record.id: each for each in batch}
+        pending = {each.record.superseded_by for each in batch if each.record.superseded_by} - records.keys()
+    return successions(ids, records)
 
 
 async def put_evidence(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -> None:
@@ -67,8 +67,8 @@ async def put_evidence(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -
     changed = [id for id, record in plan.changed.items() if record.evidence != plan.originals[id].evidence]
     if changed:
         await drop_evidence(tx, user, [rows[id] for id in changed])
-    written = [*plan.added.values(), *(plan.changed[id] for id in changed)]
-    await add_evidence(tx, {rows[record.id]: record for record in written})
+    to_add = [*plan.added.values(), *(plan.changed[id] for id in changed)]
+    await add_evidence(tx, {rows[record.id]: record for record in to_add})
 
 
 async def add_evidence(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from recollect.errors import NotFound
 from recollect.ledger.sql.tx import Row, Tx
-from recollect.ledger.sql.where import within
-from recollect.model.change import By, Entry, Verb
-from recollect.model.query import checked_limit
+from recollect.ledger.sql.where import scope_condition
+from recollect.model.change import Author, ChangeKind, HistoryEntry
+from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, to_micros
@@ -18,15 +18,15 @@ from recollect.model.times import from_micros, to_micros
 ENTRY_COLUMNS = "id, batch, memory_id, verb, at, who, why, version, before, after, undoes"
 
 
-def entry_from_row(row: Row) -> Entry:
+def entry_from_row(row: Row) -> HistoryEntry:
     """The line of history that a row of ENTRY_COLUMNS stands for."""
-    return Entry(
+    return HistoryEntry(
         id=row[0],
         batch=row[1],
         memory_id=row[2],
-        verb=Verb(row[3]),
+        verb=ChangeKind(row[3]),
         at=from_micros(row[4]),
-        by=By(row[5], row[6]),
+        by=Author(row[5], row[6]),
         version=row[7],
         before=None if row[8] is None else json.loads(row[8]),
         after=json.loads(row[9]) if row[9] else {},
@@ -38,7 +38,7 @@ def entry_from_row(row: Row) -> Entry:
 MAX_NUMBER = (1 << 63) - 1
 
 
-async def entry(tx: Tx, scope: Scope, entry_id: int) -> Entry:
+async def entry(tx: Tx, scope: Scope, entry_id: int) -> HistoryEntry:
     """One line of the user's history."""
     if not 0 < entry_id <= MAX_NUMBER:
         raise NotFound(f"no change {entry_id}")
@@ -53,10 +53,10 @@ async def entry(tx: Tx, scope: Scope, entry_id: int) -> Entry:
 
 async def history(
     tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, before: int | None, after: int | None
-) -> list[Entry]:
+) -> list[HistoryEntry]:
     """One memory's history, or that of all memories in the scope, newest first, or from a line on, oldest first."""
-    params: dict[str, Any] = {"limit": checked_limit(limit)}
-    inside = within(scope, params)
+    params: dict[str, Any] = {"limit": validate_limit(limit)}
+    inside = scope_condition(scope, params)
     sql = "user_id = :user"
     if memory_id is not None:
         # An id that no store can hold was never given to anyone.
@@ -70,12 +70,14 @@ async def history(
     if after is not None:
         params["after"] = max(0, min(after, MAX_NUMBER))
         sql += " AND id > :after"
-    way = "DESC" if after is None else "ASC"
-    rows = await tx.rows(f"SELECT {ENTRY_COLUMNS} FROM history WHERE {sql} ORDER BY id {way} LIMIT :limit", params)
+    direction = "DESC" if after is None else "ASC"
+    rows = await tx.rows(
+        f"SELECT {ENTRY_COLUMNS} FROM history WHERE {sql} ORDER BY id {direction} LIMIT :limit", params
+    )
     return [entry_from_row(row) for row in rows]
 
 
-async def altered(tx: Tx, user: str, since: datetime) -> list[Entry]:
+async def changes_since(tx: Tx, user: str, since: datetime) -> list[HistoryEntry]:
     """The lines since a moment of all memories of the user that were changed since, the oldest first."""
     test = "user_id = :user AND at > :since"
     rows = await tx.rows(

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from hashlib import blake2s
 from typing import Any
 
-from recollect.ledger.sql.tx import Row, Tx, one
-from recollect.model.job import Job, JobKind, JobState, NewJob, as_json, joined, made
+from recollect.ledger.sql.tx import Row, Tx, fetch_one
+from recollect.model.job import Job, JobKind, JobState, NewJob, as_json, create_job, join_job
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, now, to_micros
 
-COLUMNS = (
+JOB_COLUMNS = (
     'id, user_id, project_id, session_id, kind, "key", state, priority, payload, tries, due_at, created_at, '
     "updated_at, worker, lease, leased_until, error, result"
 )
@@ -47,29 +47,29 @@ def job_from_row(row: Row) -> Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class JobLock:
     """The user whose jobs a transaction touches, and when they were last served."""
 
     user: str
     served_at: int
 
 
-async def hold(tx: Tx, user: str) -> Holder:
+async def lock_jobs(tx: Tx, user: str) -> JobLock:
     """The user's jobs, held until the transaction ends."""
-    row = await one(
+    row = await fetch_one(
         tx,
         "INSERT INTO job_users (user_id) VALUES (:user) "
         "ON CONFLICT (user_id) DO UPDATE SET failures = job_users.failures RETURNING served_at",
         {"user": user},
     )
     assert row is not None
-    return Holder(user, row[0])
+    return JobLock(user, row[0])
 
 
-async def set_queue(tx: Tx, holder: Holder, priority: int) -> None:
+async def set_queue(tx: Tx, lock: JobLock, priority: int) -> None:
     """Note from when on the user has something to do at a priority, if ever."""
-    where = {"user": holder.user, "priority": priority}
-    row = await one(
+    where = {"user": lock.user, "priority": priority}
+    row = await fetch_one(
         tx,
         "SELECT min(next_at) FROM jobs WHERE user_id = :user AND priority = :priority AND next_at IS NOT NULL",
         where,
@@ -80,63 +80,63 @@ async def set_queue(tx: Tx, holder: Holder, priority: int) -> None:
     await tx.run(
         "INSERT INTO job_queues (user_id, priority, ready_at) VALUES (:user, :priority, :ready) "
         "ON CONFLICT (user_id, priority) DO UPDATE SET ready_at = excluded.ready_at",
-        {**where, "ready": max(row[0], holder.served_at)},
+        {**where, "ready": max(row[0], lock.served_at)},
     )
 
 
-async def _advance_queue(tx: Tx, holder: Holder, priority: int, due: int) -> None:
+async def _advance_queue(tx: Tx, lock: JobLock, priority: int, due: int) -> None:
     """The same after a job was added, which can only bring the time forward."""
     await tx.run(
         "INSERT INTO job_queues (user_id, priority, ready_at) VALUES (:user, :priority, :ready) "
         "ON CONFLICT (user_id, priority) DO UPDATE SET ready_at = excluded.ready_at "
         "WHERE excluded.ready_at < job_queues.ready_at",
-        {"user": holder.user, "priority": priority, "ready": max(due, holder.served_at)},
+        {"user": lock.user, "priority": priority, "ready": max(due, lock.served_at)},
     )
 
 
-def slot_of(kind: JobKind, key: str) -> str:
+def job_slot(kind: JobKind, key: str) -> str:
     """What stands for kind and key."""
     return blake2s(f"{kind}\0{key}".encode(), digest_size=16).hexdigest()
 
 
-async def put_job(tx: Tx, holder: Holder, scope: Scope, new: NewJob) -> Job:
+async def put_job(tx: Tx, lock: JobLock, scope: Scope, new: NewJob) -> Job:
     """Make a job, or have it join one that waits."""
     at = now()
-    slot = slot_of(new.kind, new.key)
-    row = await one(
+    slot = job_slot(new.kind, new.key)
+    row = await fetch_one(
         tx,
-        f"SELECT {COLUMNS} FROM jobs WHERE user_id = :user AND state = 'waiting' AND slot = :slot "
+        f"SELECT {JOB_COLUMNS} FROM jobs WHERE user_id = :user AND state = 'waiting' AND slot = :slot "
         "ORDER BY id DESC LIMIT 1",
         {"user": scope.user, "slot": slot},
     )
     if row is not None:
         waiting = job_from_row(row)
-        return await _join(tx, holder, waiting, joined(waiting, scope, new, at=at))
-    job = made(scope, new, at=at)
+        return await _join(tx, lock, waiting, join_job(waiting, scope, new, at=at))
+    job = create_job(scope, new, at=at)
     await tx.run(
         'INSERT INTO jobs (user_id, id, project_id, session_id, kind, "key", slot, state, priority, due_at, next_at, '
         "created_at, updated_at, payload) VALUES (:user, :id, :project, :session, :kind, :key, :slot, 'waiting', "
         ":priority, :due, :due, :at, :at, :payload)",
-        {**_changeable(job), "kind": str(job.kind), "key": job.key, "slot": slot},
+        {**_waiting_params(job), "kind": str(job.kind), "key": job.key, "slot": slot},
     )
-    await _advance_queue(tx, holder, job.priority, to_micros(job.due_at))
+    await _advance_queue(tx, lock, job.priority, to_micros(job.due_at))
     return job
 
 
-async def _join(tx: Tx, holder: Holder, waiting: Job, after: Job) -> Job:
+async def _join(tx: Tx, lock: JobLock, waiting: Job, after: Job) -> Job:
     if after is waiting:
         return waiting
     await tx.run(
         "UPDATE jobs SET project_id = :project, session_id = :session, priority = :priority, due_at = :due, "
         "next_at = :due, payload = :payload, updated_at = :at WHERE user_id = :user AND id = :id",
-        _changeable(after),
+        _waiting_params(after),
     )
     for level in {waiting.priority, after.priority}:
-        await set_queue(tx, holder, level)
+        await set_queue(tx, lock, level)
     return after
 
 
-def _changeable(job: Job) -> dict[str, Any]:
+def _waiting_params(job: Job) -> dict[str, Any]:
     """Parameters for what can change while a job waits."""
     return {
         "user": job.scope.user,

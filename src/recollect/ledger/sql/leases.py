@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict
-from recollect.ledger.jobs import LATELY
-from recollect.ledger.sql.chore_rows import note_started
-from recollect.ledger.sql.job_rows import COLUMNS, UNLEASED, Holder, hold, job_from_row, set_queue
-from recollect.ledger.sql.tx import EVERYONE, Tx, one
+from recollect.ledger.jobs import FAILURE_WINDOW
+from recollect.ledger.sql.chore_rows import record_started
+from recollect.ledger.sql.job_rows import JOB_COLUMNS, UNLEASED, JobLock, job_from_row, lock_jobs, set_queue
+from recollect.ledger.sql.tx import ALL_TENANTS, Tx, fetch_one
 from recollect.model.ids import new_id
-from recollect.model.job import Job, JobKind, as_json, told_error
-from recollect.model.text import mended_text
+from recollect.model.job import Job, JobKind, as_json, truncate_error
+from recollect.model.text import repair_text
 from recollect.model.times import now, to_micros
 
 
-def until(lease_s: float) -> datetime:
+def lease_end(lease_s: float) -> datetime:
     """When a lease of so many seconds runs out."""
     return now() + timedelta(seconds=lease_s)
 
@@ -36,11 +36,11 @@ async def lease(
     while level is not None and len(taken) < limit:
         users = await _users_in_turn(tx, level, limit - len(taken), kinds)
         for user in users:
-            await tx.only(user)
+            await tx.restrict_to(user)
             job = await _take(tx, user, level, worker=worker, lease_s=lease_s, kinds=kinds)
             taken += [job] if job else []
         if users:
-            await tx.only(EVERYONE)
+            await tx.restrict_to(ALL_TENANTS)
         level = await _next_level(tx, level)
     return taken
 
@@ -48,7 +48,9 @@ async def lease(
 async def _next_level(tx: Tx, below: int | None) -> int | None:
     """The highest priority at which anyone has anything to do, now or later."""
     lower = "" if below is None else " WHERE priority < :below"
-    row = await one(tx, f"SELECT max(priority) FROM job_queues{lower}", {} if below is None else {"below": below})
+    row = await fetch_one(
+        tx, f"SELECT max(priority) FROM job_queues{lower}", {} if below is None else {"below": below}
+    )
     return None if row is None else row[0]
 
 
@@ -62,16 +64,16 @@ def _of_kinds(tx: Tx, kinds: Sequence[JobKind] | None, params: dict[str, Any]) -
 async def _users_in_turn(tx: Tx, level: int, limit: int, kinds: Sequence[JobKind] | None) -> list[str]:
     """Users who have something to do at a priority and are at nothing else, held; others' are passed over."""
     params: dict[str, Any] = {"level": level, "now": to_micros(now()), "limit": limit}
-    wanted = _of_kinds(tx, kinds, params)
-    if wanted:
-        wanted = (
+    kind_filter = _of_kinds(tx, kinds, params)
+    if kind_filter:
+        kind_filter = (
             " AND EXISTS (SELECT 1 FROM jobs j WHERE j.user_id = q.user_id AND j.priority = q.priority "
-            f"AND j.next_at <= :now{wanted})"
+            f"AND j.next_at <= :now{kind_filter})"
         )
     rows = await tx.rows(
         "SELECT q.user_id FROM job_queues q JOIN job_users u ON u.user_id = q.user_id "
-        f"WHERE q.priority = :level AND q.ready_at <= :now AND u.busy_until <= :now{wanted} "
-        f"ORDER BY q.ready_at, q.user_id LIMIT :limit {tx.dialect.words['pass_over']}",
+        f"WHERE q.priority = :level AND q.ready_at <= :now AND u.busy_until <= :now{kind_filter} "
+        f"ORDER BY q.ready_at, q.user_id LIMIT :limit {tx.dialect.fragments['pass_over']}",
         params,
     )
     return [row[0] for row in rows]
@@ -80,7 +82,7 @@ async def _users_in_turn(tx: Tx, level: int, limit: int, kinds: Sequence[JobKind
 async def _take(
     tx: Tx, user: str, level: int, *, worker: str, lease_s: float, kinds: Sequence[JobKind] | None
 ) -> Job | None:
-    at, ends = now(), until(lease_s)
+    at, ends = now(), lease_end(lease_s)
     # Whoever had the user's turn before has lost it; that job waits again, due since then.
     await tx.run(
         f"UPDATE jobs SET state = 'waiting', due_at = next_at, {UNLEASED} "
@@ -92,14 +94,14 @@ async def _take(
         "level": level,
         "now": to_micros(at),
         "until": to_micros(ends),
-        "worker": mended_text(worker),
+        "worker": repair_text(worker),
         "lease": new_id(),
     }
     rows = await tx.rows(
         "UPDATE jobs SET state = 'running', tries = tries + 1, worker = :worker, lease = :lease, "
         "leased_until = :until, next_at = :until, updated_at = :now WHERE user_id = :user AND id = ("
         "SELECT j.id FROM jobs j WHERE j.user_id = :user AND j.priority = :level AND j.next_at <= :now"
-        f"{_of_kinds(tx, kinds, params)} ORDER BY j.next_at, j.id LIMIT 1) RETURNING {COLUMNS}",
+        f"{_of_kinds(tx, kinds, params)} ORDER BY j.next_at, j.id LIMIT 1) RETURNING {JOB_COLUMNS}",
         params,
     )
     # What was ready when we looked may be done by now.
@@ -108,70 +110,70 @@ async def _take(
             "UPDATE job_users SET served_at = :now, busy_until = :until WHERE user_id = :user",
             {"user": user, "now": to_micros(at), "until": to_micros(ends)},
         )
-    await set_queue(tx, Holder(user, to_micros(at)), level)
+    await set_queue(tx, JobLock(user, to_micros(at)), level)
     return job_from_row(rows[0]) if rows else None
 
 
 async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
     """Keep a job for longer."""
-    holder, ends = await hold(tx, job.scope.user), to_micros(until(lease_s))
-    kept = await _settle(tx, job.scope.user, job.id, job.lease, "leased_until = :until, next_at = :until", until=ends)
-    await tx.run(
-        "UPDATE job_users SET busy_until = :until WHERE user_id = :user", {"user": holder.user, "until": ends}
+    lock, ends = await lock_jobs(tx, job.scope.user), to_micros(lease_end(lease_s))
+    renewed = await _update_leased(
+        tx, job.scope.user, job.id, job.lease, "leased_until = :until, next_at = :until", until=ends
     )
-    await set_queue(tx, holder, kept.priority)
-    return kept
+    await tx.run("UPDATE job_users SET busy_until = :until WHERE user_id = :user", {"user": lock.user, "until": ends})
+    await set_queue(tx, lock, renewed.priority)
+    return renewed
 
 
 async def finish(tx: Tx, user: str, id: str, lease: str | None, *, result: Mapping[str, Any] | None) -> Job:
     """A job is done."""
-    kept = None if result is None else as_json(result, name="the result of a job")
-    holder = await hold(tx, user)
+    result_json = None if result is None else as_json(result, name="the result of a job")
+    lock = await lock_jobs(tx, user)
     done = f"state = 'done', next_at = NULL, error = NULL, result = :result, {UNLEASED}"
-    job = await _settle(tx, user, id, lease, done, result=kept)
+    job = await _update_leased(tx, user, id, lease, done, result=result_json)
     await tx.run("UPDATE job_users SET busy_until = 0, failures = 0 WHERE user_id = :user", {"user": user})
-    await set_queue(tx, holder, job.priority)
+    await set_queue(tx, lock, job.priority)
     # Of a user's jobs one runs at a time: when they were last served, this one began.
-    await note_started(tx, job, holder.served_at)
+    await record_started(tx, job, lock.served_at)
     return job
 
 
 async def release(tx: Tx, job: Job) -> Job:
     """A job is given back, as if it had not been begun."""
     user = job.scope.user
-    holder = await hold(tx, user)
+    lock = await lock_jobs(tx, user)
     back = f"state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED}"
-    after = await _settle(tx, user, job.id, job.lease, back)
+    after = await _update_leased(tx, user, job.id, job.lease, back)
     await tx.run("UPDATE job_users SET busy_until = 0 WHERE user_id = :user", {"user": user})
-    await set_queue(tx, holder, after.priority)
+    await set_queue(tx, lock, after.priority)
     return after
 
 
 async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Job:
     """A job failed: it waits for its next try, or is dead."""
     user = job.scope.user
-    holder = await hold(tx, user)
+    lock = await lock_jobs(tx, user)
     if retry_at is None:
         failed, params = "state = 'dead', next_at = NULL", {}
     else:
         failed, params = "state = 'waiting', due_at = :due, next_at = :due", {"due": to_micros(retry_at)}
     failed += f", error = :error, {UNLEASED}"
-    after = await _settle(tx, user, job.id, job.lease, failed, error=told_error(error), **params)
+    after = await _update_leased(tx, user, job.id, job.lease, failed, error=truncate_error(error), **params)
     # A row begins anew if the last failure was long ago.
     await tx.run(
         "UPDATE job_users SET busy_until = 0, failed_at = :now, "
         "failures = CASE WHEN failed_at > :lately THEN failures ELSE 0 END + 1 WHERE user_id = :user",
-        {"user": user, "now": to_micros(now()), "lately": to_micros(now() - LATELY)},
+        {"user": user, "now": to_micros(now()), "lately": to_micros(now() - FAILURE_WINDOW)},
     )
-    await set_queue(tx, holder, after.priority)
+    await set_queue(tx, lock, after.priority)
     return after
 
 
-async def _settle(tx: Tx, user: str, id: str, lease: str | None, changes: str, **params: Any) -> Job:
+async def _update_leased(tx: Tx, user: str, id: str, lease: str | None, changes: str, **params: Any) -> Job:
     """Change a running job whose lease is shown; a Conflict if it is anyone else's or nobody's."""
     rows = await tx.rows(
         f"UPDATE jobs SET {changes}, updated_at = :now WHERE user_id = :user AND id = :id AND state = 'running' "
-        f"AND lease = :lease RETURNING {COLUMNS}",
+        f"AND lease = :lease RETURNING {JOB_COLUMNS}",
         {"user": user, "id": id, "lease": lease or "", "now": to_micros(now()), **params},
     )
     if not rows:

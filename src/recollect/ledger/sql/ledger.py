@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.ledger.counted import counted, unheard
-from recollect.ledger.protocol import Derived, IndexRow, Numbered, Revision, Said, Unembedded
+from recollect.ledger.counted import ignore_change, record_metrics
+from recollect.ledger.protocol import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision, Unembedded
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import erase as erase_sql
@@ -19,21 +19,21 @@ from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import memories, terms, upkeep
 from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import vectors as vector_sql
-from recollect.ledger.sql.feeding import SqlFeeds
-from recollect.ledger.sql.kept import SqlResponses
-from recollect.ledger.sql.keys import SqlKeys
-from recollect.ledger.sql.lengths import LengthCache
+from recollect.ledger.sql.feeding import SqlIndexFeed
+from recollect.ledger.sql.kept import SqlResponseStore
+from recollect.ledger.sql.keys import SqlApiKeyStore
+from recollect.ledger.sql.lengths import DocLengthCache
 from recollect.ledger.sql.migrate import migrate
-from recollect.ledger.sql.model_states import SqlModelStates
+from recollect.ledger.sql.model_states import SqlModelStateStore
 from recollect.ledger.sql.postings import PostingCache
-from recollect.ledger.sql.replies import SqlReplies
-from recollect.ledger.sql.tombstones import SqlTombstones, add_for_forgotten, is_filled
-from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, whose
-from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobs
+from recollect.ledger.sql.replies import SqlIdempotencyStore
+from recollect.ledger.sql.tombstones import SqlTombstoneStore, add_for_forgotten, is_filled
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, tenant_or_all
+from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobStore
 from recollect.ledger.terms import TERMS_RULES
-from recollect.model.change import Applied, By, Change, Entry, Once
+from recollect.model.change import Applied, Author, Change, HistoryEntry, IdempotencyToken
 from recollect.model.effect import Effect
-from recollect.model.erase import Cleared, Erase, Erasure, Receipt
+from recollect.model.erase import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, NewJob
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Filter, Listing
@@ -53,29 +53,37 @@ _QUICK_ROWS = 20_000
 _QUICK_CHANGES = 256
 # Of a user who has not been searched for a while, this many are looked through as soon.
 _QUICK_COLD = 1000
-_USERS_AT_ONCE = 50
+_USERS_PER_DROP = 50
 
 
-class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelStates, SqlTombstones):
+class SqlLedger(
+    SqlJobStore,
+    SqlResponseStore,
+    SqlIdempotencyStore,
+    SqlApiKeyStore,
+    SqlIndexFeed,
+    SqlModelStateStore,
+    SqlTombstoneStore,
+):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
-    def __init__(self, engine: Engine, model: EmbeddingModel) -> None:
+    def __init__(self, engine: SqlEngine, model: EmbeddingModel) -> None:
         self._engine = self.engine = engine
-        self._writer = change_sql.Writer(engine, model)
-        self._lengths = LengthCache()
+        self._context = change_sql.WriteContext(engine, model)
+        self._lengths = DocLengthCache()
         self._postings = PostingCache()
-        self.on_change: Callable[[str], None] = unheard
+        self.on_change: Callable[[str], None] = ignore_change
 
     @classmethod
-    async def open(cls, engine: Engine, model: EmbeddingModel) -> SqlLedger:
+    async def open(cls, engine: SqlEngine, model: EmbeddingModel) -> SqlLedger:
         """Bring the schema up to date; a full text made with other rules is made anew."""
         ledger = cls(engine, model)
         try:
             await migrate(engine)
-            if await engine.read(upkeep.terms_version, of=NOBODY, quick=True) != TERMS_RULES:
+            if await engine.read(upkeep.terms_version, tenant=NO_TENANT, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
-            if not await engine.read(is_filled, of=NOBODY, quick=True):
-                await engine.write(add_for_forgotten, of=EVERYONE)
+            if not await engine.read(is_filled, tenant=NO_TENANT, quick=True):
+                await engine.write(add_for_forgotten, tenant=ALL_TENANTS)
         except BaseException:
             await engine.close()
             raise
@@ -86,23 +94,23 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
         scope: Scope,
         changes: Sequence[Change],
         *,
-        by: By,
-        once: Once | None = None,
+        by: Author,
+        once: IdempotencyToken | None = None,
         effects: Sequence[Effect] = (),
         since: Revision | None = None,
     ) -> Applied:
         applied = await self._engine.write(
             lambda tx: change_sql.apply(
-                tx, self._writer, scope, changes, by=by, once=once, effects=effects, since=since
+                tx, self._context, scope, changes, by=by, once=once, effects=effects, since=since
             ),
-            of=scope.user,
+            tenant=scope.user,
         )
         self.on_change(scope.user)
-        return counted(applied, effects, by)
+        return record_metrics(applied, effects, by)
 
-    async def undo(self, scope: Scope, entry_id: int, *, by: By, whole: bool = False) -> Applied:
+    async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
         undone = await self._engine.write(
-            lambda tx: change_sql.undo(tx, self._writer, scope, entry_id, by=by, whole=whole), of=scope.user
+            lambda tx: change_sql.undo(tx, self._context, scope, entry_id, by=by, whole=whole), tenant=scope.user
         )
         self.on_change(scope.user)
         return undone
@@ -113,29 +121,29 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
         turns: Sequence[Turn],
         *,
         vectors: Sequence[Vector | None],
-        by: By,
+        by: Author,
         jobs: Sequence[NewJob] = (),
-        given_at: datetime | None = None,
+        received_at: datetime | None = None,
     ) -> Appended:
-        new = turn_sql.NewTurns(turns, vectors, given_at)
+        new = turn_sql.NewTurns(turns, vectors, received_at)
         appended = await self._engine.write(
-            lambda tx: turn_sql.append(tx, self._writer, scope, new, by=by, jobs=jobs), of=scope.user
+            lambda tx: turn_sql.append(tx, self._context, scope, new, by=by, jobs=jobs), tenant=scope.user
         )
         self.on_change(scope.user)
         return appended
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
-        await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at), of=scope.user)
+        await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at), tenant=scope.user)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
-        found = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), of=scope.user, quick=True)
-        return [found[id] for id in ids if id in found]
+        records = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), tenant=scope.user, quick=True)
+        return [records[id] for id in ids if id in records]
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        return await self._engine.read(lambda tx: memories.find(tx, scope, listing), of=scope.user)
+        return await self._engine.read(lambda tx: memories.find(tx, scope, listing), tenant=scope.user)
 
     async def count(self, scope: Scope, listing: Listing) -> int:
-        return await self._engine.read(lambda tx: memories.count(tx, scope, listing), of=scope.user)
+        return await self._engine.read(lambda tx: memories.count(tx, scope, listing), tenant=scope.user)
 
     async def history(
         self,
@@ -145,99 +153,114 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
         limit: int = 100,
         before: int | None = None,
         after: int | None = None,
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         return await self._engine.read(
             lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before, after=after),
-            of=scope.user,
+            tenant=scope.user,
         )
 
-    async def altered(self, user: str, since: datetime) -> list[Entry]:
-        return await self._engine.read(lambda tx: history_sql.altered(tx, user, since), of=user)
+    async def changes_since(self, user: str, since: datetime) -> list[HistoryEntry]:
+        return await self._engine.read(lambda tx: history_sql.changes_since(tx, user, since), tenant=user)
 
-    async def entry(self, scope: Scope, entry_id: int) -> Entry:
-        return await self._engine.read(lambda tx: history_sql.entry(tx, scope, entry_id), of=scope.user, quick=True)
+    async def entry(self, scope: Scope, entry_id: int) -> HistoryEntry:
+        return await self._engine.read(
+            lambda tx: history_sql.entry(tx, scope, entry_id), tenant=scope.user, quick=True
+        )
 
     async def conversation(self, scope: Scope) -> Conversation:
-        return await self._engine.read(lambda tx: conversation_sql.conversation(tx, scope), of=scope.user, quick=True)
+        return await self._engine.read(
+            lambda tx: conversation_sql.conversation(tx, scope), tenant=scope.user, quick=True
+        )
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         return await self._engine.read(
             lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit),
-            of=scope.user,
+            tenant=scope.user,
             quick=limit <= QUICK_LIMIT,
         )
 
     async def users(self) -> list[str]:
-        return await self._engine.read(upkeep.users, of=EVERYONE)
+        return await self._engine.read(upkeep.users, tenant=ALL_TENANTS)
 
-    async def lexical(self, scope: Scope, text: str) -> Said:
+    async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
         return await self._engine.read(
             lambda tx: terms.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
-            of=scope.user,
-            quick=self._engine.is_local and await self._has_few(scope.user),
+            tenant=scope.user,
+            quick=self._engine.is_local and await self._is_small_user(scope.user),
         )
 
-    async def _has_few(self, user: str) -> bool:
+    async def _is_small_user(self, user: str) -> bool:
         """Whether a user's memories are looked through at once."""
         rows = self._lengths.count(user)
         if rows is not None:
             return rows <= _QUICK_ROWS
-        most = _QUICK_COLD + 1
-        return await self._engine.read(lambda tx: memories.at_least(tx, user, most), of=user, quick=True) < most
+        max_count = _QUICK_COLD + 1
+        return (
+            await self._engine.read(lambda tx: memories.count_up_to(tx, user, max_count), tenant=user, quick=True)
+            < max_count
+        )
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
-    ) -> list[Numbered]:
+    ) -> list[NumberedRecord]:
         return await self._engine.read(
-            lambda tx: memories.fetch(tx, scope, rows, filter, as_of=as_of), of=scope.user, quick=True
+            lambda tx: memories.fetch(tx, scope, rows, filter, as_of=as_of), tenant=scope.user, quick=True
         )
 
     async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
-        return await self._engine.read(lambda tx: memories.matching(tx, scope, filter, as_of=as_of), of=scope.user)
+        return await self._engine.read(
+            lambda tx: memories.matching(tx, scope, filter, as_of=as_of), tenant=scope.user
+        )
 
-    async def keyed(
-        self, scope: Scope, filter: Filter, *, least: float, limit: int, as_of: datetime | None = None
+    async def keyed_facts(
+        self, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
     ) -> list[MemoryRecord]:
         return await self._engine.read(
-            lambda tx: memories.keyed(tx, scope, filter, least=least, limit=limit, as_of=as_of),
-            of=scope.user,
+            lambda tx: memories.keyed_facts(
+                tx, scope, filter, min_importance=min_importance, limit=limit, as_of=as_of
+            ),
+            tenant=scope.user,
             quick=as_of is None and filter == EVERYTHING,
         )
 
-    async def holders(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-        return await self._engine.read(lambda tx: change_sql.holders(tx, scope, records), of=scope.user)
+    async def find_conflicting(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
+        return await self._engine.read(lambda tx: change_sql.find_conflicting(tx, scope, records), tenant=scope.user)
 
     async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
         return await self._engine.read(
-            lambda tx: evidence_sql.derived(tx, scope, turn_ids), of=scope.user, quick=True
+            lambda tx: evidence_sql.derived(tx, scope, turn_ids), tenant=scope.user, quick=True
         )
 
-    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[Numbered, ...]]:
-        return await self._engine.read(lambda tx: evidence_sql.succession(tx, scope, ids), of=scope.user, quick=True)
+    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[NumberedRecord, ...]]:
+        return await self._engine.read(
+            lambda tx: evidence_sql.succession(tx, scope, ids), tenant=scope.user, quick=True
+        )
 
     async def revision(self, user: str) -> Revision:
-        return await self._engine.read(lambda tx: vector_sql.revision(tx, user), of=user, quick=True)
+        return await self._engine.read(lambda tx: vector_sql.revision(tx, user), tenant=user, quick=True)
 
     async def index_rows(
         self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
     ) -> tuple[Revision, list[IndexRow]]:
         if self._engine.is_local:
-            found = await self._engine.read(
-                lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors, most=_QUICK_CHANGES + 1),
-                of=user,
+            result = await self._engine.read(
+                lambda tx: vector_sql.index_rows(
+                    tx, user, model, after, vectors=vectors, max_rows=_QUICK_CHANGES + 1
+                ),
+                tenant=user,
                 quick=True,
             )
-            if len(found[1]) <= _QUICK_CHANGES:
-                return found
+            if len(result[1]) <= _QUICK_CHANGES:
+                return result
         return await self._engine.read(
-            lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors), of=user
+            lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors), tenant=user
         )
 
     async def unembedded(
         self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
     ) -> list[Unembedded]:
         return await self._engine.read(
-            lambda tx: vector_sql.unembedded(tx, model, limit, after, user), of=whose(user)
+            lambda tx: vector_sql.unembedded(tx, model, limit, after, user), tenant=tenant_or_all(user)
         )
 
     async def embed(
@@ -248,107 +271,113 @@ class SqlLedger(SqlJobs, SqlResponses, SqlReplies, SqlKeys, SqlFeeds, SqlModelSt
         user: str,
         versions: Mapping[int, int] | None = None,
     ) -> None:
-        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions), of=user)
+        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions), tenant=user)
 
     async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
-        return await self._engine.read(lambda tx: vector_sql.vectors(tx, user, ids, model), of=user)
+        return await self._engine.read(lambda tx: vector_sql.vectors(tx, user, ids, model), tenant=user)
 
     async def models(self) -> dict[EmbeddingModel, int]:
-        return await self._engine.read(vector_sql.models, of=EVERYONE)
+        return await self._engine.read(vector_sql.models, tenant=ALL_TENANTS)
 
     async def drop_model(self, model: EmbeddingModel) -> None:
         users = await self.users()
         # A few users at a time, so that nobody who writes waits for long.
-        for start in range(0, len(users), _USERS_AT_ONCE):
-            some = users[start : start + _USERS_AT_ONCE]
+        for start in range(0, len(users), _USERS_PER_DROP):
+            batch = users[start : start + _USERS_PER_DROP]
             await self._engine.write(
-                lambda tx, some=some: vector_sql.drop_of_users(tx, model, some),  # type: ignore[misc]
-                of=EVERYONE,
+                lambda tx, batch=batch: vector_sql.drop_of_users(tx, model, batch),  # type: ignore[misc]
+                tenant=ALL_TENANTS,
             )
-        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), of=NOBODY)
+        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), tenant=NO_TENANT)
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
-        counts = await self._engine.read(lambda tx: upkeep.stats(tx, user), of=whose(user))
+        counts = await self._engine.read(lambda tx: upkeep.stats(tx, user), tenant=tenant_or_all(user))
         return counts if user is not None else {**counts, "bytes": await self._engine.size()}
 
     async def check(self) -> list[str]:
-        broken = await self._engine.read(lambda tx: upkeep.check(tx, self._engine), of=EVERYONE)
+        broken = await self._engine.read(lambda tx: upkeep.check(tx, self._engine), tenant=ALL_TENANTS)
         return [*await self._engine.check(), *broken]
 
-    async def cautions(self) -> list[str]:
-        return await self._engine.cautions()
+    async def security_warnings(self) -> list[str]:
+        return await self._engine.security_warnings()
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress), of=EVERYONE)
+        await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress), tenant=ALL_TENANTS)
 
-    async def erase(self, scope: Scope, what: Erase, *, by: By) -> Receipt:
-        erased = await self._engine.write(
-            lambda tx: erase_sql.erase(tx, self._writer, scope, what, by=by), of=scope.user
+    async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
+        outcome = await self._engine.write(
+            lambda tx: erase_sql.erase(tx, self._context, scope, request, by=by), tenant=scope.user
         )
         self.on_change(scope.user)
-        return await self._told(scope, what, erased)
+        return await self._make_receipt(scope, request, outcome)
 
-    async def purge(self, before: datetime) -> Cleared:
+    async def purge(self, before: datetime) -> StoreErasure:
         counts: dict[str, int] = {}
         # A few users at a time, so that nobody who writes waits for long.
-        while found := await self._engine.write(lambda tx: erase_sql.purge(tx, self._writer, before), of=EVERYONE):
-            counts = {kind: counts.get(kind, 0) + number for kind, number in found.items()}
+        while batch := await self._engine.write(
+            lambda tx: erase_sql.purge(tx, self._context, before), tenant=ALL_TENANTS
+        ):
+            counts = {kind: counts.get(kind, 0) + number for kind, number in batch.items()}
         if not counts:
-            return Cleared("ledger", counts)
+            return StoreErasure("ledger", counts)
         done = await self._engine.sweep(erase_sql.TABLES)
-        return Cleared("ledger", counts, done.reached, done.note)
+        return StoreErasure("ledger", counts, done.is_complete, done.note)
 
-    async def finish_erasures(self) -> Cleared:
-        if not await self._engine.read(erase_sql.has_unfinished, of=EVERYONE, quick=True):
-            return Cleared("ledger")
-        return await self._scrubbed({}, now())
+    async def finish_erasures(self) -> StoreErasure:
+        if not await self._engine.read(erase_sql.has_unfinished, tenant=ALL_TENANTS, quick=True):
+            return StoreErasure("ledger")
+        return await self._scrub({}, now())
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
-        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since), of=EVERYONE)
+        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since), tenant=ALL_TENANTS)
 
-    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: By) -> list[Receipt]:
-        told: list[tuple[Scope, Erase, erase_sql.Erased, Cleared]] = []
+    async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
+        replayed: list[tuple[Scope, ErasureRequest, erase_sql.ErasureOutcome, StoreErasure]] = []
         for each in erasures:
             done = await self._engine.write(
-                lambda tx, each=each: erase_sql.replay(tx, self._writer, each, by=by),  # type: ignore[misc]
-                of=EVERYONE,
+                lambda tx, each=each: erase_sql.replay(tx, self._context, each, by=by),  # type: ignore[misc]
+                tenant=ALL_TENANTS,
             )
             if done is not None:
-                told.append((done[0], each.what, done[1], self._let_go(done[0].user)))
-        # Once for all of them; also for those that a replay which was broken off had come to.
-        if not told and not await self._engine.read(lambda tx: erase_sql.has_unfinished(tx, ever=True), of=EVERYONE):
+                replayed.append((done[0], each.what, done[1], self._drop_caches(done[0].user)))
+        # IdempotencyToken for all of them; also for those that a replay which was broken off had come to.
+        if not replayed and not await self._engine.read(
+            lambda tx: erase_sql.has_unfinished(tx, ever=True), tenant=ALL_TENANTS
+        ):
             return []
-        bytes_ = await self._scrubbed({}, now())
+        bytes_ = await self._scrub({}, now())
         return [
-            erased.receipt(scope, what, replace(bytes_, counts=erased.counts), words)
-            for scope, what, erased, words in told
+            outcome.receipt(scope, request, replace(bytes_, counts=outcome.counts), cache_report)
+            for scope, request, outcome, cache_report in replayed
         ]
 
-    async def _told(self, scope: Scope, what: Erase, erased: erase_sql.Erased) -> Receipt:
+    async def _make_receipt(
+        self, scope: Scope, request: ErasureRequest, outcome: erase_sql.ErasureOutcome
+    ) -> Receipt:
         """The receipt of an erasure that was committed, once its bytes are gone as well."""
-        words = self._let_go(scope.user)
-        return erased.receipt(scope, what, await self._scrubbed(erased.counts, now()), words)
+        cache_report = self._drop_caches(scope.user)
+        return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), cache_report)
 
-    def _let_go(self, user: str) -> Cleared:
+    def _drop_caches(self, user: str) -> StoreErasure:
         """Drop what is kept at hand of a user's words."""
         self._lengths.drop(user)
-        return Cleared("word lists", {"words": self._postings.drop(user)})
+        return StoreErasure("word lists", {"words": self._postings.drop(user)})
 
-    async def _scrubbed(self, counts: Mapping[str, int], at: datetime) -> Cleared:
+    async def _scrub(self, counts: Mapping[str, int], at: datetime) -> StoreErasure:
         done = await self._engine.scrub(erase_sql.TABLES)
-        if done.reached or done.is_final:
-            await self._engine.write(lambda tx: erase_sql.finished(tx, at), of=EVERYONE)
-        return erase_sql.cleared(counts, done)
+        if done.is_complete or done.is_final:
+            await self._engine.write(lambda tx: erase_sql.mark_finished(tx, at), tenant=ALL_TENANTS)
+        return erase_sql.store_report(counts, done)
 
-    async def backup(self, path: Path, told: Callable[[int, int], None]) -> Backup:
-        from recollect.ledger.sealed import seal
+    async def backup(self, path: Path, on_progress: Callable[[int, int], None]) -> Backup:
+        from recollect.ledger.sealed import seal_backup
 
         made_at = now()
-        await self._engine.copy_to(path, told)
-        return await asyncio.to_thread(seal, path, made_at=made_at, engine=self._engine.dialect.name)
+        await self._engine.copy_to(path, on_progress)
+        return await asyncio.to_thread(seal_backup, path, made_at=made_at, engine=self._engine.dialect.name)
 
-    async def fill(self, path: Path, told: Callable[[int, int], None]) -> None:
-        await self._engine.copy_from(path, told)
+    async def restore_backup(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
+        await self._engine.copy_from(path, on_progress)
         await self.rebuild_terms()
 
     async def close(self) -> None:

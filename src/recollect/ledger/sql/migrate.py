@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from recollect.errors import StoreCorrupt, StoreTooNew
-from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, Tx, one
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
 from recollect.model.times import now, to_micros
 
 _NAME = re.compile(r"(\d{4})_\w+(?:\.(\w+))?\.sql")
@@ -18,14 +18,14 @@ _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT 
 @cache
 def migrations(dialect: str) -> dict[int, tuple[str, ...]]:
     """The statements of each migration by its number, the shared file before the dialect's own."""
-    found: dict[int, list[tuple[str, str]]] = {}
+    scripts: dict[int, list[tuple[str, str]]] = {}
     for file in (files("recollect.ledger.sql") / "migrations").iterdir():
         match = _NAME.fullmatch(file.name)
         if match and match[2] in (None, dialect):
-            found.setdefault(int(match[1]), []).append((match[2] or "", file.read_text(encoding="utf-8")))
+            scripts.setdefault(int(match[1]), []).append((match[2] or "", file.read_text(encoding="utf-8")))
     return {
-        number: tuple(statement for _, text in sorted(found[number]) for statement in _statements(text))
-        for number in sorted(found)
+        number: tuple(statement for _, text in sorted(scripts[number]) for statement in _statements(text))
+        for number in sorted(scripts)
     }
 
 
@@ -36,13 +36,13 @@ def _statements(text: str) -> Iterator[str]:
             yield statement.strip()
 
 
-async def migrate(engine: Engine) -> None:
+async def migrate(engine: SqlEngine) -> None:
     """Bring the store to the newest schema; refuse one from a newer Recollect untouched."""
-    known = migrations(engine.dialect.name)
-    newest = max(known)
-    if await engine.read(_known_schema, of=NOBODY) == newest:
+    available = migrations(engine.dialect.name)
+    newest = max(available)
+    if await engine.read(_read_schema, tenant=NO_TENANT) == newest:
         return
-    for number, statements in known.items():
+    for number, statements in available.items():
 
         async def step(tx: Tx, number: int = number, statements: tuple[str, ...] = statements) -> None:
             await tx.run(_META, {})
@@ -56,38 +56,38 @@ async def migrate(engine: Engine) -> None:
             if current >= number:
                 return
             for statement in statements:
-                await tx.run(_filled(statement, engine), {})
+                await tx.run(_fill_placeholders(statement, engine), {})
             await set_meta(tx, "schema", str(number))
             await set_meta(tx, f"schema_{number}_at", str(to_micros(now())))
 
-        await engine.write(step, of=EVERYONE)
+        await engine.write(step, tenant=ALL_TENANTS)
 
 
-def _filled(statement: str, engine: Engine) -> str:
-    for word, meaning in engine.dialect.words.items():
-        statement = statement.replace(f"{{{word}}}", meaning)
+def _fill_placeholders(statement: str, engine: SqlEngine) -> str:
+    for name, fragment in engine.dialect.fragments.items():
+        statement = statement.replace(f"{{{name}}}", fragment)
     return statement
 
 
 async def _schema(tx: Tx) -> int:
-    exists = await tx.rows(tx.dialect.words["table_exists"], {"name": "meta"})
+    exists = await tx.rows(tx.dialect.fragments["table_exists"], {"name": "meta"})
     return int(await meta(tx, "schema") or 0) if exists else 0
 
 
-async def _known_schema(tx: Tx) -> int:
+async def _read_schema(tx: Tx) -> int:
     """The schema of a ledger, 0 for an empty store; what is neither is refused.
 
     Both are looked at in one view: another process may be making the ledger at this moment.
     """
     current = await _schema(tx)
-    if not current and (found := await tx.rows(tx.dialect.words["stranger"], {})):
-        raise StoreCorrupt(f"this is not a Recollect ledger: it has a table {found[0][0]!r}; give another file")
+    if not current and (tables := await tx.rows(tx.dialect.fragments["stranger"], {})):
+        raise StoreCorrupt(f"this is not a Recollect ledger: it has a table {tables[0][0]!r}; give another file")
     return current
 
 
 async def meta(tx: Tx, name: str) -> str | None:
     """A fact the store keeps about itself."""
-    row = await one(tx, "SELECT value FROM meta WHERE name = :name", {"name": name})
+    row = await fetch_one(tx, "SELECT value FROM meta WHERE name = :name", {"name": name})
     return row[0] if row else None
 
 

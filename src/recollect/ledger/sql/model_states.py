@@ -5,36 +5,44 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from recollect.ledger.model_states import Embedded, ModelState, Origin, current_of
-from recollect.ledger.sql.tx import EVERYONE, NOBODY, Engine, Tx, one
-from recollect.ledger.sql.vectors import model_number, numbered
+from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.vectors import ensure_model_number, model_number
 from recollect.model.times import from_micros, now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
 
-class SqlModelStates:
-    """The promise of `ModelStates`, kept by the body of SQL on some engine."""
+class SqlModelStateStore:
+    """The promise of `ModelStateStore`, kept by the body of SQL on some engine."""
 
-    _engine: Engine
+    _engine: SqlEngine
 
     async def model_states(self) -> list[ModelState]:
-        return await self._engine.read(states, of=NOBODY, quick=True)
+        return await self._engine.read(load_states, tenant=NO_TENANT, quick=True)
 
     async def make_current(
-        self, model: EmbeddingModel, origin: Origin, *, instead_of: EmbeddingModel | None
+        self, model: EmbeddingModel, origin: ModelOrigin, *, replacing: EmbeddingModel | None
     ) -> ModelState:
-        return await self._engine.write(lambda tx: make_current(tx, model, origin, instead_of), of=NOBODY)
+        return await self._engine.write(lambda tx: make_current(tx, model, origin, replacing), tenant=NO_TENANT)
 
-    async def hold_model(
-        self, model: EmbeddingModel, origin: Origin, *, who: str, for_s: float, so_far: Embedded | None = None
+    async def lease_model(
+        self,
+        model: EmbeddingModel,
+        origin: ModelOrigin,
+        *,
+        owner: str,
+        lease_s: float,
+        progress: EmbeddingProgress | None = None,
     ) -> bool:
-        return await self._engine.write(lambda tx: hold(tx, model, origin, who, for_s, so_far), of=NOBODY)
+        return await self._engine.write(
+            lambda tx: lease(tx, model, origin, owner, lease_s, progress), tenant=NO_TENANT
+        )
 
-    async def count_embedded(self, model: EmbeddingModel) -> Embedded:
-        return await self._engine.read(lambda tx: count_embedded(tx, model), of=EVERYONE)
+    async def count_embedded(self, model: EmbeddingModel) -> EmbeddingProgress:
+        return await self._engine.read(lambda tx: count_embedded(tx, model), tenant=ALL_TENANTS)
 
 
-async def states(tx: Tx) -> list[ModelState]:
+async def load_states(tx: Tx) -> list[ModelState]:
     """Every model with a row of its own."""
     rows = await tx.rows(
         "SELECT s.model, m.name, m.dimensions, s.spec, s.url, s.asked_dimensions, s.current_at, s.retired_at, "
@@ -45,43 +53,43 @@ async def states(tx: Tx) -> list[ModelState]:
     return [
         ModelState(
             model=EmbeddingModel(name, dimensions),
-            origin=Origin(spec, url, asked),
+            origin=ModelOrigin(spec, url, requested_dimensions),
             is_current=number == current,
             current_at=None if since is None else from_micros(since),
             retired_at=None if until is None else from_micros(until),
             embedded=embedded,
             to_embed=to_embed,
-            held_until=from_micros(held) if held else None,
+            lease_expires_at=from_micros(lease_end) if lease_end else None,
         )
-        for number, name, dimensions, spec, url, asked, since, until, embedded, to_embed, held, current in rows
+        for number, name, dimensions, spec, url, requested_dimensions, since, until, embedded, to_embed, lease_end, current in rows
     ]
 
 
 async def make_current(
-    tx: Tx, model: EmbeddingModel, origin: Origin, instead_of: EmbeddingModel | None
+    tx: Tx, model: EmbeddingModel, origin: ModelOrigin, replacing: EmbeddingModel | None
 ) -> ModelState:
     """Move the one row that says which model is searched."""
-    number = await _state_row(tx, model)
-    before = None if instead_of is None else await model_number(tx, instead_of)
-    if await _is_first(tx, number):
-        await _begin(tx, number)
+    number = await _ensure_state_row(tx, model)
+    before = None if replacing is None else await model_number(tx, replacing)
+    if await _claim_first(tx, number):
+        await _mark_current(tx, number)
         await _put_origin(tx, number, origin)
-    elif before is not None and await _moved(tx, number, before):
+    elif before is not None and await _move_current(tx, number, before):
         if before != number:
             await tx.run(
                 "UPDATE model_states SET retired_at = :at WHERE model = :before",
                 {"at": to_micros(now()), "before": before},
             )
-            await _begin(tx, number)
+            await _mark_current(tx, number)
         await _put_origin(tx, number, origin)
-    current = current_of(await states(tx))
+    current = current_model_state(await load_states(tx))
     assert current is not None
     return current
 
 
-async def _is_first(tx: Tx, number: int) -> bool:
+async def _claim_first(tx: Tx, number: int) -> bool:
     """Whether no model was searched before; of two who try at once, one is told so."""
-    first = await one(
+    first = await fetch_one(
         tx,
         "INSERT INTO current_model (only_row, model) VALUES (1, :model) "
         "ON CONFLICT (only_row) DO NOTHING RETURNING model",
@@ -90,16 +98,16 @@ async def _is_first(tx: Tx, number: int) -> bool:
     return first is not None
 
 
-async def _begin(tx: Tx, number: int) -> None:
+async def _mark_current(tx: Tx, number: int) -> None:
     await tx.run(
         "UPDATE model_states SET current_at = :at, retired_at = NULL WHERE model = :model",
         {"at": to_micros(now()), "model": number},
     )
 
 
-async def _moved(tx: Tx, number: int, before: int) -> bool:
+async def _move_current(tx: Tx, number: int, before: int) -> bool:
     """Whether the model of that number was searched, and now this one is."""
-    moved = await one(
+    moved = await fetch_one(
         tx,
         "UPDATE current_model SET model = :model WHERE model = :before RETURNING model",
         {"model": number, "before": before},
@@ -107,53 +115,53 @@ async def _moved(tx: Tx, number: int, before: int) -> bool:
     return moved is not None
 
 
-async def hold(
-    tx: Tx, model: EmbeddingModel, origin: Origin, who: str, for_s: float, so_far: Embedded | None
+async def lease(
+    tx: Tx, model: EmbeddingModel, origin: ModelOrigin, owner: str, lease_s: float, progress: EmbeddingProgress | None
 ) -> bool:
     """Take or renew the lease of a model."""
-    number = await _state_row(tx, model)
+    number = await _ensure_state_row(tx, model)
     moment = now()
     params: dict[str, Any] = {
         "model": number,
-        "who": who,
+        "who": owner,
         "now": to_micros(moment),
-        "until": to_micros(moment + timedelta(seconds=for_s)),
+        "until": to_micros(moment + timedelta(seconds=lease_s)),
     }
     count = ""
-    if so_far is not None:
-        params |= {"done": so_far.done, "total": so_far.total}
+    if progress is not None:
+        params |= {"done": progress.done, "total": progress.total}
         count = ", embedded = :done, to_embed = :total"
-    held = await one(
+    leased = await fetch_one(
         tx,
         f"UPDATE model_states SET held_by = :who, held_until = :until{count} "
         "WHERE model = :model AND (held_by = :who OR held_until <= :now) RETURNING model",
         params,
     )
-    if held is not None and origin.spec:
+    if leased is not None and origin.spec:
         await _put_origin(tx, number, origin)
-    return held is not None
+    return leased is not None
 
 
-async def _put_origin(tx: Tx, number: int, origin: Origin) -> None:
+async def _put_origin(tx: Tx, number: int, origin: ModelOrigin) -> None:
     await tx.run(
         "UPDATE model_states SET spec = :spec, url = :url, asked_dimensions = :dimensions WHERE model = :model",
         {"spec": origin.spec, "url": origin.url, "dimensions": origin.dimensions, "model": number},
     )
 
 
-async def _state_row(tx: Tx, model: EmbeddingModel) -> int:
-    number = await numbered(tx, model)
+async def _ensure_state_row(tx: Tx, model: EmbeddingModel) -> int:
+    number = await ensure_model_number(tx, model)
     await tx.run("INSERT INTO model_states (model) VALUES (:model) ON CONFLICT (model) DO NOTHING", {"model": number})
     return number
 
 
-async def count_embedded(tx: Tx, model: EmbeddingModel) -> Embedded:
+async def count_embedded(tx: Tx, model: EmbeddingModel) -> EmbeddingProgress:
     """Count memories, and those of them without a vector."""
-    row = await one(
+    row = await fetch_one(
         tx,
         "SELECT count(*), count(v.row) FROM memories m "
         "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row",
         {"model": await model_number(tx, model) or 0},
     )
     total, done = row or (0, 0)
-    return Embedded(done, total)
+    return EmbeddingProgress(done, total)

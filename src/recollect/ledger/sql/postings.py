@@ -10,23 +10,23 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from recollect.ledger.protocol import Revision
-from recollect.ledger.sql.tx import Engine, Postings, Tx
+from recollect.ledger.sql.tx import Postings, SqlEngine, Tx
 from recollect.ledger.terms import terms_of
 
-MAX_BYTES = 64 << 20
+MAX_POSTING_BYTES = 64 << 20
 # What a word costs besides its rows.
 _WORD_BYTES = 512
 # More new rows than this are not worth looking into one by one: the full text knows them.
-_MOST_NEW = 64
+_MAX_NEW_ROWS = 64
 
 
-def word(number: int, term: str) -> str:
+def index_word(number: int, term: str) -> str:
     """A term as it stands in the index: led by its user's number, so that lists are one user's own."""
     return f"{number}x{term}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PostingQuery:
     """Terms of one user, and the state of the user's memories that the transaction sees."""
 
     user: str
@@ -37,7 +37,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class _Held:
+class _UserPostings:
     """What is known of one user as of a revision: rows under words, and the words of rows that came since."""
 
     revision: Revision
@@ -48,15 +48,15 @@ class _Held:
     new: dict[int, Counter[str]] = field(default_factory=dict)
     size: int = 0
 
-    def keep(self, term: str, found: Postings) -> None:
+    def add(self, term: str, postings: Postings) -> None:
         """Remember what the full text says of a word."""
-        self.words[term], self.upto[term] = found, self.last_row
-        self.size += _WORD_BYTES + found[0].nbytes + found[1].nbytes
+        self.words[term], self.upto[term] = postings, self.last_row
+        self.size += _WORD_BYTES + postings[0].nbytes + postings[1].nbytes
 
-    def of(self, term: str) -> Postings:
+    def for_term(self, term: str) -> Postings:
         rows, times = self.words[term]
         upto = self.upto[term]
-        late = [(row, said[term]) for row, said in self.new.items() if row > upto and term in said]
+        late = [(row, counts[term]) for row, counts in self.new.items() if row > upto and term in counts]
         if not late:
             return rows, times
         more = np.array(late, np.int64)
@@ -66,69 +66,69 @@ class _Held:
 class PostingCache:
     """The words asked for last, within a budget; readers in several threads share it."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_POSTING_BYTES) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._users: OrderedDict[str, _Held] = OrderedDict()
+        self._users: OrderedDict[str, _UserPostings] = OrderedDict()
         self._drops = 0
         self._lock = threading.Lock()
 
-    async def get(self, tx: Tx, engine: Engine, asked: Asked) -> list[Postings]:
+    async def get(self, tx: Tx, engine: SqlEngine, query: PostingQuery) -> list[Postings]:
         """For each term the rows that say it, rising, and how often, as this transaction sees them."""
-        (held, drops), terms = self._taken(asked.user), asked.terms
-        if held is None or not await _continued(tx, held, asked):
-            held = _Held(asked.revision, asked.last_row)
-        unknown = [term for term in terms if term not in held.words]
+        (cached, drops), terms = self._take(query.user), query.terms
+        if cached is None or not await _extend(tx, cached, query):
+            cached = _UserPostings(query.revision, query.last_row)
+        unknown = [term for term in terms if term not in cached.words]
         if unknown:
-            read = await engine.terms.postings(tx, [word(asked.number, term) for term in unknown])
+            read = await engine.terms.postings(tx, [index_word(query.number, term) for term in unknown])
             for term, postings in zip(unknown, read, strict=True):
-                held.keep(term, postings)
-        found = [held.of(term) for term in terms]
-        self._put_back(asked.user, held, drops)
-        return found
+                cached.add(term, postings)
+        result = [cached.for_term(term) for term in terms]
+        self._put_back(query.user, cached, drops)
+        return result
 
     def drop(self, user: str) -> int:
         """Let go of a user of whom something was erased; gives how many words were held."""
         with self._lock:
             self._drops += 1
-            held = self._users.pop(user, None)
-            self._bytes -= held.size if held else 0
-            return len(held.words) if held else 0
+            cached = self._users.pop(user, None)
+            self._bytes -= cached.size if cached else 0
+            return len(cached.words) if cached else 0
 
-    def _taken(self, user: str) -> tuple[_Held | None, int]:
+    def _take(self, user: str) -> tuple[_UserPostings | None, int]:
         """Whoever works on what is held has it alone; another reader of the same user begins anew meanwhile."""
         with self._lock:
-            held = self._users.pop(user, None)
-            self._bytes -= held.size if held else 0
-            return held, self._drops
+            cached = self._users.pop(user, None)
+            self._bytes -= cached.size if cached else 0
+            return cached, self._drops
 
-    def _put_back(self, user: str, held: _Held, drops: int) -> None:
+    def _put_back(self, user: str, cached: _UserPostings, drops: int) -> None:
         with self._lock:
             if drops != self._drops:
                 # Someone was erased while we read; who that was is not worth remembering.
                 return
             if user in self._users:
                 self._bytes -= self._users.pop(user).size
-            self._users[user] = held
-            self._bytes += held.size
+            self._users[user] = cached
+            self._bytes += cached.size
             while self._bytes > self._max_bytes and self._users:
                 self._bytes -= self._users.popitem(last=False)[1].size
 
 
-async def _continued(tx: Tx, held: _Held, asked: Asked) -> bool:
+async def _extend(tx: Tx, cached: _UserPostings, query: PostingQuery) -> bool:
     """Take up the rows that came since; False if more happened than that."""
-    revision = asked.revision
-    if held.revision == revision:
+    revision = query.revision
+    if cached.revision == revision:
         return True
-    if held.revision.epoch != revision.epoch or held.revision.number > revision.number:
+    if cached.revision.epoch != revision.epoch or cached.revision.number > revision.number:
         return False
     changed = await tx.rows(
         "SELECT row, content FROM memories WHERE user_id = :user AND revision > :after ORDER BY row LIMIT :most",
-        {"user": asked.user, "after": held.revision.number, "most": _MOST_NEW + 1},
+        {"user": query.user, "after": cached.revision.number, "most": _MAX_NEW_ROWS + 1},
     )
     # An old row may say something else now.
-    if len(held.new) + len(changed) > _MOST_NEW or (changed and changed[0][0] <= held.last_row):
+    if len(cached.new) + len(changed) > _MAX_NEW_ROWS or (changed and changed[0][0] <= cached.last_row):
         return False
-    held.new |= {row: Counter(terms_of(content)) for row, content in changed}
-    held.revision, held.last_row = revision, asked.last_row
+    cached.new |= {row: Counter(terms_of(content)) for row, content in changed}
+    cached.revision, cached.last_row = revision, query.last_row
     return True

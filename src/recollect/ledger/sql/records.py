@@ -6,13 +6,13 @@ import json
 from datetime import datetime
 from typing import Any
 
-from recollect.ledger.fields import LISTS
+from recollect.ledger.fields import LIST_FIELDS
 from recollect.ledger.sql.tx import Row
-from recollect.model.at_hand import at_hand
+from recollect.model.at_hand import erasable_cache
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.scope import Level, Scope
 from recollect.model.times import from_micros, to_micros
-from recollect.model.traits import speaker_of, traits_of
+from recollect.model.traits import compute_traits, speaker_name
 
 _TIMES = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at")
 _PLAIN = ("id", "content", "importance", "confidence", "access_count", "version")
@@ -20,25 +20,25 @@ _KINDS = ("level", "status", "type", "category")
 _BODY = ("value", "source", "trust", "evidence", "tags", "metadata", "detail", "superseded_by", "prompt_digest")
 _BLANK = {name: MemoryRecord.__dataclass_fields__[name].default for name in _BODY} | {"metadata": {}, "detail": {}}
 
-COLUMNS = (
+MEMORY_COLUMNS = (
     "id", "user_id", "project_id", "session_id", "level", "place", "status", "type", "category", "content",
     '"key"', "importance", "confidence", *_TIMES, "access_count", "version", "fingerprint", "body",
 )  # fmt: skip
-SELECTED = ", ".join(COLUMNS)
-_NAMES = tuple(name.strip('"') for name in COLUMNS)
+SELECTED_COLUMNS = ", ".join(MEMORY_COLUMNS)
+_NAMES = tuple(name.strip('"') for name in MEMORY_COLUMNS)
 # Made from the rest for those who look through many memories at once; never read back into a record.
 _DERIVED = ("revision", "traits", "speaker")
 # An access may be counted while a change is being worked out; it is not written over.
 _NOT_UPDATED = ("id", "user_id", "access_count", "last_accessed_at")
 
 
-def to_row(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
+def record_to_params(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
     """The named parameters that write a record."""
-    derived = {"revision": revision, "traits": traits_of(record), "speaker": speaker_of(record)}
+    derived = {"revision": revision, "traits": compute_traits(record), "speaker": speaker_name(record)}
     return _envelope(record) | derived
 
 
-def as_row(record: MemoryRecord) -> list[Any]:
+def record_to_row(record: MemoryRecord) -> list[Any]:
     """A record as plain values for JSON, in the order of the `SELECTED` columns; `from_row` reads them."""
     row = _envelope(record)
     return [row[name] for name in _NAMES]
@@ -54,7 +54,7 @@ def _envelope(record: MemoryRecord) -> dict[str, Any]:
         "user_id": record.scope.user,
         "project_id": record.scope.project,
         "session_id": record.scope.session,
-        "place": record.place,
+        "place": record.visibility_key,
         "key": record.key,
         "fingerprint": record.fingerprint,
         "body": _body(record),
@@ -66,7 +66,7 @@ def _body(record: MemoryRecord) -> str:
     for name in _BODY:
         value = getattr(record, name)
         if value != _BLANK[name]:
-            body[name] = list(value) if name in LISTS else value
+            body[name] = list(value) if name in LIST_FIELDS else value
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -77,7 +77,7 @@ _TYPES = {str(type): type for type in MemoryType}
 _CATEGORIES = {str(category): category for category in Category}
 
 
-def from_row(row: Row) -> MemoryRecord:
+def record_from_row(row: Row) -> MemoryRecord:
     """The record that a row of `SELECTED` columns stands for."""
     (
         id, user, project, session, level, _, status, type, category, content, key, importance, confidence,
@@ -111,7 +111,7 @@ def from_row(row: Row) -> MemoryRecord:
 
 
 # A page of memories shares a few scopes; checking their ids once is enough.
-_scope = at_hand(4096)(Scope)
+_scope = erasable_cache(4096)(Scope)
 
 
 def _time(micros: int | None) -> datetime | None:
@@ -120,7 +120,7 @@ def _time(micros: int | None) -> datetime | None:
 
 def _read_body(text: str) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(text)
-    for name in LISTS:
+    for name in LIST_FIELDS:
         if name in body:
             body[name] = tuple(body[name])
     if "trust" in body:
@@ -128,12 +128,14 @@ def _read_body(text: str) -> dict[str, Any]:
     return body
 
 
-INSERT = (
-    f"INSERT INTO memories ({SELECTED}, {', '.join(_DERIVED)}, term_count) VALUES "
-    f"({', '.join(':' + name.strip(chr(34)) for name in (*COLUMNS, *_DERIVED))}, :term_count)"
+INSERT_MEMORY = (
+    f"INSERT INTO memories ({SELECTED_COLUMNS}, {', '.join(_DERIVED)}, term_count) VALUES "
+    f"({', '.join(':' + name.strip(chr(34)) for name in (*MEMORY_COLUMNS, *_DERIVED))}, :term_count)"
 )
-UPDATE = (
+UPDATE_MEMORY = (
     "UPDATE memories SET "
-    + ", ".join(f"{name} = :{name.strip(chr(34))}" for name in (*COLUMNS, *_DERIVED) if name not in _NOT_UPDATED)
+    + ", ".join(
+        f"{name} = :{name.strip(chr(34))}" for name in (*MEMORY_COLUMNS, *_DERIVED) if name not in _NOT_UPDATED
+    )
     + " WHERE user_id = :user_id AND id = :id"
 )

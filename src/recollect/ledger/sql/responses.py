@@ -10,9 +10,9 @@ from typing import Any
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.responses import NEVER_NATIVE, SKEW
 from recollect.ledger.sql.changes import Owner, lock_user
-from recollect.ledger.sql.tx import Row, Tx, one
+from recollect.ledger.sql.tx import Row, Tx, fetch_one
 from recollect.model.erase import user_digest
-from recollect.model.response import KeptResponse
+from recollect.model.response import StoredResponse
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, now, to_micros
@@ -24,31 +24,31 @@ _COLUMNS = (
 _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
 
-async def known_user(tx: Tx, user: str) -> Owner:
+async def ensure_user(tx: Tx, user: str) -> Owner:
     """The user, held, and from now on one who has something."""
     owner = await lock_user(tx, user)
     await tx.run("UPDATE users SET revision = 1 WHERE number = :number AND revision = 0", {"number": owner.number})
     return owner
 
 
-async def keep(tx: Tx, scope: Scope, response: KeptResponse, *, begun_at: datetime) -> None:
+async def save_response(tx: Tx, scope: Scope, response: StoredResponse, *, started_at: datetime) -> None:
     """Keep a response, unless something of the user was erased since it was begun."""
-    owner = await known_user(tx, scope.user)
+    owner = await ensure_user(tx, scope.user)
     # Upkeep moves the epoch as well, but notes no erasure.
     if owner.epoch != response.epoch and await tx.rows(
         "SELECT 1 FROM erasures WHERE user_id = :digest AND requested_at >= :since LIMIT 1",
-        {"digest": user_digest(scope.user), "since": to_micros(begun_at - SKEW)},
+        {"digest": user_digest(scope.user), "since": to_micros(started_at - SKEW)},
     ):
         raise Conflict("something of this user was erased while the response was made; it is not kept")
     await tx.run(
         f"INSERT INTO responses (user_id, {_COLUMNS}) VALUES (:user, :id, :project, :session, :root, :previous, "
         ":thread, :upstream, :epoch, :created, :expires, :names, :body) ON CONFLICT (user_id, id) DO UPDATE SET "
         + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ") if name != "id"),
-        _params(scope, response),
+        _response_params(scope, response),
     )
 
 
-def _params(scope: Scope, response: KeptResponse) -> Mapping[str, Any]:
+def _response_params(scope: Scope, response: StoredResponse) -> Mapping[str, Any]:
     return {
         "user": scope.user,
         "id": response.id,
@@ -63,14 +63,14 @@ def _params(scope: Scope, response: KeptResponse) -> Mapping[str, Any]:
         "expires": None if response.expires_at is None else to_micros(response.expires_at),
         "names": json.dumps(response.names),
         # In ASCII: a model may say characters that not every store can keep.
-        "body": json.dumps({"response": response.body, "asked": list(response.asked)}, separators=(",", ":")),
+        "body": json.dumps({"response": response.body, "asked": list(response.input_items)}, separators=(",", ":")),
     }
 
 
-def _response(user: str, row: Row) -> KeptResponse:
+def _response_from_row(user: str, row: Row) -> StoredResponse:
     id, project, session, root, previous, thread, upstream, epoch, created, expires, names, text = row
     body = json.loads(text)
-    return KeptResponse(
+    return StoredResponse(
         id=id,
         scope=Scope(user, project, session),
         root_id=root,
@@ -82,23 +82,23 @@ def _response(user: str, row: Row) -> KeptResponse:
         expires_at=None if expires is None else from_micros(expires),
         names=tuple(json.loads(names)),
         body=body["response"],
-        asked=tuple(body["asked"]),
+        input_items=tuple(body["asked"]),
     )
 
 
-async def response(tx: Tx, scope: Scope, id: str) -> KeptResponse:
+async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
     """One response that has not expired."""
-    row = is_storable(id) and await one(
+    row = is_storable(id) and await fetch_one(
         tx,
         f"SELECT {_COLUMNS} FROM responses WHERE user_id = :user AND id = :id AND {_FRESH}",
         {"user": scope.user, "id": id, "now": to_micros(now())},
     )
     if not row:
         raise NotFound(f"no response {id}")
-    return _response(scope.user, row)
+    return _response_from_row(scope.user, row)
 
 
-async def chain(tx: Tx, scope: Scope, id: str) -> list[KeptResponse]:
+async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
     """A response and all before it, the first one first."""
     last = await response(tx, scope, id)
     if not last.previous_id:
@@ -112,26 +112,26 @@ async def chain(tx: Tx, scope: Scope, id: str) -> list[KeptResponse]:
         {"user": scope.user, "id": last.id},
     )
     before = [row[0] for row in rows]
-    found = await tx.rows(
+    response_rows = await tx.rows(
         f"SELECT {_COLUMNS} FROM responses WHERE user_id = :user AND {tx.dialect.among('id', 'ids')}",
         {"user": scope.user, "ids": before},
     )
-    by_id = {row[0]: row for row in found}
-    return [*(_response(scope.user, by_id[each]) for each in before), last]
+    by_id = {row[0]: row for row in response_rows}
+    return [*(_response_from_row(scope.user, by_id[each]) for each in before), last]
 
 
-async def drop(tx: Tx, scope: Scope, id: str) -> None:
+async def drop_response(tx: Tx, scope: Scope, id: str) -> None:
     """Remove a response, and close the gap."""
     await lock_user(tx, scope.user)
     await response(tx, scope, id)
-    await drop_all(tx, scope.user, [id])
+    await drop_responses(tx, scope.user, [id])
 
 
-async def drop_all(tx: Tx, user: str, ids: Collection[str]) -> None:
+async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
     """Remove responses; what went on from one goes on from what was before it."""
     for id in ids:
         params = {"user": user, "id": id}
-        row = await one(
+        row = await fetch_one(
             tx, "SELECT root_id, previous_id, created_at FROM responses WHERE user_id = :user AND id = :id", params
         )
         assert row is not None
@@ -149,7 +149,7 @@ async def drop_all(tx: Tx, user: str, ids: Collection[str]) -> None:
         )
 
 
-async def prune(tx: Tx, before: datetime, limit: int) -> int:
+async def prune_responses(tx: Tx, before: datetime, limit: int) -> int:
     """Remove some of the chains that expired as a whole; gives how many responses."""
     rows = await tx.rows(
         "DELETE FROM responses WHERE (user_id, id) IN (SELECT r.user_id, r.id FROM responses r "

@@ -6,21 +6,21 @@ import json
 from datetime import datetime
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.responses import page_of_items
+from recollect.ledger.responses import paginate_items
 from recollect.ledger.sql.changes import lock_user
-from recollect.ledger.sql.responses import known_user
-from recollect.ledger.sql.tx import Tx, one
+from recollect.ledger.sql.responses import ensure_user
+from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.response import Plain, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, now, to_micros
 
-_MINE = "user_id = :user AND thread_id = :thread"
+_IN_THREAD = "user_id = :user AND thread_id = :thread"
 
 
-async def keep(tx: Tx, scope: Scope, thread: Thread) -> None:
+async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
     """Keep a thread, or what has changed of it."""
-    await known_user(tx, scope.user)
+    await ensure_user(tx, scope.user)
     await tx.run(
         "INSERT INTO threads (user_id, id, project_id, session_id, created_at, expires_at, body) "
         "VALUES (:user, :id, :project, :session, :created, :expires, :body) ON CONFLICT (user_id, id) DO UPDATE SET "
@@ -39,7 +39,7 @@ async def keep(tx: Tx, scope: Scope, thread: Thread) -> None:
 
 async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
     """One thread that has not expired."""
-    row = is_storable(id) and await one(
+    row = is_storable(id) and await fetch_one(
         tx,
         "SELECT project_id, session_id, created_at, expires_at, body FROM threads "
         "WHERE user_id = :user AND id = :id AND (expires_at IS NULL OR expires_at > :now)",
@@ -56,33 +56,33 @@ async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
     )
 
 
-async def drop(tx: Tx, scope: Scope, id: str) -> None:
+async def drop_thread(tx: Tx, scope: Scope, id: str) -> None:
     """Remove a thread with its items."""
     await lock_user(tx, scope.user)
     await thread(tx, scope, id)
-    await tx.run(f"DELETE FROM thread_items WHERE {_MINE}", {"user": scope.user, "thread": id})
+    await tx.run(f"DELETE FROM thread_items WHERE {_IN_THREAD}", {"user": scope.user, "thread": id})
     await tx.run("DELETE FROM threads WHERE user_id = :user AND id = :id", {"user": scope.user, "id": id})
 
 
-async def add(tx: Tx, scope: Scope, added: ThreadItems) -> None:
+async def add_thread_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
     """Add items to the end of a thread that is there."""
     await lock_user(tx, scope.user)
     await thread(tx, scope, added.thread_id)
-    mine = {"user": scope.user, "thread": added.thread_id}
+    params = {"user": scope.user, "thread": added.thread_id}
     ids = [each["id"] for each in added.items]
-    there = await tx.rows(
-        f"SELECT id FROM thread_items WHERE {_MINE} AND {tx.dialect.among('id', 'ids')}", {**mine, "ids": ids}
+    existing = await tx.rows(
+        f"SELECT id FROM thread_items WHERE {_IN_THREAD} AND {tx.dialect.among('id', 'ids')}", {**params, "ids": ids}
     )
-    if there or len(set(ids)) < len(ids):
+    if existing or len(set(ids)) < len(ids):
         raise Conflict("the conversation has an item of that id")
-    last = await one(tx, f"SELECT COALESCE(max(position), 0) FROM thread_items WHERE {_MINE}", mine)
+    last = await fetch_one(tx, f"SELECT COALESCE(max(position), 0) FROM thread_items WHERE {_IN_THREAD}", params)
     assert last is not None
     await tx.many(
         "INSERT INTO thread_items (user_id, thread_id, position, id, names, body) "
         "VALUES (:user, :thread, :position, :id, :names, :body)",
         [
             {
-                **mine,
+                **params,
                 "position": position,
                 "id": each["id"],
                 "names": json.dumps(added.names),
@@ -94,55 +94,56 @@ async def add(tx: Tx, scope: Scope, added: ThreadItems) -> None:
     if added.expires_at is not None:
         await tx.run(
             "UPDATE threads SET expires_at = :at WHERE user_id = :user AND id = :thread",
-            {**mine, "at": to_micros(added.expires_at)},
+            {**params, "at": to_micros(added.expires_at)},
         )
 
 
-async def items(
+async def thread_items(
     tx: Tx, scope: Scope, thread_id: str, *, after: str, newest_first: bool, limit: int | None
 ) -> list[Plain]:
     """Items of a thread in order."""
     await thread(tx, scope, thread_id)
-    mine = {"user": scope.user, "thread": thread_id}
-    rows = await tx.rows(f"SELECT id FROM thread_items WHERE {_MINE} ORDER BY position", mine)
-    page = page_of_items([row[0] for row in rows], after, newest_first=newest_first, limit=limit)
-    found = await tx.rows(
-        f"SELECT id, body FROM thread_items WHERE {_MINE} AND {tx.dialect.among('id', 'ids')}", {**mine, "ids": page}
+    params = {"user": scope.user, "thread": thread_id}
+    rows = await tx.rows(f"SELECT id FROM thread_items WHERE {_IN_THREAD} ORDER BY position", params)
+    page = paginate_items([row[0] for row in rows], after, newest_first=newest_first, limit=limit)
+    body_rows = await tx.rows(
+        f"SELECT id, body FROM thread_items WHERE {_IN_THREAD} AND {tx.dialect.among('id', 'ids')}",
+        {**params, "ids": page},
     )
-    bodies = dict(map(tuple, found))
+    bodies = dict(map(tuple, body_rows))
     return [json.loads(bodies[id]) for id in page]
 
 
-async def item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Plain:
+async def thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Plain:
     """One item of a thread."""
     await thread(tx, scope, thread_id)
-    row = is_storable(id) and await one(
+    row = is_storable(id) and await fetch_one(
         tx,
-        f"SELECT body FROM thread_items WHERE {_MINE} AND id = :id",
+        f"SELECT body FROM thread_items WHERE {_IN_THREAD} AND id = :id",
         {"user": scope.user, "thread": thread_id, "id": id},
     )
     if not row:
         raise NotFound(f"no item {id} in conversation {thread_id}")
-    found: Plain = json.loads(row[0])
-    return found
+    body: Plain = json.loads(row[0])
+    return body
 
 
-async def drop_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
+async def drop_thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
     """Remove one item of a thread."""
     await lock_user(tx, scope.user)
-    await item(tx, scope, thread_id, id)
+    await thread_item(tx, scope, thread_id, id)
     await tx.run(
-        f"DELETE FROM thread_items WHERE {_MINE} AND id = :id",
+        f"DELETE FROM thread_items WHERE {_IN_THREAD} AND id = :id",
         {"user": scope.user, "thread": thread_id, "id": id},
     )
 
 
-async def prune(tx: Tx, before: datetime, limit: int) -> int:
+async def prune_threads(tx: Tx, before: datetime, limit: int) -> int:
     """Remove some of the threads that expired; gives how many."""
     rows = await tx.rows(
         "DELETE FROM threads WHERE (user_id, id) IN (SELECT user_id, id FROM threads WHERE expires_at < :before "
         "ORDER BY expires_at LIMIT :limit) RETURNING user_id, id",
         {"before": to_micros(before), "limit": limit},
     )
-    await tx.many(f"DELETE FROM thread_items WHERE {_MINE}", [{"user": user, "thread": id} for user, id in rows])
+    await tx.many(f"DELETE FROM thread_items WHERE {_IN_THREAD}", [{"user": user, "thread": id} for user, id in rows])
     return len(rows)

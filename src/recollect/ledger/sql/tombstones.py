@@ -7,30 +7,30 @@ from datetime import datetime
 
 from recollect.ledger.plan import Plan
 from recollect.ledger.sql.migrate import meta, set_meta
-from recollect.ledger.sql.tx import Engine, Tx
-from recollect.ledger.tombstones import resent, tombstone_changes
+from recollect.ledger.sql.tx import SqlEngine, Tx
+from recollect.ledger.tombstones import resent_turn_ids, tombstone_changes
 from recollect.model.erase import user_digest
 from recollect.model.times import from_micros, now, to_micros
 from recollect.model.tombstone import TombstoneSet, digests_of, id_digest, text_digest, user_key
 from recollect.model.turn import Turn
 
-_ROW = "tombstone_secret"
+_SECRET = "tombstone_secret"
 _FILLED = "tombstones_filled"
 _PAGE = 1000
 
 
 async def write_tombstones(tx: Tx, user: str, planned: Plan) -> None:
     """Write the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
-    found = tombstone_changes(planned)
-    if found.removed and (keys := await _keys(tx, user)):
-        digests = [text_digest(key, *message) for message in found.removed for key in keys]
+    changes = tombstone_changes(planned)
+    if changes.removed and (keys := await _keys(tx, user)):
+        digests = [text_digest(key, *message) for message in changes.removed for key in keys]
         await tx.run(
             f"DELETE FROM tombstones WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
             {"user": user_digest(user), "digests": digests},
         )
-    if found.added:
+    if changes.added:
         key = await _own_key(tx, user)
-        await _put(tx, user, [text_digest(key, *message) for message in found.added], planned.at)
+        await _put(tx, user, [text_digest(key, *message) for message in changes.added], planned.at)
 
 
 async def add_for_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
@@ -72,21 +72,21 @@ async def is_filled(tx: Tx) -> bool:
     return await meta(tx, _FILLED) is not None
 
 
-async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], given_at: datetime) -> set[str]:
+async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], received_at: datetime) -> set[str]:
     """Return the ids of turns that must not be appended: they were given before the same words were forgotten."""
     keys = await _keys(tx, user)
     if not keys:
         return set()
     digests = {digest for turn in turns for part in digests_of(keys, turn) for digest in part}
-    return resent(turns, keys, await _find_times(tx, user, digests), given_at=given_at)
+    return resent_turn_ids(turns, keys, await _find_times(tx, user, digests), received_at=received_at)
 
 
 async def tombstoned(tx: Tx, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
     """Return those of some messages that match a tombstone."""
     keys = await _keys(tx, user)
     digests = {each: {text_digest(key, *each) for key in keys} for each in messages} if keys else {}
-    found = await _find_times(tx, user, set().union(*digests.values())) if digests else {}
-    return frozenset(each for each, own in digests.items() if own & found.keys())
+    matches = await _find_times(tx, user, set().union(*digests.values())) if digests else {}
+    return frozenset(each for each, own_digests in digests.items() if own_digests & matches.keys())
 
 
 async def has_tombstones(tx: Tx, user: str) -> bool:
@@ -103,14 +103,14 @@ async def tombstones(tx: Tx, user: str) -> TombstoneSet:
     return TombstoneSet(tuple(await _keys(tx, user)), {digest: from_micros(at) for digest, at in rows})
 
 
-async def put_tombstones(tx: Tx, user: str, found: TombstoneSet) -> None:
+async def put_tombstones(tx: Tx, user: str, incoming: TombstoneSet) -> None:
     """Add tombstones and the keys they were made with, unless they are this ledger's own."""
-    own = await _own_key(tx, user)
+    own_key = await _own_key(tx, user)
     await tx.many(
         'INSERT INTO tombstone_keys (user_id, "key") VALUES (:user, :key) ON CONFLICT (user_id, "key") DO NOTHING',
-        [{"user": user_digest(user), "key": key} for key in found.keys if key != own],
+        [{"user": user_digest(user), "key": key} for key in incoming.keys if key != own_key],
     )
-    for digest, at in found.digests.items():
+    for digest, at in incoming.digests.items():
         await _put(tx, user, [digest], at)
 
 
@@ -128,13 +128,13 @@ async def _keys(tx: Tx, user: str) -> list[str]:
     rows = await tx.rows(
         "SELECT 0, value FROM meta WHERE name = :secret AND EXISTS (SELECT 1 FROM tombstones WHERE user_id = :user) "
         'UNION ALL SELECT 1, "key" FROM tombstone_keys WHERE user_id = :user ORDER BY 1',
-        {"secret": _ROW, "user": user_digest(user)},
+        {"secret": _SECRET, "user": user_digest(user)},
     )
     return [value if imported else user_key(value, user) for imported, value in rows]
 
 
 async def _own_key(tx: Tx, user: str) -> str:
-    rows = await tx.rows("SELECT value FROM meta WHERE name = :secret", {"secret": _ROW})
+    rows = await tx.rows("SELECT value FROM meta WHERE name = :secret", {"secret": _SECRET})
     return user_key(rows[0][0], user)
 
 
@@ -146,19 +146,19 @@ async def _put(tx: Tx, user: str, digests: Collection[str], at: datetime) -> Non
     )
 
 
-class SqlTombstones:
+class SqlTombstoneStore:
     """Recognises what was forgotten or erased, on some engine."""
 
-    _engine: Engine
+    _engine: SqlEngine
 
     async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        return await self._engine.read(lambda tx: tombstoned(tx, user, messages), of=user)
+        return await self._engine.read(lambda tx: tombstoned(tx, user, messages), tenant=user)
 
     async def has_tombstones(self, user: str) -> bool:
-        return await self._engine.read(lambda tx: has_tombstones(tx, user), of=user, quick=True)
+        return await self._engine.read(lambda tx: has_tombstones(tx, user), tenant=user, quick=True)
 
     async def tombstones(self, user: str) -> TombstoneSet:
-        return await self._engine.read(lambda tx: tombstones(tx, user), of=user)
+        return await self._engine.read(lambda tx: tombstones(tx, user), tenant=user)
 
-    async def put_tombstones(self, user: str, found: TombstoneSet) -> None:
-        await self._engine.write(lambda tx: put_tombstones(tx, user, found), of=user)
+    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
+        await self._engine.write(lambda tx: put_tombstones(tx, user, incoming), tenant=user)

@@ -9,19 +9,19 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
-from recollect.ledger.again import Sifted, sift
-from recollect.ledger.plan import Known, plan
-from recollect.ledger.sql.changes import Owner, Writer, lock_user, write_plan
+from recollect.ledger.again import DedupedTurns, dedupe_turns
+from recollect.ledger.plan import ExistingRecords, plan
+from recollect.ledger.sql.changes import Owner, WriteContext, lock_user, write_plan
 from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
 from recollect.ledger.sql.memories import by_ids
 from recollect.ledger.sql.tombstones import resent_turns
-from recollect.ledger.sql.tx import Tx, one
-from recollect.model.change import Add, By
+from recollect.ledger.sql.tx import Tx, fetch_one
+from recollect.model.change import Add, Author
 from recollect.model.ids import new_id
 from recollect.model.job import Appended, NewJob
-from recollect.model.query import checked_limit
+from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, now, to_micros
 from recollect.model.turn import Role, Turn
@@ -36,11 +36,11 @@ class NewTurns:
 
     turns: Sequence[Turn]
     vectors: Sequence[Vector | None]
-    given_at: datetime | None = None
+    received_at: datetime | None = None
 
 
 async def append(
-    tx: Tx, writer: Writer, scope: Scope, new: NewTurns, *, by: By, jobs: Sequence[NewJob] = ()
+    tx: Tx, context: WriteContext, scope: Scope, new: NewTurns, *, by: Author, jobs: Sequence[NewJob] = ()
 ) -> Appended:
     """Add turns to the end of the scope's session, and what is to be done about them."""
     if not new.turns:
@@ -48,32 +48,36 @@ async def append(
     if len({turn.id for turn in new.turns}) < len(new.turns):
         raise Conflict("two turns have the same id; give each its own")
     owner = await lock_user(tx, scope.user)
-    if new.given_at is None:
-        return Appended(await _placed(tx, writer, owner, scope, new, by=by), await enqueue(tx, scope, jobs))
-    sifted = await _sifted(tx, scope, new.turns, new.given_at)
-    if not sifted.new:
+    if new.received_at is None:
+        return Appended(await _insert_turns(tx, context, owner, scope, new, by=by), await enqueue(tx, scope, jobs))
+    deduped = await _dedupe(tx, scope, new.turns, new.received_at)
+    if not deduped.new_indexes:
         if owner.is_new:
             # Whoever was erased does not come back for what was under way then.
             await tx.run("DELETE FROM users WHERE number = :number", {"number": owner.number})
-        return Appended(tuple(sifted.there.values()))
-    left = NewTurns([new.turns[n] for n in sifted.new], [new.vectors[n] for n in sifted.new])
-    placed = {turn.id: turn for turn in await _placed(tx, writer, owner, scope, left, by=by)} | dict(sifted.there)
+        return Appended(tuple(deduped.existing.values()))
+    remaining = NewTurns([new.turns[n] for n in deduped.new_indexes], [new.vectors[n] for n in deduped.new_indexes])
+    placed = {turn.id: turn for turn in await _insert_turns(tx, context, owner, scope, remaining, by=by)} | dict(
+        deduped.existing
+    )
     appended = tuple(placed[turn.id] for turn in new.turns if turn.id in placed)
     return Appended(appended, await enqueue(tx, scope, jobs))
 
 
-async def _sifted(tx: Tx, scope: Scope, turns: Sequence[Turn], given_at: datetime) -> Sifted:
-    known = await by_ids(tx, scope, [turn.id for turn in turns])
-    erased = await erasures(tx, given_at, user=scope.user)
-    resent = await resent_turns(tx, scope.user, turns, given_at)
-    return sift(scope, turns, known=known, erasures=erased, resent=resent)
+async def _dedupe(tx: Tx, scope: Scope, turns: Sequence[Turn], received_at: datetime) -> DedupedTurns:
+    stored = await by_ids(tx, scope, [turn.id for turn in turns])
+    recent_erasures = await erasures(tx, received_at, user=scope.user)
+    resent = await resent_turns(tx, scope.user, turns, received_at)
+    return dedupe_turns(scope, turns, stored=stored, erasures=recent_erasures, resent=resent)
 
 
-async def _placed(tx: Tx, writer: Writer, owner: Owner, scope: Scope, new: NewTurns, *, by: By) -> tuple[Turn, ...]:
+async def _insert_turns(
+    tx: Tx, context: WriteContext, owner: Owner, scope: Scope, new: NewTurns, *, by: Author
+) -> tuple[Turn, ...]:
     """Write turns that are not there yet; gives them with their positions."""
     turns = new.turns
-    said_at = [to_micros(turn.said_at) for turn in turns]
-    row = await one(
+    sent_at = [to_micros(turn.said_at) for turn in turns]
+    row = await fetch_one(
         tx,
         "INSERT INTO conversations (user_id, project_id, session_id, turn_count, started_at, last_turn_at, version, "
         "body) VALUES (:user, :project, :session, :count, :first, :last, 1, '{}') "
@@ -83,19 +87,19 @@ async def _placed(tx: Tx, writer: Writer, owner: Owner, scope: Scope, new: NewTu
         "CASE WHEN conversations.last_turn_at > excluded.last_turn_at THEN conversations.last_turn_at "
         "ELSE excluded.last_turn_at END, "
         "version = conversations.version + 1 RETURNING turn_count",
-        {**session_params(scope), "count": len(turns), "first": min(said_at), "last": max(said_at)},
+        {**session_params(scope), "count": len(turns), "first": min(sent_at), "last": max(sent_at)},
     )
     assert row is not None
     start = row[0] - len(turns)
     placed = [replace(turn, scope=scope, position=start + n) for n, turn in enumerate(turns, 1)]
     changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, new.vectors, strict=True)]
-    await write_plan(tx, writer, owner, plan(changes, Known(), at=now()), batch=new_id(), by=by)
+    await write_plan(tx, context, owner, plan(changes, ExistingRecords(), at=now()), batch=new_id(), by=by)
     await tx.many(
         "INSERT INTO turns (user_id, project_id, session_id, position, id, role, said_at) "
         "VALUES (:user, :project, :session, :position, :id, :role, :said_at)",
         [
             {**session_params(scope), "position": turn.position, "id": turn.id, "role": str(turn.role), "said_at": at}
-            for turn, at in zip(placed, said_at, strict=True)
+            for turn, at in zip(placed, sent_at, strict=True)
         ],
     )
     return tuple(placed)
@@ -108,7 +112,7 @@ async def turns(tx: Tx, scope: Scope, *, after: int, limit: int) -> list[Turn]:
         "JOIN memories m ON m.user_id = t.user_id AND m.id = t.id "
         "WHERE t.user_id = :user AND t.project_id = :project AND t.session_id = :session "
         "AND t.position > :after AND m.status = 'active' ORDER BY t.position LIMIT :limit",
-        {**session_params(scope), "after": after, "limit": checked_limit(limit)},
+        {**session_params(scope), "after": after, "limit": validate_limit(limit)},
     )
     return [
         Turn(
@@ -116,9 +120,9 @@ async def turns(tx: Tx, scope: Scope, *, after: int, limit: int) -> list[Turn]:
             scope=scope,
             role=Role(role),
             content=content,
-            said_at=from_micros(said_at),
+            said_at=from_micros(sent_at),
             name=json.loads(body).get("detail", {}).get("name"),
             position=position,
         )
-        for id, role, content, said_at, position, body in rows
+        for id, role, content, sent_at, position, body in rows
     ]

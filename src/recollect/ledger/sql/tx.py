@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
 # How a comparison is written; what is not equal is the negation of what is.
-SIGNS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
+OPERATORS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 Postings: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 
-class Rows(Enum):
+class TenantRows(Enum):
     """Whose rows a transaction touches, where that is not one user's."""
 
-    EVERYONES = "everyone's"
-    NOBODYS = "nobody's"
+    ALL = "everyone's"
+    NONE = "nobody's"
 
 
 # Where all users are looked at or after together, and where only what belongs to no user is touched.
-EVERYONE: Final = Rows.EVERYONES
-NOBODY: Final = Rows.NOBODYS
-Whose: TypeAlias = str | Rows
+ALL_TENANTS: Final = TenantRows.ALL
+NO_TENANT: Final = TenantRows.NONE
+Tenant: TypeAlias = str | TenantRows
 
 
-def whose(user: str | None) -> Whose:
+def tenant_or_all(user: str | None) -> Tenant:
     """The user's rows or, without one, everyone's."""
-    return EVERYONE if user is None else user
+    return ALL_TENANTS if user is None else user
 
 
 class Dialect(Protocol):
@@ -48,7 +48,7 @@ class Dialect(Protocol):
 
     name: str
     # The words in {braces} of a migration.
-    words: Mapping[str, str]
+    fragments: Mapping[str, str]
 
     def among(self, column: str, param: str) -> str:
         """SQL that is true where the column is one of the values of a list parameter."""
@@ -89,12 +89,12 @@ class Tx(Protocol):
         """Do it once for each set of parameters."""
         ...
 
-    async def only(self, of: Whose) -> None:
+    async def restrict_to(self, tenant: Tenant) -> None:
         """From here on touch the rows of these only; a database that can tell keeps us to it."""
         ...
 
 
-class Terms(Protocol):
+class FullTextIndex(Protocol):
     """Full text as one database does it: rows under terms, and how often a term is in a row."""
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
@@ -127,41 +127,41 @@ LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)
-class Scrubbed:
+class ScrubResult:
     """Whether bytes of deleted rows are gone; the note says where they may still be.
 
     What is final does not get better by trying again. `left` names the tables, and `LOG` for the database's own log,
     in which there may be some; with nothing named, what is not reached is all of it.
     """
 
-    reached: bool
+    is_complete: bool
     note: str = ""
     is_final: bool = False
-    left: tuple[str, ...] = ()
+    remaining: tuple[str, ...] = ()
 
 
 Body: TypeAlias = Callable[[Tx], Awaitable[T]]
 
 
-class Engine(Protocol):
+class SqlEngine(Protocol):
     """A database that can run the body."""
 
     @property
     def dialect(self) -> Dialect: ...
 
     @property
-    def terms(self) -> Terms: ...
+    def terms(self) -> FullTextIndex: ...
 
     @property
     def is_local(self) -> bool:
         """Whether a few statements cost microseconds, because nothing lies between us and the data."""
         ...
 
-    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose, quick: bool = False) -> T:
+    async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         """Run the body on one consistent view of their rows; `quick` says that it looks at a handful of them."""
         ...
 
-    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, of: Whose) -> T:
+    async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
         """Run the body in a transaction of its own, on their rows; when this returns it is on disk."""
         ...
 
@@ -169,11 +169,11 @@ class Engine(Protocol):
         """Bytes on disk."""
         ...
 
-    async def scrub(self, tables: Sequence[str]) -> Scrubbed:
+    async def scrub(self, tables: Sequence[str]) -> ScrubResult:
         """Leave no bytes of what was deleted from tables, as far as that is ours to do; can keep writers waiting."""
         ...
 
-    async def sweep(self, tables: Sequence[str]) -> Scrubbed:
+    async def sweep(self, tables: Sequence[str]) -> ScrubResult:
         """The same as far as it keeps nobody waiting: nothing is written anew."""
         ...
 
@@ -181,15 +181,15 @@ class Engine(Protocol):
         """What is wrong with the store, a sentence each."""
         ...
 
-    async def cautions(self) -> list[str]:
+    async def security_warnings(self) -> list[str]:
         """What makes the store less safe than it could be, a sentence each."""
         ...
 
-    async def copy_to(self, path: Path, told: Callable[[int, int], None]) -> None:
+    async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Copy all it holds at this moment into a new SQLite file; nobody who writes waits for it."""
         ...
 
-    async def copy_from(self, path: Path, told: Callable[[int, int], None]) -> None:
+    async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
         """Take in what such a file holds; only an empty database takes it."""
         ...
 
@@ -206,7 +206,7 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a step that must answer at once tried to wait")
 
 
-async def one(tx: Tx, sql: str, params: Mapping[str, Any]) -> Row | None:
+async def fetch_one(tx: Tx, sql: str, params: Mapping[str, Any]) -> Row | None:
     """The first row of the answer, if any."""
     rows = await tx.rows(sql, params)
     return rows[0] if rows else None

@@ -8,17 +8,17 @@ from typing import Any
 
 from recollect.ledger.sql.evidence import add_evidence
 from recollect.ledger.sql.migrate import meta, set_meta
-from recollect.ledger.sql.records import COLUMNS, from_row
-from recollect.ledger.sql.terms import length_of, words_of
-from recollect.ledger.sql.tx import Engine, Tx, one
+from recollect.ledger.sql.records import MEMORY_COLUMNS, record_from_row
+from recollect.ledger.sql.terms import count_words, index_words
+from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
 from recollect.ledger.terms import TERMS_RULES
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import to_micros
-from recollect.model.traits import speaker_of, traits_of
+from recollect.model.traits import compute_traits, speaker_name
 
 _REBUILD_ROWS = 1000
-_SELECTED = ", ".join(f"m.{name}" for name in COLUMNS)
+_SELECTED = ", ".join(f"m.{name}" for name in MEMORY_COLUMNS)
 
 
 async def users(tx: Tx) -> list[str]:
@@ -45,12 +45,12 @@ async def stats(tx: Tx, user: str | None) -> dict[str, int]:
     for status, is_turn, number in rows:
         counts[("turns" if is_turn else "memories") if status == "active" else status] += number
     for table in ("users", "conversations", "history", "jobs", "vectors"):
-        row = await one(tx, f"SELECT count(*) FROM {table}{of_user}", params)
+        row = await fetch_one(tx, f"SELECT count(*) FROM {table}{of_user}", params)
         counts[table] = row[0] if row else 0
     return counts
 
 
-async def check(tx: Tx, engine: Engine) -> list[str]:
+async def check(tx: Tx, engine: SqlEngine) -> list[str]:
     """Promises that can be checked with a query, and are broken."""
     broken = []
     for sql, sentence in (
@@ -68,7 +68,7 @@ async def check(tx: Tx, engine: Engine) -> list[str]:
             "{} turns have lost their text",
         ),
     ):
-        row = await one(tx, sql, {})
+        row = await fetch_one(tx, sql, {})
         if row and row[0]:
             broken.append(sentence.format(row[0]))
     memories, indexed = (await tx.rows("SELECT count(*) FROM memories", {}))[0][0], await engine.terms.count(tx)
@@ -82,7 +82,7 @@ async def terms_version(tx: Tx) -> str | None:
     return await meta(tx, "terms")
 
 
-async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None]) -> None:
+async def rebuild_terms(tx: Tx, engine: SqlEngine, progress: Callable[[int], None]) -> None:
     """Rebuild full text, traits and evidence in one transaction: concurrent readers see the old ones whole."""
     await engine.terms.clear(tx)
     await tx.run("DELETE FROM evidence", {})
@@ -92,8 +92,8 @@ async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None])
         "WHERE m.row > :after ORDER BY m.row LIMIT :limit",
         {"after": after, "limit": _REBUILD_ROWS},
     ):
-        records = {row: from_row(columns) for row, _, *columns in rows}
-        words = {row: words_of(number, records[row].content) for row, number, *_ in rows}
+        records = {row: record_from_row(columns) for row, _, *columns in rows}
+        words = {row: index_words(number, records[row].content) for row, number, *_ in rows}
         await engine.terms.put(tx, words)
         await add_evidence(tx, records)
         await tx.many(
@@ -101,9 +101,9 @@ async def rebuild_terms(tx: Tx, engine: Engine, progress: Callable[[int], None])
             [
                 {
                     "row": row,
-                    "count": length_of(words[row]),
-                    "traits": traits_of(record),
-                    "speaker": speaker_of(record),
+                    "count": count_words(words[row]),
+                    "traits": compute_traits(record),
+                    "speaker": speaker_name(record),
                 }
                 for row, record in records.items()
             ],

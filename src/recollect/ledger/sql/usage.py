@@ -8,17 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from recollect.ledger.sql.tx import Tx
-from recollect.model.effect import Spent
-from recollect.model.text import mended_text
+from recollect.model.effect import ModelUsage
+from recollect.model.text import repair_text
 from recollect.model.times import now
-from recollect.model.usage import SpentToday, Usage, checked_parts, day_number, day_of
+from recollect.model.usage import SpentToday, Usage, day_from_number, day_number, validate_parts
 
 _COLUMN = {"user": "user_id", "day": "day", "model": "model", "step": "step"}
 # Over so many rows the sum of a day is spread: many users can spend at once, and adding them up takes no time.
 _SLOTS = 16
 
 
-async def spend(tx: Tx, spent: Spent) -> None:
+async def add_usage(tx: Tx, spent: ModelUsage) -> None:
     """Add to what the user has spent."""
     await tx.run(
         "INSERT INTO usage (user_id, day, step, model, calls, input_tokens, output_tokens) "
@@ -29,8 +29,8 @@ async def spend(tx: Tx, spent: Spent) -> None:
         {
             "user": spent.user,
             "day": day_number(spent.at),
-            "step": mended_text(spent.step),
-            "model": mended_text(spent.model),
+            "step": repair_text(spent.step),
+            "model": repair_text(spent.model),
             "calls": spent.calls,
             "tokens_in": spent.tokens_in,
             "tokens_out": spent.tokens_out,
@@ -38,7 +38,7 @@ async def spend(tx: Tx, spent: Spent) -> None:
     )
 
 
-async def spend_for_all(tx: Tx, spent: Spent) -> None:
+async def add_to_daily_total(tx: Tx, spent: ModelUsage) -> None:
     """Add to what all users have spent, and keep no name; the last thing a transaction does, for others wait."""
     await tx.run(
         "INSERT INTO usage_of_all (day, slot, calls, tokens) VALUES (:day, :slot, :calls, :tokens) "
@@ -56,7 +56,7 @@ async def spend_for_all(tx: Tx, spent: Spent) -> None:
 
 async def usage(tx: Tx, user: str | None, *, since: datetime | None, by: Sequence[str]) -> list[Usage]:
     """Sums, parted by some of user, day, model and step, in that order."""
-    parts = checked_parts(by)
+    parts = validate_parts(by)
     columns = "".join(f"{_COLUMN[part]}, " for part in parts)
     params: dict[str, Any] = {}
     tests = ["1 = 1"]
@@ -77,11 +77,11 @@ async def usage(tx: Tx, user: str | None, *, since: datetime | None, by: Sequenc
 
 
 def _sum(parts: tuple[str, ...], row: Sequence[Any]) -> Usage:
-    known = dict(zip(parts, row, strict=False))
-    if "day" in known:
-        known["day"] = day_of(known["day"])
+    fields = dict(zip(parts, row, strict=False))
+    if "day" in fields:
+        fields["day"] = day_from_number(fields["day"])
     calls, tokens_in, tokens_out = row[-3:]
-    return Usage(**known, calls=calls, tokens_in=tokens_in, tokens_out=tokens_out)
+    return Usage(**fields, calls=calls, tokens_in=tokens_in, tokens_out=tokens_out)
 
 
 async def spent_today(tx: Tx, user: str | None) -> SpentToday:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from recollect.ledger.packing import packed
+from recollect.ledger.packing import pack_vector
 from recollect.ledger.protocol import IndexRow, Revision, Unembedded
-from recollect.ledger.sql.tx import Tx, one
+from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.erase import user_digest
-from recollect.model.query import checked_limit
+from recollect.model.query import validate_limit
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:
     """The number the ledger gave the model, if it has any vectors of it."""
-    row = await one(
+    row = await fetch_one(
         tx,
         "SELECT number FROM models WHERE name = :name AND dimensions = :dimensions",
         {"name": model.name, "dimensions": model.dimensions},
@@ -27,7 +27,7 @@ async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:
     return row[0] if row else None
 
 
-async def numbered(tx: Tx, model: EmbeddingModel) -> int:
+async def ensure_model_number(tx: Tx, model: EmbeddingModel) -> int:
     """The number of the model, which gets one if it has none."""
     if (number := await model_number(tx, model)) is None:
         await tx.run(
@@ -44,11 +44,11 @@ async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping
     """Keep vectors for rows of the user, in place of any there were."""
     if not vectors:
         return
-    number = await numbered(tx, model)
+    number = await ensure_model_number(tx, model)
     await tx.many(
         "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
         "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
-        [{"user": user, "model": number, "row": row, "vector": packed(v, model)} for row, v in vectors.items()],
+        [{"user": user, "model": number, "row": row, "vector": pack_vector(v, model)} for row, v in vectors.items()],
     )
 
 
@@ -68,7 +68,7 @@ async def embed(
     tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector], versions: Mapping[int, int] | None
 ) -> None:
     """Keep vectors made later; the rows count as changed, so that indexes take them up."""
-    row = await one(
+    row = await fetch_one(
         tx, "UPDATE users SET revision = revision + 1 WHERE user_id = :user RETURNING revision", {"user": user}
     )
     if row is None:
@@ -78,21 +78,25 @@ async def embed(
         f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
         {"user": user, "rows": [int(number) for number in vectors]},
     )
-    kept = {number: vectors[number] for number, version in present if versions is None or versions[number] == version}
-    await put_vectors(tx, model, user, kept)
+    accepted = {
+        number: vectors[number] for number, version in present if versions is None or versions[number] == version
+    }
+    await put_vectors(tx, model, user, accepted)
     await tx.run(
         f"UPDATE memories SET revision = :revision WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
-        {"revision": row[0], "user": user, "rows": list(kept)},
+        {"revision": row[0], "user": user, "rows": list(accepted)},
     )
 
 
 async def revision(tx: Tx, user: str) -> Revision:
     """The user's revision."""
-    row = await one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
+    row = await fetch_one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
     if row and row[0]:
         return Revision(row[0], row[1])
     # Whoever has nothing, because all of it was erased, is still known by the epoch that came of it.
-    erased = await one(tx, "SELECT max(epoch) FROM erasures WHERE user_id = :digest", {"digest": user_digest(user)})
+    erased = await fetch_one(
+        tx, "SELECT max(epoch) FROM erasures WHERE user_id = :digest", {"digest": user_digest(user)}
+    )
     return Revision(0, max(row[1] if row else 0, (erased[0] if erased else 0) or 0))
 
 
@@ -108,13 +112,13 @@ WITH_VECTORS = (
 
 
 async def index_rows(
-    tx: Tx, user: str, model: EmbeddingModel, after: int, *, vectors: bool = True, most: int | None = None
+    tx: Tx, user: str, model: EmbeddingModel, after: int, *, vectors: bool = True, max_rows: int | None = None
 ) -> tuple[Revision, list[IndexRow]]:
     """What changed for an index since a revision, or so much of it."""
     current = await revision(tx, user)
     rows = await tx.rows(
         f"SELECT {INDEX_COLUMNS}, {'v.vector' if vectors else 'v.row'} {WITH_VECTORS} "
-        f"AND m.revision > :after{'' if most is None else f' LIMIT {most:d}'}",
+        f"AND m.revision > :after{'' if max_rows is None else f' LIMIT {max_rows:d}'}",
         {"user": user, "model": await model_number(tx, model) or 0, "after": after},
     )
     if vectors:
@@ -127,7 +131,7 @@ async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int, user
     params: dict[str, Any] = {
         "model": await model_number(tx, model) or 0,
         "after": after,
-        "limit": checked_limit(limit),
+        "limit": validate_limit(limit),
     }
     of_user = ""
     if user is not None:

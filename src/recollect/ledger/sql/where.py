@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, assert_never
 
-from recollect.ledger.sql.tx import SIGNS, Dialect
+from recollect.ledger.sql.tx import OPERATORS, Dialect
 from recollect.model.query import FIELDS, And, Filter, Kind, Not, Op, Or, Where
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
@@ -15,15 +15,15 @@ _IN_BODY = {"value": "NULL", "source": "''", "trust": "'high'"}
 _COLUMNS = {name: '"key"' if name == "key" else name for name in FIELDS}
 
 
-def condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -> str:
+def filter_condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -> str:
     """SQL that is true exactly where the filter holds; its values are added to `params`."""
     match filter:
         case And(parts):
-            return " AND ".join(f"({condition(part, dialect, params)})" for part in parts) or "1 = 1"
+            return " AND ".join(f"({filter_condition(part, dialect, params)})" for part in parts) or "1 = 1"
         case Or(parts):
-            return " OR ".join(f"({condition(part, dialect, params)})" for part in parts) or "1 = 0"
+            return " OR ".join(f"({filter_condition(part, dialect, params)})" for part in parts) or "1 = 0"
         case Not(part):
-            return f"NOT ({condition(part, dialect, params)})"
+            return f"NOT ({filter_condition(part, dialect, params)})"
         case Where():
             # A field that is not set compares as NULL; two-valued logic makes that a plain no.
             negated = "NOT " if filter.op is Op.NE else ""
@@ -50,7 +50,7 @@ def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
         return dialect.among(column, name)
     if filter.op is Op.CONTAINS:
         return dialect.contains(column, name)
-    return f"{column} {SIGNS[filter.op]} :{name}"
+    return f"{column} {OPERATORS[filter.op]} :{name}"
 
 
 def _value(filter: Where) -> Any:
@@ -63,7 +63,7 @@ def _value(filter: Where) -> Any:
     return list(filter.value) if isinstance(filter.value, tuple) else filter.value
 
 
-def within(scope: Scope, params: dict[str, Any]) -> str:
+def scope_condition(scope: Scope, params: dict[str, Any]) -> str:
     """SQL for everything that belongs to the scope: the user's, or the project's, or the session's alone."""
     params["user"] = scope.user
     sql = "user_id = :user"
@@ -74,16 +74,16 @@ def within(scope: Scope, params: dict[str, Any]) -> str:
     return sql
 
 
-def seen_from(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
+def visible_condition(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
     """SQL for everything recall may see from the scope."""
     params["user"] = scope.user
     if scope.everywhere:
         return "user_id = :user"
-    params["places"] = list(scope.seen_places)
+    params["places"] = list(scope.visible_keys)
     return f"user_id = :user AND {dialect.among('place', 'places')}"
 
 
-def held_at(moment: datetime | None, params: dict[str, Any]) -> str:
+def valid_condition(moment: datetime | None, params: dict[str, Any]) -> str:
     """SQL for what holds now or, given a moment, for what held then: the same rules as `model.validity`."""
     if moment is None:
         params["now"] = to_micros(now())

@@ -7,31 +7,33 @@ from datetime import datetime
 from json.encoder import encode_basestring
 
 from recollect.model.fence import new_fence
-from recollect.read.blocks.style import Item, Section, Style
-from recollect.read.visible import visible
+from recollect.read.blocks.style import BlockItem, BlockSection, BlockStyle
+from recollect.read.visible import remove_invisible
 
 _BRACKETED = re.compile(r"\[(?=/?[A-Z_]+\])")
 
 
-def fenced(now: datetime) -> Style:
+def fenced_style(now: datetime) -> BlockStyle:
     """The style with marks of its own; to be used for one block only."""
     head, foot = new_fence(now)
-    return Style(head=head, sections=(Section(line=_line, by_subject=True),), foot=foot, tidy=_tidy, mark=_as_is)
+    return BlockStyle(
+        head=head, sections=(BlockSection(line=_json_line, by_subject=True),), foot=foot, clean=_clean, mark=_unmarked
+    )
 
 
-def _line(item: Item, words: str, _: int) -> str:
+def _json_line(item: BlockItem, words: str, _: int) -> str:
     # Field by field: an encoder made for each line takes as long as all the rest of it.
-    who = f'"who": {encode_basestring(item.who)}, ' if item.who else ""
+    speaker = f'"who": {encode_basestring(item.speaker)}, ' if item.speaker else ""
     until = f'"until": "{item.until}", ' if item.until else ""
-    line = f'{{"date": "{item.date}", {until}"kind": "{item.category}", {who}"text": {encode_basestring(words)}}}'
+    line = f'{{"date": "{item.date}", {until}"kind": "{item.category}", {speaker}"text": {encode_basestring(words)}}}'
     # Escaped, a tag or the mark of a chat template reads the same to a JSON parser and means nothing to a tokenizer.
     return _BRACKETED.sub(r"\\u005b", line.replace("<", r"\u003c").replace(">", r"\u003e"))
 
 
-def _as_is(_: Item, words: str) -> str:
+def _unmarked(_: BlockItem, words: str) -> str:
     """The words alone: a line has a field for when they ended."""
     return words
 
 
-def _tidy(text: str) -> str:
-    return visible(text).strip()
+def _clean(text: str) -> str:
+    return remove_invisible(text).strip()

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from recollect.model.memory import Category
-from recollect.read.blocks.style import MEMORIES, Item, Section, Style
+from recollect.read.blocks.style import MEMORIES, BlockItem, BlockSection, BlockStyle
 
 
-def _conversation_line(item: Item, words: str, number: int) -> str:
+def _conversation_line(item: BlockItem, words: str, number: int) -> str:
     if item.category is Category.TURN:
-        return f"- {item.said(words)}"
+        return f"- {item.with_speaker(words)}"
     return f"- Previous invocation {number}: {words}"
 
 
-REACT_MEM = Style(
+REACT_MEM = BlockStyle(
     sections=(
-        Section(title="Long-term Facts:\n", takes=MEMORIES, line=lambda item, words, _: f"- {words}"),
-        Section(
+        BlockSection(title="Long-term Facts:\n", categories=MEMORIES, line=lambda item, words, _: f"- {words}"),
+        BlockSection(
             title="Relevant Past Episodes:\n",
-            takes=frozenset({Category.EPISODE}),
+            categories=frozenset({Category.EPISODE}),
             line=lambda item, words, number: f"- Episode {number}: {words}",
         ),
-        Section(title="Conversation History:\n", line=_conversation_line),
+        BlockSection(title="Conversation History:\n", line=_conversation_line),
     ),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from recollect.read.blocks.style import Section, Style
+from recollect.read.blocks.style import BlockSection, BlockStyle
 
-SEMANTIC_ROUTER = Style(
+SEMANTIC_ROUTER = BlockStyle(
     head="## User's Relevant Context\n\n",
-    sections=(Section(line=lambda item, words, _: f"- {item.said(words)}"),),
+    sections=(BlockSection(line=lambda item, words, _: f"- {item.with_speaker(words)}"),),
     foot="\n",
 )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from recollect.read.blocks.style import Item, Section, Style
+from recollect.read.blocks.style import BlockItem, BlockSection, BlockStyle
 
 
-def _line(item: Item, words: str, _: int) -> str:
+def _importance_line(item: BlockItem, words: str, _: int) -> str:
     importance = round(float(item.importance), 2)
-    return f"- [{item.category.upper()}] {item.said(words)} (importance: {importance})"
+    return f"- [{item.category.upper()}] {item.with_speaker(words)} (importance: {importance})"
 
 
-SESSION_SERVICE = Style(
+SESSION_SERVICE = BlockStyle(
     head="Relevant memories from this session:\n",
-    sections=(Section(line=_line),),
+    sections=(BlockSection(line=_importance_line),),
     foot="\n\nUse these memories to provide contextually aware responses.",
 )

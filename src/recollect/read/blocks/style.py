@@ -13,7 +13,7 @@ MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPIS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class BlockItem:
     """One memory as a block shows it. All but `content` and `value` are already harmless and on one line.
 
     `until` is the day on which what it says ended, empty for what holds. Memories about one subject share a number.
@@ -38,22 +38,22 @@ class Item:
         return self.at.date().isoformat()
 
     @property
-    def who(self) -> str:
+    def speaker(self) -> str:
         """Who said it, for a turn."""
         return self.name or self.role
 
-    def said(self, words: str) -> str:
+    def with_speaker(self, words: str) -> str:
         """The words, after who said them if that is known."""
-        return f"{self.who}: {words}" if self.who else words
+        return f"{self.speaker}: {words}" if self.speaker else words
 
 
-def mark_past(item: Item, words: str) -> str:
+def mark_past(item: BlockItem, words: str) -> str:
     """The words, with the day they ceased to hold if they did."""
     return f"{words} (until {item.until})" if item.until else words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class BlockSection:
     """The memories of some categories under one title.
 
     `line` writes one, given its words (cleaned, perhaps cut) and its number among its category here. `words` says
@@ -61,26 +61,26 @@ class Section:
     `in_time`, or `by_subject`: those about one subject together, the newest first.
     """
 
-    line: Callable[[Item, str, int], str]
-    takes: frozenset[Category] = frozenset(Category)
+    line: Callable[[BlockItem, str, int], str]
+    categories: frozenset[Category] = frozenset(Category)
     title: str = ""
-    words: Callable[[Item], str] = lambda item: item.content
-    shows: int = 0
-    in_time: bool = False
+    words: Callable[[BlockItem], str] = lambda item: item.content
+    max_chars: int = 0
+    by_time: bool = False
     by_subject: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Style:
+class BlockStyle:
     """Sections in the order in which they are printed; each memory goes to the first that takes it.
 
     `head` ends and `foot` and `between` start with a line end, so that lines can be counted one by one. `mark` puts
     into the words of a memory that they are past.
     """
 
-    sections: tuple[Section, ...]
+    sections: tuple[BlockSection, ...]
     head: str = ""
     between: str = "\n"
     foot: str = ""
-    tidy: Callable[[str], str] = one_line
-    mark: Callable[[Item, str], str] = mark_past
+    clean: Callable[[str], str] = one_line
+    mark: Callable[[BlockItem, str], str] = mark_past

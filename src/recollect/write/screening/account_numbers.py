@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_BETWEEN = "[ \u00a0\u202f-]"
+_SEPARATOR = "[ \u00a0\u202f-]"
 # In one piece, or in groups as they are printed: 4-4-4-4, 4-4-4-4-3, 4-6-5, 4-6-4.
 _CARD = re.compile(
-    rf"(?<![\w+.,/-])(?:\d{{12,19}}+|\d{{4}}({_BETWEEN})(?:\d{{4}}\1\d{{4}}\1\d{{4}}(?:\1\d{{3}})?|\d{{6}}\1\d{{4,5}}))"
+    rf"(?<![\w+.,/-])(?:\d{{12,19}}+|\d{{4}}({_SEPARATOR})(?:\d{{4}}\1\d{{4}}\1\d{{4}}(?:\1\d{{3}})?|\d{{6}}\1\d{{4,5}}))"
     r"(?![\w/]|[.,-]\d)"
 )
-_OF_CARDS = re.compile(
+_CARD_WORDS = re.compile(
     r"card|\bcc\b|visa|amex|mastercard|maestro|karte|tarjeta|carte|carta|cartão|cartao|kaart|karta|карт|卡|カード|카드",
     re.IGNORECASE,
 )
-_OF_OTHERS = re.compile(
+_OTHER_NUMBER_WORDS = re.compile(
     r"order|track|invoice|parcel|shipment|ticket|\bref|isbn|imei|serial|\bupc|\bean\b|\bid\b|bestell|rechnung|sendung",
     re.IGNORECASE,
 )
@@ -29,35 +29,35 @@ _ISSUER = re.compile(
     r"|6(?:011|4[4-9]\d|5\d\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}"
 )
 _IBAN = re.compile(
-    rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}{_BETWEEN}?(?:[A-Za-z0-9]{{4}}{_BETWEEN}?){{2,7}}+[A-Za-z0-9]{{0,4}}+"
+    rf"(?<![A-Za-z0-9])[A-Za-z]{{2}}\d{{2}}{_SEPARATOR}?(?:[A-Za-z0-9]{{4}}{_SEPARATOR}?){{2,7}}+[A-Za-z0-9]{{0,4}}+"
 )
 _SSN = re.compile(r"(?<![\w.-])(\d{3})([ -]?)(\d{2})\2(\d{4})(?![\w-]|\.\d)")
-_OF_SSN = re.compile(
+_SSN_WORDS = re.compile(
     r"\bssn\b|\bitin\b|\bsocial(?:[ -](?:security|insurance|number)|['’]?s?(?= is\b| ?[:=#,.;!?]| ?$))|\bss ?#",
     re.IGNORECASE,
 )
 _DIGITS = re.compile(r"\d(?:[^\n\d]{0,2}\d){8}")
 # So far before a number, and after it, the words that speak of it are looked for.
-_BEFORE_CHARS = 60
-_AFTER = re.compile(r"[^\n.!?\d]{0,40}+[.!?]?")
+_CONTEXT_CHARS = 60
+_CLAUSE_AFTER = re.compile(r"[^\n.!?\d]{0,40}+[.!?]?")
 
 
-def may_hold_numbers(text: str) -> bool:
+def may_contain_account_numbers(text: str) -> bool:
     """Whether there are as many digits together as the shortest of these numbers has."""
     return _DIGITS.search(text) is not None
 
 
-def account_numbers(text: str) -> Iterator[tuple[int, int, str]]:
+def find_account_numbers(text: str) -> Iterator[tuple[int, int, str]]:
     """Every card, bank account and social security number in the text, by kind and then from left to right."""
-    if not may_hold_numbers(text):
+    if not may_contain_account_numbers(text):
         return
     yield from _ibans(text)
     yield from _cards(text)
     yield from _ssns(text)
 
 
-def _before(text: str, at: int) -> str:
-    return text[max(0, at - _BEFORE_CHARS) : at]
+def _text_before(text: str, at: int) -> str:
+    return text[max(0, at - _CONTEXT_CHARS) : at]
 
 
 def _cards(text: str) -> Iterator[tuple[int, int, str]]:
@@ -65,9 +65,9 @@ def _cards(text: str) -> Iterator[tuple[int, int, str]]:
 
     for match in _CARD.finditer(text):
         digits = "".join(filter(str.isdigit, match[0]))
-        before = _before(text, match.start())
-        is_card = _OF_CARDS.search(before) is not None
-        if not is_card and (not _ISSUER.fullmatch(digits) or _OF_OTHERS.search(before)):
+        before = _text_before(text, match.start())
+        is_card = _CARD_WORDS.search(before) is not None
+        if not is_card and (not _ISSUER.fullmatch(digits) or _OTHER_NUMBER_WORDS.search(before)):
             continue
         if len(set(digits)) > 1 and luhn.is_valid(digits):
             yield match.start(), match.end(), "card number"
@@ -112,11 +112,11 @@ def _ssns(text: str) -> Iterator[tuple[int, int, str]]:
         # Numbers known from advertisements count too: whoever says one as theirs means it to be.
         # With hyphens the groups speak for themselves, except where the tax office gives out numbers of its own;
         # without, any nine digits would do.
-        if (match[2] == "-" and area < "900") or _is_of_ssn(text, match):
+        if (match[2] == "-" and area < "900") or _mentions_ssn(text, match):
             yield match.start(), match.end(), "social security number"
 
 
-def _is_of_ssn(text: str, match: re.Match[str]) -> bool:
+def _mentions_ssn(text: str, match: re.Match[str]) -> bool:
     """Whether words before the number or after it in its clause speak of social security."""
-    after = _AFTER.match(text, match.end())
-    return bool(_OF_SSN.search(_before(text, match.start())) or (after and _OF_SSN.search(after[0])))
+    after = _CLAUSE_AFTER.match(text, match.end())
+    return bool(_SSN_WORDS.search(_text_before(text, match.start())) or (after and _SSN_WORDS.search(after[0])))

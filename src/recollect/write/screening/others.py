@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from recollect.write.screening.imperatives import imperative_in
+from recollect.write.screening.imperatives import find_instruction
 
 # What stands in a line for words that are left out.
 ELIDED = "[…]"
 # In these a text of somebody else's can begin or be told of; without any, all is the author's own.
-_MAY_SHOW = re.compile(r"[\n:<\"“„«]|'''|\b(?:in|im|en|dans) ", re.IGNORECASE)
+_MAY_QUOTE = re.compile(r"[\n:<\"“„«]|'''|\b(?:in|im|en|dans) ", re.IGNORECASE)
 # Tags that only say how words look.
-_LOOKS = r"(?!(?:b|i|u|s|em|strong|sub|sup|mark|small|span)\b)"
-_OPENS = re.compile(
+_NOT_STYLE_TAG = r"(?!(?:b|i|u|s|em|strong|sub|sup|mark|small|span)\b)"
+_BLOCK_START = re.compile(
     r"^[ \t]{0,3}(?P<fence>`{3,}|~{3,})|(?P<triple>\"\"\"|''')"
-    rf"|<{_LOOKS}(?P<tag>[A-Za-z][\w-]{{0,40}})(?:\s[^<>\n]{{0,200}})?>"
+    rf"|<{_NOT_STYLE_TAG}(?P<tag>[A-Za-z][\w-]{{0,40}})(?:\s[^<>\n]{{0,200}})?>"
     r"|^[ \t]*(?P<rule>-{3,}|_{3,}|={3,}|\*{3,})[ \t]*$",
     re.MULTILINE,
 )
@@ -34,42 +34,42 @@ _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
 _QUOTE = re.compile(r"[\"“„«]([^\"”“„«»\n]*)[\"”“»]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 # A title or a name has fewer words than what somebody says.
-_LEAST_SPOKEN_WORDS = 3
+_MIN_QUOTE_WORDS = 3
 # In so many characters a line says that another text follows.
-_ANNOUNCING_CHARS = 200
+_MAX_ANNOUNCEMENT_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Ways:
+class _QuoteCues:
     """The ways to show what is not one's own, ready to be looked for."""
 
     announces: tuple[re.Pattern[str], ...]
     own: re.Pattern[str]
     requests: re.Pattern[str]
     about_above: re.Pattern[str]
-    asked_about: re.Pattern[str]
-    told: re.Pattern[str]
+    questions: re.Pattern[str]
+    reports: re.Pattern[str]
     speaks: re.Pattern[str]
     plays: re.Pattern[str]
 
 
-def own_words(text: str) -> str:
+def author_text(text: str) -> str:
     """The text without what is somebody else's; within a line ELIDED stands in its place."""
-    if not _MAY_SHOW.search(text):
+    if not _MAY_QUOTE.search(text):
         return text
     text = _QUOTED_LINE.sub("", _without_blocks(text))
     lines = text.split("\n")
-    lines = lines[_worked_on_before(lines) :]
+    lines = lines[_request_line(lines) :]
     own: list[str] = []
     for at, line in enumerate(lines):
         if not line.strip():
             own.append(line)
             continue
-        if (cut := _begins_others(line)) is not None:
+        if (cut := _quote_start(line)) is not None:
             own.append(f"{line[:cut].rstrip()} {ELIDED}")
             break
         own.append(_without_quotes(line))
-        if _asks_for_work(line) and any(map(str.strip, lines[at + 1 :])):
+        if _requests_work(line) and any(map(str.strip, lines[at + 1 :])):
             break
     return "\n".join(own).strip()
 
@@ -79,7 +79,7 @@ def _without_blocks(text: str) -> str:
     closing = {match[1].lower(): match.end() for match in _CLOSING_TAG.finditer(text)}
     parts: list[str] = []
     last = at = 0
-    while (opened := _OPENS.search(text, at)) is not None:
+    while (opened := _BLOCK_START.search(text, at)) is not None:
         end = _block_end(text, opened, closing)
         if end <= opened.start():
             at = opened.end()
@@ -110,68 +110,70 @@ def _line_end(text: str, at: int) -> int:
     return len(text) if end < 0 else end
 
 
-def _begins_others(line: str) -> int | None:
+def _quote_start(line: str) -> int | None:
     """Where in the line somebody else begins to speak; None if nobody does."""
-    known = _ways()
-    if part := known.plays.search(line):
+    cues = _quote_cues()
+    if part := cues.plays.search(line):
         return part.end()
-    head = line[:_ANNOUNCING_CHARS]
-    if len(line) > _ANNOUNCING_CHARS:
+    head = line[:_MAX_ANNOUNCEMENT_CHARS]
+    if len(line) > _MAX_ANNOUNCEMENT_CHARS:
         # Whether a line ends with a colon is not to be told from a part of it.
         head += "…"
-    found = next((match for each in known.announces if (match := each.match(head))), None)
-    return None if found is None or known.own.search(found[0]) else min(found.end(), len(line))
+    announcement = next((match for each in cues.announces if (match := each.match(head))), None)
+    return None if announcement is None or cues.own.search(announcement[0]) else min(announcement.end(), len(line))
 
 
-def _asks_for_work(line: str) -> bool:
-    return len(line) <= _ANNOUNCING_CHARS and _ways().requests.search(line) is not None
+def _requests_work(line: str) -> bool:
+    return len(line) <= _MAX_ANNOUNCEMENT_CHARS and _quote_cues().requests.search(line) is not None
 
 
-def _worked_on_before(lines: Sequence[str]) -> int:
+def _request_line(lines: Sequence[str]) -> int:
     """At which line the author begins to speak where the last asks to work on what stands above; else 0."""
     last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
     is_apart = last >= 2 and not lines[last - 1].strip()
-    is_asked = is_apart and len(lines[last]) <= _ANNOUNCING_CHARS and _ways().about_above.search(lines[last])
-    return last if is_asked else 0
+    is_request = (
+        is_apart and len(lines[last]) <= _MAX_ANNOUNCEMENT_CHARS and _quote_cues().about_above.search(lines[last])
+    )
+    return last if is_request else 0
 
 
 def _without_quotes(line: str) -> str:
     """The line without quoted sentences that are asked about, or that somebody else commands with."""
     if not _QUOTE.search(line):
         return line
-    around = _Around.of(_QUOTE.sub(lambda quote: " " * len(quote[0]), line))
-    return _QUOTE.sub(lambda quote: ELIDED if around.shows(quote) else quote[0], line)
+    context = _QuoteContext.from_line(_QUOTE.sub(lambda quote: " " * len(quote[0]), line))
+    return _QUOTE.sub(lambda quote: ELIDED if context.is_quotation(quote) else quote[0], line)
 
 
 @dataclass(frozen=True, slots=True)
-class _Around:
+class _QuoteContext:
     """Where sentences end around the quotes of a line, and where words stand that ask about one or tell of it."""
 
     line: str
     ends: Sequence[int]
-    asking: Sequence[int]
-    telling: Sequence[int]
+    question_ends: Sequence[int]
+    report_ends: Sequence[int]
 
     @classmethod
-    def of(cls, line: str) -> _Around:
+    def from_line(cls, line: str) -> _QuoteContext:
         """`line` has blanks for all that is quoted."""
-        patterns = (_SENTENCE_END, _ways().asked_about, _ways().told)
+        patterns = (_SENTENCE_END, _quote_cues().questions, _quote_cues().reports)
         return cls(line, *([match.end() for match in each.finditer(line)] for each in patterns))
 
-    def shows(self, quote: re.Match[str]) -> bool:
+    def is_quotation(self, quote: re.Match[str]) -> bool:
         """Whether the quoted words are somebody else's."""
-        if len(quote[1].split()) < _LEAST_SPOKEN_WORDS:
+        if len(quote[1].split()) < _MIN_QUOTE_WORDS:
             return False
-        commands = bool(imperative_in(quote[1]))
-        if not commands and not _ways().speaks.search(quote[1]):
+        commands = bool(find_instruction(quote[1]))
+        if not commands and not _quote_cues().speaks.search(quote[1]):
             # A title.
             return False
         at = bisect_right(self.ends, quote.start())
         start = self.ends[at - 1] if at else 0
         end = self.ends[at] if at < len(self.ends) else len(self.line)
-        if self.line[end - 1] == "?" or _any_within(self.asking, start, end):
+        if self.line[end - 1] == "?" or _any_within(self.question_ends, start, end):
             return True
-        return commands and _any_within(self.telling, start, quote.start())
+        return commands and _any_within(self.report_ends, start, quote.start())
 
 
 def _any_within(places: Sequence[int], start: int, end: int) -> bool:
@@ -179,7 +181,7 @@ def _any_within(places: Sequence[int], start: int, end: int) -> bool:
 
 
 @cache
-def _ways() -> _Ways:
+def _quote_cues() -> _QuoteCues:
     table = tomllib.loads((files(__package__) / "others.toml").read_text(encoding="utf-8"))
     texts, every = _any_of(table["texts"]), _any_of([*table["texts"], *table["shown"]])
     this, says, by_self = _any_of(table["this"]), _any_of(table["says"]), _any_of(table["by_self"])
@@ -193,7 +195,7 @@ def _ways() -> _Ways:
         *table["passed_on"],
     ]
     worked_on = rf"\b{_any_of(table['work'])}\b[^:.!?]{{0,60}}"
-    return _Ways(
+    return _QuoteCues(
         announces=tuple(re.compile(each, re.IGNORECASE) for each in announces),
         own=re.compile(
             rf"\b(?:my|our|mein\w*|mi|mon) (?:e-?mail|mail|correo|courriel)(?: address)?(?: is)?:"
@@ -207,8 +209,8 @@ def _ways() -> _Ways:
             re.IGNORECASE,
         ),
         about_above=re.compile(rf"^\W*(?:\w+ ){{0,4}}{worked_on}\b(?:this|that|it|these|above)\b", re.IGNORECASE),
-        asked_about=re.compile(rf"\b{_any_of(table['asked_about'])}\b", re.IGNORECASE),
-        told=re.compile(rf"\b(?:{says}|{every})\b", re.IGNORECASE),
+        questions=re.compile(rf"\b{_any_of(table['asked_about'])}\b", re.IGNORECASE),
+        reports=re.compile(rf"\b(?:{says}|{every})\b", re.IGNORECASE),
         speaks=re.compile(rf"\b{_any_of(table['speaks'])}\b", re.IGNORECASE),
         plays=re.compile(
             rf"(?:^|[.!?:,;]\s|\band )\W*{_any_of(table['plays'])},? (?={_any_of(table['played'])}\b)", re.IGNORECASE

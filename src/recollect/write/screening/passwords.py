@@ -25,30 +25,30 @@ _PROGRAM = re.compile(
 _STRONG = re.compile(r"\d|[^\W\d_][!@#$%^&*+=?_~]|[a-z][A-Z]")
 _TRAILING = ".,;:?)]}>'\"”’`*_="
 # Many passwords end in it, so it goes with them; no word does.
-_LOUD = "!"
+_EXCLAMATION = "!"
 # What is said of a password, rather than put into one.
 _INFLECTED = re.compile("(?:ing|ed|ly|est|able)$")
 # How far before its name a password can stand, and how long it must be to be no name of a thing.
 _BEFORE_CHARS = 130
-_LEAST_BEFORE = 6
+_MIN_BEFORE_CHARS = 6
 _CLAUSE_END = r"\s*(?:[.,;:!?)\"'”’\n]|$)"
 
 
 @dataclass(frozen=True, slots=True)
-class Passwords:
+class PasswordDetector:
     """The words around passwords, ready to be looked for."""
 
     names: tuple[str, ...]
     vague_names: frozenset[str]
     short_names: frozenset[str]
     words: frozenset[str]
-    says: frozenset[str]
+    copulas: frozenset[str]
     no_phrase: frozenset[str]
     phrase_names: frozenset[str]
-    said_names: frozenset[str]
+    spoken_names: frozenset[str]
     quoted: re.Pattern[str]
     set_to: re.Pattern[str]
-    said: re.Pattern[str]
+    stated: re.Pattern[str]
     following: re.Pattern[str]
     spaceless: re.Pattern[str]
     before: re.Pattern[str]
@@ -56,24 +56,24 @@ class Passwords:
     phrase: re.Pattern[str]
 
     @classmethod
-    def of(cls, table: Mapping[str, Any]) -> Passwords:
+    def from_table(cls, table: Mapping[str, Any]) -> PasswordDetector:
         """Made of the table `password` in secrets.toml."""
         # Of what or for what the password is may stand between: "the password for my mail is ...".
         link = rf"(?:[ \w'’()@-]|\.(?=\w)){{0,40}}?(?<!\w)(?P<link>{_any_of(table['links'])})(?!\w)\s{{0,2}}:?"
-        said = rf"{_AFTER_NAME}{link}\s{{1,2}}(?P<filler>(?:{_any_of(table['fillers'])})\s)?"
+        stated = rf"{_AFTER_NAME}{link}\s{{1,2}}(?P<filler>(?:{_any_of(table['fillers'])})\s)?"
         owners = rf"(?:(?:{_any_of(table['owners'])})\s)?(?:[^\W\d]+\s){{0,2}}?"
         return cls(
             names=(*table["names"], *table["vague_names"], *table["short_names"]),
             vague_names=frozenset(table["vague_names"]),
             short_names=frozenset(table["short_names"]),
             words=frozenset(table["words"].split()),
-            says=frozenset(table["says"]),
+            copulas=frozenset(table["says"]),
             no_phrase=frozenset(f"{table['words']} {table['no_phrase']}".split()) - set(table["in_phrases"].split()),
             phrase_names=frozenset(table["phrase_names"]),
-            said_names=frozenset(table["said_names"]),
-            quoted=re.compile(rf"(?:{_SET}|{said}|{_AFTER_NAME}\s{{1,2}}){_QUOTED}", re.IGNORECASE),
+            spoken_names=frozenset(table["said_names"]),
+            quoted=re.compile(rf"(?:{_SET}|{stated}|{_AFTER_NAME}\s{{1,2}}){_QUOTED}", re.IGNORECASE),
             set_to=re.compile(_SET + _BARE),
-            said=re.compile(said + _BARE, re.IGNORECASE),
+            stated=re.compile(stated + _BARE, re.IGNORECASE),
             following=re.compile(rf"{_AFTER_NAME}(?:['’]s)?\s{{1,2}}(?:[-–]\s)?{_BARE}"),
             spaceless=re.compile(
                 rf"(?:{_any_of(table['spaceless_links'])}|[:：=])[「『“\s]?(?P<secret>[!-~]{{3,80}}+)"
@@ -84,12 +84,12 @@ class Passwords:
             ),
             ends_name=re.compile(rf"{_CLAUSE_END}|\s(?:{_any_of(table['after_name'])})\b", re.IGNORECASE),
             phrase=re.compile(
-                rf"(?:{_SET}|{said})(?P<secret>[a-z]{{3,12}}+(?:[ -][a-z]{{3,12}}+){{2,7}}+)(?={_CLAUSE_END})",
+                rf"(?:{_SET}|{stated})(?P<secret>[a-z]{{3,12}}+(?:[ -][a-z]{{3,12}}+){{2,7}}+)(?={_CLAUSE_END})",
                 re.IGNORECASE,
             ),
         )
 
-    def named_in(self, lower: str) -> list[str]:
+    def names_in(self, lower: str) -> list[str]:
         """The names of passwords that a text in lower case has in it."""
         return [name for name in self.names if name in lower]
 
@@ -97,7 +97,7 @@ class Passwords:
         """Where passwords stand, in no order."""
         # The one letter whose small form is longer would move all that follows it.
         lower = text.replace("İ", "I").lower()
-        for name in self.named_in(lower):
+        for name in self.names_in(lower):
             at = lower.find(name)
             while at >= 0:
                 at += len(name)
@@ -112,8 +112,8 @@ class Passwords:
             if start and text[start - 1].isalnum():
                 return None
             match = self.set_to.match(text, at)
-            if match is None and name in self.said_names:
-                match = self.said.match(text, at)
+            if match is None and name in self.spoken_names:
+                match = self.stated.match(text, at)
             is_price = match is not None and match["secret"][0] in "$€£¥"
             return self._span(match) if match and not is_price and _is_mixed(match["secret"]) else None
         if _SPACELESS.match(name) and (match := self.spaceless.match(text, at)):
@@ -128,19 +128,19 @@ class Passwords:
             return self._span(match) if is_set else None
         if (match := self.following.match(text, at)) and _is_mixed(match["secret"]):
             return self._span(match)
-        if match := self.said.match(text, at):
-            says = match["link"].lower() in self.says and name not in self.vague_names and not match["filler"]
-            is_said = _is_strong(match) or (says and _ends(match))
-            return self._span(match) if is_said else None
+        if match := self.stated.match(text, at):
+            is_copula = match["link"].lower() in self.copulas and name not in self.vague_names and not match["filler"]
+            is_stated = _is_strong(match) or (is_copula and _ends(match))
+            return self._span(match) if is_stated else None
         return None
 
     def _before(self, name: str, text: str, at: int) -> tuple[int, int] | None:
         """Where the password is of which it says that it is one; `at` is where its name ends."""
-        if (name in self.short_names and name not in self.said_names) or not self.ends_name.match(text, at):
+        if (name in self.short_names and name not in self.spoken_names) or not self.ends_name.match(text, at):
             return None
         start = max(0, at - len(name) - _BEFORE_CHARS)
         match = self.before.search(text[start : at - len(name)])
-        if match is None or len(match["secret"]) < _LEAST_BEFORE or not _is_mixed(match["secret"]):
+        if match is None or len(match["secret"]) < _MIN_BEFORE_CHARS or not _is_mixed(match["secret"]):
             return None
         span = self._span(match)
         return None if span is None else (span[0] + start, span[1] + start)
@@ -148,12 +148,14 @@ class Passwords:
     def _is_phrase(self, name: str, match: re.Match[str]) -> bool:
         """Whether the words after a name are a password of several words, and no sentence about it."""
         words = match["secret"].lower().replace("-", " ").split()
-        least = 3 if "phrase" in name else 4
-        return len(words) >= least and not any(word in self.no_phrase or _INFLECTED.search(word) for word in words)
+        min_words = 3 if "phrase" in name else 4
+        return len(words) >= min_words and not any(
+            word in self.no_phrase or _INFLECTED.search(word) for word in words
+        )
 
     def _span(self, match: re.Match[str], strip: str = _TRAILING) -> tuple[int, int] | None:
         secret = match["secret"].rstrip(strip) if strip else match["secret"]
-        plain = secret.rstrip(strip + _LOUD) if strip else secret
+        plain = secret.rstrip(strip + _EXCLAMATION) if strip else secret
         if len(plain) < 3 or plain.lower() in self.words or _PROGRAM.search(secret):
             return None
         return match.start("secret"), match.start("secret") + len(secret)
@@ -164,7 +166,7 @@ def _is_mixed(secret: str) -> bool:
 
 
 def _is_strong(match: re.Match[str]) -> bool:
-    return _STRONG.search(match["secret"].rstrip(_TRAILING + _LOUD)) is not None
+    return _STRONG.search(match["secret"].rstrip(_TRAILING + _EXCLAMATION)) is not None
 
 
 def _ends(match: re.Match[str]) -> bool:

@@ -10,14 +10,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from recollect.write.screening.account_numbers import account_numbers, may_hold_numbers
-from recollect.write.screening.passwords import Passwords
+from recollect.write.screening.account_numbers import find_account_numbers, may_contain_account_numbers
+from recollect.write.screening.passwords import PasswordDetector
 
-_MARK = "[redacted: {kind}]"
+_MARK_FORMAT = "[redacted: {kind}]"
 # What a key goes on with, however it begins.
-_REST = r"[A-Za-z0-9_.=-]{16,}+"
+_KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
 # A text without a word of this length holds no key.
-_LONG = 16
+_MIN_KEY_CHARS = 16
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile(r"\d")
 # "process.env.TOKEN_2", "my-secret-key": parts that are words or numbers are what programs call a secret.
 _BETWEEN_PARTS = re.compile(r"[_./~+-]++")
@@ -29,11 +29,11 @@ class Redacted:
     """The text with each secret replaced by its kind, and the kinds in the order they were found."""
 
     text: str
-    found: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _SecretRule:
     kind: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
@@ -53,95 +53,97 @@ def redact(text: str) -> Redacted:
 
     What is known by its form goes first: the words before a key may name it in a way that tells less.
     """
-    known = _known()
+    patterns = _secret_patterns()
     lower = text.lower()
-    fitting = known.fitting(lower)
-    if not fitting and not known.passwords.named_in(lower) and not may_hold_numbers(text):
+    fitting = patterns.matching_rules(lower)
+    if not fitting and not patterns.passwords.names_in(lower) and not may_contain_account_numbers(text):
         return Redacted(text)
-    found: list[str] = []
+    kinds: list[str] = []
     for at in sorted(fitting):
-        text = _replaced(text, known.rules[at].search(text), found)
-    text = _replaced(text, known.passwords.search(text), found)
-    text = _replaced(text, account_numbers(text), found)
-    return Redacted(text, tuple(found))
+        text = _replace_secrets(text, patterns.rules[at].search(text), kinds)
+    text = _replace_secrets(text, patterns.passwords.search(text), kinds)
+    text = _replace_secrets(text, find_account_numbers(text), kinds)
+    return Redacted(text, tuple(kinds))
 
 
-def _replaced(text: str, secrets: Iterable[tuple[int, int, str]], found: list[str]) -> str:
+def _replace_secrets(text: str, secrets: Iterable[tuple[int, int, str]], kinds: list[str]) -> str:
     parts: list[str] = []
     last = 0
     for start, end, kind in sorted(secrets):
         if start >= last:
-            parts += [text[last:start], _MARK.format(kind=kind)]
-            found.append(kind)
+            parts += [text[last:start], _MARK_FORMAT.format(kind=kind)]
+            kinds.append(kind)
             last = end
     return "".join([*parts, text[last:]]) if parts else text
 
 
-def _whole(secret: str) -> str:
+def _accept_any(secret: str) -> str:
     return secret
 
 
-def _mixed(secret: str) -> str:
+def _accept_mixed(secret: str) -> str:
     """The secret if it has letters and digits; else empty."""
     return secret if _LETTER.search(secret) and _DIGIT.search(secret) else ""
 
 
-def _random(secret: str) -> str:
+def _accept_random(secret: str) -> str:
     """The secret if it is mixed and not what a program calls one; else empty."""
     secret = secret.rstrip(".")
-    return "" if all(map(_PART.fullmatch, _BETWEEN_PARTS.split(secret))) else _mixed(secret)
+    return "" if all(map(_PART.fullmatch, _BETWEEN_PARTS.split(secret))) else _accept_mixed(secret)
 
 
-_CHECKS: Mapping[str, Callable[[str], str]] = {"": _whole, "mixed": _mixed, "random": _random}
+_CHECKS: Mapping[str, Callable[[str], str]] = {"": _accept_any, "mixed": _accept_mixed, "random": _accept_random}
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _SecretPatterns:
     """All that secrets.toml says; each hint is with the number of the rule it is of."""
 
-    rules: tuple[_Rule, ...]
+    rules: tuple[_SecretRule, ...]
     short_hints: tuple[tuple[str, int], ...]
     long_hints: tuple[tuple[str, int], ...]
-    beginnings: tuple[tuple[str, int], ...]
-    any_beginning: re.Pattern[str]
-    passwords: Passwords
+    prefixes: tuple[tuple[str, int], ...]
+    any_prefix: re.Pattern[str]
+    passwords: PasswordDetector
 
-    def fitting(self, lower: str) -> set[int]:
+    def matching_rules(self, lower: str) -> set[int]:
         """The rules that a text in lower case has hints of."""
         fitting = {at for hint, at in self.short_hints if hint in lower}
-        if long := [word for word in lower.split() if len(word) >= _LONG]:
+        if long := [word for word in lower.split() if len(word) >= _MIN_KEY_CHARS]:
             fitting |= {at for hint, at in self.long_hints if hint in lower}
             # Most texts hold none of the many beginnings, which one look tells.
-            if any(map(self.any_beginning.search, long)):
-                fitting |= {at for hint, at in self.beginnings if hint in lower}
+            if any(map(self.any_prefix.search, long)):
+                fitting |= {at for hint, at in self.prefixes if hint in lower}
         return fitting
 
 
 @cache
-def _known() -> _Known:
+def _secret_patterns() -> _SecretPatterns:
     table = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))
-    by_beginning = tuple(_by_beginning(table["beginnings"]))
-    rules = (*by_beginning, *map(_rule, table["rule"]))
+    prefix_rules = tuple(_prefix_rules(table["beginnings"]))
+    rules = (*prefix_rules, *map(_build_rule, table["rule"]))
     hints = [(hint, at) for at, rule in enumerate(rules) for hint in rule.hints]
-    beginnings = tuple(each for each in hints if each[1] < len(by_beginning))
-    others = hints[len(beginnings) :]
-    return _Known(
+    prefixes = tuple(each for each in hints if each[1] < len(prefix_rules))
+    other_hints = hints[len(prefixes) :]
+    return _SecretPatterns(
         rules,
-        short_hints=tuple(each for each in others if rules[each[1]].short),
-        long_hints=tuple(each for each in others if not rules[each[1]].short),
-        beginnings=beginnings,
-        any_beginning=re.compile("|".join(re.escape(hint) for hint, _ in beginnings)),
-        passwords=Passwords.of(table["password"]),
+        short_hints=tuple(each for each in other_hints if rules[each[1]].short),
+        long_hints=tuple(each for each in other_hints if not rules[each[1]].short),
+        prefixes=prefixes,
+        any_prefix=re.compile("|".join(re.escape(hint) for hint, _ in prefixes)),
+        passwords=PasswordDetector.from_table(table["password"]),
     )
 
 
-def _by_beginning(table: Mapping[str, Iterable[str]]) -> Iterator[_Rule]:
-    for kind, beginnings in table.items():
-        longest_first = sorted(beginnings, key=len, reverse=True)
-        pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))}){_REST}")
-        yield _Rule(kind, tuple(each.lower() for each in longest_first), pattern, _random)
+def _prefix_rules(table: Mapping[str, Iterable[str]]) -> Iterator[_SecretRule]:
+    for kind, prefixes in table.items():
+        longest_first = sorted(prefixes, key=len, reverse=True)
+        pattern = re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(map(re.escape, longest_first))}){_KEY_REST}")
+        yield _SecretRule(kind, tuple(each.lower() for each in longest_first), pattern, _accept_random)
 
 
-def _rule(table: Mapping[str, Any]) -> _Rule:
+def _build_rule(table: Mapping[str, Any]) -> _SecretRule:
     check = _CHECKS[table.get("check", "")]
-    return _Rule(table["kind"], tuple(table["hints"]), re.compile(table["pattern"]), check, table.get("short", False))
+    return _SecretRule(
+        table["kind"], tuple(table["hints"]), re.compile(table["pattern"]), check, table.get("short", False)
+    )

@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from recollect.language.small_talk import WORD, plain, small_talk
+from recollect.language.small_talk import WORD, fold_text, load_small_talk
 from recollect.model.invisible import normalise_invisible
 from recollect.model.turn import Role, Turn
 from recollect.read.decide import decide
-from recollect.read.known_again import strip_recalled
+from recollect.read.known_again import strip_context
 from recollect.write.screening.redact import redact
 
 # A refusal says no more than that; longer ones go on to something.
-_LONGEST_REFUSAL = 400
+_MAX_REFUSAL_CHARS = 400
 # The questions of a turn are at its end.
 _QUESTION_CHARS = 400
 _SENTENCE_END = re.compile(r"[.!\n。！]+")
@@ -34,13 +34,13 @@ class Screened:
     """The turns as they may be learned from, whether there is anything to learn, and why or why not."""
 
     turns: tuple[Turn, ...]
-    worth: bool
+    has_content: bool
     reason: str
     redacted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class _EmptyTalk:
+class _SmallTalkCues:
     more: frozenset[tuple[str, ...]]
     answers: frozenset[str]
     answer_parts: tuple[str, ...]
@@ -49,12 +49,12 @@ class _EmptyTalk:
     echoes: tuple[tuple[str, ...], ...]
     refusals: tuple[str, ...]
     goes_on: re.Pattern[str]
-    asking: frozenset[str]
-    own: frozenset[str]
+    question_words: frozenset[str]
+    first_person_words: frozenset[str]
     requests: tuple[tuple[str, ...], ...]
-    longest_request: int
+    max_request_words: int
     keys: tuple[str, ...]
-    least_run: int
+    min_run: int
 
 
 def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
@@ -62,43 +62,43 @@ def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
 
     `before` is what was said right before them: a bare "yes" tells something only after a question.
     """
-    kept: list[Turn] = []
-    found: list[str] = []
+    cleaned_turns: list[Turn] = []
+    redacted: list[str] = []
     for turn in turns:
-        cleaned, kinds = _cleaned(turn)
-        found += kinds
+        cleaned, kinds = _clean_turn(turn)
+        redacted += kinds
         if cleaned is not None:
-            kept.append(cleaned)
-    worth, reason = _worth(kept, before)
+            cleaned_turns.append(cleaned)
+    has_content, reason = _check_content(cleaned_turns, before)
     # As context a refusal is worth less than nothing: what an assistant cannot do is no fact about the user.
-    useful = tuple(turn for turn in kept if turn.role is Role.USER or not is_refusal(turn.content))
-    return Screened(useful, worth, reason, tuple(found))
+    useful = tuple(turn for turn in cleaned_turns if turn.role is Role.USER or not is_refusal(turn.content))
+    return Screened(useful, has_content, reason, tuple(redacted))
 
 
 def is_refusal(text: str) -> bool:
     """Whether an assistant says no more than that it will not or cannot."""
-    if len(text) > _LONGEST_REFUSAL:
+    if len(text) > _MAX_REFUSAL_CHARS:
         return False
-    folded = plain(text.strip()).replace("\u2019", "'")
-    known = _empty_talk()
-    return folded.startswith(known.refusals) and not known.goes_on.search(folded)
+    folded = fold_text(text.strip()).replace("\u2019", "'")
+    cues = _small_talk_cues()
+    return folded.startswith(cues.refusals) and not cues.goes_on.search(folded)
 
 
-def _cleaned(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
+def _clean_turn(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
     """The turn as it may be learned from, or None if nothing is left of it; and what was redacted."""
-    text = strip_recalled(normalise_invisible(turn.content))
+    text = strip_context(normalise_invisible(turn.content))
     if not text.strip():
         return None, ()
     redacted = redact(text)
     name = normalise_invisible(turn.name) if turn.name else turn.name
     if redacted.text == turn.content and name == turn.name:
         return turn, ()
-    return replace(turn, content=redacted.text, name=name), redacted.found
+    return replace(turn, content=redacted.text, name=name), redacted.kinds
 
 
-def _worth(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool, str]:
-    said = [turn for turn in turns if turn.role is Role.USER]
-    if not said:
+def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool, str]:
+    user_turns = [turn for turn in turns if turn.role is Role.USER]
+    if not user_turns:
         return False, "the user said nothing"
     reason = ""
     whole = [*before[-1:], *turns]
@@ -107,27 +107,27 @@ def _worth(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool, str]:
             continue
         previous = whole[at - 1] if at else None
         following = whole[at + 1] if at + 1 < len(whole) else None
-        reason = _why_empty(turn, previous, following)
+        reason = _empty_reason(turn, previous, following)
         if not reason:
             return True, "the user said something"
     return False, reason
 
 
-def _why_empty(turn: Turn, previous: Turn | None, following: Turn | None) -> str:
+def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> str:
     """Why nothing can be learned from what the user said; empty when something may be."""
-    known = _empty_talk()
+    cues = _small_talk_cues()
     words = _words(turn.content)
-    asked = previous is not None and previous.role is Role.ASSISTANT and _asks(previous.content)
-    if words and not asked and all(map(_is_mashed, words)):
+    is_answer = previous is not None and previous.role is Role.ASSISTANT and _asks_about_user(previous.content)
+    if words and not is_answer and all(map(_is_keyboard_mash, words)):
         return "there are no words in it"
     if not words:
-        return "" if asked and known.answer_signs & set(turn.content) else "there are no words in it"
-    if tuple(words) in known.more:
-        return "" if asked and known.answers & set(words) else "it only asks to go on"
-    if small_talk().is_all_of(words):
-        answers = known.answers & set(words) or any(part in turn.content for part in known.answer_parts)
-        echoes = previous is not None and any(_has(words, phrase) for phrase in known.echoes)
-        return "" if (asked and answers) or echoes else "it is small talk"
+        return "" if is_answer and cues.answer_signs & set(turn.content) else "there are no words in it"
+    if tuple(words) in cues.more:
+        return "" if is_answer and cues.answers & set(words) else "it only asks to go on"
+    if load_small_talk().is_all_of(words):
+        answers = cues.answers & set(words) or any(part in turn.content for part in cues.answer_parts)
+        echoes = previous is not None and any(_contains_phrase(words, phrase) for phrase in cues.echoes)
+        return "" if (is_answer and answers) or echoes else "it is small talk"
     refused = following is not None and following.role is Role.ASSISTANT and is_refusal(following.content)
     if refused and _only_requests(turn.content, words):
         return "it asks for what was refused"
@@ -136,41 +136,46 @@ def _why_empty(turn: Turn, previous: Turn | None, following: Turn | None) -> str
     if not decide(turn.content).search:
         # What calls for none of the user's memories tells none either.
         return "it asks about the world"
-    own = words[0] not in known.asking or known.own.intersection(words)
+    own = words[0] not in cues.question_words or cues.first_person_words.intersection(words)
     return "it is a question that was not answered" if refused and not own else ""
 
 
 def _only_requests(text: str, words: Sequence[str]) -> bool:
     """Whether it is one short request without a word of whoever makes it, nor a number, which could be of theirs."""
-    known = _empty_talk()
-    size = max((len(each) for each in known.requests if tuple(words[: len(each)]) == each), default=0)
-    is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= known.longest_request
-    return bool(size) and is_one and not known.own.intersection(words[size:]) and not any(map(str.isdigit, text))
+    cues = _small_talk_cues()
+    size = max((len(each) for each in cues.requests if tuple(words[: len(each)]) == each), default=0)
+    is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= cues.max_request_words
+    return (
+        bool(size)
+        and is_one
+        and not cues.first_person_words.intersection(words[size:])
+        and not any(map(str.isdigit, text))
+    )
 
 
-def _is_mashed(word: str) -> bool:
+def _is_keyboard_mash(word: str) -> bool:
     """Whether a word is a run over the keys, once or again and again, or one key held down."""
-    known = _empty_talk()
-    if len(word) < known.least_run or not word.isalpha():
+    cues = _small_talk_cues()
+    if len(word) < cues.min_run or not word.isalpha():
         return False
     sizes = (size for size in range(1, len(word) + 1) if len(word) % size == 0)
     unit = next(word[:size] for size in sizes if word[:size] * (len(word) // size) == word)
-    is_run = len(unit) == 1 or len(unit) >= known.least_run
-    return is_run and any(unit in keys or unit[::-1] in keys for keys in known.keys)
+    is_run = len(unit) == 1 or len(unit) >= cues.min_run
+    return is_run and any(unit in keys or unit[::-1] in keys for keys in cues.keys)
 
 
-def _has(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
+def _contains_phrase(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
     return any(tuple(words[at : at + len(phrase)]) == phrase for at in range(len(words)))
 
 
-def _asks(text: str) -> bool:
+def _asks_about_user(text: str) -> bool:
     """Whether an assistant's turn ends by asking something about the user, rather than offering help."""
-    asked = False
+    has_question = False
     for sentence in _SENTENCE_END.split(text[-_QUESTION_CHARS:]):
         if _QUESTION_MARK.search(sentence):
-            folded = plain(sentence)
-            asked = asked or not any(offer in folded for offer in _empty_talk().offers)
-    return asked
+            folded = fold_text(sentence)
+            has_question = has_question or not any(offer in folded for offer in _small_talk_cues().offers)
+    return has_question
 
 
 def _is_one_question(text: str) -> bool:
@@ -180,23 +185,23 @@ def _is_one_question(text: str) -> bool:
 
 
 @cache
-def _empty_talk() -> _EmptyTalk:
+def _small_talk_cues() -> _SmallTalkCues:
     table = tomllib.loads((files(__package__) / "empty_talk.toml").read_text(encoding="utf-8"))
-    return _EmptyTalk(
+    return _SmallTalkCues(
         more=frozenset(tuple(_words(phrase)) for phrase in table["more"]),
         answers=_words_in(table["answers"]),
         answer_parts=tuple(table["answer_parts"]),
         answer_signs=frozenset(table["answer_signs"]),
-        offers=tuple(map(plain, table["offers"])),
+        offers=tuple(map(fold_text, table["offers"])),
         echoes=tuple(tuple(_words(phrase)) for phrase in table["echoes"]),
-        refusals=tuple(map(plain, table["refusals"])),
-        goes_on=re.compile("|".join(rf"{re.escape(plain(phrase))}(?!['a-z])" for phrase in table["goes_on"])),
-        asking=_words_in(table["asking"]),
-        own=_words_in(table["own"]),
+        refusals=tuple(map(fold_text, table["refusals"])),
+        goes_on=re.compile("|".join(rf"{re.escape(fold_text(phrase))}(?!['a-z])" for phrase in table["goes_on"])),
+        question_words=_words_in(table["asking"]),
+        first_person_words=_words_in(table["own"]),
         requests=tuple(tuple(_words(phrase)) for phrase in table["requests"]),
-        longest_request=table["longest_request"],
+        max_request_words=table["longest_request"],
         keys=tuple(table["keys"]),
-        least_run=table["least_run"],
+        min_run=table["least_run"],
     )
 
 
@@ -205,4 +210,4 @@ def _words_in(text: str) -> frozenset[str]:
 
 
 def _words(text: str) -> list[str]:
-    return WORD.findall(plain(text))
+    return WORD.findall(fold_text(text))

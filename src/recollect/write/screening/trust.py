@@ -6,28 +6,28 @@ from collections.abc import Sequence
 
 from recollect.model.extracted import ExtractedFact
 from recollect.model.turn import Role, Turn
-from recollect.write.screening.imperatives import imperative_in
-from recollect.write.screening.others import own_words
+from recollect.write.screening.imperatives import find_instruction
+from recollect.write.screening.others import author_text
 
 
-def words_of_user(turns: Sequence[Turn]) -> str:
+def user_text(turns: Sequence[Turn]) -> str:
     """What the user said in the turns in words of their own: without what they quote, paste or play."""
-    return "\n".join(filter(None, (own_words(turn.content) for turn in turns if turn.role is Role.USER)))
+    return "\n".join(filter(None, (author_text(turn.content) for turn in turns if turn.role is Role.USER)))
 
 
-def said_by_user(learned: ExtractedFact, turns: Sequence[Turn]) -> bool:
+def is_user_statement(fact: ExtractedFact, turns: Sequence[Turn]) -> bool:
     """Whether it rests on the user's own words alone.
 
     All its evidence must be turns of the user's among these. If it instructs, so must their own words: what they
     quote may not.
     """
     by_id = {turn.id: turn for turn in turns}
-    evidence = [by_id.get(each) for each in learned.evidence]
+    evidence = [by_id.get(each) for each in fact.evidence]
     users = [turn for turn in evidence if turn is not None and turn.role is Role.USER]
     if not users or len(users) < len(evidence):
         return False
-    return not _instructs(learned.content, learned.value or "") or _instructs(words_of_user(users))
+    return not _instructs(fact.content, fact.value or "") or _instructs(user_text(users))
 
 
 def _instructs(*texts: str) -> bool:
-    return any(imperative_in(text) for text in texts)
+    return any(find_instruction(text) for text in texts)

@@ -15,82 +15,84 @@ from importlib.resources import files
 
 from recollect.model.extracted import ExtractedFact
 from recollect.model.invisible import normalise_invisible
-from recollect.model.text import mended_text
-from recollect.write.screening.given import Redacting
+from recollect.model.text import repair_text
+from recollect.write.screening.given import Redactor
 from recollect.write.screening.redact import redact
 
-_MARK = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
+_MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 # A part of a sentence without the secret tells something if it has so many words; one with it, so many of weight.
-_LEAST_WORDS = 3
-_LEAST_TELLING = 2
-_REDACTING = Redacting()
+_MIN_WORDS = 3
+_MIN_CONTENT_WORDS = 2
+_REDACTOR = Redactor()
 
 
 @dataclass(frozen=True, slots=True)
-class _AboutSecrets:
+class _SecretStatementCues:
     light: frozenset[str]
     joins: re.Pattern[str]
-    said: re.Pattern[str]
+    stated: re.Pattern[str]
 
 
-def as_written(text: str) -> str:
+def clean_model_text(text: str) -> str:
     """The text that a model wrote as it may be kept."""
-    return redact(normalise_invisible(mended_text(text))).text
+    return redact(normalise_invisible(repair_text(text))).text
 
 
-def without_secrets(learned: Sequence[ExtractedFact]) -> tuple[list[ExtractedFact], list[str]]:
+def drop_secret_facts(facts: Sequence[ExtractedFact]) -> tuple[list[ExtractedFact], list[str]]:
     """What was learned without its secrets, and what was left out since it said nothing else."""
-    kept: list[ExtractedFact] = []
+    accepted: list[ExtractedFact] = []
     dropped: list[str] = []
-    for each in learned:
-        clean = _cleaned(each)
-        if (each.content and not clean.content) or is_of_secret(clean.content):
+    for each in facts:
+        clean = _redact_fact(each)
+        if (each.content and not clean.content) or is_only_secret(clean.content):
             dropped.append(f"it only says what a secret is: {clean.content}")
         else:
-            kept.append(clean)
-    return kept, dropped
+            accepted.append(clean)
+    return accepted, dropped
 
 
-def is_of_secret(text: str) -> bool:
+def is_only_secret(text: str) -> bool:
     """Whether a text without its secrets only said what they were."""
-    if not _MARK.search(text):
+    if not _MARK_PATTERN.search(text):
         return False
-    return not any(map(_tells, _about_secrets().joins.split(text)))
+    return not any(map(_has_content, _secret_statement_cues().joins.split(text)))
 
 
-def _cleaned(learned: ExtractedFact) -> ExtractedFact:
-    content = normalise_invisible(learned.content).strip()
-    value = normalise_invisible(learned.value).strip() if learned.value else learned.value
-    fields, found = _REDACTING.fields({"content": content, "key": learned.key, "value": value})
-    if found and (fields["value"] != value or fields["key"] != learned.key):
+def _redact_fact(fact: ExtractedFact) -> ExtractedFact:
+    content = normalise_invisible(fact.content).strip()
+    value = normalise_invisible(fact.value).strip() if fact.value else fact.value
+    fields, kinds = _REDACTOR.redact_fields({"content": content, "key": fact.key, "value": value})
+    if kinds and (fields["value"] != value or fields["key"] != fact.key):
         # A profile has no use for a value that nobody may know.
         fields |= {"key": None, "value": None}
-    if not found and (content, value) == (learned.content, learned.value):
-        return learned
-    return replace(learned, **fields)
+    if not kinds and (content, value) == (fact.content, fact.value):
+        return fact
+    return replace(fact, **fields)
 
 
-def _tells(part: str) -> bool:
+def _has_content(part: str) -> bool:
     """Whether a part of a sentence says anything but a secret."""
-    about = _about_secrets()
-    words = _WORD.findall(_MARK.sub(" ", part).lower())
-    if not _MARK.search(part):
-        return len(words) >= _LEAST_WORDS
-    return not about.said.search(part) and len([word for word in words if word not in about.light]) >= _LEAST_TELLING
+    cues = _secret_statement_cues()
+    words = _WORD.findall(_MARK_PATTERN.sub(" ", part).lower())
+    if not _MARK_PATTERN.search(part):
+        return len(words) >= _MIN_WORDS
+    return (
+        not cues.stated.search(part) and len([word for word in words if word not in cues.light]) >= _MIN_CONTENT_WORDS
+    )
 
 
 @cache
-def _about_secrets() -> _AboutSecrets:
+def _secret_statement_cues() -> _SecretStatementCues:
     table = tomllib.loads((files(__package__) / "secrets.toml").read_text(encoding="utf-8"))["statement"]
     leads, names = "|".join(table["leads"].split()), "|".join(table["names"].split())
     mark = r"[\"'“„«`(]?\[redacted: "
     light = frozenset(word for name in ("leads", "names", "light") for word in table[name].split())
-    return _AboutSecrets(
+    return _SecretStatementCues(
         light=light,
         joins=re.compile(rf"[.;!?](?:\s+|$)|,\s|\n|\s(?:{'|'.join(table['joins'].split())})\s", re.IGNORECASE),
         # Right after what leads over to it or what it is called, or as what is spoken of.
-        said=re.compile(
+        stated=re.compile(
             rf"(?:\b(?:{leads}|{names})|[:=])\s*{mark}[^\]]*\](?!@)|^\W*\[redacted: [^\]]*\]\W*\s(?:{leads})\b",
             re.IGNORECASE,
         ),

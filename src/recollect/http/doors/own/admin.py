@@ -9,19 +9,25 @@ from fastapi import Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.http.doors.own.answers import WRITING, answered, cursor_of, failing, read_cursor
-from recollect.http.doors.own.asking import Acting, Admin
-from recollect.http.doors.own.erasing import Erasures, Receipts
-from recollect.http.doors.own.jobs import JobPage, States, page_of_jobs
-from recollect.http.doors.own.repeating import keyless
-from recollect.http.doors.own.routing import Serving, Set, router
-from recollect.http.doors.own.shapes import NO_CONTROL, Cursor, Given, Id, Label, Limit, NextCursor, Time
-from recollect.http.doors.own.tending import Parts, Since, Stats, UsagePage, usage_of
-from recollect.model.asked import read_time
-from recollect.model.erase import read_erasure
-from recollect.settings import Loaded, rows
+from recollect.http.doors.own.answers import (
+    WRITE_ERRORS,
+    decode_cursor,
+    encode_cursor,
+    error_responses,
+    json_response,
+)
+from recollect.http.doors.own.asking import AuthorDep, RequireAdmin
+from recollect.http.doors.own.erasing import ErasureList, Receipts
+from recollect.http.doors.own.jobs import JobPage, States, jobs_page
+from recollect.http.doors.own.repeating import reject_idempotency_key
+from recollect.http.doors.own.routing import ServiceDep, SettingsDep, create_router
+from recollect.http.doors.own.shapes import NO_CONTROL, Cursor, Id, Label, Limit, NextCursor, StrictBody, Time
+from recollect.http.doors.own.tending import Parts, Since, StatsResponse, UsagePage, usage_response
+from recollect.model.asked import parse_time
+from recollect.model.erase import parse_erasure
+from recollect.settings import LoadedSettings, rows
 
-admin = router("admin", Admin)
+admin_router = create_router("admin", RequireAdmin)
 
 
 class UserPage(BaseModel):
@@ -31,7 +37,7 @@ class UserPage(BaseModel):
     cursor: NextCursor
 
 
-class SettingTold(BaseModel):
+class SettingItem(BaseModel):
     """A setting as it is in force."""
 
     name: str = Field(examples=["search_limit"])
@@ -41,16 +47,16 @@ class SettingTold(BaseModel):
     description: str = Field(examples=["How many memories a search gives at most."])
 
 
-class SettingsTold(BaseModel):
+class SettingsResponse(BaseModel):
     """Every setting."""
 
-    results: list[SettingTold]
+    results: list[SettingItem]
 
 
-Nothing = Annotated[list[Id], Field(max_length=0)]
+NoIds = Annotated[list[Id], Field(max_length=0)]
 
 
-class _Erased(Given):
+class _Erased(StrictBody):
     id: Id
     at: Time
     user: Id
@@ -67,27 +73,27 @@ class _ErasedSession(_Erased):
     target: Literal["session"]
     project: Label = ""
     session: Id
-    ids: Nothing = Field(default_factory=list)
+    ids: NoIds = Field(default_factory=list)
 
 
 class _ErasedProject(_Erased):
     target: Literal["project"]
     project: Id
     session: Literal[""] = ""
-    ids: Nothing = Field(default_factory=list)
+    ids: NoIds = Field(default_factory=list)
 
 
 class _ErasedUser(_Erased):
     target: Literal["user"]
     project: Literal[""] = ""
     session: Literal[""] = ""
-    ids: Nothing = Field(default_factory=list)
+    ids: NoIds = Field(default_factory=list)
 
 
-ErasureGiven = Annotated[_ErasedOne | _ErasedSession | _ErasedProject | _ErasedUser, Field(discriminator="target")]
+ErasureInput = Annotated[_ErasedOne | _ErasedSession | _ErasedProject | _ErasedUser, Field(discriminator="target")]
 
 
-class ToReplay(Given):
+class ToReplay(StrictBody):
     """Erasures to do again on a database that was restored from an older copy."""
 
     model_config = ConfigDict(
@@ -106,35 +112,35 @@ class ToReplay(Given):
         }
     )
 
-    erasures: list[ErasureGiven]
+    erasures: list[ErasureInput]
 
 
-@admin.get("/admin/users", response_model=UserPage)
-async def list_users(service: Serving, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+@admin_router.get("/admin/users", response_model=UserPage)
+async def list_users(service: ServiceDep, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """Everyone who has memories."""
-    last = read_cursor(cursor, str)
+    last = decode_cursor(cursor, str)
     users = sorted(await service.users())
     begin = bisect_right(users, last[0]) if last else 0
     page = users[begin : begin + limit]
-    more = cursor_of(page[-1]) if begin + limit < len(users) else None
-    return answered({"results": page, "cursor": more})
+    more = encode_cursor(page[-1]) if begin + limit < len(users) else None
+    return json_response({"results": page, "cursor": more})
 
 
-@admin.get("/admin/stats", response_model=Stats)
-async def get_all_stats(service: Serving) -> JSONResponse:
+@admin_router.get("/admin/stats", response_model=StatsResponse)
+async def get_all_stats(service: ServiceDep) -> JSONResponse:
     """How much there is of all users."""
-    return answered({"stats": dict(await service.stats())})
+    return json_response({"stats": dict(await service.stats())})
 
 
-@admin.get("/admin/usage", response_model=UsagePage)
-async def get_all_usage(service: Serving, since: Since = None, part: Parts = None) -> JSONResponse:
+@admin_router.get("/admin/usage", response_model=UsagePage)
+async def get_all_usage(service: ServiceDep, since: Since = None, part: Parts = None) -> JSONResponse:
     """What the LLM was asked for all users, and what that came to."""
-    return await usage_of(service, None, since, part)
+    return await usage_response(service, None, since, part)
 
 
-@admin.get("/admin/jobs", response_model=JobPage)
+@admin_router.get("/admin/jobs", response_model=JobPage)
 async def list_all_jobs(
-    service: Serving,
+    service: ServiceDep,
     state: States = None,
     of_user: Annotated[
         str | None, Query(min_length=1, max_length=300, pattern=NO_CONTROL, description="Only of this user.")
@@ -143,13 +149,13 @@ async def list_all_jobs(
     cursor: Cursor = None,
 ) -> JSONResponse:
     """The jobs of all users, newest first."""
-    return await page_of_jobs(service, of_user, states=state, limit=limit, cursor=cursor)
+    return await jobs_page(service, of_user, states=state, limit=limit, cursor=cursor)
 
 
-@admin.get("/admin/settings", response_model=SettingsTold)
-async def get_settings(settings: Set) -> JSONResponse:
+@admin_router.get("/admin/settings", response_model=SettingsResponse)
+async def get_settings(settings: SettingsDep) -> JSONResponse:
     """The settings in force; secrets are not shown."""
-    told = [
+    results = [
         {
             "name": row.name,
             "value": row.value,
@@ -157,31 +163,31 @@ async def get_settings(settings: Set) -> JSONResponse:
             "variable": row.variable,
             "description": row.description,
         }
-        for row in rows(Loaded(settings))
+        for row in rows(LoadedSettings(settings))
     ]
-    return answered({"results": told})
+    return json_response({"results": results})
 
 
-@admin.get("/admin/erasures", response_model=Erasures)
+@admin_router.get("/admin/erasures", response_model=ErasureList)
 async def list_all_erasures(
-    service: Serving, since: Annotated[Time | None, Query(description="Only those since then.")] = None
+    service: ServiceDep, since: Annotated[Time | None, Query(description="Only those since then.")] = None
 ) -> JSONResponse:
     """What was erased of anyone, oldest first: to be kept outside the database, and replayed on an older copy."""
-    found = await service.care.erasures(read_time(since, name="since"))
-    return answered({"results": [each.to_dict() for each in found]})
+    erasures = await service.operations.erasures(parse_time(since, name="since"))
+    return json_response({"results": [each.to_dict() for each in erasures]})
 
 
-@admin.post(
+@admin_router.post(
     "/admin/erasures/replay",
     response_model=Receipts,
-    responses={**WRITING, **failing(409)},
-    dependencies=[keyless("what was replayed before is passed over")],
+    responses={**WRITE_ERRORS, **error_responses(409)},
+    dependencies=[reject_idempotency_key("what was replayed before is passed over")],
 )
-async def replay_erasures(given: ToReplay, by: Acting, service: Serving) -> JSONResponse:
+async def replay_erasures(given: ToReplay, by: AuthorDep, service: ServiceDep) -> JSONResponse:
     """Erase again, in a database restored from an older copy, what was erased since; a receipt for each.
 
     What this database knows of, or has nothing of, is passed over. Do it before anything is written.
     """
-    erasures = [read_erasure(each.model_dump()) for each in given.erasures]
-    receipts = await service.care.replay_erasures(erasures, by=by)
-    return answered({"results": [receipt.to_dict() for receipt in receipts]})
+    erasures = [parse_erasure(each.model_dump()) for each in given.erasures]
+    receipts = await service.operations.replay_erasures(erasures, by=by)
+    return json_response({"results": [receipt.to_dict() for receipt in receipts]})

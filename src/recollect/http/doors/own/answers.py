@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from recollect.errors import InvalidInput, StaleVersion
-from recollect.http.doors.refusals import pointing_to
+from recollect.http.doors.refusals import schema_ref
 from recollect.model.memory import MemoryRecord
 
 # A list of tags as HTTP writes them, weak ones too; a bare number is taken for one.
@@ -37,9 +37,11 @@ class Error(BaseModel):
     error: Trouble
 
 
-_WAIT = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
-_ALLOW = {"Allow": {"description": "The methods there are.", "schema": {"type": "string"}}}
-_TOLD: Mapping[int, tuple[str, str, str]] = {
+_RETRY_AFTER_HEADER = {
+    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
+}
+_ALLOW_HEADER = {"Allow": {"description": "The methods there are.", "schema": {"type": "string"}}}
+_STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
     400: ("What was sent cannot be used; the message says what to change.", "InvalidInput", "limit: 1 to 1000"),
     401: ("No user is named, or not who is asking.", "MissingUser", "name the user whose memories these are"),
     403: ("This may not be asked by whoever asks.", "NotAllowed", "a request is about one user"),
@@ -55,29 +57,29 @@ _TOLD: Mapping[int, tuple[str, str, str]] = {
     503: ("A part that is needed does not answer.", "StoreBusy", "other writers held the ledger for too long"),
     507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
 }  # fmt: skip
-_LATER = (429, 503, 507)
+_RETRYABLE_STATUSES = (429, 503, 507)
 
 
-def failing(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The descriptions of errors, for OpenAPI."""
-    return {status: _described(status) for status in statuses}
+    return {status: _describe_status(status) for status in statuses}
 
 
-def _described(status: int) -> dict[str, Any]:
-    told, code, message = _TOLD[status]
-    example = {"error": {"code": code, "message": message, "retryable": status in _LATER}}
-    described: dict[str, Any] = {
-        "description": told,
-        "content": {"application/json": {**pointing_to(Error), "example": example}},
+def _describe_status(status: int) -> dict[str, Any]:
+    description, code, message = _STATUS_DOCS[status]
+    example = {"error": {"code": code, "message": message, "retryable": status in _RETRYABLE_STATUSES}}
+    response: dict[str, Any] = {
+        "description": description,
+        "content": {"application/json": {**schema_ref(Error), "example": example}},
     }
-    if status in _LATER:
-        described["headers"] = _WAIT
-    return described | ({"headers": _ALLOW} if status == 405 else {})
+    if status in _RETRYABLE_STATUSES:
+        response["headers"] = _RETRY_AFTER_HEADER
+    return response | ({"headers": _ALLOW_HEADER} if status == 405 else {})
 
 
-ANY = failing(400, 401, 403, 421, 429, 500, 503)
-WRITING = failing(413, 507)
-VERSIONED = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}, "example": '"3"'}}
+COMMON_ERRORS = error_responses(400, 401, 403, 421, 429, 500, 503)
+WRITE_ERRORS = error_responses(413, 507)
+ETAG_HEADER = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}, "example": '"3"'}}
 
 IfMatch = Annotated[
     str | None,
@@ -90,7 +92,7 @@ IfMatch = Annotated[
 ]
 
 
-async def version_in(if_match: str | None, seen: Callable[[], Awaitable[MemoryRecord]]) -> int | None:
+async def parse_if_match(if_match: str | None, load: Callable[[], Awaitable[MemoryRecord]]) -> int | None:
     """The version that an If-Match names, if it names one; `*` is satisfied by any.
 
     Of several it is the one that the memory is at, as `seen` reads it; whoever changes it then is noticed as ever.
@@ -100,50 +102,50 @@ async def version_in(if_match: str | None, seen: Callable[[], Awaitable[MemoryRe
     if not _TAGS.fullmatch(if_match):
         raise InvalidInput('If-Match is a version as the ETag told it, such as "3", or several with commas between')
     tags = re.findall(_TAG, if_match)
-    versions = [int(found[1]) for tag in tags if (found := _VERSION.fullmatch(tag))]
+    versions = [int(match[1]) for tag in tags if (match := _VERSION.fullmatch(tag))]
     if len(tags) == len(versions) == 1:
         return versions[0]
-    current = (await seen()).version
+    current = (await load()).version
     if current not in versions:
         raise StaleVersion(f"it is at version {current}, and If-Match names another: read it again and retry")
     return current
 
 
-def answered(body: Mapping[str, Any], status: int = 200) -> JSONResponse:
+def json_response(body: Mapping[str, Any], status: int = 200) -> JSONResponse:
     """Plain values as they are, without being looked through once more; what has a version carries it as an ETag."""
     version = body.get("version")
     headers = {"ETag": f'"{version}"'} if isinstance(version, int) else None
     return JSONResponse(body, status, headers=headers)
 
 
-class _Told(Protocol):
+class _Serializable(Protocol):
     def to_dict(self) -> dict[str, Any]: ...
 
 
-_Each = TypeVar("_Each", bound=_Told)
+_Item = TypeVar("_Item", bound=_Serializable)
 
 
-def a_page(found: Sequence[_Each], limit: int, last: Callable[[_Each], str]) -> JSONResponse:
+def page_response(items: Sequence[_Item], limit: int, make_cursor: Callable[[_Item], str]) -> JSONResponse:
     """A page of so many; one more was asked for, so that a cursor is given only where there is more."""
-    more = last(found[limit - 1]) if len(found) > limit else None
-    return answered({"results": [each.to_dict() for each in found[:limit]], "cursor": more})
+    more = make_cursor(items[limit - 1]) if len(items) > limit else None
+    return json_response({"results": [each.to_dict() for each in items[:limit]], "cursor": more})
 
 
-def cursor_of(*parts: str | int) -> str:
+def encode_cursor(*parts: str | int) -> str:
     """A cursor that stands for these, for who passes it back and looks no further."""
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 
-def read_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
+def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
     """What a cursor stands for, if there is one."""
     if cursor is None:
         return None
     try:
-        plain = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True)
-        parts = json.loads(plain)
+        decoded = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True)
+        parts = json.loads(decoded)
     except (binascii.Error, ValueError, RecursionError):
         parts = None
-    right = isinstance(parts, list) and len(parts) == len(kinds)
-    if not right or any(type(part) is not kind for part, kind in zip(parts, kinds, strict=True)):
+    is_valid = isinstance(parts, list) and len(parts) == len(kinds)
+    if not is_valid or any(type(part) is not kind for part, kind in zip(parts, kinds, strict=True)):
         raise InvalidInput("this is no cursor of this list; pass the one that came with the page before")
     return tuple(parts)

@@ -10,104 +10,124 @@ from typing import Annotated, Literal
 from fastapi import Depends, Header, Path, Query, Request
 
 from recollect.errors import MissingUser, NotAllowed
-from recollect.http.auth.caller import Asking
-from recollect.http.doors.own.routing import Serving
-from recollect.http.header_text import SENT
-from recollect.model.asked import read_by
-from recollect.model.change import By
+from recollect.http.auth.caller import CallerDep
+from recollect.http.doors.own.routing import ServiceDep
+from recollect.http.header_text import DecodedHeader
+from recollect.model.asked import parse_author
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 
-_NOBODY = "http"
+_DEFAULT_AUTHOR = "http"
 # As a header carries it, and as a scope takes it.
-_NAMED = {"max_length": 300, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
+_NAME_CONSTRAINTS = {"max_length": 300, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"}
 
 
-async def named_user(
-    caller: Asking,
+async def get_named_user(
+    caller: CallerDep,
     x_memory_user: Annotated[
-        str | None, Header(**_NAMED, description="The user whose memories these are.", examples=["alex"]), SENT
+        str | None,
+        Header(**_NAME_CONSTRAINTS, description="The user whose memories these are.", examples=["alex"]),
+        DecodedHeader,
     ] = None,
     user_id: Annotated[
         str | None,
-        Query(**_NAMED, description="The same as X-Memory-User, where no header can be set.", examples=["alex"]),
+        Query(
+            **_NAME_CONSTRAINTS,
+            description="The same as X-Memory-User, where no header can be set.",
+            examples=["alex"],
+        ),
     ] = None,
 ) -> str:
     """The user: 401 where none is named, 403 for another than the caller's, or if the header names a second one."""
     if x_memory_user and user_id and x_memory_user != user_id:
         raise NotAllowed("X-Memory-User and user_id name two users; a request is about one")
-    user = caller.bound_user(x_memory_user or user_id) or ""
+    user = caller.resolve_user(x_memory_user or user_id) or ""
     if not user.strip():
         raise MissingUser("name the user whose memories these are: X-Memory-User, or user_id in the address")
     return Scope(user).user
 
 
-async def user_of(caller: Asking, user: Annotated[str, Depends(named_user)]) -> str:
+async def get_whole_user(caller: CallerDep, user: Annotated[str, Depends(get_named_user)]) -> str:
     """The user, all of whose memories this is about: not for those who may see one project only."""
     if caller.project is not None:
         raise NotAllowed("this concerns all projects of a user, and whoever asks here speaks for one project")
     return user
 
 
-async def memory_of(
+async def get_memory_scope(
     request: Request,
     memory_id: Annotated[str, Path(description="The id of a memory.")],
-    caller: Asking,
-    user: Annotated[str, Depends(named_user)],
-    service: Serving,
+    caller: CallerDep,
+    user: Annotated[str, Depends(get_named_user)],
+    service: ServiceDep,
 ) -> Scope:
     """Where the memory in the path is looked for; one of another project is as unknown as one that is not there."""
     if caller.project is not None:
         record = await service.get(Scope(user), memory_id)
         if request.method in ("GET", "HEAD"):
-            caller.owned(record)
+            caller.ensure_visible(record)
         else:
-            caller.to_change(record)
+            caller.ensure_editable(record)
     return Scope(user)
 
 
-async def project_of(
+async def get_project(
     x_memory_project: Annotated[
-        str | None, Header(**_NAMED, description="One of the user's projects.", examples=["hawaii"]), SENT
+        str | None,
+        Header(**_NAME_CONSTRAINTS, description="One of the user's projects.", examples=["hawaii"]),
+        DecodedHeader,
     ] = None,
     project_id: Annotated[
         str | None,
-        Query(**_NAMED, description="The same as X-Memory-Project, and stronger than it.", examples=["hawaii"]),
+        Query(
+            **_NAME_CONSTRAINTS,
+            description="The same as X-Memory-Project, and stronger than it.",
+            examples=["hawaii"],
+        ),
     ] = None,
 ) -> str:
     """The project, or nothing."""
     return project_id or x_memory_project or ""
 
 
-async def session_of(
+async def get_session_name(
     x_memory_session: Annotated[
-        str | None, Header(**_NAMED, description="A session of the project or user.", examples=["monday"]), SENT
+        str | None,
+        Header(**_NAME_CONSTRAINTS, description="A session of the project or user.", examples=["monday"]),
+        DecodedHeader,
     ] = None,
     session_id: Annotated[
         str | None,
-        Query(**_NAMED, description="The same as X-Memory-Session, and stronger than it.", examples=["monday"]),
+        Query(
+            **_NAME_CONSTRAINTS,
+            description="The same as X-Memory-Session, and stronger than it.",
+            examples=["monday"],
+        ),
     ] = None,
 ) -> str:
     """The session, or nothing."""
     return session_id or x_memory_session or ""
 
 
-async def scope_of(
-    caller: Asking,
-    user: Annotated[str, Depends(named_user)],
-    project: Annotated[str, Depends(project_of)],
-    session: Annotated[str, Depends(session_of)],
+async def get_scope(
+    caller: CallerDep,
+    user: Annotated[str, Depends(get_named_user)],
+    project: Annotated[str, Depends(get_project)],
+    session: Annotated[str, Depends(get_session_name)],
 ) -> Scope:
     """The user, and the project and session where they are named."""
     return caller.scope(user, project, session)
 
 
-async def actor_of(
-    caller: Asking,
+async def get_author(
+    caller: CallerDep,
     x_memory_by: Annotated[
         str,
-        Header(**_NAMED, min_length=1, description="Who does this, as history tells it.", examples=["dana"]),
-        SENT,
-    ] = _NOBODY,
+        Header(
+            **_NAME_CONSTRAINTS, min_length=1, description="Who does this, as history tells it.", examples=["dana"]
+        ),
+        DecodedHeader,
+    ] = _DEFAULT_AUTHOR,
     x_memory_actor: Annotated[
         Literal["person", "agent"],
         Header(description="Whether a person does this or a program by itself. Only a person approves."),
@@ -121,24 +141,24 @@ async def actor_of(
             examples=["asked by mail"],
         ),
     ] = "",
-) -> By:
+) -> Author:
     """Who acts, and why; a key says for itself whose it is, and speaks for a program."""
     if x_memory_actor == "person" and caller.kind == "key" and not caller.admin:
         raise NotAllowed("this key speaks for a program: people approve with an admin key, a token or at the server")
     who = x_memory_by
     if caller.kind != "local":
-        who = caller.name if who == _NOBODY else f"{caller.name} {who}"
-    return read_by(who, why if why.strip() else "", actor=x_memory_actor)
+        who = caller.name if who == _DEFAULT_AUTHOR else f"{caller.name} {who}"
+    return parse_author(who, why if why.strip() else "", actor=x_memory_actor)
 
 
-async def admin(caller: Asking) -> None:
+async def require_admin(caller: CallerDep) -> None:
     """Lets through who may look after everyone's memories."""
     caller.check_admin()
 
 
-User = Annotated[str, Depends(user_of)]
-OfMemory = Annotated[Scope, Depends(memory_of)]
-Project = Annotated[str, Depends(project_of)]
-Place = Annotated[Scope, Depends(scope_of)]
-Acting = Annotated[By, Depends(actor_of)]
-Admin = Depends(admin)
+UserDep = Annotated[str, Depends(get_whole_user)]
+MemoryScopeDep = Annotated[Scope, Depends(get_memory_scope)]
+ProjectDep = Annotated[str, Depends(get_project)]
+ScopeDep = Annotated[Scope, Depends(get_scope)]
+AuthorDep = Annotated[Author, Depends(get_author)]
+RequireAdmin = Depends(require_admin)

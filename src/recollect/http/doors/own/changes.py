@@ -17,38 +17,38 @@ from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from recollect.errors import RecollectError
-from recollect.http.doors.own.asking import User
-from recollect.http.doors.own.past import ENTRY
-from recollect.http.doors.own.routing import Serving, router
-from recollect.model.change import Verb
+from recollect.http.doors.own.asking import UserDep
+from recollect.http.doors.own.past import EXAMPLE_ENTRY
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.model.change import ChangeKind
 from recollect.model.erase import user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service import Service
 
-changes = router("changes")
+changes_router = create_router("changes")
 EVENTS = "text/event-stream"
 # What this process changes is told at once; what others do is looked for, but for a Redis that tells of it.
-LOOK_EVERY_S = 0.5
-LOOK_RARELY_S = 5.0
+POLL_INTERVAL_S = 0.5
+SHARED_POLL_INTERVAL_S = 5.0
 HEARTBEAT_S = 15.0
-_PAGE = 100
+_PAGE_SIZE = 100
 # The number of a line, and how often something had been erased when it was told.
-_MARK = "^[0-9]{1,15}(-[0-9]{1,15})?$"
-_SCHEMA = {
+_POSITION_PATTERN = "^[0-9]{1,15}(-[0-9]{1,15})?$"
+_EVENT_SCHEMA = {
     "type": "object",
     "description": "An event.",
     "properties": {
         "id": {"type": "string", "description": "For Last-Event-ID: the line's number, and the erasures until then."},
-        "event": {"type": "string", "enum": [*map(str, Verb), "erased"]},
+        "event": {"type": "string", "enum": [*map(str, ChangeKind), "erased"]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
     "required": ["event", "data"],
 }
-_EXAMPLE = f"retry: 1000\n\nid: 42-0\nevent: update\ndata: {json.dumps(ENTRY)}\n\n: still here\n\n"
+_EVENT_EXAMPLE = f"retry: 1000\n\nid: 42-0\nevent: update\ndata: {json.dumps(EXAMPLE_ENTRY)}\n\n: still here\n\n"
 
 
-@changes.get(
+@changes_router.get(
     "/changes",
     response_class=StreamingResponse,
     responses={
@@ -60,22 +60,22 @@ _EXAMPLE = f"retry: 1000\n\nid: 42-0\nevent: update\ndata: {json.dumps(ENTRY)}\n
                 "what they said. Drop what they name that is older than their `at`; if `fetch_anew` is true more has "
                 "gone than they name, so read everything anew."
             ),
-            "content": {EVENTS: {"schema": _SCHEMA, "example": _EXAMPLE}},
+            "content": {EVENTS: {"schema": _EVENT_SCHEMA, "example": _EVENT_EXAMPLE}},
         },
     },
 )
 async def follow_changes(
     request: Request,
-    user: User,
-    service: Serving,
+    user: UserDep,
+    service: ServiceDep,
     last_event_id: Annotated[
         str | None,
-        Header(pattern=_MARK, description="Goes on after this event, as browsers ask by themselves."),
+        Header(pattern=_POSITION_PATTERN, description="Goes on after this event, as browsers ask by themselves."),
     ] = None,
     after: Annotated[
         str | None,
         Query(
-            pattern=_MARK,
+            pattern=_POSITION_PATTERN,
             description="The same, or a line's number, where no header can be set; 0 begins with the first.",
             examples=["42-0"],
         ),
@@ -85,106 +85,108 @@ async def follow_changes(
     ] = None,
 ) -> StreamingResponse:
     """Follow what happens to the user's memories, from now on or from an event on, whichever process does it."""
-    asked = after if last_event_id is None else last_event_id
-    begun = _Mark.read(asked) if asked is not None else await _latest(service, user)
+    position = after if last_event_id is None else last_event_id
+    start = _Position.parse(position) if position is not None else await _latest_position(service, user)
     # A stream without an end outlives a service that another takes the place of.
-    following = _Following(request.app.state.late.get, user, begun, stopping=request.app.state.stopping.is_set)
+    stream = _ChangeStream(request.app.state.late.get, user, start, is_stopping=request.app.state.stopping.is_set)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(following.events(within_s), media_type=EVENTS, headers=headers)
+    return StreamingResponse(stream.events(within_s), media_type=EVENTS, headers=headers)
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _Position:
     """How far a client has come: the last line it saw, and the user's epoch then, if it says."""
 
     line: int
     epoch: int | None = None
 
     @classmethod
-    def read(cls, text: str) -> _Mark:
+    def parse(cls, text: str) -> _Position:
         line, _, epoch = text.partition("-")
         return cls(int(line), int(epoch) if epoch else None)
 
 
-async def _latest(service: Service, user: str) -> _Mark:
+async def _latest_position(service: Service, user: str) -> _Position:
     epoch = await service.epoch(user)
     newest = await service.history(Scope(user), limit=1)
-    return _Mark(newest[0].id if newest else 0, epoch)
+    return _Position(newest[0].id if newest else 0, epoch)
 
 
-class _Following:
+class _ChangeStream:
     """One client's place in the history of a user."""
 
-    def __init__(self, service: Callable[[], Service], user: str, begun: _Mark, *, stopping: Any) -> None:
+    def __init__(self, service: Callable[[], Service], user: str, start: _Position, *, is_stopping: Any) -> None:
         self._service = service
         self._user = user
-        self._after = begun.line
-        self._epoch = begun.epoch
+        self._after = start.line
+        self._epoch = start.epoch
         # When everything that had happened was told; before that, only the last line says how far the client is.
-        self._told_until: datetime | None = None
-        self._stopping = stopping
+        self._sent_until: datetime | None = None
+        self._is_stopping = is_stopping
 
     async def events(self, within_s: float | None) -> AsyncIterator[bytes]:
         """Events as they come about, and a sign of life where none do, until the time is over or the server stops."""
         clock = asyncio.get_running_loop().time
         ends_at = None if within_s is None else clock() + within_s
         yield b"retry: 1000\n\n"
-        seen = None
-        told_at = clock()
+        last_revision = None
+        sent_at = clock()
         while True:
             try:
-                looked_at, revision = now(), await self._service().revision(self._user)
-                if event := await self._erased(revision.epoch):
+                checked_at, revision = now(), await self._service().revision(self._user)
+                if event := await self._next_erasure_event(revision.epoch):
                     yield event
-                    told_at = clock()
-                self._told_until = looked_at
-                if revision != seen:
-                    async for event in self._new():
+                    sent_at = clock()
+                self._sent_until = checked_at
+                if revision != last_revision:
+                    async for event in self._new_events():
                         yield event
-                        told_at = clock()
-                seen = revision
+                        sent_at = clock()
+                last_revision = revision
             except RecollectError:
                 # The ledger is away; whoever follows waits as others do, and misses nothing.
                 pass
-            if clock() - told_at >= HEARTBEAT_S:
+            if clock() - sent_at >= HEARTBEAT_S:
                 yield b": still here\n\n"
-                told_at = clock()
-            if self._stopping() or (ends_at is not None and clock() >= ends_at):
+                sent_at = clock()
+            if self._is_stopping() or (ends_at is not None and clock() >= ends_at):
                 return
-            news = self._service().news
-            wait_s = LOOK_RARELY_S if news.is_shared else LOOK_EVERY_S
-            await news.wait(self._user, wait_s if ends_at is None else min(wait_s, max(0, ends_at - clock())))
+            notifier = self._service().change_notifier
+            wait_s = SHARED_POLL_INTERVAL_S if notifier.is_shared else POLL_INTERVAL_S
+            await notifier.wait(self._user, wait_s if ends_at is None else min(wait_s, max(0, ends_at - clock())))
 
-    async def _new(self) -> AsyncIterator[bytes]:
-        while lines := await self._service().history(Scope(self._user), after=self._after, limit=_PAGE):
+    async def _new_events(self) -> AsyncIterator[bytes]:
+        while lines := await self._service().history(Scope(self._user), after=self._after, limit=_PAGE_SIZE):
             for line in lines:
                 # JSON has no line breaks of its own, so an event's data is one line.
                 data = json.dumps(line.to_dict(), ensure_ascii=False)
                 yield f"id: {line.id}-{self._epoch}\nevent: {line.verb}\ndata: {data}\n\n".encode()
                 self._after = line.id
 
-    async def _erased(self, epoch: int) -> bytes | None:
+    async def _next_erasure_event(self, epoch: int) -> bytes | None:
         """The event that tells what was erased since the client last heard of anything, if something was."""
-        before = self._epoch
+        previous = self._epoch
         event = None
         # Who begins with the first line, or knows of this very epoch, has nothing to drop.
-        if epoch != before and not (before is None and (not epoch or not self._after)):
-            event = await self._told_of_erasures(epoch)
+        if epoch != previous and not (previous is None and (not epoch or not self._after)):
+            event = await self._build_erasure_event(epoch)
         self._epoch = epoch
         return event
 
-    async def _told_of_erasures(self, epoch: int) -> bytes | None:
-        service, since, is_there = self._service(), self._told_until, True
+    async def _build_erasure_event(self, epoch: int) -> bytes | None:
+        service, since, line_exists = self._service(), self._sent_until, True
         if since is None:
             last = await service.history(Scope(self._user), before=self._after + 1, limit=1)
-            since, is_there = (last[0].at if last else None), bool(last) and last[0].id == self._after
+            since, line_exists = (last[0].at if last else None), bool(last) and last[0].id == self._after
         digest = user_digest(self._user)
-        missed = [each for each in await service.care.erasures(since) if each.user == digest]
-        if self._epoch is None and is_there and not missed:
+        missed = [each for each in await service.operations.erasures(since) if each.user == digest]
+        if self._epoch is None and line_exists and not missed:
             return None
         plain = [each.to_dict() for each in missed]
-        told = [{name: each[name] for name in ("id", "at", "target", "project", "session", "ids")} for each in plain]
+        erasures = [
+            {name: each[name] for name in ("id", "at", "target", "project", "session", "ids")} for each in plain
+        ]
         # Where they are not as many as there were, something went of which nothing is kept.
-        anew = self._epoch is None or len(missed) != epoch - self._epoch
-        data = json.dumps({"erasures": told, "fetch_anew": anew}, ensure_ascii=False)
+        must_refetch = self._epoch is None or len(missed) != epoch - self._epoch
+        data = json.dumps({"erasures": erasures, "fetch_anew": must_refetch}, ensure_ascii=False)
         return f"id: {self._after}-{epoch}\nevent: erased\ndata: {data}\n\n".encode()

@@ -8,44 +8,44 @@ from fastapi import Body, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.http.doors.own.answers import WRITING, answered, failing
-from recollect.http.doors.own.asking import Acting, User
-from recollect.http.doors.own.repeating import repeatable
-from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import Given, Id, Time
-from recollect.model.asked import read_time
-from recollect.model.erase import Erase, Target, user_digest
+from recollect.http.doors.own.answers import WRITE_ERRORS, error_responses, json_response
+from recollect.http.doors.own.asking import AuthorDep, UserDep
+from recollect.http.doors.own.repeating import idempotent
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.http.doors.own.shapes import Id, StrictBody, Time
+from recollect.model.asked import parse_time
+from recollect.model.erase import ErasureRequest, Target, user_digest
 from recollect.model.scope import Scope
 
-erasing = router("erasing")
+erasure_router = create_router("erasing")
 
 
-class _One(Given):
+class _One(StrictBody):
     model_config = ConfigDict(json_schema_extra={"example": {"target": "memory", "id": "0199c3a1"}})
 
     target: Literal["memory", "turn"]
     id: Id
 
 
-class _Session(Given):
+class _Session(StrictBody):
     target: Literal["session"]
     session_id: Id
     project_id: Annotated[Id, Field(description="The project it is in, if it is in one.")] | None = None
 
 
-class _Project(Given):
+class _Project(StrictBody):
     target: Literal["project"]
     project_id: Id
 
 
-class _Everything(Given):
+class _Everything(StrictBody):
     target: Literal["user"]
 
 
-ToErase = Annotated[_One | _Session | _Project | _Everything, Field(discriminator="target")]
+EraseBody = Annotated[_One | _Session | _Project | _Everything, Field(discriminator="target")]
 
 
-class StoreTold(BaseModel):
+class StoreErasureResponse(BaseModel):
     """What went from one store."""
 
     store: str = Field(examples=["ledger"])
@@ -55,7 +55,7 @@ class StoreTold(BaseModel):
     parts: dict[str, bool]
 
 
-class RemadeTold(BaseModel):
+class RebuiltItem(BaseModel):
     """Something that went though some of what it rested on stays: it is made anew from that."""
 
     kind: str = Field(examples=["summary"])
@@ -65,14 +65,14 @@ class RemadeTold(BaseModel):
     turns: list[int] | None
 
 
-class BeyondTold(BaseModel):
+class UnreachableStore(BaseModel):
     """Somewhere that no erasure reaches from here, and what to do about it."""
 
     store: str = Field(examples=["upstream"])
     note: str = Field(examples=["what was sent to a model is its operator's to erase"])
 
 
-class ReceiptTold(BaseModel):
+class ErasureReceiptResponse(BaseModel):
     """What an erasure came to in each store; it holds ids and counts, none of what was erased."""
 
     id: str = Field(examples=["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15"])
@@ -83,18 +83,18 @@ class ReceiptTold(BaseModel):
     project_id: str | None = Field(examples=[None])
     session_id: str | None = Field(examples=["monday"])
     reached: bool
-    stores: list[StoreTold]
-    remade: list[RemadeTold]
+    stores: list[StoreErasureResponse]
+    remade: list[RebuiltItem]
     stays: list[str] = Field(
         description="What it was learned from, which stays; erase it, too, if it has to go.", examples=[[]]
     )
     hidden: list[str] = Field(
         description="Of what stays, the turns that are forgotten with it: they say the same.", examples=[[]]
     )
-    out_of_reach: list[BeyondTold]
+    out_of_reach: list[UnreachableStore]
 
 
-class ErasureTold(BaseModel):
+class ErasureItem(BaseModel):
     """An erasure as it is kept, to be done again on a backup that is older; the user is a digest."""
 
     model_config = ConfigDict(
@@ -120,56 +120,58 @@ class ErasureTold(BaseModel):
     ids: list[str]
 
 
-class Erasures(BaseModel):
+class ErasureList(BaseModel):
     """What was erased, oldest first."""
 
-    results: list[ErasureTold]
+    results: list[ErasureItem]
 
 
 class Receipts(BaseModel):
     """A receipt for each erasure."""
 
-    results: list[ReceiptTold]
+    results: list[ErasureReceiptResponse]
 
 
-@erasing.post("/erase", response_model=ReceiptTold, responses={**WRITING, **failing(404, 409)})
-@repeatable(erases=True, keyless=lambda given: isinstance(given["wanted"], _Everything))
+@erasure_router.post(
+    "/erase", response_model=ErasureReceiptResponse, responses={**WRITE_ERRORS, **error_responses(404, 409)}
+)
+@idempotent(erases=True, ignores_key=lambda given: isinstance(given["wanted"], _Everything))
 async def erase(
-    wanted: Annotated[ToErase, Body(openapi_examples={
+    wanted: Annotated[EraseBody, Body(openapi_examples={
         "a memory": {"value": {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"}},
         "a session": {"value": {"target": "session", "session_id": "monday"}},
         "all of the user": {"value": {"target": "user"}},
     })],
-    user: User,
-    by: Acting,
-    service: Serving,
+    user: UserDep,
+    by: AuthorDep,
+    service: ServiceDep,
 ) -> JSONResponse:  # fmt: skip
     """Remove a memory, a turn, a session, a project or all of the user for good, with what was derived from it.
 
     It cannot be undone. The receipt says what went from each store, what stays and what is out of reach. The turns a
     memory was learned from are forgotten with it; to remove them, too, erase each turn.
     """
-    scope, what = Scope(user), Erase(Target.USER)
+    scope, request = Scope(user), ErasureRequest(Target.USER)
     match wanted:
         case _One():
-            what = Erase(Target(wanted.target), wanted.id)
+            request = ErasureRequest(Target(wanted.target), wanted.id)
         case _Session():
-            scope, what = Scope(user, wanted.project_id or "", wanted.session_id), Erase(Target.SESSION)
+            scope, request = Scope(user, wanted.project_id or "", wanted.session_id), ErasureRequest(Target.SESSION)
         case _Project():
-            scope, what = Scope(user, wanted.project_id), Erase(Target.PROJECT)
+            scope, request = Scope(user, wanted.project_id), ErasureRequest(Target.PROJECT)
         case _Everything():
             pass
-    return answered((await service.care.erase(scope, what, by=by)).to_dict())
+    return json_response((await service.operations.erase(scope, request, by=by)).to_dict())
 
 
-@erasing.get("/erasures", response_model=Erasures)
+@erasure_router.get("/erasures", response_model=ErasureList)
 async def list_erasures(
-    user: User,
-    service: Serving,
+    user: UserDep,
+    service: ServiceDep,
     since: Annotated[Time | None, Query(description="Only those since then.")] = None,
 ) -> JSONResponse:
     """What was erased of this user, oldest first."""
-    found = await service.care.erasures(read_time(since, name="since"))
+    erasures = await service.operations.erasures(parse_time(since, name="since"))
     digest = user_digest(user)
-    told: list[Any] = [each.to_dict() for each in found if each.user == digest]
-    return answered({"results": told})
+    results: list[Any] = [each.to_dict() for each in erasures if each.user == digest]
+    return json_response({"results": results})

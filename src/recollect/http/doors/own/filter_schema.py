@@ -9,14 +9,14 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from recollect.model.query import FIELDS, MAX_VALUES, OPERATORS, ORDERING, Kind, Op
 
-NAME = "Filter"
+FILTER_SCHEMA_NAME = "Filter"
 # Stands where a schema is to be pointed at, with its name: it points at itself, which cannot be written in place.
-MARK = "x-recollect-filter"
-_NOTHING_HIDDEN = r"^[^\x00]*$"
-_TEXT = {"type": "string", "pattern": _NOTHING_HIDDEN}
+FILTER_MARKER = "x-recollect-filter"
+_NO_NUL = r"^[^\x00]*$"
+_TEXT = {"type": "string", "pattern": _NO_NUL}
 # As far as every store counts.
-_MOST = 2**62
-_NUMBER = {"type": "number", "minimum": -_MOST, "maximum": _MOST}
+_MAX_NUMBER = 2**62
+_NUMBER = {"type": "number", "minimum": -_MAX_NUMBER, "maximum": _MAX_NUMBER}
 _TIME = {
     "anyOf": [
         {"type": "string", "format": "date-time", "example": "2026-03-15T10:00:00Z"},
@@ -31,28 +31,28 @@ _VALUES: Mapping[Kind, Mapping[str, Any]] = {
     Kind.TEXTS: _TEXT,
     Kind.JSON: _JSON,
 }
-_ITSELF = {"$ref": f"#/components/schemas/{NAME}"}
+_SELF_REF = {"$ref": f"#/components/schemas/{FILTER_SCHEMA_NAME}"}
 
 
-def countable(filters: dict[str, Any]) -> dict[str, Any]:
+def check_number_range(filters: dict[str, Any]) -> dict[str, Any]:
     """The filter itself, if every store can count as far as its numbers."""
-    waiting: list[Any] = [filters]
-    while waiting:
-        match waiting.pop():
+    pending: list[Any] = [filters]
+    while pending:
+        match pending.pop():
             case dict() as inside:
-                waiting += inside.values()
+                pending += inside.values()
             case list() as inside:
-                waiting += inside
-            case int() | float() as number if not -_MOST <= number <= _MOST:
-                raise ValueError(f"a number is from -{_MOST} to {_MOST}")
+                pending += inside
+            case int() | float() as number if not -_MAX_NUMBER <= number <= _MAX_NUMBER:
+                raise ValueError(f"a number is from -{_MAX_NUMBER} to {_MAX_NUMBER}")
     return filters
 
 
 Filters = Annotated[
     dict[str, Any],
     Field(strict=True),
-    AfterValidator(countable),
-    WithJsonSchema({"type": "object", MARK: NAME}),
+    AfterValidator(check_number_range),
+    WithJsonSchema({"type": "object", FILTER_MARKER: FILTER_SCHEMA_NAME}),
 ]
 
 
@@ -61,7 +61,7 @@ def filter_schema() -> dict[str, Any]:
     fields = {name: _comparison(kind) for name, kind in FIELDS.items() if kind is not Kind.JSON}
     inside = "[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}"
     metadata = _comparison(Kind.JSON)
-    several = {"type": "array", "items": _ITSELF}
+    several = {"type": "array", "items": _SELF_REF}
     return {
         "type": "object",
         "description": "Every name must hold. A value stands for eq (of tags and evidence: contains), a list for in.",
@@ -74,7 +74,7 @@ def filter_schema() -> dict[str, Any]:
             },
             "and": several,
             "or": several,
-            "not": {"anyOf": [_ITSELF, several]},
+            "not": {"anyOf": [_SELF_REF, several]},
         },
         "patternProperties": {rf"^metadata\.{inside}$": metadata},
         "additionalProperties": False,

@@ -8,46 +8,46 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.http.doors.given import Text
-from recollect.http.doors.own.answers import answered, failing
-from recollect.http.doors.own.asking import Place
+from recollect.http.doors.own.answers import error_responses, json_response
+from recollect.http.doors.own.asking import ScopeDep
 from recollect.http.doors.own.filter_schema import Filters
-from recollect.http.doors.own.routing import Serving, Set, router
+from recollect.http.doors.own.routing import ServiceDep, SettingsDep, create_router
 from recollect.http.doors.own.shapes import (
-    MEMORY,
+    EXAMPLE_MEMORY,
     Embedding,
-    Even,
-    Given,
-    Hit,
-    Plain,
-    Share,
+    IntegralFloat,
+    JsonObject,
+    MemoryHit,
+    StrictBody,
     Time,
-    example,
-    unsaid,
+    UnitFloat,
+    example_config,
+    optional_field,
 )
-from recollect.http.doors.own.talking import Messages, plain
-from recollect.language.when import spoken_of
-from recollect.model.asked import read_messages, read_time
-from recollect.model.filters import read_filter
+from recollect.http.doors.own.talking import Messages, dump_messages
+from recollect.language.when import parse_time_filter
+from recollect.model.asked import parse_messages, parse_time
+from recollect.model.filters import parse_filter
 from recollect.model.outcome import RecallOutcome
 from recollect.model.query import both
-from recollect.model.text import checked_text
+from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import Recall, Search
+from recollect.recall import RecallRequest, SearchRequest
 
-finding = router("search and recall")
+search_router = create_router("search and recall")
 
 
-class Asked(Given):
+class QueryOptions(StrictBody):
     """What both take besides what is asked."""
 
     filters: Filters = Field(default_factory=dict)
-    min_score: Share = unsaid()
+    min_score: UnitFloat = optional_field()
     at: Time | None = Field(default=None, description='"Last March" is meant from here; by default from now.')
     as_of: Time | None = Field(default=None, description="Answers from what held at that moment, as it was then.")
     trace: bool = Field(default=False, description="Tells every candidate with all its scores and what became of it.")
 
 
-class SearchFor(Asked):
+class SearchFor(QueryOptions):
     """A question to memory."""
 
     model_config = ConfigDict(
@@ -55,12 +55,14 @@ class SearchFor(Asked):
     )
 
     query: Text
-    limit: Annotated[int, Field(ge=1, le=1000, description="By default `search_limit`."), Even] = unsaid()
+    limit: Annotated[int, Field(ge=1, le=1000, description="By default `search_limit`."), IntegralFloat] = (
+        optional_field()
+    )
     explain: bool = Field(default=False, description="Gives each hit the reason it was kept, in words.")
-    embedding: Embedding = unsaid()
+    embedding: Embedding = optional_field()
 
 
-class RecallFor(Asked):
+class RecallFor(QueryOptions):
     """What is being said, for memory to help with."""
 
     model_config = ConfigDict(
@@ -68,12 +70,14 @@ class RecallFor(Asked):
     )
 
     messages: Messages
-    limit: Annotated[int, Field(ge=0, le=1000, description="By default `search_limit`."), Even] = unsaid()
+    limit: Annotated[int, Field(ge=0, le=1000, description="By default `search_limit`."), IntegralFloat] = (
+        optional_field()
+    )
     is_fact: bool | None = Field(default=None, description="Whether it asks for general knowledge, if you know.")
     requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if you know.")
 
 
-class Candidate(BaseModel):
+class CandidateResponse(BaseModel):
     """A candidate as a trace shows it."""
 
     id: str
@@ -85,13 +89,15 @@ class Candidate(BaseModel):
     signals: dict[str, float]
 
 
-class Found(BaseModel):
+class SearchResponse(BaseModel):
     """The memories and turns that fit, best first."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "results": [{**MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": "says budget and trip"}],
+                "results": [
+                    {**EXAMPLE_MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": "says budget and trip"}
+                ],
                 "steps_us": {"embed": 210.0},
                 "notes": [],
                 "candidates": [],
@@ -99,13 +105,13 @@ class Found(BaseModel):
         }
     )
 
-    results: list[Hit]
+    results: list[MemoryHit]
     steps_us: dict[str, float] = Field(description="How long each step took, in microseconds.")
     notes: list[str]
-    candidates: list[Candidate]
+    candidates: list[CandidateResponse]
 
 
-class Context(BaseModel):
+class RecallContext(BaseModel):
     """The block for the prompt, and what became of each memory in it."""
 
     text: str
@@ -116,18 +122,18 @@ class Context(BaseModel):
     flagged: dict[str, str]
 
 
-class Told(BaseModel):
+class RecallResponse(BaseModel):
     """What a recall came to: its outcome and why, the hits, the block, and the messages with it in its place."""
 
-    model_config = example(
+    model_config = example_config(
         outcome="used",
         reason="",
         query="What is my budget for Hawaii?",
-        results=[{**MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": ""}],
+        results=[{**EXAMPLE_MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": ""}],
         context={
             "text": "- The budget for the Hawaii trip is $10,000",
             "tokens": 14,
-            "used": [MEMORY["id"]],
+            "used": [EXAMPLE_MEMORY["id"]],
             "cut": {},
             "dropped": {},
             "flagged": {},
@@ -141,60 +147,60 @@ class Told(BaseModel):
     outcome: RecallOutcome
     reason: str
     query: str = Field(description="What was searched for in the end.")
-    results: list[Hit]
-    context: Context
-    messages: list[Plain]
+    results: list[MemoryHit]
+    context: RecallContext
+    messages: list[JsonObject]
     steps_us: dict[str, float]
     notes: list[str]
-    candidates: list[Candidate]
+    candidates: list[CandidateResponse]
 
 
-@finding.post("/search", response_model=Found, responses=failing(413))
-async def search(asked: SearchFor, place: Place, service: Serving, settings: Set) -> JSONResponse:
+@search_router.post("/search", response_model=SearchResponse, responses=error_responses(413))
+async def search(asked: SearchFor, place: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
     """Find the memories and turns that fit a question, best first, with scores from 0 to 1."""
-    query = checked_text(asked.query, name="query")
-    times = spoken_of(query, at=read_time(asked.at, name="at") or now(), mode=settings.time_words)
-    found = await service.search(
+    query = validate_text(asked.query, name="query")
+    times = parse_time_filter(query, at=parse_time(asked.at, name="at") or now(), mode=settings.time_words)
+    result = await service.search(
         place,
-        Search(
+        SearchRequest(
             query=query,
             limit=settings.search_limit if asked.limit is None else asked.limit,
-            filter=both(read_filter(asked.filters), times.filter),
+            filter=both(parse_filter(asked.filters), times.filter),
             min_score=settings.search_min_score if asked.min_score is None else asked.min_score,
-            vector=await service.care.given_vector(asked.embedding),
-            as_of=read_time(asked.as_of, name="as_of"),
+            vector=await service.operations.check_embedding(asked.embedding),
+            as_of=parse_time(asked.as_of, name="as_of"),
             periods=times.periods,
             explain=asked.explain,
             trace=asked.trace,
         ),
     )
-    told: dict[str, Any] = {
-        **found.to_dict(),
-        "steps_us": {step: round(took, 1) for step, took in found.steps_us.items()},
-        "notes": list(found.notes),
-        "candidates": [each.to_dict() for each in found.candidates],
+    body: dict[str, Any] = {
+        **result.to_dict(),
+        "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
+        "notes": list(result.notes),
+        "candidates": [each.to_dict() for each in result.candidates],
     }
-    return answered(told)
+    return json_response(body)
 
 
-@finding.post("/recall", response_model=Told, responses=failing(413))
-async def recall(asked: RecallFor, place: Place, service: Serving, settings: Set) -> JSONResponse:
+@search_router.post("/recall", response_model=RecallResponse, responses=error_responses(413))
+async def recall(asked: RecallFor, place: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
     """Find what helps to answer the last message, as a block for the prompt and in the messages.
 
     If memory is away the outcome says so, and the messages stay as they were given.
     """
-    recalled = await service.recall(
+    result = await service.recall(
         place,
-        Recall(
-            messages=read_messages(plain(asked.messages)),
-            at=read_time(asked.at, name="at") or now(),
+        RecallRequest(
+            messages=parse_messages(dump_messages(asked.messages)),
+            at=parse_time(asked.at, name="at") or now(),
             limit=settings.search_limit if asked.limit is None else asked.limit,
             min_score=settings.search_min_score if asked.min_score is None else asked.min_score,
-            filter=read_filter(asked.filters),
-            as_of=read_time(asked.as_of, name="as_of"),
+            filter=parse_filter(asked.filters),
+            as_of=parse_time(asked.as_of, name="as_of"),
             is_fact=asked.is_fact,
             requires_tool=asked.requires_tool,
             trace=asked.trace,
         ),
     )
-    return answered(recalled.to_dict())
+    return json_response(result.to_dict())

@@ -9,48 +9,48 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.errors import InvalidInput
-from recollect.http.auth.caller import Asking
+from recollect.http.auth.caller import CallerDep
 from recollect.http.doors.given import Text
 from recollect.http.doors.own.answers import (
-    VERSIONED,
-    WRITING,
+    ETAG_HEADER,
+    WRITE_ERRORS,
     IfMatch,
-    answered,
-    cursor_of,
-    failing,
-    read_cursor,
-    version_in,
+    decode_cursor,
+    encode_cursor,
+    error_responses,
+    json_response,
+    parse_if_match,
 )
-from recollect.http.doors.own.asking import Acting, OfMemory, Place
+from recollect.http.doors.own.asking import AuthorDep, MemoryScopeDep, ScopeDep
 from recollect.http.doors.own.filter_schema import Filters
-from recollect.http.doors.own.repeating import IdempotencyKey, repeatable
-from recollect.http.doors.own.routing import Serving, router
+from recollect.http.doors.own.repeating import IdempotencyKey, idempotent
+from recollect.http.doors.own.routing import ServiceDep, create_router
 from recollect.http.doors.own.shapes import (
     AsOf,
-    Changed,
     Cursor,
     Embedding,
-    Even,
-    Given,
+    IntegralFloat,
     Label,
     Limit,
-    Memory,
+    MemoryChangeResponse,
     MemoryFields,
     MemoryPage,
+    MemoryResponse,
+    StrictBody,
     Time,
-    unsaid,
+    optional_field,
 )
-from recollect.model.asked import read_once, read_time
-from recollect.model.filters import read_filter, where
+from recollect.model.asked import parse_idempotency_key, parse_time
+from recollect.model.filters import parse_filter, where
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both
 from recollect.model.result import Page
 from recollect.model.scope import Level
-from recollect.remember import NewMemory
+from recollect.remember import MemoryInput
 
-memories = router("memories")
-_TURNS = Not(where("category", Op.EQ, str(Category.TURN)))
-_CHANGES = {**WRITING, **failing(404, 409, 412)}
+memories_router = create_router("memories")
+_EXCLUDE_TURNS = Not(where("category", Op.EQ, str(Category.TURN)))
+_CHANGE_ERRORS = {**WRITE_ERRORS, **error_responses(404, 409, 412)}
 
 
 class NewOne(MemoryFields):
@@ -69,23 +69,27 @@ class NewOne(MemoryFields):
         }
     )
 
-    content: Annotated[Text, Field(description="What it says; with key and value it can be left out.")] = unsaid()
-    level: Annotated[Level, Field(strict=False, description="By default the project's, else the user's.")] = unsaid()
+    content: Annotated[Text, Field(description="What it says; with key and value it can be left out.")] = (
+        optional_field()
+    )
+    level: Annotated[Level, Field(strict=False, description="By default the project's, else the user's.")] = (
+        optional_field()
+    )
     correction: bool = Field(default=False, description="A new value for its key wins, however sure the old one is.")
-    embedding: Embedding = unsaid()
+    embedding: Embedding = optional_field()
 
 
-class Edit(MemoryFields):
+class MemoryEdit(MemoryFields):
     """New values for fields of a memory; what is left out stays."""
 
     model_config = ConfigDict(
         json_schema_extra={"minProperties": 1, "example": {"content": "The budget is $12,000", "importance": 0.9}}
     )
 
-    content: Text = unsaid()
+    content: Text = optional_field()
 
 
-class Wanted(Given):
+class MemoryListRequest(StrictBody):
     """Which memories to list."""
 
     model_config = ConfigDict(
@@ -96,14 +100,14 @@ class Wanted(Given):
     statuses: list[Annotated[Status, Field(strict=False)]] = Field(default_factory=lambda: [Status.ACTIVE])
     turns: bool = Field(default=False, description="Whether what was said is listed, too.")
     order: Literal["newest", "oldest"] = "newest"
-    limit: Annotated[int, Field(ge=1, le=1000), Even] = 100
+    limit: Annotated[int, Field(ge=1, le=1000), IntegralFloat] = 100
     cursor: str | None = Field(default=None, max_length=4000, pattern=r"^[A-Za-z0-9_-]+$")
     as_of: Time | None = Field(
         default=None, description="Lists what held at that moment, as it was then; statuses are left out."
     )
 
 
-class Unwanted(Given):
+class ForgetRequest(StrictBody):
     """Which memories to forget."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"filters": {"tags": "draft"}}})
@@ -117,10 +121,10 @@ class Forgotten(BaseModel):
     forgotten: int = Field(ge=0, examples=[3])
 
 
-@memories.get("/memories", response_model=MemoryPage)
+@memories_router.get("/memories", response_model=MemoryPage)
 async def list_memories(
-    place: Place,
-    service: Serving,
+    place: ScopeDep,
+    service: ServiceDep,
     category: Annotated[list[Category] | None, Query(description="Any of these.")] = None,
     type: Annotated[list[MemoryType] | None, Query(description="Any of these.")] = None,
     level: Annotated[list[Level] | None, Query(description="Any of these.")] = None,
@@ -137,141 +141,152 @@ async def list_memories(
 
     With `as_of` only what held at that moment is listed, as it was then, so no other status can be asked for.
     """
-    chosen: list[Filter] = [
-        where(name, Op.IN, [str(each) for each in wanted])
-        for name, wanted in (("category", category), ("type", type), ("level", level))
-        if wanted
+    filters: list[Filter] = [
+        where(name, Op.IN, [str(each) for each in values])
+        for name, values in (("category", category), ("type", type), ("level", level))
+        if values
     ]
-    chosen += [where("key", Op.EQ, key)] if key is not None else []
-    chosen += [where("tags", Op.CONTAINS, each) for each in tag or ()]
-    listing = _listing(And(tuple(chosen)), status or (), turns=turns, order=order, limit=limit, cursor=cursor)
-    return _page(await service.find(place, listing, as_of=read_time(as_of, name="as_of")))
+    filters += [where("key", Op.EQ, key)] if key is not None else []
+    filters += [where("tags", Op.CONTAINS, each) for each in tag or ()]
+    listing = _listing(And(tuple(filters)), status or (), turns=turns, order=order, limit=limit, cursor=cursor)
+    return _memory_page(await service.find(place, listing, as_of=parse_time(as_of, name="as_of")))
 
 
-@memories.post("/list", response_model=MemoryPage, responses=failing(413))
-async def list_memories_by_filter(wanted: Wanted, place: Place, service: Serving) -> JSONResponse:
+@memories_router.post("/list", response_model=MemoryPage, responses=error_responses(413))
+async def list_memories_by_filter(wanted: MemoryListRequest, place: ScopeDep, service: ServiceDep) -> JSONResponse:
     """List the memories in the scope that pass a filter, a page at a time."""
-    filter = read_filter(wanted.filters)
+    filter = parse_filter(wanted.filters)
     listing = _listing(
         filter, wanted.statuses, turns=wanted.turns, order=wanted.order, limit=wanted.limit, cursor=wanted.cursor
     )
-    return _page(await service.find(place, listing, as_of=read_time(wanted.as_of, name="as_of")))
+    return _memory_page(await service.find(place, listing, as_of=parse_time(wanted.as_of, name="as_of")))
 
 
 def _listing(filter: Filter, statuses: Any, *, turns: bool, cursor: str | None, **more: Any) -> Listing:
-    last = read_cursor(cursor, str)
+    last = decode_cursor(cursor, str)
     return Listing(
-        filter=filter if turns else both(filter, _TURNS),
+        filter=filter if turns else both(filter, _EXCLUDE_TURNS),
         statuses=tuple(statuses) or (Status.ACTIVE,),
         cursor=last[0] if last else None,
         **more,
     )
 
 
-def _page(page: Page) -> JSONResponse:
-    told = page.to_dict()
-    return answered({**told, "cursor": None if page.cursor is None else cursor_of(page.cursor)})
+def _memory_page(page: Page) -> JSONResponse:
+    body = page.to_dict()
+    return json_response({**body, "cursor": None if page.cursor is None else encode_cursor(page.cursor)})
 
 
-@memories.post(
+@memories_router.post(
     "/memories",
-    response_model=Changed,
+    response_model=MemoryChangeResponse,
     status_code=201,
     responses={
-        201: {"description": "It is kept.", "headers": VERSIONED},
-        200: {"model": Changed, "description": "It was known already; this is the one.", "headers": VERSIONED},
-        **WRITING,
-        **failing(409),
+        201: {"description": "It is kept.", "headers": ETAG_HEADER},
+        200: {
+            "model": MemoryChangeResponse,
+            "description": "It was known already; this is the one.",
+            "headers": ETAG_HEADER,
+        },
+        **WRITE_ERRORS,
+        **error_responses(409),
     },
 )
 async def add_memory(
     new: NewOne,
-    caller: Asking,
-    place: Place,
-    by: Acting,
-    service: Serving,
+    caller: CallerDep,
+    place: ScopeDep,
+    by: AuthorDep,
+    service: ServiceDep,
     idempotency_key: IdempotencyKey = None,
 ) -> JSONResponse:
     """Keep a memory, word for word; one that says the same as another is not kept twice."""
     caller.check_level(new.level)
-    given = new.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
-    vector = await service.care.given_vector(new.embedding)
-    draft = NewMemory(content=new.content, fields=given, vector=vector, correction=new.correction)
-    once = read_once(
+    fields = new.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
+    vector = await service.operations.check_embedding(new.embedding)
+    draft = MemoryInput(content=new.content, fields=fields, vector=vector, correction=new.correction)
+    once = parse_idempotency_key(
         idempotency_key, "add", place.user, place.project, place.session, new.model_dump(exclude_unset=True)
     )
-    outcome = caller.check_told(await service.add(place, draft, by=by, once=once))
-    return answered(outcome.to_dict(), 201 if outcome.changed else 200)
+    outcome = caller.check_outcome_visible(await service.add(place, draft, by=by, idempotency=once))
+    return json_response(outcome.to_dict(), 201 if outcome.changed else 200)
 
 
-@memories.post("/forget", response_model=Forgotten, responses={**WRITING, **failing(409)})
-@repeatable()
-async def forget_memories(unwanted: Unwanted, place: Place, by: Acting, service: Serving) -> JSONResponse:
+@memories_router.post("/forget", response_model=Forgotten, responses={**WRITE_ERRORS, **error_responses(409)})
+@idempotent()
+async def forget_memories(
+    unwanted: ForgetRequest, place: ScopeDep, by: AuthorDep, service: ServiceDep
+) -> JSONResponse:
     """Forget every memory of the scope that passes a filter; `POST /undo` brings all of them back."""
-    count = await service.forget_all(place, Listing(filter=read_filter(unwanted.filters)), by=by)
-    return answered({"forgotten": count})
+    count = await service.forget_all(place, Listing(filter=parse_filter(unwanted.filters)), by=by)
+    return json_response({"forgotten": count})
 
 
-@memories.get(
+@memories_router.get(
     "/memories/{memory_id}",
-    response_model=Memory,
-    responses={200: {"description": "The memory.", "headers": VERSIONED}, **failing(404)},
+    response_model=MemoryResponse,
+    responses={200: {"description": "The memory.", "headers": ETAG_HEADER}, **error_responses(404)},
 )
-async def get_memory(memory_id: str, place: OfMemory, service: Serving, as_of: AsOf = None) -> JSONResponse:
+async def get_memory(memory_id: str, place: MemoryScopeDep, service: ServiceDep, as_of: AsOf = None) -> JSONResponse:
     """One memory, in whatever state it is, or was at the moment `as_of`; 404 if it was not there yet."""
-    return answered((await service.get(place, memory_id, as_of=read_time(as_of, name="as_of"))).to_dict())
+    return json_response((await service.get(place, memory_id, as_of=parse_time(as_of, name="as_of"))).to_dict())
 
 
-@memories.patch(
+@memories_router.patch(
     "/memories/{memory_id}",
-    response_model=Changed,
-    responses={200: {"description": "The memory as it now is.", "headers": VERSIONED}, **_CHANGES},
+    response_model=MemoryChangeResponse,
+    responses={200: {"description": "The memory as it now is.", "headers": ETAG_HEADER}, **_CHANGE_ERRORS},
 )
-@repeatable()
+@idempotent()
 async def update_memory(
-    memory_id: str, edit: Edit, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
+    memory_id: str,
+    edit: MemoryEdit,
+    place: MemoryScopeDep,
+    by: AuthorDep,
+    service: ServiceDep,
+    if_match: IfMatch = None,
 ) -> JSONResponse:
     """Change a memory; with If-Match only if nobody else has changed it since."""
-    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
     outcome = await service.update(place, memory_id, edit_fields(edit), by=by, expected_version=version)
-    return answered(outcome.to_dict())
+    return json_response(outcome.to_dict())
 
 
-@memories.delete(
+@memories_router.delete(
     "/memories/{memory_id}",
-    response_model=Changed,
-    responses={200: {"description": "The memory as it now is: forgotten.", "headers": VERSIONED}, **_CHANGES},
+    response_model=MemoryChangeResponse,
+    responses={200: {"description": "The memory as it now is: forgotten.", "headers": ETAG_HEADER}, **_CHANGE_ERRORS},
 )
-@repeatable()
+@idempotent()
 async def delete_memory(
     memory_id: str,
-    place: OfMemory,
-    by: Acting,
-    service: Serving,
+    place: MemoryScopeDep,
+    by: AuthorDep,
+    service: ServiceDep,
     sources: Annotated[
         bool, Query(description="Whether the turns it was learned from are forgotten, too: they say the same.")
     ] = True,
     if_match: IfMatch = None,
 ) -> JSONResponse:
     """Forget a memory: it is not found any more, and `restore` or `undo` brings it back. `erase` removes for good."""
-    version = await version_in(if_match, lambda: service.get(place, memory_id))
+    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
     outcome = await service.forget(place, memory_id, by=by, expected_version=version, sources=sources)
-    return answered(outcome.to_dict())
+    return json_response(outcome.to_dict())
 
 
-@memories.post(
+@memories_router.post(
     "/memories/{memory_id}/restore",
-    response_model=Changed,
+    response_model=MemoryChangeResponse,
     responses={
-        200: {"description": "The memory as it now is.", "headers": VERSIONED},
-        **WRITING,
-        **failing(404, 409),
+        200: {"description": "The memory as it now is.", "headers": ETAG_HEADER},
+        **WRITE_ERRORS,
+        **error_responses(404, 409),
     },
 )
-@repeatable()
-async def restore_memory(memory_id: str, place: OfMemory, by: Acting, service: Serving) -> JSONResponse:
+@idempotent()
+async def restore_memory(memory_id: str, place: MemoryScopeDep, by: AuthorDep, service: ServiceDep) -> JSONResponse:
     """Make a forgotten or superseded memory active again; one that waited for review waits again."""
-    return answered((await service.restore(place, memory_id, by=by)).to_dict())
+    return json_response((await service.restore(place, memory_id, by=by)).to_dict())
 
 
 def edit_fields(edit: MemoryFields) -> dict[str, Any]:

@@ -7,15 +7,30 @@ from typing import Annotated, Any, Literal
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
-from recollect.http.doors.own.asking import Acting, OfMemory, Place, User
-from recollect.http.doors.own.repeating import repeatable
-from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import ChangedList, Cursor, Even, Given, Limit, NextCursor, Plain
+from recollect.http.doors.own.answers import (
+    WRITE_ERRORS,
+    decode_cursor,
+    encode_cursor,
+    error_responses,
+    json_response,
+    page_response,
+)
+from recollect.http.doors.own.asking import AuthorDep, MemoryScopeDep, ScopeDep, UserDep
+from recollect.http.doors.own.repeating import idempotent
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.http.doors.own.shapes import (
+    ChangedList,
+    Cursor,
+    IntegralFloat,
+    JsonObject,
+    Limit,
+    NextCursor,
+    StrictBody,
+)
 from recollect.model.scope import Scope
 
-past = router("history and undo")
-ENTRY: dict[str, Any] = {
+history_router = create_router("history and undo")
+EXAMPLE_ENTRY: dict[str, Any] = {
     "id": 42,
     "memory_id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11",
     "verb": "update",
@@ -30,10 +45,10 @@ ENTRY: dict[str, Any] = {
 }
 
 
-class EntryTold(BaseModel):
+class HistoryEntryResponse(BaseModel):
     """One line of history: what was done to which memory, by whom, when, why, and what was before."""
 
-    model_config = ConfigDict(json_schema_extra={"example": ENTRY})
+    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE_ENTRY})
 
     id: int = Field(description="Rises with every change of the user's.")
     memory_id: str
@@ -42,8 +57,8 @@ class EntryTold(BaseModel):
     who: str
     why: str
     version: int
-    before: Plain | None
-    after: Plain
+    before: JsonObject | None
+    after: JsonObject
     undoes: int | None = Field(description="The line that this one takes back.")
     batch: str = Field(description="The same for all lines of one change.")
 
@@ -51,49 +66,51 @@ class EntryTold(BaseModel):
 class EntryPage(BaseModel):
     """Some lines of history, newest first."""
 
-    results: list[EntryTold]
+    results: list[HistoryEntryResponse]
     cursor: NextCursor
 
 
-class Undo(Given):
+class Undo(StrictBody):
     """What to take back."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"change_id": 42}})
 
-    change_id: Annotated[int, Field(ge=1, le=2**53 - 1), Even] | None = Field(
+    change_id: Annotated[int, Field(ge=1, le=2**53 - 1), IntegralFloat] | None = Field(
         default=None, description="A line of history; without one, the last thing that someone did or said, whole."
     )
     anyones: bool = Field(default=False, description="Whether what was learned or put in order behind counts, too.")
 
 
-@past.get("/history", response_model=EntryPage)
-async def list_history(place: Place, service: Serving, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+@history_router.get("/history", response_model=EntryPage)
+async def list_history(
+    place: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
+) -> JSONResponse:
     """What happened to all memories of the scope, newest first."""
-    lines = await service.history(place, limit=limit + 1, before=_before(cursor))
-    return a_page(lines, limit, lambda line: cursor_of(line.id))
+    lines = await service.history(place, limit=limit + 1, before=_decode_before(cursor))
+    return page_response(lines, limit, lambda line: encode_cursor(line.id))
 
 
-@past.get("/memories/{memory_id}/history", response_model=EntryPage, responses=failing(404))
+@history_router.get("/memories/{memory_id}/history", response_model=EntryPage, responses=error_responses(404))
 async def list_memory_history(
-    memory_id: str, place: OfMemory, service: Serving, limit: Limit = 100, cursor: Cursor = None
+    memory_id: str, place: MemoryScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
     """What happened to one memory, newest first."""
-    lines = await service.history(place, memory_id=memory_id, limit=limit + 1, before=_before(cursor))
-    return a_page(lines, limit, lambda line: cursor_of(line.id))
+    lines = await service.history(place, memory_id=memory_id, limit=limit + 1, before=_decode_before(cursor))
+    return page_response(lines, limit, lambda line: encode_cursor(line.id))
 
 
-def _before(cursor: str | None) -> int | None:
-    last = read_cursor(cursor, int)
+def _decode_before(cursor: str | None) -> int | None:
+    last = decode_cursor(cursor, int)
     return last[0] if last else None
 
 
-@past.post("/undo", response_model=ChangedList, responses={**WRITING, **failing(404, 409)})
-@repeatable(redo=False)
-async def undo(user: User, by: Acting, service: Serving, wanted: Undo | None = None) -> JSONResponse:
+@history_router.post("/undo", response_model=ChangedList, responses={**WRITE_ERRORS, **error_responses(404, 409)})
+@idempotent(redo=False)
+async def undo(user: UserDep, by: AuthorDep, service: ServiceDep, wanted: Undo | None = None) -> JSONResponse:
     """Take back a change; that is a change as well, and can be undone.
 
     What was said goes with what was learned from it alone.
     """
     wanted = wanted or Undo()
     outcomes = await service.undo(Scope(user), wanted.change_id, by=by, anyones=wanted.anyones)
-    return answered({"results": [outcome.to_dict() for outcome in outcomes]})
+    return json_response({"results": [outcome.to_dict() for outcome in outcomes]})

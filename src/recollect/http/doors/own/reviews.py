@@ -6,76 +6,90 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 
 from recollect.http.doors.own.answers import (
-    VERSIONED,
-    WRITING,
+    ETAG_HEADER,
+    WRITE_ERRORS,
     IfMatch,
-    answered,
-    cursor_of,
-    failing,
-    read_cursor,
-    version_in,
+    decode_cursor,
+    encode_cursor,
+    error_responses,
+    json_response,
+    parse_if_match,
 )
-from recollect.http.doors.own.asking import Acting, OfMemory, Place
-from recollect.http.doors.own.memories import Edit, edit_fields
-from recollect.http.doors.own.repeating import repeatable
-from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import MEMORY, Changed, Cursor, Limit, MemoryPage, example
+from recollect.http.doors.own.asking import AuthorDep, MemoryScopeDep, ScopeDep
+from recollect.http.doors.own.memories import MemoryEdit, edit_fields
+from recollect.http.doors.own.repeating import idempotent
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.http.doors.own.shapes import (
+    EXAMPLE_MEMORY,
+    Cursor,
+    Limit,
+    MemoryChangeResponse,
+    MemoryPage,
+    example_config,
+)
 
-reviews = router("reviews")
-_REVIEWS = {
-    200: {"description": "The memory as it now is.", "headers": VERSIONED},
-    **WRITING,
-    **failing(404, 409, 412),
+reviews_router = create_router("reviews")
+_REVIEW_RESPONSES = {
+    200: {"description": "The memory as it now is.", "headers": ETAG_HEADER},
+    **WRITE_ERRORS,
+    **error_responses(404, 409, 412),
 }
 
 
-class ReviewTold(Changed):
+class ReviewResponse(MemoryChangeResponse):
     """A memory after it was looked at."""
 
-    model_config = example(MEMORY, event="update", redacted=[], superseded=[])
+    model_config = example_config(EXAMPLE_MEMORY, event="update", redacted=[], superseded=[])
 
     superseded: list[str] = Field(description="The ids of those it took the place of.")
 
 
-@reviews.get("/reviews", response_model=MemoryPage)
-async def list_reviews(place: Place, service: Serving, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+@reviews_router.get("/reviews", response_model=MemoryPage)
+async def list_reviews(
+    place: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
+) -> JSONResponse:
     """What waits for a person to look at it, oldest first."""
-    last = read_cursor(cursor, str)
-    page = await service.care.reviews(place, limit=limit, cursor=last[0] if last else None)
-    return answered({**page.to_dict(), "cursor": None if page.cursor is None else cursor_of(page.cursor)})
+    last = decode_cursor(cursor, str)
+    page = await service.operations.reviews(place, limit=limit, cursor=last[0] if last else None)
+    return json_response({**page.to_dict(), "cursor": None if page.cursor is None else encode_cursor(page.cursor)})
 
 
-@reviews.patch("/reviews/{memory_id}", response_model=ReviewTold, responses=_REVIEWS)
-@repeatable()
+@reviews_router.patch("/reviews/{memory_id}", response_model=ReviewResponse, responses=_REVIEW_RESPONSES)
+@idempotent()
 async def edit_review(
-    memory_id: str, edit: Edit, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
+    memory_id: str,
+    edit: MemoryEdit,
+    place: MemoryScopeDep,
+    by: AuthorDep,
+    service: ServiceDep,
+    if_match: IfMatch = None,
 ) -> JSONResponse:
     """Change what a memory that waits for review says; it goes on waiting."""
-    version = await version_in(if_match, lambda: service.get(place, memory_id))
-    done = await service.care.edit_review(place, memory_id, edit_fields(edit), by=by, expected_version=version)
-    return answered(done.to_dict())
+    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
+    done = await service.operations.edit_review(place, memory_id, edit_fields(edit), by=by, expected_version=version)
+    return json_response(done.to_dict())
 
 
-@reviews.post("/reviews/{memory_id}/approve", response_model=ReviewTold, responses=_REVIEWS)
-@repeatable()
+@reviews_router.post("/reviews/{memory_id}/approve", response_model=ReviewResponse, responses=_REVIEW_RESPONSES)
+@idempotent()
 async def approve_review(
-    memory_id: str, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
+    memory_id: str, place: MemoryScopeDep, by: AuthorDep, service: ServiceDep, if_match: IfMatch = None
 ) -> JSONResponse:
     """Let it be recalled from now on. Only a person approves (`X-Memory-Actor: person`), and not what they proposed.
 
     With If-Match nothing is approved that was changed since it was looked at.
     """
-    version = await version_in(if_match, lambda: service.get(place, memory_id))
-    done = await service.care.approve(place, memory_id, by=by, expected_version=version)
-    return answered(done.to_dict())
+    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
+    done = await service.operations.approve(place, memory_id, by=by, expected_version=version)
+    return json_response(done.to_dict())
 
 
-@reviews.post("/reviews/{memory_id}/reject", response_model=ReviewTold, responses=_REVIEWS)
-@repeatable()
+@reviews_router.post("/reviews/{memory_id}/reject", response_model=ReviewResponse, responses=_REVIEW_RESPONSES)
+@idempotent()
 async def reject_review(
-    memory_id: str, place: OfMemory, by: Acting, service: Serving, if_match: IfMatch = None
+    memory_id: str, place: MemoryScopeDep, by: AuthorDep, service: ServiceDep, if_match: IfMatch = None
 ) -> JSONResponse:
     """Forget it, unused."""
-    version = await version_in(if_match, lambda: service.get(place, memory_id))
-    done = await service.care.reject(place, memory_id, by=by, expected_version=version)
-    return answered(done.to_dict())
+    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
+    done = await service.operations.reject(place, memory_id, by=by, expected_version=version)
+    return json_response(done.to_dict())

@@ -12,7 +12,7 @@ from recollect.model.memory import Category, MemoryType, Status, Trust
 from recollect.model.scope import Level
 
 
-def _whole(value: Any) -> Any:
+def _coerce_integral(value: Any) -> Any:
     """In JSON 17.0 is as whole as 17."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -20,16 +20,16 @@ def _whole(value: Any) -> Any:
 NO_CONTROL = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
 Id = Annotated[str, Field(min_length=1, max_length=300, pattern=NO_CONTROL)]
 Label = Annotated[str, Field(max_length=300, pattern=NO_CONTROL)]
-Share = Annotated[float, Field(ge=0, le=1)]
+UnitFloat = Annotated[float, Field(ge=0, le=1)]
 Time = Annotated[
     str,
     Field(
         max_length=64, description="ISO 8601; without a zone it is UTC.", json_schema_extra={"format": "date-time"}
     ),
 ]
-Even = BeforeValidator(_whole)
-Names = Annotated[list[Label], Field(max_length=256)]
-Plain = dict[str, Any]
+IntegralFloat = BeforeValidator(_coerce_integral)
+LabelList = Annotated[list[Label], Field(max_length=256)]
+JsonObject = dict[str, Any]
 Embedding = Annotated[
     list[float],
     Field(min_length=1, max_length=16384, description="A ready-made vector of the embedding model in use."),
@@ -50,7 +50,7 @@ Cursor = Annotated[
 NextCursor = Annotated[
     str | None, Field(description="Goes on from here; none on the last page.", examples=["WzE3NTgsICJhIl0"])
 ]
-MEMORY: dict[str, Any] = {
+EXAMPLE_MEMORY: dict[str, Any] = {
     "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11",
     "memory": "The budget for the Hawaii trip is $10,000",
     "user_id": "alex",
@@ -84,21 +84,21 @@ MEMORY: dict[str, Any] = {
 }
 
 
-def example(*more: dict[str, Any], **fields: Any) -> ConfigDict:
+def example_config(*more: dict[str, Any], **fields: Any) -> ConfigDict:
     """The configuration of a shape that is given, with one example of it."""
     return ConfigDict(json_schema_extra={"example": {**(more[0] if more else {}), **fields}})
 
 
-class Given(BaseModel):
+class StrictBody(BaseModel):
     """What a caller sends: nothing that is not described, and nothing of another kind."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Memory(BaseModel):
+class MemoryResponse(BaseModel):
     """One memory: what it says, whose it is, how sure it is, where it came from, how it stands."""
 
-    model_config = example(MEMORY)
+    model_config = example_config(EXAMPLE_MEMORY)
 
     id: str
     memory: str = Field(description="What it says.")
@@ -112,8 +112,8 @@ class Memory(BaseModel):
     updated_at: str = Field(json_schema_extra={"format": "date-time"})
     key: str | None = Field(description="Of facts that have one value at a time.")
     value: str | None
-    importance: Share
-    confidence: Share
+    importance: UnitFloat
+    confidence: UnitFloat
     source: str
     trust: Trust
     occurred_at: str | None
@@ -128,14 +128,14 @@ class Memory(BaseModel):
     version: int = Field(ge=1, description="Also its ETag.")
     evidence: list[str] = Field(description="The ids of the turns it was learned from.")
     tags: list[str]
-    metadata: Plain
-    detail: Plain
+    metadata: JsonObject
+    detail: JsonObject
 
 
-class Changed(Memory):
+class MemoryChangeResponse(MemoryResponse):
     """A memory as it now is, and what happened to it."""
 
-    model_config = example(MEMORY, event="add", redacted=[])
+    model_config = example_config(EXAMPLE_MEMORY, event="add", redacted=[])
 
     event: Literal["add", "update", "supersede", "forget", "restore", "undo", "none"] = Field(
         description="What was done; none if it was so already."
@@ -143,12 +143,12 @@ class Changed(Memory):
     redacted: list[str] = Field(description="The kinds of secrets that were kept out.")
 
 
-class Hit(Memory):
+class MemoryHit(MemoryResponse):
     """A memory that was found: how well it fits, from 0 to 1, and what that is made of."""
 
-    model_config = example(MEMORY, score=0.83, scores={"relevance": 0.83}, why="")
+    model_config = example_config(EXAMPLE_MEMORY, score=0.83, scores={"relevance": 0.83}, why="")
 
-    score: Share
+    score: UnitFloat
     scores: dict[str, float]
     why: str = Field(description="The reason in words, where an explanation was asked for.")
 
@@ -156,42 +156,42 @@ class Hit(Memory):
 class MemoryPage(BaseModel):
     """Some memories in order."""
 
-    results: list[Memory]
+    results: list[MemoryResponse]
     cursor: NextCursor
 
 
 class ChangedList(BaseModel):
     """What became of several memories."""
 
-    results: list[Changed]
+    results: list[MemoryChangeResponse]
 
 
-def unsaid() -> Any:
+def optional_field() -> Any:
     """The default of what may be left out but not be null."""
     return Field(default_factory=lambda: None)
 
 
-class MemoryFields(Given):
+class MemoryFields(StrictBody):
     """What can be said of a memory; what is null is taken away."""
 
-    type: Annotated[MemoryType, Field(strict=False)] = unsaid()
+    type: Annotated[MemoryType, Field(strict=False)] = optional_field()
     category: Annotated[
         Literal[
             "fact", "preference", "insight", "identity", "constraint", "instruction", "event", "summary", "episode",
             "lesson",
         ],
         Field(description="Turns come in by remember, files by the tool that models write them with."),
-    ] = unsaid()  # fmt: skip
+    ] = optional_field()  # fmt: skip
     key: Annotated[Id, Field(description="Makes it a fact that has one value at a time.")] | None = None
     value: Text | None = None
-    importance: Share = unsaid()
-    confidence: Share = unsaid()
-    tags: Names = unsaid()
-    metadata: Plain = unsaid()
-    detail: Plain = unsaid()
-    evidence: Names = unsaid()
-    source: Label = unsaid()
-    trust: Annotated[Trust, Field(strict=False)] = unsaid()
+    importance: UnitFloat = optional_field()
+    confidence: UnitFloat = optional_field()
+    tags: LabelList = optional_field()
+    metadata: JsonObject = optional_field()
+    detail: JsonObject = optional_field()
+    evidence: LabelList = optional_field()
+    source: Label = optional_field()
+    trust: Annotated[Trust, Field(strict=False)] = optional_field()
     occurred_at: Time | None = None
     valid_from: Time | None = None
     valid_to: Time | None = None

@@ -8,23 +8,39 @@ from fastapi import Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.conversation.run import read_run
-from recollect.http.auth.caller import Asking
+from recollect.conversation.run import parse_run
+from recollect.http.auth.caller import CallerDep
 from recollect.http.doors.given import Text
-from recollect.http.doors.own.answers import WRITING, a_page, answered, cursor_of, failing, read_cursor
-from recollect.http.doors.own.asking import Acting, Place, User
-from recollect.http.doors.own.jobs import JobTold
-from recollect.http.doors.own.repeating import IdempotencyKey, named_turns, repeatable
-from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import ChangedList, Cursor, Given, Id, Limit, NextCursor, Plain, example
+from recollect.http.doors.own.answers import (
+    WRITE_ERRORS,
+    decode_cursor,
+    encode_cursor,
+    error_responses,
+    json_response,
+    page_response,
+)
+from recollect.http.doors.own.asking import AuthorDep, ScopeDep, UserDep
+from recollect.http.doors.own.jobs import JobResponse
+from recollect.http.doors.own.repeating import IdempotencyKey, idempotent, with_turn_ids
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.http.doors.own.shapes import (
+    ChangedList,
+    Cursor,
+    Id,
+    JsonObject,
+    Limit,
+    NextCursor,
+    StrictBody,
+    example_config,
+)
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros
 from recollect.model.turn import Conversation
 
-talking = router("turns and sessions")
+sessions_router = create_router("turns and sessions")
 
 
-class Message(BaseModel):
+class MessageBody(BaseModel):
     """A message as chats have them; what else it carries is passed over."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -35,11 +51,11 @@ class Message(BaseModel):
     timestamp: str | float | None = Field(default=None, description="When it was said, if not now.")
 
 
-Messages = str | list[Message]
+Messages = str | list[MessageBody]
 Seconds = Annotated[float, Field(ge=0, le=300)]
 
 
-class Said(Given):
+class RememberBody(StrictBody):
     """What was said, as OpenAI-style messages."""
 
     model_config = ConfigDict(
@@ -55,7 +71,7 @@ class Said(Given):
     )
 
 
-class TurnTold(BaseModel):
+class TurnResponse(BaseModel):
     """One thing that was said."""
 
     model_config = ConfigDict(
@@ -81,25 +97,25 @@ class TurnTold(BaseModel):
     said_at: str = Field(json_schema_extra={"format": "date-time"})
 
 
-class Kept(BaseModel):
+class RememberResponse(BaseModel):
     """The turns that were kept, and the job that learns from them."""
 
-    turns: list[TurnTold]
-    job: JobTold | None
+    turns: list[TurnResponse]
+    job: JobResponse | None
     redacted: list[str] = Field(description="The kinds of secrets that were kept out.", examples=[[]])
 
 
 class TurnPage(BaseModel):
     """Some turns in order."""
 
-    results: list[TurnTold]
+    results: list[TurnResponse]
     cursor: NextCursor
 
 
-class Session(BaseModel):
+class SessionResponse(BaseModel):
     """The state of a session."""
 
-    model_config = example(
+    model_config = example_config(
         user_id="alex",
         project_id="hawaii",
         session_id="monday",
@@ -122,25 +138,25 @@ class Session(BaseModel):
     last_turn_at: str | None
     closed_at: str | None
     summary: str
-    invocations: list[Plain]
-    metadata: Plain
+    invocations: list[JsonObject]
+    metadata: JsonObject
 
 
 class SessionPage(BaseModel):
     """Some sessions, the latest first."""
 
-    results: list[Session]
+    results: list[SessionResponse]
     cursor: NextCursor
 
 
-class RunStep(Given):
+class RunStepBody(StrictBody):
     """A thought, an action or an observation of an agent."""
 
     kind: Literal["thought", "action", "observation"]
     content: str
 
 
-class AgentRun(Given):
+class AgentRun(StrictBody):
     """What an agent's run came to."""
 
     model_config = ConfigDict(
@@ -159,90 +175,106 @@ class AgentRun(Given):
     )
 
     goal: Text
-    steps: list[RunStep] = Field(default_factory=list, max_length=1000)
+    steps: list[RunStepBody] = Field(default_factory=list, max_length=1000)
     answer: str = ""
     success: bool | None = None
     lessons: list[str] = Field(default_factory=list, max_length=256)
     run_id: Id | None = Field(default=None, description="The same one twice is once.")
 
 
-def plain(messages: Messages) -> str | list[dict[str, Any]]:
+def dump_messages(messages: Messages) -> str | list[dict[str, Any]]:
     """The messages as they were sent."""
     return messages if isinstance(messages, str) else [each.model_dump(exclude_unset=True) for each in messages]
 
 
-@talking.post("/remember", response_model=Kept, responses={**WRITING, **failing(409)})
-@repeatable()
+@sessions_router.post(
+    "/remember", response_model=RememberResponse, responses={**WRITE_ERRORS, **error_responses(409)}
+)
+@idempotent()
 async def remember(
-    said: Said, caller: Asking, place: Place, by: Acting, service: Serving, idempotency_key: IdempotencyKey = None
+    said: RememberBody,
+    caller: CallerDep,
+    place: ScopeDep,
+    by: AuthorDep,
+    service: ServiceDep,
+    idempotency_key: IdempotencyKey = None,
 ) -> JSONResponse:
     """Keep what was said: on disk, and found, when this answers; what it says is learned behind the answer."""
-    messages = named_turns(idempotency_key, plain(said.messages))
-    kept = await service.remember(place, messages, by=by, wait_s=said.wait_s, mode=said.mode)
-    told = kept.to_dict()
-    if kept.job is not None and not caller.reads:
+    messages = with_turn_ids(idempotency_key, dump_messages(said.messages))
+    result = await service.remember(place, messages, by=by, wait_s=said.wait_s, mode=said.mode)
+    body = result.to_dict()
+    if result.job is not None and not caller.reads:
         # It tells what became of memories that were there before.
-        told["job"] = {**told["job"], "result": None}
-    return answered(told)
+        body["job"] = {**body["job"], "result": None}
+    return json_response(body)
 
 
-@talking.get("/turns", response_model=TurnPage)
-async def list_turns(place: Place, service: Serving, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+@sessions_router.get("/turns", response_model=TurnPage)
+async def list_turns(place: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """What was said in a session, in order; without a session, what was said in none."""
-    last = read_cursor(cursor, int)
+    last = decode_cursor(cursor, int)
     turns = await service.turns(place, after=last[0] if last else 0, limit=limit + 1)
-    return a_page(turns, limit, lambda turn: cursor_of(turn.position))
+    return page_response(turns, limit, lambda turn: encode_cursor(turn.position))
 
 
-@talking.get("/sessions", response_model=SessionPage)
-async def list_sessions(user: User, service: Serving, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
+@sessions_router.get("/sessions", response_model=SessionPage)
+async def list_sessions(
+    user: UserDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
+) -> JSONResponse:
     """The user's sessions of all projects, the latest first."""
-    last = read_cursor(cursor, int, str, str)
-    after = _where(user, *last) if last else None
-    return a_page(await service.care.sessions(user, limit=limit + 1, after=after), limit, _cursor)
+    last = decode_cursor(cursor, int, str, str)
+    after = _cursor_position(user, *last) if last else None
+    return page_response(
+        await service.operations.sessions(user, limit=limit + 1, after=after), limit, _session_cursor
+    )
 
 
-def _where(user: str, micros: int, project: str, session: str) -> Conversation:
+def _cursor_position(user: str, micros: int, project: str, session: str) -> Conversation:
     """The session that a cursor stands for, as far as it takes to go on from it."""
-    most = to_micros(from_micros(0).replace(year=9999))
-    at = from_micros(micros) if 0 < micros < most else None
+    max_micros = to_micros(from_micros(0).replace(year=9999))
+    at = from_micros(micros) if 0 < micros < max_micros else None
     return Conversation(scope=Scope(user, project, session), last_turn_at=at)
 
 
-def _cursor(last: Conversation) -> str:
+def _session_cursor(last: Conversation) -> str:
     at = 0 if last.last_turn_at is None else to_micros(last.last_turn_at)
-    return cursor_of(at, last.scope.project, last.scope.session)
+    return encode_cursor(at, last.scope.project, last.scope.session)
 
 
-@talking.get("/session", response_model=Session, responses=failing(404))
-async def get_session(place: Place, service: Serving) -> JSONResponse:
+@sessions_router.get("/session", response_model=SessionResponse, responses=error_responses(404))
+async def get_session(place: ScopeDep, service: ServiceDep) -> JSONResponse:
     """How long the session that is named is, what it amounts to, whether it goes on."""
-    return answered((await service.care.session(place)).to_dict())
+    return json_response((await service.operations.session(place)).to_dict())
 
 
-@talking.post("/session/end", response_model=JobTold, status_code=202, responses={**WRITING, **failing(404, 409)})
-@repeatable()
+@sessions_router.post(
+    "/session/end",
+    response_model=JobResponse,
+    status_code=202,
+    responses={**WRITE_ERRORS, **error_responses(404, 409)},
+)
+@idempotent()
 async def end_session(
-    place: Place,
-    service: Serving,
+    place: ScopeDep,
+    service: ServiceDep,
     wait_s: Annotated[float, Query(ge=0, le=300, description="Waits so long for its end.")] = 0,
 ) -> JSONResponse:
     """End the session that is named: what is left of it is learned, its episode is kept, what matters is promoted."""
-    job = await service.care.end_session(place)
+    job = await service.operations.end_session(place)
     if wait_s:
-        job = await service.care.all_finished(job, within_s=wait_s)
-    return answered(job.to_dict(), 202)
+        job = await service.operations.wait_for_job_chain(job, within_s=wait_s)
+    return json_response(job.to_dict(), 202)
 
 
-@talking.post(
+@sessions_router.post(
     "/session/runs",
     response_model=ChangedList,
-    responses={**WRITING, **failing(409)},
+    responses={**WRITE_ERRORS, **error_responses(409)},
 )
-@repeatable()
-async def end_run(run: AgentRun, place: Place, service: Serving) -> JSONResponse:
+@idempotent()
+async def end_run(run: AgentRun, place: ScopeDep, service: ServiceDep) -> JSONResponse:
     """Keep what an agent's run came to, as an episode with its lessons, if it was a task."""
-    ended = read_run(
+    parsed = parse_run(
         run.run_id,
         run.goal,
         steps=[step.model_dump() for step in run.steps],
@@ -250,5 +282,5 @@ async def end_run(run: AgentRun, place: Place, service: Serving) -> JSONResponse
         success=run.success,
         lessons=run.lessons,
     )
-    outcomes = await service.care.end_run(place, ended)
-    return answered({"results": [outcome.to_dict() for outcome in outcomes]})
+    outcomes = await service.operations.end_run(place, parsed)
+    return json_response({"results": [outcome.to_dict() for outcome in outcomes]})

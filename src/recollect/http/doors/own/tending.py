@@ -10,23 +10,23 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from recollect import __version__
-from recollect.http.doors.own.answers import WRITING, answered, failing
-from recollect.http.doors.own.asking import Acting, Project, User
-from recollect.http.doors.own.repeating import repeatable
-from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import Given, Time
-from recollect.model.asked import read_time
+from recollect.http.doors.own.answers import WRITE_ERRORS, error_responses, json_response
+from recollect.http.doors.own.asking import AuthorDep, ProjectDep, UserDep
+from recollect.http.doors.own.repeating import idempotent
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.http.doors.own.shapes import StrictBody, Time
+from recollect.model.asked import parse_time
 from recollect.model.scope import Scope
 from recollect.service import Service
-from recollect.upkeep.report import Chore
+from recollect.upkeep.report import MaintenanceTask
 
-tending = router("usage and upkeep")
+maintenance_router = create_router("usage and upkeep")
 PartName = Literal["user", "day", "model", "step"]
 Parts = Annotated[list[PartName] | None, Query(description="What sums are parted by; by default day, model, step.")]
 Since = Annotated[Time | None, Query(description="From the beginning of this day, UTC.")]
 
 
-class UsageTold(BaseModel):
+class UsageItem(BaseModel):
     """A sum; what it was not parted by is null."""
 
     user_id: str | None = Field(examples=[None])
@@ -48,11 +48,11 @@ class Today(BaseModel):
 class UsagePage(BaseModel):
     """What the LLM was asked, and what that came to."""
 
-    results: list[UsageTold]
+    results: list[UsageItem]
     today: Today
 
 
-class Stats(BaseModel):
+class StatsResponse(BaseModel):
     """How much there is."""
 
     model_config = ConfigDict(
@@ -62,18 +62,24 @@ class Stats(BaseModel):
     stats: dict[str, int]
 
 
-class ToDo(Given):
+class ToDo(StrictBody):
     """Which chores to do."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"chores": ["consolidate"], "dry_run": True}})
 
-    chores: list[Annotated[Chore, Field(strict=False)]] = Field(
-        default_factory=lambda: [Chore.EXPIRE, Chore.QUOTA, Chore.PRUNE, Chore.CONSOLIDATE], max_length=20
+    chores: list[Annotated[MaintenanceTask, Field(strict=False)]] = Field(
+        default_factory=lambda: [
+            MaintenanceTask.EXPIRE,
+            MaintenanceTask.QUOTA,
+            MaintenanceTask.PRUNE,
+            MaintenanceTask.CONSOLIDATE,
+        ],
+        max_length=20,
     )
     dry_run: bool = Field(default=False, description="Only says what it would do.")
 
 
-class StepTold(BaseModel):
+class MaintenanceStepResponse(BaseModel):
     """One memory that was brought in, changed or forgotten, and why."""
 
     verb: str = Field(examples=["update"])
@@ -83,14 +89,14 @@ class StepTold(BaseModel):
     sources: list[str] = Field(examples=[["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b12"]])
 
 
-class ReportTold(BaseModel):
+class MaintenanceReportResponse(BaseModel):
     """What one chore did, or would do."""
 
-    chore: Chore
+    chore: MaintenanceTask
     user_id: str = Field(examples=["alex"])
     dry_run: bool
     batch: str | None = Field(examples=[None])
-    steps: list[StepTold]
+    steps: list[MaintenanceStepResponse]
     left: list[str] = Field(examples=[[]])
     stale: list[str] = Field(examples=[[]])
     looked_at: int
@@ -103,10 +109,10 @@ class ReportTold(BaseModel):
 class Reports(BaseModel):
     """What each chore did."""
 
-    results: list[ReportTold]
+    results: list[MaintenanceReportResponse]
 
 
-class VersionTold(BaseModel):
+class VersionResponse(BaseModel):
     """What runs here."""
 
     version: str = Field(examples=["0.1.0"])
@@ -116,42 +122,44 @@ class VersionTold(BaseModel):
     dimensions: int = Field(examples=[256])
 
 
-async def usage_of(
+async def usage_response(
     service: Service, user: str | None, since: str | None, parts: list[PartName] | None
 ) -> JSONResponse:
     """What models were asked, for a user or for all."""
     by = parts or ["day", "model", "step"]
-    rows = await service.care.usage(user, since=read_time(since, name="since"), by=by)
-    today = await service.care.spent_today(user)
-    told = {"tokens": today.tokens, "calls": today.calls}
-    return answered({"results": [row.to_dict() for row in rows], "today": told})
+    rows = await service.operations.usage(user, since=parse_time(since, name="since"), by=by)
+    today = await service.operations.spent_today(user)
+    today_body = {"tokens": today.tokens, "calls": today.calls}
+    return json_response({"results": [row.to_dict() for row in rows], "today": today_body})
 
 
-@tending.get("/usage", response_model=UsagePage)
-async def get_usage(user: User, service: Serving, since: Since = None, part: Parts = None) -> JSONResponse:
+@maintenance_router.get("/usage", response_model=UsagePage)
+async def get_usage(user: UserDep, service: ServiceDep, since: Since = None, part: Parts = None) -> JSONResponse:
     """What the LLM was asked for this user, and what that came to."""
-    return await usage_of(service, user, since, part)
+    return await usage_response(service, user, since, part)
 
 
-@tending.get("/stats", response_model=Stats)
-async def get_stats(user: User, service: Serving) -> JSONResponse:
+@maintenance_router.get("/stats", response_model=StatsResponse)
+async def get_stats(user: UserDep, service: ServiceDep) -> JSONResponse:
     """How much there is of this user."""
-    return answered({"stats": dict(await service.stats(user))})
+    return json_response({"stats": dict(await service.stats(user))})
 
 
-@tending.post("/upkeep", response_model=Reports, responses={**WRITING, **failing(409)})
-@repeatable()
-async def do_upkeep(todo: ToDo, user: User, project: Project, by: Acting, service: Serving) -> JSONResponse:
+@maintenance_router.post("/upkeep", response_model=Reports, responses={**WRITE_ERRORS, **error_responses(409)})
+@idempotent()
+async def do_upkeep(
+    todo: ToDo, user: UserDep, project: ProjectDep, by: AuthorDep, service: ServiceDep
+) -> JSONResponse:
     """Put the user's memories in order now; each chore is one change that can be undone whole."""
-    reports = await service.care.upkeep(Scope(user, project), todo.chores, by=by, dry_run=todo.dry_run)
-    return answered({"results": [report.to_dict() for report in reports]})
+    reports = await service.operations.run_maintenance(Scope(user, project), todo.chores, by=by, dry_run=todo.dry_run)
+    return json_response({"results": [report.to_dict() for report in reports]})
 
 
-@tending.get("/version", response_model=VersionTold)
-async def get_version(service: Serving) -> JSONResponse:
+@maintenance_router.get("/version", response_model=VersionResponse)
+async def get_version(service: ServiceDep) -> JSONResponse:
     """What runs here."""
     model = service.model
-    return answered(
+    return json_response(
         {
             "version": __version__,
             "api": "v1",

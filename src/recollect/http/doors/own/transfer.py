@@ -13,27 +13,27 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from recollect.errors import InvalidInput
-from recollect.http.doors.own.answers import WRITING, answered, failing
-from recollect.http.doors.own.asking import Acting, Place, User
-from recollect.http.doors.own.repeating import keyless
-from recollect.http.doors.own.routing import Serving, router
-from recollect.http.doors.own.shapes import MEMORY
-from recollect.upkeep.transfer import Imported
+from recollect.http.doors.own.answers import WRITE_ERRORS, error_responses, json_response
+from recollect.http.doors.own.asking import AuthorDep, ScopeDep, UserDep
+from recollect.http.doors.own.repeating import reject_idempotency_key
+from recollect.http.doors.own.routing import ServiceDep, create_router
+from recollect.http.doors.own.shapes import EXAMPLE_MEMORY
+from recollect.upkeep.transfer import ImportCounts
 
-transfer = router("export and import")
-LINES = "application/x-ndjson"
+transfer_router = create_router("export and import")
+NDJSON = "application/x-ndjson"
 _BATCH_LINES = 500
 _BATCH_BYTES = 4 << 20
-_LONGEST_LINE = 4 << 20
+_MAX_LINE_BYTES = 4 << 20
 _CHUNK_BYTES = 1 << 16
-_EXAMPLE = json.dumps(MEMORY)
-_SCHEMA = {
+_LINE_EXAMPLE = json.dumps(EXAMPLE_MEMORY)
+_LINE_SCHEMA = {
     "type": "string",
     "description": "One memory a line, as JSON; then the sessions, a line each with `kind` `session`.",
 }
 
 
-class ImportTold(BaseModel):
+class ImportResponse(BaseModel):
     """What an import came to."""
 
     lines: int = Field(examples=[120])
@@ -43,16 +43,16 @@ class ImportTold(BaseModel):
     redacted: int = Field(description="Of how many secrets were kept out.", examples=[0])
 
 
-@transfer.get(
+@transfer_router.get(
     "/export",
     response_class=StreamingResponse,
     responses={
-        200: {"description": "JSON lines.", "content": {LINES: {"schema": _SCHEMA, "example": _EXAMPLE}}},
+        200: {"description": "JSON lines.", "content": {NDJSON: {"schema": _LINE_SCHEMA, "example": _LINE_EXAMPLE}}},
     },
 )
 async def export(
-    place: Place,
-    service: Serving,
+    place: ScopeDep,
+    service: ServiceDep,
     sessions: Annotated[
         bool,
         Query(description="Whether to tell how sessions stand: summaries, invocations, how far they are learned."),
@@ -63,57 +63,57 @@ async def export(
     History, jobs, responses, usage and keys stay here: they are in backups. A stream that breaks off does not end as
     streams do: the client is told by its connection.
     """
-    lines = service.moving.export(place, sessions=sessions)
+    lines = service.transfer.export(place, sessions=sessions)
     # Whatever is wrong shows with the first page, while an error can still be answered as one.
     first = await anext(lines, None)
-    return StreamingResponse(_chunks(first, lines), media_type=LINES)
+    return StreamingResponse(_chunks(first, lines), media_type=NDJSON)
 
 
 async def _chunks(first: dict[str, Any] | None, lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
     """The lines, several to a chunk: each chunk is a step of the server's."""
     if first is None:
         return
-    waiting = bytearray(_line(first))
+    buffer = bytearray(_encode_line(first))
     async for line in lines:
-        waiting += _line(line)
-        if len(waiting) >= _CHUNK_BYTES:
-            yield bytes(waiting)
-            waiting.clear()
-    yield bytes(waiting)
+        buffer += _encode_line(line)
+        if len(buffer) >= _CHUNK_BYTES:
+            yield bytes(buffer)
+            buffer.clear()
+    yield bytes(buffer)
 
 
-def _line(line: dict[str, Any]) -> bytes:
+def _encode_line(line: dict[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=False).encode() + b"\n"
 
 
-@transfer.post(
+@transfer_router.post(
     "/import",
-    response_model=ImportTold,
-    responses={**WRITING, **failing(409)},
-    dependencies=[keyless("what was imported before is passed over when it comes again")],
+    response_model=ImportResponse,
+    responses={**WRITE_ERRORS, **error_responses(409)},
+    dependencies=[reject_idempotency_key("what was imported before is passed over when it comes again")],
     openapi_extra={
         "requestBody": {
             "description": "What `export` gave. All of it becomes this user's, whoever's it was.",
             "required": True,
-            "content": {LINES: {"schema": _SCHEMA, "example": _EXAMPLE}},
+            "content": {NDJSON: {"schema": _LINE_SCHEMA, "example": _LINE_EXAMPLE}},
         }
     },
 )
-async def import_memories(request: Request, user: User, by: Acting, service: Serving) -> JSONResponse:
+async def import_memories(request: Request, user: UserDep, by: AuthorDep, service: ServiceDep) -> JSONResponse:
     """Add what is not there yet, a line each; doing it again changes nothing.
 
     Turns count as learned from, unless the session they came with says otherwise. History does not come along: it
     begins with the import. A line that is wrong is named, and those before it are imported: mend it, and send all of
     it again.
     """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != LINES:
-        raise InvalidInput(f"memories come in as {LINES}; say so in Content-Type")
-    total, done = Imported(), 0
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != NDJSON:
+        raise InvalidInput(f"memories come in as {NDJSON}; say so in Content-Type")
+    total, done = ImportCounts(), 0
     async for batch in _batches(request):
-        total += await service.moving.import_lines(batch, user=user, done=done, by=by)
+        total += await service.transfer.import_lines(batch, user=user, done=done, by=by)
         done += len(batch)
-    told = {"added": total.added, "present": total.present, "kept": total.kept, "redacted": total.redacted}
-    return answered({"lines": done, **told})
+    counts = {"added": total.added, "present": total.present, "kept": total.kept, "redacted": total.redacted}
+    return json_response({"lines": done, **counts})
 
 
 async def _batches(request: Request) -> AsyncIterator[list[dict[str, Any]]]:
@@ -139,15 +139,15 @@ async def _batches(request: Request) -> AsyncIterator[list[dict[str, Any]]]:
 
 
 async def _lines(request: Request) -> AsyncIterator[bytes]:
-    begun = b""
+    partial = b""
     try:
         async for chunk in request.stream():
-            *whole, begun = (begun + chunk).split(b"\n")
-            for line in whole:
+            *complete, partial = (partial + chunk).split(b"\n")
+            for line in complete:
                 yield line
-            if len(begun) > _LONGEST_LINE:
-                raise HTTPException(413, f"a line is larger than {_LONGEST_LINE >> 20} MiB, which is the limit")
+            if len(partial) > _MAX_LINE_BYTES:
+                raise HTTPException(413, f"a line is larger than {_MAX_LINE_BYTES >> 20} MiB, which is the limit")
     except ClientDisconnect:
         raise InvalidInput("the stream broke off; whole batches before that are imported") from None
-    if begun:
-        yield begun
+    if partial:
+        yield partial

@@ -55,7 +55,7 @@ drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
 	$(BIN)/pytest -m drill -s --timeout 3600
 
 local-llm: $(VENV)/.dev ## Test with a real small model, which is downloaded once (90 MB)
-	$(BIN)/pytest -m local_llm tests/test_local_llm.py tests/test_agent_local_llm.py
+	$(BIN)/pytest -m local_llm tests/models/test_local_llm.py tests/agent/test_local_llm.py
 
 check: $(VENV)/.dev ## Check style and types only
 	$(BIN)/ruff check .

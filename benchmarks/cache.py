@@ -16,21 +16,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 from benchmarks.corpus import questions
 from benchmarks.run import fill
 from benchmarks.timing import Timing, timed
+from recollect.config.settings import load
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.recall import RecallRequest
-from recollect.service import Service
-from recollect.settings import load
+from recollect.service.service import Service
 from recollect.testing.llm_faults import delay
-from recollect.testing.postgres_server import running_server
-from recollect.testing.redis_server import running_redis
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_embedder, open_service
+from tests.support.postgres_server import running_server
+from tests.support.redis_server import running_redis
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 USER = "ann"
 

@@ -17,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from recollect.index.chroma import ChromaOptions, ChromaVectorStore
-from recollect.index.engine import ExternalVectorStore
-from recollect.index.engine_index import VectorStoreIndex, VectorStoreLimits
 from recollect.index.exact import ExactIndex
-from recollect.index.feeder import IndexSync
 from recollect.index.milvus import MilvusOptions, MilvusVectorStore
 from recollect.index.protocol import Index
+from recollect.index.store_sync import IndexSync
+from recollect.index.vector_store import ExternalVectorStore
+from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add, Author
@@ -30,10 +30,10 @@ from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
 from recollect.models.static_embedder import StaticEmbedder
-from recollect.testing.chroma_server import ChromaServer
-from recollect.testing.milvus_server import MilvusServer
 from recollect.write.draft import draft
-from tests.talkative_users import memories, questions
+from tests.support.chroma_server import ChromaServer
+from tests.support.milvus_server import MilvusServer
+from tests.support.user_corpus import memories, questions
 
 SIZES = (1_000, 50_000)
 QUESTIONS = 100

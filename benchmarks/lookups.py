@@ -16,14 +16,13 @@ from typing import Any
 from benchmarks.cache import USER, opened
 from benchmarks.run import fill
 from benchmarks.timing import timed
-from recollect.model.filters import parse_filter
-from recollect.model.query import Listing
+from recollect.config.settings import load
+from recollect.model.query import Listing, parse_filter
 from recollect.model.scope import Scope
-from recollect.service import Service
-from recollect.settings import load
-from recollect.testing.postgres_server import running_server
-from recollect.testing.redis_server import running_redis
+from recollect.service.service import Service
 from recollect.wiring import open_embedder
+from tests.support.postgres_server import running_server
+from tests.support.redis_server import running_redis
 
 ANN = Scope(USER)
 _MOST = 1 << 16

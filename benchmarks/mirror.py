@@ -15,20 +15,21 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 from benchmarks.corpus import sentences
 from benchmarks.timing import resident_mb, summary
+from recollect.config.settings import load
 from recollect.mirror.mirror import Mirror
 from recollect.mirror.verify import verify_files
 from recollect.model.change import Add, Author
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
-from recollect.service import Service
-from recollect.settings import load
+from recollect.service.service import Service
 from recollect.wiring import open_service
 from recollect.write.draft import draft
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 BY = Author("bench")
 _BATCH = 1000

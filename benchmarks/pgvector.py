@@ -139,7 +139,7 @@ async def main() -> None:
     if len(sys.argv) > 1:
         await run(sys.argv[1])
         return
-    from recollect.testing.postgres_server import running_server
+    from tests.support.postgres_server import running_server
 
     async with running_server().database() as dsn:
         await run(dsn)

@@ -64,7 +64,7 @@ class Seen:
 async def fill(home: Path, memories: int) -> None:
     """Give every user their memories."""
     from benchmarks.run import fill as fill_one
-    from recollect.settings import load
+    from recollect.config.settings import load
     from recollect.wiring import open_embedder, open_service
 
     settings = load({"home": home}, environ={}).settings

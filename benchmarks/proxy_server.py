@@ -16,12 +16,12 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from benchmarks.timing import resident_mb
+from recollect.config.settings import Settings, load
 from recollect.http.app import make_app
-from recollect.http.listen import bind_sockets
-from recollect.http.serve import serve
+from recollect.http.server import serve
+from recollect.http.sockets import bind_sockets
 from recollect.model.result import RecallResult
-from recollect.service import Service
-from recollect.settings import Settings, load
+from recollect.service.service import Service
 
 METERS = "/meters"
 BEAT_S = 0.002

@@ -17,16 +17,16 @@ from benchmarks.exchanges import Exchange, hundred, telling
 from benchmarks.peers import Cost, agent_cli, mem0_1, mem0_2
 from benchmarks.timing import summary, timed
 from recollect import remember
-from recollect.care import Operations
-from recollect.conversation.afterwards import SessionConfig
+from recollect.config.settings import load
+from recollect.deps import Deps
 from recollect.index.exact import ExactIndex
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.models.chat import ChatMessage, Form, ModelAnswer
 from recollect.remember import LearningConfig
-from recollect.settings import load
+from recollect.service.operations import Operations
+from recollect.sessions.lifecycle import SessionConfig
 from recollect.wiring import open_embedder, open_ledger
-from recollect.write.deps import Deps
 
 BY = Author("bench")
 WRITERS = 64

@@ -14,23 +14,24 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 import numpy as np
 
 from benchmarks import remember as remembering
 from benchmarks.corpus import questions, sentences
 from benchmarks.timing import Timing, resident_mb, timed
+from recollect.config.settings import load
 from recollect.model.change import Add, Author
 from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
 from recollect.recall import RecallRequest, SearchRequest
-from recollect.service import Service
-from recollect.settings import load
+from recollect.service.service import Service
 from recollect.wiring import open_embedder, open_service
 from recollect.write.draft import draft
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 BY = Author("bench")
 BATCH = 1000

@@ -18,21 +18,22 @@ from itertools import islice
 from pathlib import Path
 from time import perf_counter
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
 from benchmarks.corpus import questions, sentences
 from benchmarks.run import fill
 from benchmarks.scale_stores import STORES, Store
 from benchmarks.timing import Timing, resident_mb, summary
+from recollect.config.settings import load
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
 from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
-from recollect.service import Service
-from recollect.settings import load
+from recollect.service.service import Service
 from recollect.wiring import open_embedder, open_service
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 
 BY = Author("bench")
 ORDINARY = 50

@@ -10,13 +10,13 @@ from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
-from recollect.index.engine import VectorStore
-from recollect.index.engine_index import VectorStoreIndex
+from recollect.config.settings import Settings
 from recollect.index.pgvector import PgvectorStore
-from recollect.service import Service
-from recollect.settings import Settings
-from recollect.testing.milvus_server import running_milvus
-from recollect.testing.postgres_server import PLAIN_ROLE, running_server
+from recollect.index.vector_store import VectorStore
+from recollect.index.vector_store_index import VectorStoreIndex
+from recollect.service.service import Service
+from tests.support.milvus_server import running_milvus
+from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 
 class Store(Protocol):

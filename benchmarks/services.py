@@ -25,7 +25,7 @@ from benchmarks.corpus import questions, sentences
 from benchmarks.proxy_parts import await_port, free_port, stopping
 from benchmarks.timing import summary
 from recollect import AsyncMemory
-from recollect.testing.redis_server import RedisServer
+from tests.support.redis_server import RedisServer
 
 _CLIENTS = 50
 _API = "/recollect/v1"

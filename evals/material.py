@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from recollect.evaluation.conversation import DatasetConversation, DatasetQuestion
-from recollect.evaluation.everyday import EVERYDAY
+from evals.conversation import DatasetConversation, DatasetQuestion
+from evals.run import EVERYDAY
 
 # What people say that no memory answers.
 IDLE = "idle"

@@ -20,25 +20,23 @@ from typing import Any
 
 import numpy as np
 
+from evals.adapter import USER, as_message
+from evals.datasets import load
 from recollect import AsyncMemory
-from recollect.evaluation.benchmarks import load
-from recollect.evaluation.subject import USER, as_message
+from recollect.config.settings import Settings
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.static_embedder import DIMENSIONS, piece_vectors, word_pieces
-from recollect.read.candidate import SearchCandidate
-from recollect.read.current import replace_stale_turns
-from recollect.read.fetch import FetchLimit, fetch_candidates
+from recollect.read.features import compute_features
 from recollect.read.fuse import fuse
-from recollect.read.gather import CandidateQuery, gather
+from recollect.read.gather import CandidateQuery, FetchLimit, fetch_candidates, gather
+from recollect.read.newest_model import PairStatement
 from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates
 from recollect.read.question import analyze_question
-from recollect.read.rank import rank
+from recollect.read.rank import SearchCandidate, rank
 from recollect.read.select import filter_relevant
-from recollect.read.signals import compute_features
-from recollect.read.statement_pairs import PairStatement
-from recollect.settings import Settings
+from recollect.read.stale_turns import replace_stale_turns
 
 DATA = Path(__file__).parent / "data"
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)

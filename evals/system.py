@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from evals.adapter import USER, as_message, best_turns
+from evals.conversation import DatasetTurn
 from recollect import Memory
-from recollect.evaluation.conversation import DatasetTurn
-from recollect.evaluation.subject import USER, as_message, best_turns
 
 
 class RecollectSystem:

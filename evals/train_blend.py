@@ -21,20 +21,20 @@ from pathlib import Path
 import numpy as np
 
 import recollect.read
+from evals.adapter import USER, as_message
+from evals.datasets import load
 from evals.fitting import RankingExample, balanced, fit_listwise, ndcg_at, platt, recall_at
 from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
-from recollect.evaluation.benchmarks import load
-from recollect.evaluation.subject import USER, as_message
-from recollect.language.when import find_periods
+from recollect.config.settings import Settings
 from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.read.features import FEATURE_NAMES, compute_features
 from recollect.read.fuse import Blend
 from recollect.read.gather import CandidateQuery, GatheredCandidates, gather
 from recollect.read.question import analyze_question
-from recollect.read.search import SearchDeps
-from recollect.read.signals import FEATURE_NAMES, compute_features
-from recollect.settings import Settings
+from recollect.search import SearchDeps
+from recollect.text.time_expressions import find_periods
 
 FOLDS = 5
 POOL = 120

@@ -31,13 +31,14 @@ from sklearn.model_selection import StratifiedKFold
 
 from recollect.models.linear_text import LinearTextModel, hash_ngrams, load_model, save_model, tokenize
 from recollect.models.static_embedder import BUNDLED_TABLE
-from recollect.read.decide import MIN_LIKELIHOOD, apply_rules
-from recollect.read.decide_model import (
+from recollect.read.decide import (
+    MIN_LIKELIHOOD,
     MODEL_FILE,
     NAMED_FEATURES,
     NGRAM_BUCKETS,
     OUTPUT,
     WORD_BUCKETS,
+    apply_rules,
     text_features,
 )
 

@@ -41,11 +41,20 @@ from evals.newest_cases import (
     update_cases,
 )
 from recollect.models.static_embedder import DIMENSIONS, StaticEmbedder
-from recollect.read.newest_model import MAX_DEVIATIONS, MODEL_FILE, NewestModel, load_newest_model, save_newest_model
+from recollect.read.calibration import BUNDLED_CALIBRATION
+from recollect.read.newest_model import (
+    MAX_DEVIATIONS,
+    MODEL_FILE,
+    PAIR_FEATURES,
+    WORD_ODDS_INDEX,
+    NewestModel,
+    compare_pairs,
+    load_newest_model,
+    parse_statement,
+    save_newest_model,
+)
 from recollect.read.prefer_newest import MIN_ODDS, place_newer_first
 from recollect.read.question import analyze_question
-from recollect.read.ruler import BUNDLED_CALIBRATION
-from recollect.read.statement_pairs import PAIR_FEATURES, WORD_ODDS_INDEX, compare_pairs, parse_statement
 
 FOLDS = 5
 # How much words count beside the named signals while their weights are fitted.

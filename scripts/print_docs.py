@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from recollect.settings_page import render_settings_page
+from recollect.config.docs import render_settings_page
 
 if __name__ == "__main__":
     page = Path(__file__).parent.parent / "docs" / "settings.md"

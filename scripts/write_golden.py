@@ -19,8 +19,8 @@ GOLDEN = Path(__file__).parent.parent / "tests" / "golden"
 
 def openapi_outline() -> str:
     """Return every operation of the OpenAPI document with its parameters, body fields and answers, a line each."""
+    from recollect.config.settings import load
     from recollect.http.app import make_app
-    from recollect.settings import load
 
     document = make_app(load({"home": "nowhere"}, environ={}).settings).openapi()
     lines = []
@@ -93,8 +93,8 @@ def python_api() -> str:
 
 def metric_names() -> str:
     """Return the name, kind and labels of every metric."""
-    import recollect.observe.metrics  # noqa: F401
-    from recollect.observe.numbers import Metric
+    import recollect.observability.metrics  # noqa: F401
+    from recollect.observability.metric_types import Metric
 
     return "".join(f"{n.kind} {n.name} {','.join(n.labels)}".rstrip() + "\n" for _, n in sorted(Metric.all.items()))
 

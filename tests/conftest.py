@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
-from recollect.models import openai_wire
+from recollect.models import http_client
 from recollect.models.openai_chat import OpenAIChat
-from recollect.testing.postgres_server import running_server
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.postgres_server import running_server
 
 # What Milvus is spoken to with would else start its threads again in every process that a test forks, before that has
 # become another program.
@@ -64,7 +64,7 @@ def client(llm: ScriptedLLM) -> Iterator[openai.OpenAI]:
 @pytest.fixture
 async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
     """The client of a small model, which tries again at once."""
-    monkeypatch.setattr(openai_wire, "FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(http_client, "FIRST_PAUSE_S", 0.01)
     chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
     yield chat
     await chat.close()

@@ -10,21 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import ALEX, BIKE_MESSAGE, llm_requests, opened, opened_async, say
 
 from recollect.errors import InvalidInput, StoreUnavailable
-from recollect.ledger.memory import open_in_memory
+from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.protocol import Ledger
-from recollect.model.effect import ModelUsage
+from recollect.model.change import ModelUsage
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.usage import LlmQuota
 from recollect.models.openai_chat import OpenAIChat
+from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rewrite import rewrite
-from recollect.read.spending import LlmBudget, MeteredChat
 from recollect.testing.llm_faults import delay, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.testing.suite_samples import BY, MODEL, add, memory
+from tests.support.remember_samples import ALEX, BIKE_MESSAGE, llm_requests, opened, opened_async, say
 
 VAGUE = [{"role": "user", "content": text} for text in ("I plan the Hawaii vacation", "How much?")]
 WHOLE = "What is the budget for the Hawaii vacation?"
@@ -165,7 +165,7 @@ async def test_what_is_noted_is_written_in_one_go_for_each_user_and_at_the_lates
     assert await calls(ledger) == {}
     await spending.close()
     assert await calls(ledger) == {"ann": 2, "bob": 1}
-    assert ledger.asked == ["apply", "apply"]
+    assert ledger.requests == ["apply", "apply"]
     [ann, _] = await ledger._ledger.usage(by=["user"])
     assert (ann.tokens_in, ann.tokens_out) == (10, 4)
 
@@ -211,14 +211,14 @@ async def test_what_the_ledger_refuses_for_good_is_not_tried_for_ever(ledger: An
     await ledger.tried.wait()
     ledger.error = None
     await spending.close()
-    assert (await calls(ledger), ledger.asked) == ({}, ["apply"])
+    assert (await calls(ledger), ledger.requests) == ({}, ["apply"])
 
 
 async def test_without_a_limit_what_was_spent_is_not_looked_up(ledger: Any) -> None:
     assert await LlmBudget(ledger).refusal("ann") == ""
-    assert "spent_today" not in ledger.asked
+    assert "spent_today" not in ledger.requests
     assert await LlmBudget(ledger, LlmQuota(user=1)).refusal("ann") == ""
-    assert ledger.asked.count("spent_today") == 1
+    assert ledger.requests.count("spent_today") == 1
 
 
 async def test_what_waits_to_be_written_counts_and_is_not_counted_for_others(ledger: Any) -> None:

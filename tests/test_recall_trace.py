@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from recall_samples import TEA, opened
 
 from recollect import Memory
 from recollect.model.scope import Scope
-from recollect.read.accesses import AccessCounter
-from recollect.read.signals import FEATURE_NAMES
+from recollect.read.access_counter import AccessCounter
+from recollect.read.features import FEATURE_NAMES
+from tests.support.recall_samples import TEA, opened
 
 
 @pytest.fixture

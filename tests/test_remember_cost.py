@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import (
+
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write import learn
+from tests.support.remember_samples import (
     ALEX,
     BIKE,
     BIKE_MESSAGE,
@@ -27,10 +31,6 @@ from remember_samples import (
     say,
     wait_until,
 )
-
-from recollect.testing.llm_server import RecordedRequest
-from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.write import learn
 
 
 def test_when_the_days_tokens_are_spent_the_selector_learns_and_it_is_said(tmp_path: Path, llm: ScriptedLLM) -> None:

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from remember_samples import (
+
+from recollect import AsyncMemory
+from recollect.maintenance.worker import RetryPolicy
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.service.service import Service
+from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_body, reset, trickle, truncated
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import (
     ALEX,
     BIKE,
     BIKE_MESSAGE,
@@ -22,15 +31,6 @@ from remember_samples import (
     opened_async,
     serve,
 )
-
-from recollect import AsyncMemory
-from recollect.model.job import JobKind, JobState, NewJob
-from recollect.model.scope import Scope
-from recollect.model.times import now
-from recollect.service import Service
-from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_body, reset, trickle, truncated
-from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.worker import RetryPolicy
 
 # A lease so short that whoever opens the ledger again need not wait for it.
 SHORT = RetryPolicy(lease_s=3, first_wait_s=0.01, max_wait_s=0.05)
@@ -139,7 +139,7 @@ async def test_a_job_whose_lease_went_to_another_has_no_effect(
             await asyncio.sleep(60)
 
         monkeypatch.setattr(ledger, "apply", late)
-        monkeypatch.setattr(ledger, "start_session", lost)
+        monkeypatch.setattr(ledger, "renew", lost)
         await slow.remember(exchange(BIKE_MESSAGE), **TALK)
         await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, EXTRACT))
         await until(lambda: caught_up(other))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recollect import Memory
-from recollect.settings import preset_names
+from recollect.config.settings import preset_names
 from recollect.testing.fake_embedder import FakeEmbedder
 
 CROWD = 300

@@ -10,8 +10,8 @@ from evals.agent_tasks.policy import policy
 from evals.agent_tasks.tasks import TASKS, Task
 from recollect import AsyncMemory
 from recollect.agent import Agent, AgentConfig, AgentLimits
+from recollect.config.settings import load
 from recollect.models.openai_chat import OpenAIChat
-from recollect.settings import load
 from recollect.testing.scripted_llm import ScriptedLLM
 
 _LIMITS = AgentLimits(iterations=40, time_s=600, tokens=0)

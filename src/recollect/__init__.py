@@ -14,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.agent.agent import Agent
-    from recollect.api import AsyncMemory
+    from recollect.client import AsyncMemory
+    from recollect.config.settings import Settings
     from recollect.errors import RecollectError
     from recollect.model.change import HistoryEntry, Outcome
     from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
     from recollect.model.result import Hit, Page, SearchResult
     from recollect.model.scope import Level, Scope
     from recollect.model.turn import Turn
-    from recollect.settings import Settings
     from recollect.sync import Memory
+
 
 __version__ = "0.1.0"
 
@@ -48,10 +49,10 @@ __all__ = [
     "__version__",
 ]
 
-# LoadedSettings when first asked for, so that `import recollect` costs next to nothing.
+# Loaded when first asked for, so that `import recollect` costs next to nothing.
 _MODULES = {
     "Agent": "recollect.agent.agent",
-    "AsyncMemory": "recollect.api",
+    "AsyncMemory": "recollect.client",
     "Category": "recollect.model.memory",
     "HistoryEntry": "recollect.model.change",
     "Hit": "recollect.model.result",
@@ -64,7 +65,7 @@ _MODULES = {
     "RecollectError": "recollect.errors",
     "Scope": "recollect.model.scope",
     "SearchResult": "recollect.model.result",
-    "Settings": "recollect.settings",
+    "Settings": "recollect.config.settings",
     "Status": "recollect.model.memory",
     "Trust": "recollect.model.memory",
     "Turn": "recollect.model.turn",

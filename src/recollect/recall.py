@@ -14,29 +14,28 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput, RecollectError
-from recollect.language.when import TimeWords, parse_time_filter
-from recollect.model.context import PromptBlock
-from recollect.model.faults import describe_error, format_traceback
-from recollect.model.message import message_text
-from recollect.model.outcome import RecallOutcome
+from recollect.model.messages import message_text
 from recollect.model.query import EVERYTHING, Filter, both
-from recollect.model.result import Hit, RecallResult
+from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
-from recollect.read.again import CachedAnswer, CacheLookup, ResultCache, request_key
+from recollect.observability.logs import describe_error, format_traceback
+from recollect.read.as_of_queries import keyed_facts_as_of
+from recollect.read.as_of_queries import search_as_of as search
 from recollect.read.decide import decide
-from recollect.read.facts import merge_facts
 from recollect.read.format import format_context
 from recollect.read.inject import InjectPlace, inject
-from recollect.read.past import keyed_facts_as_of
-from recollect.read.past import search_as_of as search
+from recollect.read.pinned_facts import merge_facts
+from recollect.read.policy import exclude_tagged
+from recollect.read.result_cache import CachedAnswer, CacheLookup, ResultCache, request_key
 from recollect.read.rewrite import RewriteMode, RewrittenQuery, last_question, rewrite
-from recollect.read.search import RankingConfig, SearchDeps, SearchRequest
 from recollect.read.select import normalize_words
-from recollect.read.trace import StepTimer
-from recollect.read.withhold import exclude_tagged
+from recollect.read.telemetry import StepTimer
+from recollect.search import RankingConfig, SearchDeps, SearchRequest
+from recollect.text.time_expressions import TimeWords, parse_time_filter
 
 if TYPE_CHECKING:
-    from recollect.read.spending import MeteredChat
+    from recollect.read.llm_budget import MeteredChat
+
 
 _log = logging.getLogger("recollect")
 _TIME_BUCKET_S = 300

@@ -12,33 +12,41 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from recollect.conversation.afterwards import SessionConfig
-from recollect.conversation.resent import drop_forgotten_turns
-from recollect.conversation.told import notes_as_turns, unprocessed_notes
+from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import Add, Author, Change, IdempotencyToken, Outcome
-from recollect.model.effect import ConversationUpdate, Effect, EnqueueJob, FinishJob
+from recollect.model.change import (
+    Add,
+    Author,
+    Change,
+    ConversationUpdate,
+    Effect,
+    EnqueueJob,
+    FinishJob,
+    IdempotencyToken,
+    Outcome,
+)
 from recollect.model.job import Appended, Job, JobKind, NewJob
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import Embedder
-from recollect.observe.traces import span
-from recollect.read.known_again import strip_context
-from recollect.write.batch import Batch
-from recollect.write.billed import record_cost_on_error
-from recollect.write.deps import Deps
+from recollect.observability.tracing import span
+from recollect.read.strip_context import strip_context
+from recollect.sessions.agent_runs import notes_as_turns, unprocessed_notes
+from recollect.sessions.lifecycle import SessionConfig
+from recollect.sessions.resolve import drop_forgotten_turns
+from recollect.write.batch import Batch, skipped_ranges, with_skipped_range, without_first_skipped
 from recollect.write.draft import draft
 from recollect.write.embed import embed
+from recollect.write.extract import get_extraction_mode
 from recollect.write.learn import EXTRACTION_AUTHOR, ExtractedChanges, ExtractionConfig, extract_changes
-from recollect.write.listen import has_turn_ids, parse_messages
-from recollect.write.modes import get_extraction_mode
-from recollect.write.passed_over import skipped_ranges, with_skipped_range, without_first_skipped
-from recollect.write.screening.given import Redactor
+from recollect.write.metering import record_cost_on_error
+from recollect.write.parse import has_turn_ids, parse_messages
+from recollect.write.reconcile import drop_turn_evidence
+from recollect.write.redact import Redactor
 from recollect.write.triggers import Triggers, close_job, extraction_job, has_drifted, job_key
-from recollect.write.unsourced import drop_turn_evidence
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector

@@ -17,12 +17,13 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from recollect.api import AsyncMemory
+from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, StoreUnavailable
 
 if TYPE_CHECKING:
+    from recollect.config.settings import Settings
     from recollect.models.embedding import Embedder
-    from recollect.settings import Settings
+
 
 P = ParamSpec("P")
 R = TypeVar("R")

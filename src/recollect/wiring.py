@@ -1,47 +1,207 @@
-"""From settings to a service: the only place that knows every implementation. Heavy ones are imported late."""
+"""The index the settings name, over a ledger."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
 from hashlib import blake2b
 from pathlib import Path
+from random import randrange
 from typing import TYPE_CHECKING
 
-from recollect.conversation.afterwards import SessionConfig
+from recollect import __version__
+from recollect.cache.change_notifier import ChangeNotifier, RedisPubSub, SharedChangeNotifier
+from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
-from recollect.indexing import open_index
-from recollect.learning_model import LearningModels
 from recollect.ledger.protocol import Ledger
+from recollect.ledger.sql.ledger import SqlLedger
+from recollect.maintenance.embedding_selection import Openers, select_embedder
+from recollect.maintenance.prune import PruneConfig
+from recollect.maintenance.quota import Quotas
+from recollect.maintenance.scheduler import HOURLY, NIGHTLY, MaintenanceConfig, MaintenanceSchedule
+from recollect.maintenance.tasks import MaintenanceTask
+from recollect.maintenance.worker import RetryPolicy
+from recollect.model.times import now
 from recollect.model.usage import LlmQuota
-from recollect.model_choice import Openers, select_embedder
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder, EmbeddingModel
-from recollect.models.rerank import Reranker
-from recollect.observe.traces import start_tracing
+from recollect.models.reranking import Reranker
+from recollect.observability.tracing import start_tracing
+from recollect.read.calibration import EmbedderCalibration
 from recollect.read.rank import RankingWeights
-from recollect.read.ruler import EmbedderCalibration
-from recollect.read.search import RankingConfig, SearchDeps
+from recollect.read.result_cache import LookupCache, ResultCache
 from recollect.recall import RecallConfig
 from recollect.remember import LearningConfig
-from recollect.service import Service
-from recollect.settings import Settings
-from recollect.sharing import open_change_notifier, open_result_cache
-from recollect.upkeep.chores import MaintenanceConfig
-from recollect.upkeep.prune import PruneConfig
-from recollect.upkeep.quota import Quotas
-from recollect.upkeep.report import MaintenanceTask
-from recollect.upkeep.schedule import HOURLY, NIGHTLY, MaintenanceSchedule
-from recollect.upkeep.worker import RetryPolicy
+from recollect.search import RankingConfig, SearchDeps
+from recollect.service.learning_models import LearningModels
+from recollect.service.service import Service
+from recollect.sessions.lifecycle import SessionConfig
 from recollect.write.extract import ExtractionLimits
 from recollect.write.reconcile import ReconcileLimits
-from recollect.write.screening.given import Redactor
-from recollect.write.screening.log import install_log_filter
+from recollect.write.redact import Redactor, install_log_filter
 from recollect.write.triggers import Triggers
 
 if TYPE_CHECKING:
+    from recollect.index.protocol import Index
+    from recollect.index.vector_store import ExternalVectorStore
     from recollect.mirror.mirror import Mirror
+
+
+_MIB = 1 << 20
+MILVUS_FILE, CHROMA_FOLDER = "milvus.db", "chroma"
+# A batch of rows takes longer than a search.
+_SYNC_TIMEOUT_S = 15.0
+
+
+def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
+    """The index; one with a store of its own is not asked for anything yet."""
+    budget = settings.index_memory_mb * _MIB
+    if settings.index in ("auto", "exact"):
+        from recollect.index.exact import ExactIndex
+
+        return ExactIndex(ledger, model, budget_bytes=budget)
+    from recollect.index.store_sync import IndexSync
+    from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
+
+    sizes = VectorStoreLimits(
+        exact_rows=settings.index_exact_rows, budget_bytes=budget, timeout_s=settings.index_timeout_s
+    )
+    if settings.index == "pgvector":
+        from recollect.index.pgvector import open_pgvector
+
+        return VectorStoreIndex(ledger, model, open_pgvector(ledger, model), limits=sizes)
+    engine = open_engine(settings, model)
+    feeder = IndexSync(ledger, model, engine, feed_name=_sync_name(settings, model))
+    return VectorStoreIndex(ledger, model, engine, limits=sizes, sync=feeder)
+
+
+def open_engine(settings: Settings, model: EmbeddingModel) -> ExternalVectorStore:
+    """The vector database the settings name."""
+    if settings.index == "milvus":
+        from recollect.index.milvus import MilvusOptions, MilvusVectorStore
+
+        return MilvusVectorStore(
+            MilvusOptions(
+                address=_milvus_address(settings),
+                token=settings.milvus_token.get_secret_value(),
+                collection=settings.milvus_collection,
+                m=settings.milvus_m,
+                ef_construction=settings.milvus_ef_construction,
+                ef=settings.milvus_ef,
+                timeout_s=_SYNC_TIMEOUT_S,
+            ),
+            model,
+        )
+    if settings.index == "chroma":
+        from recollect.index.chroma import ChromaOptions, ChromaVectorStore
+
+        return ChromaVectorStore(
+            ChromaOptions(
+                address=_chroma_address(settings),
+                token=settings.chroma_token.get_secret_value(),
+                collection=settings.chroma_collection,
+                timeout_s=_SYNC_TIMEOUT_S,
+            ),
+            model,
+        )
+    raise InvalidSettings(f"index: {settings.index} is not part of this version")
+
+
+def _milvus_address(settings: Settings) -> str:
+    from recollect.index.milvus import MilvusOptions
+
+    address = settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
+    if MilvusOptions(address=address).is_lite and not address.endswith(".db"):
+        raise InvalidSettings(f"milvus_address: {address!r} is no file.db, no host:port and no http:// address")
+    return address
+
+
+def _chroma_address(settings: Settings) -> str:
+    return settings.chroma_address or str(settings.home.expanduser() / CHROMA_FOLDER)
+
+
+def _sync_name(settings: Settings, model: EmbeddingModel) -> str:
+    """What the ledger's notes call it: another wherever it is moved to, and for every model, to be fed anew."""
+    is_milvus = settings.index == "milvus"
+    address = _milvus_address(settings) if is_milvus else _chroma_address(settings)
+    collection = settings.milvus_collection if is_milvus else settings.chroma_collection
+    return f"{settings.index} {address.rpartition('@')[2]} {collection} {model}"
+
+
+_LEDGER_ID_MOMENT = "shared"
+# Words are heard in one database only. Told together, changes cost it the same however many there are.
+_CHANNEL = "recollect_changes"
+_NOTIFY_INTERVAL_S = 0.02
+
+
+async def open_result_cache(
+    settings: Settings, search_deps: SearchDeps, recall_config: RecallConfig
+) -> ResultCache | None:
+    """What gives answers again that were found before, where there is a Redis to hold them."""
+    if not settings.redis_url:
+        return None
+    from recollect.cache.answer_cache import AnswerCache
+    from recollect.cache.redis_client import RedisClient
+
+    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    answers = AnswerCache(
+        redis,
+        ledger_id=await _ledger_id(search_deps.ledger),
+        prefix=settings.redis_prefix,
+        ttl_s=settings.cache_ttl_s,
+    )
+    # A set is told in another order by every process.
+    plain = replace(recall_config, withhold=frozenset())
+    variant = repr(
+        (
+            __version__,
+            plain,
+            sorted(recall_config.withhold),
+            search_deps.embedder.model,
+            settings.reranker,
+            settings.llm,
+        )
+    )
+    min_duration_s = settings.cache_from_ms / 1000
+    result_cache = ResultCache(answers, search_deps.ledger, config_key=variant, min_s=min_duration_s)
+    if settings.cache_lookups != "off":
+        result_cache.lookup_cache = LookupCache(
+            answers, search_deps.ledger, min_s=min_duration_s, single=settings.cache_lookups == "all"
+        )
+    return result_cache
+
+
+async def open_change_notifier(settings: Settings, ledger: Ledger) -> ChangeNotifier:
+    """What wakes those who follow changes; of those that other processes make, too, where something leads to them."""
+    if not settings.redis_url:
+        return _database_notifier(ledger)
+    from recollect.cache.redis_client import RedisClient
+
+    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    return SharedChangeNotifier(RedisPubSub(redis, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes"))
+
+
+def _database_notifier(ledger: Ledger) -> ChangeNotifier:
+    if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
+        return ChangeNotifier()
+    from recollect.ledger.postgres import PostgresEngine
+    from recollect.ledger.postgres_pubsub import PostgresPubSub
+
+    assert isinstance(ledger.engine, PostgresEngine)
+    return SharedChangeNotifier(PostgresPubSub(ledger.engine, _CHANNEL), min_interval_s=_NOTIFY_INTERVAL_S)
+
+
+async def _ledger_id(ledger: Ledger) -> str:
+    """What tells this ledger from every other that shares a Redis: the moment it was first asked for."""
+    moments = await ledger.maintenance_times()
+    if _LEDGER_ID_MOMENT not in moments:
+        await ledger.record_maintenance_times({_LEDGER_ID_MOMENT: now() + timedelta(microseconds=randrange(10**9))})
+        moments = await ledger.maintenance_times()
+    return moments[_LEDGER_ID_MOMENT].isoformat()
+
 
 _log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
@@ -201,8 +361,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
 def _is_small(settings: Settings) -> bool:
     if settings.llm_size != "auto":
         return settings.llm_size == "small"
-    from recollect.models.chat_size import is_small_model
-    from recollect.models.local_files import find_model
+    from recollect.models.local_models import find_model, is_small_model
 
     kind, _, name = settings.llm.partition(":")
     if kind == "local" and name:
@@ -239,7 +398,7 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
 
         return await open_postgres(database, model, connections=settings.postgres_connections)
     if database in ("memory:", ":memory:"):
-        from recollect.ledger.memory import open_in_memory
+        from recollect.ledger.in_memory.ledger import open_in_memory
 
         return await open_in_memory(model)
     if "://" in database:
@@ -326,7 +485,7 @@ def open_reranker(settings: Settings) -> Reranker | None:
 
 def _open_local_reranker(name: str) -> Reranker:
     if name.partition(":")[0] == "neural":
-        from recollect.models.neural_reranker import NeuralReranker
+        from recollect.models.neural import NeuralReranker
 
         return NeuralReranker()
     from recollect.models.hub_reranker import HubReranker
@@ -335,13 +494,13 @@ def _open_local_reranker(name: str) -> Reranker:
 
 
 def _borrow_embedder(embedder: Embedder, settings: Settings) -> Embedder:
-    from recollect.models.borrowed_embedder import CallerEmbedder
+    from recollect.models.embedder_wrappers import CallerEmbedder
 
     return _cache_embeddings(CallerEmbedder(embedder), settings)
 
 
 def _cache_embeddings(inner: Embedder, settings: Settings) -> Embedder:
-    from recollect.models.cached_embedder import CachedEmbedder
+    from recollect.models.embedder_wrappers import CachedEmbedder
 
     entries = settings.embedding_cache_mb * _MEGABYTE // (inner.model.dimensions * 4 + 200)
     return CachedEmbedder(inner, max_entries=entries) if entries else inner
@@ -354,7 +513,7 @@ async def _open_uncached_embedder(settings: Settings) -> Embedder:
 
         return StaticEmbedder()
     if kind == "neural" and not name:
-        from recollect.models.neural_embedder import NeuralEmbedder
+        from recollect.models.neural import NeuralEmbedder
 
         return NeuralEmbedder()
     if kind == "openai" and name:

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hawaii import PICTURE, RECALLED_ANSWER, model
-from operated_server import RestartableServer, process
-from served_proxy import BUDGET, QUESTION
 
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.hawaii_llm import PICTURE, RECALLED_ANSWER, model
+from tests.support.proxy_server import BUDGET, QUESTION
+from tests.support.recollect_server import RestartableServer, process
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 HERE = Path(__file__).parent

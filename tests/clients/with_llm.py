@@ -9,6 +9,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import llm
+import openai
+from pydantic import BaseModel
+
 url, user, picture, budget, question = sys.argv[1:]
 home = Path(tempfile.mkdtemp())
 os.environ["LLM_USER_PATH"] = str(home)
@@ -17,10 +21,6 @@ os.environ["LLM_USER_PATH"] = str(home)
     f"  supports_schema: true\n  supports_tools: true\n  headers:\n    X-Memory-User: {user}\n"
 )
 (home / "keys.json").write_text('{"test": "sk-test"}')
-
-import llm  # noqa: E402
-import openai  # noqa: E402
-from pydantic import BaseModel  # noqa: E402
 
 
 class Person(BaseModel):

@@ -27,16 +27,15 @@ from recollect.ledger.sql import migrate
 from recollect.model.change import Add, Applied, IdempotencyToken, Update
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
-from recollect.read.ruler import EmbedderCalibration
+from recollect.read.calibration import EmbedderCalibration
 from recollect.recall import SearchDeps
 from recollect.remember import MemoryInput
-from recollect.service import Service
+from recollect.service.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.power_cut import SimulatedDisk
-
-from .notes import Notes, Step
-from .stores import open_store
-from .writers import BY, MODEL, Writer, record, take
+from tests.drills.notes import Notes, Step
+from tests.drills.stores import open_store
+from tests.drills.writers import BY, MODEL, Writer, record, take
+from tests.support.power_cut import SimulatedDisk
 
 
 @cache
@@ -45,7 +44,7 @@ def _context() -> ForkServerContext:
     context.set_forkserver_preload(["pytest", __name__, "recollect.ledger.sqlite", "recollect.ledger.postgres"])
     # The process that children are forked from finds modules only where its environment says.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]), prepend=os.pathsep)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
         forkserver.ensure_running()
     return context
 

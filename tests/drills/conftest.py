@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.testing.postgres_server import running_server
-
-from .sizes import LONG, SHORT, Sizes
+from tests.drills.sizes import LONG, SHORT, Sizes
+from tests.support.postgres_server import running_server
 
 _lines = pytest.StashKey[list[str]]()
 

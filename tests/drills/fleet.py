@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-from server_process import RecollectServer, environment
+
+from tests.support.recollect_server import RecollectServer, environment
 
 # Short, so that what a killed worker had begun is soon taken over; one that is only slow renews it.
 LEASE_S = 3

@@ -14,8 +14,7 @@ from typing import Any
 import httpx
 
 from recollect.model.ids import new_id
-
-from .fleet import Fleet, send_or_none
+from tests.drills.fleet import Fleet, send_or_none
 
 USERS = [f"person-{n}" for n in range(12)]
 _NAME = re.compile(r"person-\d+")

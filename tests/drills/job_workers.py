@@ -8,16 +8,14 @@ from pathlib import Path
 
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Change
-from recollect.model.effect import ConversationUpdate, FinishJob, ModelUsage
+from recollect.model.change import Add, Change, ConversationUpdate, FinishJob, ModelUsage
 from recollect.model.ids import new_id
 from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
-
-from .stores import open_store
-from .writers import BY, record
+from tests.drills.stores import open_store
+from tests.drills.writers import BY, record
 
 LEASE_S = 0.3
 MAX_POLLS = 100

@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from recollect import remember
-from recollect.care import Operations
-from recollect.conversation.afterwards import SessionConfig
+from recollect.deps import Deps
 from recollect.index.exact import ExactIndex
 from recollect.ledger.protocol import Ledger
-from recollect.model.effect import FinishJob
+from recollect.maintenance.worker import RetryPolicy
+from recollect.model.change import FinishJob
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.remember import LearningConfig
+from recollect.service.operations import Operations
+from recollect.sessions.lifecycle import SessionConfig
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.llm_server import RecordedRequest
-from recollect.upkeep.worker import RetryPolicy
-from recollect.write.deps import Deps
 from recollect.write.triggers import Triggers
-
-from .children import Countdown, watch_statements
-from .stores import open_store
-from .writers import BY, MODEL
+from tests.drills.children import Countdown, watch_statements
+from tests.drills.stores import open_store
+from tests.drills.writers import BY, MODEL
 
 USERS = 4
 LEARNING = LearningConfig(by="llm", triggers=Triggers(), after=SessionConfig(compress_every=0))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from recollect.ledger.sql.ledger import SqlLedger
-
-from .writers import MODEL
+from tests.drills.writers import MODEL
 
 
 async def open_store(address: str, *, vfs: str | None = None) -> SqlLedger:

@@ -19,17 +19,16 @@ from recollect.model.change import Add
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.read.ruler import EmbedderCalibration
+from recollect.read.calibration import EmbedderCalibration
 from recollect.recall import SearchDeps, SearchRequest
 from recollect.remember import MemoryInput
-from recollect.service import Service
+from recollect.service.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.postgres_server import running_server
-
-from .findings import everything
-from .sizes import Sizes
-from .stores import open_store
-from .writers import BY, MODEL, record
+from tests.drills.findings import everything
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import BY, MODEL, record
+from tests.support.postgres_server import running_server
 
 BATCH = 3
 AT_ONCE = 40

@@ -15,14 +15,13 @@ import pytest
 from recollect.errors import StoreTooNew
 from recollect.ledger.sql import migrate
 from recollect.ledger.sql.tx import ALL_TENANTS, Tx
-from recollect.testing.postgres_server import running_server
-
-from .children import die_while_opening, die_while_taking, later_migrations, start
-from .findings import examine
-from .notes import Notes, Step, WriterReport, read_notes
-from .sizes import Sizes
-from .stores import open_store
-from .writers import Writer
+from tests.drills.children import die_while_opening, die_while_taking, later_migrations, start
+from tests.drills.findings import examine
+from tests.drills.notes import Notes, Step, WriterReport, read_notes
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import Writer
+from tests.support.postgres_server import running_server
 
 _COUNTS = ("memories", "turns", "superseded", "forgotten", "review")
 VERBS = ("add", "batch", "update", "supersede", "forget", "say")

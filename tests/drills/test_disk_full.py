@@ -13,13 +13,12 @@ import pytest
 
 from recollect.errors import DiskFull
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.testing.power_cut import SimulatedDisk
-
-from .findings import examine
-from .notes import Notes, read_notes
-from .sizes import Sizes
-from .stores import open_store
-from .writers import Writer
+from tests.drills.findings import examine
+from tests.drills.notes import Notes, read_notes
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import Writer
+from tests.support.power_cut import SimulatedDisk
 
 BALLAST = 2 << 20
 HEAL_S = 60.0

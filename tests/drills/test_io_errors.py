@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import StoreUnavailable
-from recollect.ledger import sqlite_file, sqlite_writer
+from recollect.ledger import sqlite_connection, sqlite_writer
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.testing.power_cut import SimulatedDisk
-
-from .findings import examine
-from .notes import Notes, read_notes
-from .sizes import Sizes
-from .stores import open_store
-from .writers import Writer
+from tests.drills.findings import examine
+from tests.drills.notes import Notes, read_notes
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import Writer
+from tests.support.power_cut import SimulatedDisk
 
 WRITERS = 4
 FAIL_SHARE = 0.02
@@ -61,7 +60,7 @@ def _logs(names: list[str]) -> list[str]:
 @pytest.fixture(autouse=True)
 def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the log moved into the database often, so that this fails too."""
-    monkeypatch.setattr(sqlite_file, "_PRAGMAS", sqlite_file._PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
+    monkeypatch.setattr(sqlite_connection, "_PRAGMAS", sqlite_connection._PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
 
 
 async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syncs_fail(

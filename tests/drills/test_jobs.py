@@ -11,12 +11,11 @@ from recollect.ledger.protocol import Ledger
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-
-from . import job_workers
-from .children import barrier, queue, start
-from .job_workers import do_jobs, do_some, talk_and_work
-from .sizes import Sizes
-from .stores import open_store
+from tests.drills import job_workers
+from tests.drills.children import barrier, queue, start
+from tests.drills.job_workers import do_jobs, do_some, talk_and_work
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
 
 PROCESSES = 8
 USERS = 40

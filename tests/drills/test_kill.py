@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from recollect.testing.postgres_server import running_server
-
-from .children import start, write_for_ever
-from .findings import Findings, examine
-from .notes import Notes, read_notes
-from .sizes import Sizes
-from .stores import open_store
-from .writers import Writer
+from tests.drills.children import start, write_for_ever
+from tests.drills.findings import Findings, examine
+from tests.drills.notes import Notes, read_notes
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import Writer
+from tests.support.postgres_server import running_server
 
 WRITERS = 6
 

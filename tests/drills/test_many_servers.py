@@ -13,12 +13,11 @@ from typing import Any
 import asyncpg
 import pytest
 
-from recollect.testing.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 from recollect.testing.scripted_llm import ScriptedLLM
-
-from .fleet import LEASE_S, Fleet
-from .fleet_clients import USERS, Acked, Client, follow
-from .learners import LOCKER, answer
+from tests.drills.fleet import LEASE_S, Fleet
+from tests.drills.fleet_clients import USERS, Acked, Client, follow
+from tests.drills.learners import LOCKER, answer
+from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 
 CLIENTS = 6
 DRAINED_S = 240.0

@@ -13,13 +13,12 @@ from recollect.errors import IdempotencyReuse
 from recollect.model.change import Add
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-
-from .children import Crowd, add_the_same, ask, ask_once, barrier, queue, start, write_concurrently
-from .findings import everything
-from .notes import Notes
-from .sizes import Sizes
-from .stores import open_store
-from .writers import BY, Writer, record
+from tests.drills.children import Crowd, add_the_same, ask, ask_once, barrier, queue, start, write_concurrently
+from tests.drills.findings import everything
+from tests.drills.notes import Notes
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import BY, Writer, record
 
 PROCESSES = 8
 WRITERS = 8

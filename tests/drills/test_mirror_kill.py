@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
-from mirror_kills import Restart, Victims, check
+
+from tests.support.mirror_kills import Restart, Victims, check
 
 KILLS = 200
 _ROUND = 20

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ledger import sqlite_file
-from recollect.testing.power_cut import SimulatedDisk
-
-from .findings import Findings, examine
-from .notes import Notes, WriterReport, read_notes
-from .sizes import Sizes
-from .stores import open_store
-from .writers import Writer
+from recollect.ledger import sqlite_connection
+from tests.drills.findings import Findings, examine
+from tests.drills.notes import Notes, WriterReport, read_notes
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
+from tests.drills.writers import Writer
+from tests.support.power_cut import SimulatedDisk
 
 WRITERS = 4
 FILE = "recollect.db"
@@ -90,9 +89,9 @@ async def _examine_after(cut: Cut, *, all_lives: bool = False) -> Findings:
 
 def _pragmas(monkeypatch: pytest.MonkeyPatch, synchronous: str) -> None:
     """Set how far the ledger syncs, and have it move its log into the database often."""
-    assert "synchronous = FULL" in sqlite_file._PRAGMAS
-    changed = sqlite_file._PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
-    monkeypatch.setattr(sqlite_file, "_PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")
+    assert "synchronous = FULL" in sqlite_connection._PRAGMAS
+    changed = sqlite_connection._PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
+    monkeypatch.setattr(sqlite_connection, "_PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")
 
 
 async def test_nothing_acknowledged_is_lost_to_power_cuts(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from server_process import RecollectServer
 
-from recollect.testing.redis_server import RedisServer
+from tests.support.recollect_server import RecollectServer
+from tests.support.redis_server import RedisServer
 
 pytestmark = [pytest.mark.drill, pytest.mark.timeout(600)]
 FROZEN_S = 60.0

@@ -13,17 +13,16 @@ from pathlib import Path
 import pytest
 
 from recollect.ledger.protocol import Ledger
+from recollect.maintenance.worker import RetryPolicy
 from recollect.model.job import JobKind, JobState
 from recollect.model.memory import Category, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.upkeep.worker import RetryPolicy
-
-from .children import start
-from .learners import LOCKER, POINTS, USERS, Crash, answer, talk, work
-from .sizes import Sizes
-from .stores import open_store
+from tests.drills.children import start
+from tests.drills.learners import LOCKER, POINTS, USERS, Crash, answer, talk, work
+from tests.drills.sizes import Sizes
+from tests.drills.stores import open_store
 
 RECOVERED_WITHIN_S = 180.0
 _ALL = 1_000_000

@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from recollect.http.proxy.safekeeping import ResilientMemory, open_resilient_memory
+from recollect.config.settings import load
+from recollect.http.proxy.resilience import ResilientMemory, open_resilient_memory
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.recall import RecallRequest
-from recollect.service import Service
-from recollect.settings import load
-from recollect.testing.postgres_server import PostgresServer
+from recollect.service.service import Service
 from recollect.wiring import open_service
-
-from .sizes import Sizes
+from tests.drills.sizes import Sizes
+from tests.support.postgres_server import PostgresServer
 
 PEOPLE = 10
 EVERY_S = 0.1

@@ -16,8 +16,7 @@ from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
 from recollect.testing.fake_embedder import embed_words
-
-from .notes import Notes, State, Step
+from tests.drills.notes import Notes, State, Step
 
 MODEL = EmbeddingModel("fake", 32)
 BY = Author("drill", "to see whether it holds")

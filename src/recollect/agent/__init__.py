@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from recollect.agent.agent import Agent
-    from recollect.agent.answer import Answer, Event
-    from recollect.agent.habits import AgentConfig, AgentLimits
-    from recollect.agent.step import Step
-    from recollect.agent.tools.functions import function_tool
+    from recollect.agent.config import AgentConfig, AgentLimits
     from recollect.agent.tools.memory_tools import MemoryLimits, memory_tools
-    from recollect.agent.tools.tool import Tool
-    from recollect.agent.tools.toolbox import Toolbox
+    from recollect.agent.tools.tool import Tool, Toolbox, function_tool
+    from recollect.agent.types import Answer, Event, Step
+
 
 __all__ = [
     "Agent",
@@ -29,23 +27,23 @@ __all__ = [
     "memory_tools",
 ]
 
-# LoadedSettings when first asked for: whoever needs a tool need not load the loop.
-_HOMES = {
+# Loaded when first asked for: whoever needs a tool need not load the loop.
+_MODULES = {
     "Agent": "agent",
-    "AgentConfig": "habits",
-    "Answer": "answer",
-    "Event": "answer",
-    "Limits": "habits",
+    "AgentConfig": "config",
+    "Answer": "types",
+    "Event": "types",
+    "AgentLimits": "config",
     "MemoryLimits": "tools.memory_tools",
-    "Step": "step",
+    "Step": "types",
     "Tool": "tools.tool",
-    "Toolbox": "tools.toolbox",
-    "function_tool": "tools.functions",
+    "Toolbox": "tools.tool",
+    "function_tool": "tools.tool",
     "memory_tools": "tools.memory_tools",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'recollect.agent' has no attribute {name!r}")
-    return getattr(import_module(f"recollect.agent.{_HOMES[name]}"), name)
+    return getattr(import_module(f"recollect.agent.{_MODULES[name]}"), name)

@@ -9,27 +9,24 @@ from dataclasses import dataclass, replace
 from types import NoneType, TracebackType
 from typing import Any, Self
 
-from recollect.agent.answer import Answer, Event, EventKind
-from recollect.agent.asked import AgentPrompt, Mode
-from recollect.agent.end import BY, RecordedTurns, finish_run, record_turns
-from recollect.agent.habits import AgentConfig, load_agent_config
-from recollect.agent.handed import parse_history
+from recollect.agent.config import AgentConfig, load_agent_config
+from recollect.agent.finish import BY, RecordedTurns, finish_run, record_turns
 from recollect.agent.loop import Loop
+from recollect.agent.prompt import AgentPrompt, Mode
 from recollect.agent.start import StartContext, start_run
-from recollect.agent.step import Step
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS, memory_tools
-from recollect.agent.tools.tool import Tool
-from recollect.agent.tools.toolbox import Toolbox
-from recollect.agent.working import UNBOUNDED, WorkingMemory
-from recollect.api import AsyncMemory
+from recollect.agent.tools.tool import Tool, Toolbox
+from recollect.agent.types import Answer, Event, EventKind, Step, parse_history
+from recollect.agent.working_memory import UNBOUNDED, WorkingMemory
+from recollect.client import AsyncMemory
+from recollect.config.settings import Settings, load
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError
-from recollect.model.asked import parse_scope
+from recollect.model.arguments import parse_scope
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.text import validate_text
 from recollect.models.chat import ConversingChat
-from recollect.service import Service
-from recollect.settings import Settings, load
+from recollect.service.service import Service
 from recollect.wiring import open_chat
 
 

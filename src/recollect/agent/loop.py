@@ -12,18 +12,22 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from recollect.agent.answer import Answer, EndReason, Event, EventKind
-from recollect.agent.asked import AgentPrompt, Mode
-from recollect.agent.habits import AgentLimits
-from recollect.agent.held import parse_schema_reply, reply_schema
-from recollect.agent.spoken import ParsedReply, parse_native_reply, parse_text_reply
-from recollect.agent.step import Call, Observation, Step
+from recollect.agent.config import AgentLimits
+from recollect.agent.parse_reply import (
+    ParsedReply,
+    parse_native_reply,
+    parse_schema_reply,
+    parse_text_reply,
+    reply_schema,
+)
+from recollect.agent.prompt import AgentPrompt, Mode
 from recollect.agent.tools.tool import Tool
-from recollect.agent.working import WorkingMemory
+from recollect.agent.types import Answer, Call, EndReason, Event, EventKind, Observation, Step
+from recollect.agent.working_memory import WorkingMemory
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
 from recollect.model.text import repair_text
 from recollect.models.chat import AnsweringChat, ChatReply, ConversingChat
-from recollect.read.budget import count_tokens
+from recollect.text.tokens import count_tokens
 
 _ABOUT_TOOLS = ("tool", "jinja", "function")
 _FORMAT_HINT = "Write an Action with its Action Input, or a Final Answer."

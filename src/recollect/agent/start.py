@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.agent.finding import EPISODES, FACTS, find
-from recollect.agent.habits import AgentConfig
+from recollect.agent.config import AgentConfig
+from recollect.agent.retrieval import EPISODES, FACTS, find
 from recollect.errors import RecollectError
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.prompts.data import shorten
+from recollect.prompts.rendering import shorten
 from recollect.read.format import format_context
-from recollect.service import Service
+from recollect.service.service import Service
 
 STYLE = "react-mem"
 _MAX_INVOCATIONS = 10

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from recollect import __version__
 from recollect.cli.exit_codes import ExitCode, exit_code_for
-from recollect.cli.records import pluralize
+from recollect.cli.rendering import pluralize
 from recollect.errors import RecollectError, StoreCorrupt
 from recollect.ledger.model_states import current_model_state, find_model_state
 from recollect.model.memory import MemoryRecord, Status
@@ -22,9 +22,10 @@ from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
+    from recollect.config.settings import Settings
     from recollect.ledger.protocol import Ledger
     from recollect.models.embedding import Embedder, EmbeddingModel
-    from recollect.settings import Settings
+
 
 _LOW_DISK_BYTES = 1 << 30
 _MIN_DISK_BYTES = 64 << 20

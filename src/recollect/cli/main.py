@@ -12,10 +12,9 @@ from typing import Any
 import click
 
 from recollect import __version__
-from recollect.cli.catalogue import COMMANDS, SECTIONS
-from recollect.cli.command import write_options
+from recollect.cli.context import CliContext, shared_options, write_options
 from recollect.cli.exit_codes import ExitCode, error_name, exit_code_for
-from recollect.cli.given import CliContext, shared_options
+from recollect.cli.registry import COMMANDS, SECTIONS
 from recollect.cli.terminal import StyledText, bold, dim, enable_colours, json_text, print_json, print_line
 from recollect.errors import RecollectError
 
@@ -97,7 +96,7 @@ class RootGroup(click.Group):
             if cli.verbose:
                 import traceback
 
-                from recollect.write.screening.redact import redact
+                from recollect.write.redact import redact
 
                 print(redact(traceback.format_exc()).text, end="", file=sys.stderr)
             print_error(error, as_json=cli.json or "--json" in args)

@@ -10,32 +10,30 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from recollect import __version__
+from recollect.config.settings import Settings
 from recollect.errors import Unavailable
-from recollect.http.access_log import AccessLogMiddleware
-from recollect.http.agents import AgentProvider
+from recollect.http.api.routing import API_PREFIX
 from recollect.http.auth.middleware import AuthMiddleware
 from recollect.http.auth.rules import load_auth_rules
-from recollect.http.auth.shapes import api_error
-from recollect.http.described import install_openapi
-from recollect.http.doors.all import compat_error_formats, compat_routes, error_formats
-from recollect.http.doors.own.routes import api_routes
-from recollect.http.doors.own.routing import API_PREFIX
-from recollect.http.errors import install_error_handlers
-from recollect.http.gate import HostGuardMiddleware, host_guard_config
+from recollect.http.compat.agent import AgentProvider
+from recollect.http.errors import api_error, install_error_handlers
 from recollect.http.health import health_router as health
-from recollect.http.late_service import ServiceProvider
-from recollect.http.limits import RateLimitMiddleware, RateLimits
-from recollect.http.metrics import metrics_router as metrics
-from recollect.http.page import swagger_router
+from recollect.http.health import metrics_router as metrics
+from recollect.http.health_monitor import HealthMonitor
+from recollect.http.middleware.access_log import AccessLogMiddleware
+from recollect.http.middleware.host_guard import HostGuardMiddleware, host_guard_config
+from recollect.http.middleware.rate_limit import RateLimitMiddleware, RateLimits
+from recollect.http.openapi import install_openapi
+from recollect.http.proxy.resilience import open_resilient_memory
 from recollect.http.proxy.routes import ChatFastPath, Proxy
-from recollect.http.proxy.safekeeping import open_resilient_memory
-from recollect.http.standing import HealthMonitor
+from recollect.http.routes import api_routes, compat_error_formats, compat_routes, error_formats
+from recollect.http.service_provider import ServiceProvider
+from recollect.http.swagger import swagger_router
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.learning import UpstreamModels, may_learn_with_upstream
-from recollect.http.upstream.upstreams import open_upstream_router
-from recollect.service import Service
-from recollect.settings import Settings
-from recollect.warm import warm_up_learning, warm_up_recall
+from recollect.http.upstream.router import open_upstream_router
+from recollect.http.warmup import warm_up_learning, warm_up_recall
+from recollect.service.service import Service
 
 DESCRIPTION = "Long-term memory for LLM applications and agents."
 
@@ -58,9 +56,9 @@ def make_app(settings: Settings) -> FastAPI:
         upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
         models = app.state.models = UpstreamModels(settings, upstreams) if may_learn_with_upstream(settings) else None
         agent_provider = app.state.agents = AgentProvider(settings)
-        service_provider = app.state.late = ServiceProvider(settings, on_open=on_open, models=models)
-        safekeeping = app.state.safekeeping = open_resilient_memory(settings, service_provider.get)
-        health_monitor = app.state.standing = HealthMonitor(service_provider.get, safekeeping)
+        service_provider = app.state.service_provider = ServiceProvider(settings, on_open=on_open, models=models)
+        safekeeping = app.state.resilient_memory = open_resilient_memory(settings, service_provider.get)
+        health_monitor = app.state.health_monitor = HealthMonitor(service_provider.get, safekeeping)
         # Beside the first chats: what they say is learned a little later.
         warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
         try:

@@ -1,19 +1,58 @@
-"""Our errors as HTTP answers: one table of statuses, one shape."""
+"""Refusals before a door is reached, in the words of the door: a client reads one shape of errors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from math import ceil
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, Field
+from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from recollect import errors
-from recollect.http.auth.shapes import ErrorFormat, error_format_for
+
+# Of a status, the name of an error and its message.
+ErrorFormat: TypeAlias = Callable[[int, str, str], Mapping[str, Any]]
+_WORD_START = re.compile("(?<!^)(?=[A-Z])")
+
+
+def openai_error(status: int, code: str, message: str) -> Mapping[str, Any]:
+    """As OpenAI's clients read it."""
+    kind = "invalid_request_error" if status < 500 else "api_error"
+    code = _WORD_START.sub("_", code).lower()
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def api_error(status: int, code: str, message: str) -> Mapping[str, Any]:
+    """As our own API tells of errors."""
+    return {"error": {"code": code, "message": message, "retryable": status in (429, 503)}}
+
+
+def combined_error(status: int, code: str, message: str) -> Mapping[str, Any]:
+    """As OpenAI's clients and our own read it, for who refuses before it matters whose path it is."""
+    error = openai_error(status, code, message)["error"] | {"retryable": status in (429, 503)}
+    return {"error": error | ({"type": "rate_limit_error"} if status == 429 else {})}
+
+
+# By how a path begins; the longest that fits counts.
+PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {
+    "/v1/": openai_error,
+    "/chat/completions": openai_error,
+}
+
+
+def error_format_for(path: str, formats: Mapping[str, ErrorFormat], default: ErrorFormat = api_error) -> ErrorFormat:
+    """How errors look there."""
+    matching = [prefix for prefix in formats if path.startswith(prefix)]
+    return formats[max(matching, key=len)] if matching else default
+
 
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
@@ -101,3 +140,95 @@ def _allowed_methods(request: Request) -> list[str]:
         if getattr(route, "path", None) == getattr(matching[0], "path", None):
             methods |= getattr(route, "methods", None) or set()
     return sorted(methods)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorInfo:
+    """Why a request is not answered; `field` is what of it is wrong, if that is known."""
+
+    status: int
+    message: str
+    kind: str
+    field: str = ""
+    retryable: bool = False
+    wait_s: float = 1.0
+
+
+ErrorRenderer: TypeAlias = Callable[[ErrorInfo], tuple[int, dict[str, Any]]]
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+
+
+class Refused(BaseModel):
+    """Why a request is not answered, and what to do."""
+
+    detail: str = Field(examples=["no memory 0198c6f1-0000-7000-8000-000000000000"])
+
+
+def render_plain_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
+    """The shape of most doors."""
+    return error.status, {"detail": error.message}
+
+
+# What any route can answer; what those that change something can; and those that name a thing.
+COMMON_STATUSES = (400, 401, 403, 421, 429, 500, 503)
+WRITE_STATUSES = (409, 413, 507)
+LOOKUP_STATUSES = (404,)
+_RETRYABLE_STATUSES = (429, 503, 507)
+_SCHEMA_REF_PREFIX = "#/components/schemas/"
+_RETRY_AFTER_HEADER = {
+    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
+}
+_AUTHENTICATE_HEADER = {"WWW-Authenticate": {"description": "What to show, where no key or none that holds was shown.",
+                             "schema": {"type": "string"}}}  # fmt: skip
+_STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
+    400: ("Something in the request is wrong; the message says what to change.", "InvalidInput",
+          "limit: Input should be less than or equal to 1000"),
+    401: ("No user is named, or not who is asking.", "Unauthenticated",
+          "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"),
+    403: ("Whoever asks may not do this, or not for this user.", "NotAllowed",
+          "whoever asks here speaks for one user, and another one was named"),
+    404: ("There is no such thing of this user's; what is another's answers the same.", "NotFound",
+          "no memory 0198c6f1-0000-7000-8000-000000000000"),
+    409: ("It would break a promise: the message says which.", "Conflict",
+          "memory 0198c6f1-0000-7000-8000-000000000000 already says the same"),
+    413: ("The request is too large.", "TooLarge",
+          "the request is larger than 32 MiB, which is the limit; max_body_mb sets it"),
+    421: ("This server does not answer to that host name.", "ForeignHost",
+          "this server does not answer to that host name; allowed_hosts names those it does"),
+    429: ("Too much is asked, or waits to be done for this user.", "Backlog",
+          "more is asked for in a minute than may be: try again in 3 s"),
+    500: ("A fault of this server; its log says more.", "InternalServerError",
+          "this server made a mistake; its log says which"),
+    503: ("Memory does not answer.", "StoreBusy", "other writers held the ledger for too long"),
+    507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
+}  # fmt: skip
+
+
+def schema_ref(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of an error as a pointer; of a model the framework would make one for each status of each route."""
+    return {"schema": {"$ref": f"{_SCHEMA_REF_PREFIX}{model.__name__}"}}
+
+
+def error_schemas(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
+    """What the pointers point to."""
+    generated = models_json_schema(
+        [(each, "serialization") for each in models], ref_template=_SCHEMA_REF_PREFIX + "{model}"
+    )[1]
+    schemas: dict[str, Any] = generated["$defs"]
+    return schemas
+
+
+def describe_errors(render: ErrorRenderer, model: type[BaseModel], *statuses: int) -> Responses:
+    """The descriptions of these statuses."""
+    return {status: _describe_status(render, model, status) for status in statuses}
+
+
+def _describe_status(render: ErrorRenderer, model: type[BaseModel], status: int) -> dict[str, Any]:
+    description, kind, message = _STATUS_DOCS[status]
+    _, example = render(ErrorInfo(status=status, message=message, kind=kind, retryable=status in _RETRYABLE_STATUSES))
+    response = {
+        "description": description,
+        "content": {"application/json": {**schema_ref(model), "example": example}},
+    }
+    headers = _RETRY_AFTER_HEADER if status in _RETRYABLE_STATUSES else _AUTHENTICATE_HEADER if status == 401 else {}
+    return response | ({"headers": headers} if headers else {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from datetime import datetime
 from typing import Literal
@@ -10,14 +11,15 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from recollect import __version__
+from recollect.config.settings import Settings
 from recollect.errors import RecollectError
-from recollect.http.doors.own.answers import error_responses
-from recollect.http.late_service import get_service
-from recollect.http.standing import HealthMonitor
+from recollect.http.api.responses import error_responses
+from recollect.http.health_monitor import HealthMonitor
+from recollect.http.service_provider import get_service
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.ledger.model_states import ModelState
 from recollect.models.embedding import EmbeddingModel
-from recollect.settings import Settings
+from recollect.observability.prometheus import CONTENT_TYPE, collect_metrics, render_metrics
 
 health_router = APIRouter(
     tags=["health"], responses=error_responses(400, 421), generate_unique_id_function=lambda route: route.name
@@ -121,7 +123,7 @@ async def health(request: Request) -> ProxyHealth | Health:
 )
 async def ready(request: Request, response: Response) -> Ready:
     """Whether the ledger answers, with 503 if it does not; whether what is said is being learned from; since when."""
-    monitor: HealthMonitor = request.app.state.standing
+    monitor: HealthMonitor = request.app.state.health_monitor
     await monitor.check()
     problems = monitor.problems
     if "ledger" in problems:
@@ -154,3 +156,30 @@ async def version() -> Version:
 # Whoever only looks whether it answers asks for no body; it is the same otherwise.
 for _path, _answer in (("/live", live), ("/health", health), ("/ready", ready), ("/version", version)):
     health_router.add_api_route(_path, _answer, methods=["HEAD"], include_in_schema=False)
+
+
+metrics_router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
+_METRICS_EXAMPLE = '# TYPE recollect_jobs gauge\nrecollect_jobs{state="waiting"} 0\n'
+
+
+@metrics_router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The numbers.",
+            "content": {"text/plain": {"schema": {"type": "string"}, "example": _METRICS_EXAMPLE}},
+        },
+        **error_responses(400, 401, 403, 421, 500, 503),
+    },
+)
+async def metrics(request: Request) -> Response:
+    """Counters, gauges and histograms in Prometheus's text format; no user, id or text is in them."""
+    request.app.state.resilient_memory.update_metrics()
+    # Of several processes it reads files.
+    text = await asyncio.to_thread(lambda: render_metrics(collect_metrics()))
+    return Response(text, media_type=CONTENT_TYPE)
+
+
+# Whoever only looks whether it answers asks for no body; it is the same otherwise.
+metrics_router.add_api_route("/metrics", metrics, methods=["HEAD"], include_in_schema=False)

@@ -1,28 +1,209 @@
-"""Chroma as an engine: a folder of our own, or a server.
+"""Where Chroma keeps a collection: in a folder, by its own library, or on a server, by its HTTP interface.
 
-A collection holds the vectors of one model, whose name is in its metadata. The first model has the collection of the
-name that is set; any other that comes while it is there has one with a digest after it, so that both can be live.
+Its library also talks to servers, but waits for ever for one that stands still.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+import httpx
 import numpy as np
 
-from recollect.errors import IndexUnavailable
-from recollect.index.calls import require_hash
-from recollect.index.chroma_stores import ChromaCollection, LocalChromaCollection, RemoteChromaCollection
-from recollect.index.engine import StoredVector
-from recollect.index.engine_options import VectorStoreOptions, redact_address
+from recollect.errors import IndexUnavailable, MissingExtra
+from recollect.index.guarded_store import ThreadCalls, require_hash
+from recollect.index.vector_store import StoredVector, VectorStoreOptions, redact_address
 from recollect.ledger.protocol import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from recollect.model.change import Vector
+
+
+ChromaFilter = Mapping[str, Any]
+_PATH = "/api/v2/tenants/default_tenant/databases/default_database/collections"
+_MAX_COLLECTIONS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChromaRows:
+    """What Chroma gives: ids, how far they are from what was asked for, their marks; each only if asked for."""
+
+    ids: Sequence[str]
+    distances: Sequence[float] = ()
+    marks: Sequence[Mapping[str, str]] = ()
+
+
+class ChromaCollection(Protocol):
+    """One collection, once it is opened."""
+
+    async def models(self) -> Mapping[str, str]:
+        """All collections there are, and the models they are of."""
+        ...
+
+    async def open(self, name: str, model: str, *, hnsw: Mapping[str, Any]) -> None:
+        """Use this collection, made if it is not there."""
+        ...
+
+    async def remove(self, name: str) -> None: ...
+
+    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows: ...
+
+    async def upsert(
+        self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
+    ) -> None: ...
+
+    async def get(
+        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> ChromaRows:
+        """All that fit, with their marks where they are paged through."""
+        ...
+
+    async def delete(self, ids: Sequence[str]) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class LocalChromaCollection:
+    """A folder that only this process may use."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from chromadb.errors import ChromaError
+        except ImportError:
+            raise MissingExtra("index = chroma in a folder", "chroma") from None
+        self._folder = folder
+        self._client: Any = None
+        self._collection: Any = None
+        self._calls = ThreadCalls("Chroma", (ChromaError, OSError, RuntimeError, ValueError))
+
+    async def models(self) -> Mapping[str, str]:
+        def list_models() -> Mapping[str, str]:
+            result = self._connect().list_collections(limit=_MAX_COLLECTIONS)
+            return {each.name: str((each.metadata or {}).get("model", "")) for each in result}
+
+        return await self._calls.run(list_models)
+
+    async def open(self, name: str, model: str, *, hnsw: Mapping[str, Any]) -> None:
+        def open_collection() -> None:
+            self._collection = self._connect().get_or_create_collection(
+                name, embedding_function=None, configuration={"hnsw": dict(hnsw)}, metadata={"model": model}
+            )
+
+        await self._calls.run(open_collection)
+
+    async def remove(self, name: str) -> None:
+        await self._calls.run(lambda: self._connect().delete_collection(name))
+
+    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows:
+        result = await self._calls.run(
+            lambda: self._collection.query(
+                query_embeddings=[vector], n_results=limit, where=where, include=["distances"]
+            )
+        )
+        return ChromaRows(result["ids"][0], result["distances"][0])
+
+    async def upsert(
+        self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
+    ) -> None:
+        await self._calls.run(
+            lambda: self._collection.upsert(ids=list(ids), embeddings=vectors, metadatas=list(marks))
+        )
+
+    async def get(
+        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> ChromaRows:
+        include = ["metadatas"] if limit else []
+        result = await self._calls.run(
+            lambda: self._collection.get(where=where, limit=limit, offset=offset, include=include)
+        )
+        return ChromaRows(result["ids"], marks=result["metadatas"] or ())
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        await self._calls.run(lambda: self._collection.delete(ids=list(ids)))
+
+    async def close(self) -> None:
+        self._calls.close()
+        if self._client is not None:
+            with suppress(Exception):
+                await asyncio.to_thread(self._client.close)
+            self._client = self._collection = None
+
+    def _connect(self) -> Any:
+        if self._client is None:
+            import chromadb
+            from chromadb.config import Settings
+
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._client = chromadb.PersistentClient(str(self._folder), settings=Settings(anonymized_telemetry=False))
+        return self._client
+
+
+class RemoteChromaCollection:
+    """A server, which several processes may use."""
+
+    def __init__(self, address: str, *, token: str, timeout_s: float) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._name = redact_address(address)
+        self._url = address.rstrip("/") + _PATH
+        self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s)
+        self._id = ""
+
+    async def models(self) -> Mapping[str, str]:
+        result = await self._request("GET", f"?limit={_MAX_COLLECTIONS}")
+        return {each["name"]: str((each.get("metadata") or {}).get("model", "")) for each in result}
+
+    async def open(self, name: str, model: str, *, hnsw: Mapping[str, Any]) -> None:
+        body = {"name": name, "get_or_create": True, "metadata": {"model": model}, "configuration": {"hnsw": hnsw}}
+        self._id = str((await self._request("POST", "", body))["id"])
+
+    async def remove(self, name: str) -> None:
+        await self._request("DELETE", f"/{name}")
+
+    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows:
+        body = {
+            "query_embeddings": [vector.tolist()],
+            "n_results": limit,
+            "where": where,
+            "include": ["distances"],
+        }
+        result = await self._request("POST", f"/{self._id}/query", body)
+        return ChromaRows(result["ids"][0], result["distances"][0])
+
+    async def upsert(
+        self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
+    ) -> None:
+        body = {"ids": list(ids), "embeddings": vectors.tolist(), "metadatas": list(marks)}
+        await self._request("POST", f"/{self._id}/upsert", body)
+
+    async def get(
+        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
+    ) -> ChromaRows:
+        body = {"where": where, "limit": limit, "offset": offset, "include": ["metadatas"] if limit else []}
+        result = await self._request("POST", f"/{self._id}/get", body)
+        return ChromaRows(result["ids"], marks=result.get("metadatas") or ())
+
+    async def delete(self, ids: Sequence[str]) -> None:
+        await self._request("POST", f"/{self._id}/delete", {"ids": list(ids)})
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        try:
+            response = await self._http.request(method, self._url + path, json=body)
+            response.raise_for_status()
+            return response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise IndexUnavailable(f"Chroma at {self._name}: {type(error).__name__}") from error
+
 
 # How many rows go in one call, and how many are looked through at a time.
 _BATCH_ROWS, _PAGE = 1_000, 10_000

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Nearest
-from recollect.index.shard import Shard, quantize
-from recollect.index.shards import ShardCache
-from recollect.index.view import ShardView, cosines, dots, visible_mask
+from recollect.index.shard import Shard, ShardCache, quantize
+from recollect.index.shard_view import ShardView, cosines, dots, visible_mask
 from recollect.ledger.protocol import Ledger
-from recollect.model.erase import StoreErasure
+from recollect.model.erasure import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.models.embedding import EmbeddingModel
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from recollect.model.change import Vector
+
 
 # Below this many numbers a product takes less than a millisecond: not worth another thread.
 _INLINE_NUMBERS = 5_000_000

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from recollect.errors import MissingExtra
-from recollect.index.calls import ThreadCalls, require_hash
-from recollect.index.engine import StoredVector
-from recollect.index.engine_options import VectorStoreOptions, model_digest, redact_address
+from recollect.index.guarded_store import ThreadCalls, require_hash
+from recollect.index.vector_store import StoredVector, VectorStoreOptions, model_digest, redact_address
 from recollect.ledger.protocol import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
+
 
 _PARTITIONS = 64
 # How many ids go in one call, and over how many of them users are looked for at a time.

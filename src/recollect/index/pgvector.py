@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from recollect.errors import IndexUnavailable, InvalidSettings, Unavailable
-from recollect.index.engine_index import VectorStoreIndex
 from recollect.index.protocol import Index
+from recollect.index.vector_store_index import VectorStoreIndex
 from recollect.ledger.protocol import Ledger, ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
-    from recollect.ledger.postgres_near import HnswIndex
+    from recollect.ledger.postgres_pgvector import HnswIndex
     from recollect.model.change import Vector
 
 
@@ -45,7 +45,7 @@ def open_pgvector(ledger: Ledger, model: EmbeddingModel) -> PgvectorStore:
     if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
         raise InvalidSettings("pgvector searches a ledger in PostgreSQL: set database to a postgresql:// address")
     from recollect.ledger.postgres import PostgresEngine
-    from recollect.ledger.postgres_near import HnswIndex
+    from recollect.ledger.postgres_pgvector import HnswIndex
 
     assert isinstance(ledger.engine, PostgresEngine)
     return PgvectorStore(HnswIndex(ledger.engine, model))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from recollect.model.erase import StoreErasure
+from recollect.model.erasure import StoreErasure
 from recollect.model.query import Filter
 from recollect.model.scope import Scope
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar, overload
 
-from recollect.api import AsyncMemory
+from recollect.client import AsyncMemory
 from recollect.errors import MissingExtra, RecollectError
-from recollect.files.commands import run_command
-from recollect.integrations.asking import AnyMemory, call_memory, call_memory_blocking
+from recollect.files.store import run_command
+from recollect.integrations.common import AnyMemory, call_memory, call_memory_blocking
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.sync import Memory

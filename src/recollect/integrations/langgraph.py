@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from recollect.api import AsyncMemory
+from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, MissingExtra, StaleVersion
-from recollect.integrations.asking import AnyMemory, call_memory, call_memory_blocking
+from recollect.integrations.common import AnyMemory, call_memory, call_memory_blocking
 from recollect.model.memory import MemoryRecord
 from recollect.model.times import now
 

@@ -12,14 +12,13 @@ from typing import Any, Literal
 from langgraph.store.base import Item, MatchCondition, SearchItem, get_text_at_path
 
 from recollect.errors import InvalidFilter, InvalidInput
-from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import MemoryRecord
-from recollect.model.text import repair_text
+from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.times import now
 
 # How the names begin by which a memory's metadata says in which namespaces it is: one digest for each depth.
 METADATA_PREFIX = "langgraph"
-# RecallRequest gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
+# Recall gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
 # less than 0.4 fades, and upkeep forgets it: a store is to keep them.
 IMPORTANCE = 0.4
 # A time to live is counted anew when this much of it has passed, not with every read: each is a line of history.

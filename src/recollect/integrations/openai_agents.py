@@ -8,14 +8,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from recollect.api import AsyncMemory
+from recollect.client import AsyncMemory
 from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached, Unavailable
-from recollect.integrations.asking import AnyMemory, call_memory
-from recollect.integrations.memory_calls import MemoryCalls
-from recollect.integrations.memory_functions import memory_functions
+from recollect.integrations.common import AnyMemory, MemoryCalls, call_memory, memory_functions
 from recollect.ledger.responses import ResponseStore
 from recollect.model.ids import new_id
-from recollect.model.message import message_role, message_text
+from recollect.model.messages import message_role, message_text
 from recollect.model.response import Plain, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now

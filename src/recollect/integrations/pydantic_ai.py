@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, TypeAlias
 
-from recollect.api import AsyncMemory
+from recollect.client import AsyncMemory
 from recollect.errors import MissingExtra, Unavailable
-from recollect.integrations.asking import AnyMemory, call_memory
-from recollect.integrations.memory_calls import MemoryCalls
-from recollect.integrations.memory_functions import memory_functions
+from recollect.integrations.common import AnyMemory, MemoryCalls, call_memory, memory_functions
 
 try:
     from pydantic_ai import FunctionToolset, RunContext

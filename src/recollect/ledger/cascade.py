@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, assert_never
 
 from recollect.errors import NotFound
-from recollect.model.erase import ErasureRequest, Remade, Target
+from recollect.model.erasure import ErasureRequest, Remade, Target
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
+
+""
+
 
 SessionKey: TypeAlias = tuple[str, str]
 

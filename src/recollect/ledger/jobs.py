@@ -19,7 +19,7 @@ from recollect.model.usage import Part, SpentToday, Usage
 # Who writes for upkeep: that is nothing that was heard of a user.
 MAINTENANCE_AUTHOR = "upkeep"
 MAINTENANCE_KINDS = frozenset({JobKind.UPKEEP, JobKind.CONSOLIDATE, JobKind.REFLECT})
-# Lockout longer ago than this are no longer in a row with whatever comes.
+# Failures longer ago than this are no longer in a row with whatever comes.
 FAILURE_WINDOW = timedelta(minutes=10)
 
 

@@ -1,7 +1,7 @@
-"""The ledger in PostgreSQL: a pool of connections, a transaction for every write, one view for every read.
+"""What the driver asks PostgreSQL about its types, asked once in a process instead of once for each connection.
 
-A write locks its user first, so READ COMMITTED is enough: whatever a user's writer reads afterwards is settled.
-A connection whose caller went away, or that does not answer in time, is thrown away, never waited for.
+It knows few arrays by itself. Of any other it asks what it is made of, when a statement first has one: a question of
+some milliseconds, for which each of many new connections would keep somebody waiting.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,12 +33,40 @@ from recollect.ledger.postgres_errors import (
     mask_dsn,
     translate_error,
 )
-from recollect.ledger.postgres_rows import UNGUARDED, TenantConnection, security_warnings, tenant_statements
-from recollect.ledger.postgres_scrub import scrub, sweep
-from recollect.ledger.postgres_types import ARRAYS, TypeCachingConnection
+from recollect.ledger.postgres_rls import UNGUARDED, TenantConnection, security_warnings, tenant_statements
+from recollect.ledger.postgres_secure_delete import scrub, sweep
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
+
+# Types below this number come with PostgreSQL, and are the same in all of its databases.
+_FIRST_CUSTOM_OID = 16_384
+# All arrays that our statements have.
+ARRAYS = "SELECT NULL::bigint[], NULL::real[]"
+# What it told, by the types that were asked about.
+_TYPE_CACHE: dict[frozenset[int], list[Any]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedStatement:
+    """Stands for the statement that asks; one with a name leaves the statement that is being prepared as it is."""
+
+    name: str = "known"
+
+
+class TypeCachingConnection:
+    """The part of a connection that knows what others were told."""
+
+    async def _introspect_types(self, typeoids: Iterable[int], within_s: float | None) -> tuple[list[Any], Any]:
+        types = frozenset(typeoids)
+        for cached_oids, cached_types in _TYPE_CACHE.items():
+            if types <= cached_oids:
+                return cached_types, _CachedStatement()
+        introspected, statement = await super()._introspect_types(typeoids, within_s)  # type: ignore[misc]
+        if max(types, default=_FIRST_CUSTOM_OID) < _FIRST_CUSTOM_OID:
+            _TYPE_CACHE[types] = list(introspected)
+        return introspected, statement
+
 
 try:
     import asyncpg
@@ -193,7 +222,7 @@ class PostgresEngine:
 
     async def _read_single(self, body: Callable[[Tx], Coroutine[Any, Any, T]], tenant: Tenant) -> T:
         async with self._connection() as connection:
-            await connection.tell(tenant, self._timeout_s)
+            await connection.set_tenant(tenant, self._timeout_s)
             return await body(SingleStatementTx(connection, self._timeout_s))
 
     async def _read_snapshot(self, body: Callable[[Tx], Coroutine[Any, Any, T]], tenant: Tenant) -> T:
@@ -241,7 +270,7 @@ class PostgresEngine:
             self._put_back(pool, connection)
             raise
         else:
-            connection.note_use()
+            connection.mark_used()
             await pool.release(connection)
 
     async def _check_alive(self, pool: Any, connection: Any) -> None:
@@ -290,7 +319,7 @@ class PostgresEngine:
         """A connection that is not of the pool, kept to the rows of these, for what takes long or waits."""
         connection = await self.connect()
         try:
-            await connection.tell(tenant, CONNECT_S)
+            await connection.set_tenant(tenant, CONNECT_S)
             yield connection
         except ERRORS as error:
             raise translate_error(error, self.where) from error
@@ -330,12 +359,12 @@ class PostgresEngine:
         return await self.read(question, tenant=NO_TENANT, quick=True)
 
     async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        from recollect.ledger.copying import copy_to_sqlite
+        from recollect.ledger.backup_file import copy_to_sqlite
 
         await copy_to_sqlite(self, path, on_progress)
 
     async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        from recollect.ledger.copying import copy_from_sqlite
+        from recollect.ledger.backup_file import copy_from_sqlite
 
         await copy_from_sqlite(self, path, on_progress)
 
@@ -351,7 +380,7 @@ class PostgresEngine:
 
 async def _set_up(connection: Any) -> None:
     """What is acknowledged is on disk, whatever the server's default; a value given as jsonb is any plain value."""
-    connection.note_use()
+    connection.mark_used()
     await connection.execute(_DURABLE)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from recollect.ledger.postgres_rows import OWN_ROWS, OWN_ROWS_BY_DIGEST, tenant_statements
+from recollect.ledger.postgres_rls import OWN_ROWS, OWN_ROWS_BY_DIGEST, tenant_statements
 from recollect.ledger.sql.tx import OPERATORS, Postings, Row, Tenant, Tx
 from recollect.model.query import Op, Where
 

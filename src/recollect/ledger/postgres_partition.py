@@ -14,6 +14,7 @@ from recollect.ledger.sql.tx import ALL_TENANTS
 if TYPE_CHECKING:
     from recollect.ledger.postgres import PostgresEngine
 
+
 # In the order in which they can be written, since the second refers to the first.
 TABLES = ("memories", "terms", "vectors", "history", "turns")
 MAX_PARTS = 1024

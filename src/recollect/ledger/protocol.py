@@ -1,8 +1,4 @@
-"""What a ledger is. Three keep this promise: in memory, SQLite, PostgreSQL; `recollect.testing` proves it.
-
-A scope is the first argument of every read and write. Rows are handed to an index by their number, `row`:
-it is given once, never used again, and means nothing outside the ledger.
-"""
+"""What a ledger promises of API keys: who holds one, and what it opens."""
 
 from __future__ import annotations
 
@@ -11,23 +7,60 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from recollect.ledger.feeds import IndexFeed, IndexRow, Revision
+from recollect.ledger.idempotency import IdempotencyStore
+from recollect.ledger.index_feed import IndexFeed, IndexRow, Revision
 from recollect.ledger.jobs import JobStore
-from recollect.ledger.keys import ApiKeyStore
 from recollect.ledger.model_states import ModelStateStore
-from recollect.ledger.replies import IdempotencyStore
 from recollect.ledger.responses import ResponseStore
 from recollect.ledger.tombstones import TombstoneStore
-from recollect.model.change import Applied, Author, Change, HistoryEntry, IdempotencyToken
-from recollect.model.effect import Effect
-from recollect.model.erase import Erasure, ErasureRequest, Receipt, StoreErasure
+from recollect.model.change import Applied, Author, Change, Effect, HistoryEntry, IdempotencyToken
+from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, NewJob
+from recollect.model.key import ApiKey
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from recollect.ledger.backup_file import Backup
+    from recollect.model.change import Vector
+
+
+class ApiKeyStore(Protocol):
+    """The part of a ledger that keeps keys; of their text it knows the hash alone. They go with their user."""
+
+    async def add_key(self, key: ApiKey) -> None:
+        """Keep a key."""
+        ...
+
+    async def keys(self, user: str | None = None) -> list[ApiKey]:
+        """All keys ever made, or those of one user, the oldest first; revoked and expired ones are among them."""
+        ...
+
+    async def find_key(self, hash: bytes) -> ApiKey:
+        """The key of a hash, whether it still holds or not; NotFound if there is none."""
+        ...
+
+    async def has_keys(self) -> bool:
+        """Whether any key was ever made and is still told of; cheap."""
+        ...
+
+    async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
+        """Have a key open nothing from now on; one that was revoked before stays as it is. NotFound if unknown."""
+        ...
+
+    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
+        """Note when keys were last used; ids that are gone are left out, and no time goes back."""
+        ...
+
 
 __all__ = [
     "Derived",
@@ -39,15 +72,6 @@ __all__ = [
     "ScoredRows",
     "Unembedded",
 ]
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from recollect.ledger.sealed import Backup
-    from recollect.model.change import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,10 +324,10 @@ class Ledger(
         """Remove all vectors of a model, those of a few users at a time."""
         ...
 
-    # ErasureService ---------------------------------------------------------------------------------------
+    # Erasing ---------------------------------------------------------------------------------------
 
     async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
-        """Remove it for good with all that was derived from it, by the rules of `recollect.model.erase`.
+        """Remove it for good with all that was derived from it, by the rules of `recollect.model.erasure`.
 
         No job that runs for the user at that moment has any effect: what it was to do is done again, from what is
         left.

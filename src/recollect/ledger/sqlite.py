@@ -20,9 +20,8 @@ import apsw
 from recollect.errors import StoreUnavailable, Unsupported
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Row, ScrubResult, Tenant, Tx, run_now
-from recollect.ledger.sqlite_dialect import FtsTerms
-from recollect.ledger.sqlite_file import DIALECT, SqliteTx, connect, make_file, translate_error
-from recollect.ledger.sqlite_scrub import scrub, sweep
+from recollect.ledger.sqlite_connection import DIALECT, FtsTerms, SqliteTx, connect, make_file, translate_error
+from recollect.ledger.sqlite_secure_delete import scrub, sweep
 from recollect.ledger.sqlite_writer import SqliteWriter
 from recollect.models.embedding import EmbeddingModel
 
@@ -154,7 +153,7 @@ class SqliteEngine:
             connection.close()
 
     async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        from recollect.ledger.copying import copy_sqlite_file
+        from recollect.ledger.backup_file import copy_sqlite_file
 
         self._check_open()
         await asyncio.to_thread(copy_sqlite_file, self.path, path, on_progress)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import apsw
 
 from recollect.ledger.sql.tx import Tx, run_now
-from recollect.ledger.sqlite_file import SqliteTx, connect, translate_error
+from recollect.ledger.sqlite_connection import SqliteTx, connect, translate_error
 
 T = TypeVar("T")
 MAX_GROUP = 512

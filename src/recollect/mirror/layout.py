@@ -1,26 +1,119 @@
-"""Where in the folder a memory lies, and what a path in it says.
+"""Names of folders and files for ids: safe on every file system, and different for different ids.
 
-    entries/<conversation>/facts/<time>__<id>.md
-    entries/<conversation>/turns/user/<time>__<id>.md        and turns/assistant/
-    entries/<conversation>/summaries/summary.md
-    entries/deleted/<conversation>/...                       what was forgotten or superseded
-    conflicts/...                                            what a person's edit took the place of
-    memories/...                                             files of models, under their own paths
-    users/<user>/entries/...                                 the same for every other user
-
-One user, the one of chats that name none, has the folder itself.
+An id of plain letters, digits, dots, dashes and underscores is its own name. Any other is written with underscores
+in the place of what cannot stand, and told apart from all others by a digest after a tilde, which no plain id holds.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import PurePosixPath
 
-from recollect.conversation.summarise import summary_id
-from recollect.mirror.names import safe_name, safe_time
-from recollect.mirror.notebook import MEMORIES, has_own_path, key_of_path, model_file_path
+from recollect.errors import InvalidInput, ToolFailed
+from recollect.files.records import IMPORTANCE, ROOT, parse_path
+from recollect.mirror.folder import MirrorFolder
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
+from recollect.sessions.summarize import summary_id
+
+_MAX_NAME_CHARS = 80
+_MAX_NAME_BYTES = 160
+_DIGEST_BYTES = 8
+_PLAIN_CHARACTERS = "-._"
+# Where tombstones lie, and what one well-known system takes for devices whatever comes after the dot.
+_RESERVED_NAMES = frozenset(
+    ["deleted", "con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "0123456789¹²³")]
+)
+
+
+def safe_name(id: str) -> str:
+    """The name that stands for an id."""
+    name = "".join(
+        each if each.isalnum() or each in _PLAIN_CHARACTERS else "_" for each in unicodedata.normalize("NFC", id)
+    )
+    if name == id and _is_valid_name(name):
+        return name
+    prefix = name.encode()[: _MAX_NAME_BYTES // 2].decode(errors="ignore")[: _MAX_NAME_CHARS // 2].strip(".") or "_"
+    if prefix.partition(".")[0].casefold() in _RESERVED_NAMES:
+        prefix = f"_{prefix}"
+    return f"{prefix}~{blake2b(id.encode(), digest_size=_DIGEST_BYTES).hexdigest()}"
+
+
+def _is_valid_name(name: str) -> bool:
+    return (
+        0 < len(name) <= _MAX_NAME_CHARS
+        and len(name.encode()) <= _MAX_NAME_BYTES
+        and not name.startswith(".")
+        and not name.endswith(".")
+        and name.partition(".")[0].casefold() not in _RESERVED_NAMES
+    )
+
+
+def safe_time(moment: str) -> str:
+    """A time as a part of a name."""
+    return "".join(each if each.isalnum() or each in _PLAIN_CHARACTERS else "-" for each in moment) or "ts"
+
+
+MEMORIES = ROOT[1:]
+# What a person's file there is like unless it says otherwise.
+FILE_DEFAULTS = {"category": str(Category.FILE), "importance": IMPORTANCE}
+# What tells two files apart that would lie in one place; no path of a model's ends so.
+_ALTERNATE_SUFFIX = re.compile("~[0-9a-f]{16}$")
+_UNSAFE_PART = re.compile('[<>:"|?*~]|[. ]$|^[. #]')
+_DEVICE_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
+# Names that editors give to what they keep for themselves while they work.
+_EDITOR_SUFFIXES = ("~", ".swp", ".swx", ".tmp", ".bak", "4913")
+
+
+def has_own_path(record: MemoryRecord) -> bool:
+    """Whether it is a file of a user's that lies where its path says; one that is gone does not."""
+    return (
+        record.category is Category.FILE
+        and record.level is Level.USER
+        and record.status is Status.ACTIVE
+        and _is_portable(record.key or "")
+    )
+
+
+def _is_portable(key: str) -> bool:
+    try:
+        is_path = parse_path(key) == key != ROOT
+    except ToolFailed:
+        # It was not made by the tool.
+        return False
+    is_safe = not any(_UNSAFE_PART.search(part) or _DEVICE_NAME.match(part) for part in key.split("/")[2:])
+    return is_path and is_safe and key_of_path(key[1:]) == key
+
+
+def model_file_path(record: MemoryRecord) -> str:
+    """Where in its user's folder the file lies."""
+    return (record.key or "").removeprefix("/")
+
+
+def alternate_path(path: str, digest: str) -> str:
+    """Another place for a file whose own is taken for the moment."""
+    return f"{path}~{digest[:16]}"
+
+
+def key_of_path(path: str) -> str:
+    """The path by which models know the file at a place in the user's folder; empty where no such file lies."""
+    if not path.startswith(f"{MEMORIES}/") or path.endswith(_EDITOR_SUFFIXES):
+        return ""
+    if any(part.startswith((".", "#", "~")) for part in path.split("/")):
+        return ""
+    return "/" + _ALTERNATE_SUFFIX.sub("", path)
+
+
+def normalize_key(key: str) -> str:
+    """The path in the one form in which it is kept, or an InvalidInput."""
+    try:
+        return parse_path(key)
+    except ToolFailed as error:
+        raise InvalidInput(str(error)) from None
+
 
 ENTRIES = "entries"
 DELETED = "deleted"
@@ -148,3 +241,36 @@ def parse_location(path: str) -> FileLocation | None:
     speaker = rest[2] if folder == "turns" and len(rest) > 3 else ""
     role = speaker if speaker in _ROLE_FOLDERS else _FOLDER_ROLES.get(folder, MEMORY)
     return FileLocation(base, rest[0] if len(rest) > 1 else GLOBAL_CONVERSATION, role, is_tombstone)
+
+
+class FolderOwners:
+    """Knows the users by their folders."""
+
+    def __init__(self, folder: MirrorFolder, *, root_user: str) -> None:
+        self._folder, self._root_user = folder, root_user
+        self._users: dict[str, str] = {"": root_user}
+
+    def locate(self, path: str) -> tuple[FileLocation | None, str]:
+        """What a path says, and whose it is; an InvalidInput if it lies in a folder that is nobody's."""
+        location = parse_location(path)
+        return (None, "") if location is None else (location, self.user_of(location.base))
+
+    def user_of(self, base: str) -> str:
+        """The user whose folder it is."""
+        if base not in self._users:
+            self._users[base] = self._read(base)
+        return self._users[base]
+
+    def _read(self, base: str) -> str:
+        name = base.removeprefix(f"{USERS}/").removesuffix("/")
+        user = name
+        if safe_name(name) != name:
+            try:
+                user = self._folder.read(base + USER_FILE)[0].decode()
+            except (FileNotFoundError, UnicodeDecodeError):
+                user = ""
+            if not user or safe_name(user) != name:
+                raise InvalidInput(f"nobody knows whose the folder {name} is: no user is written that way")
+        if user == self._root_user:
+            raise InvalidInput(f"the files of {user} lie in the folder above {USERS}")
+        return Scope(user).user

@@ -16,14 +16,13 @@ from time import monotonic
 from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable, Unsupported
 from recollect.ledger.protocol import Ledger
 from recollect.mirror.git import GitRepository
-from recollect.mirror.hold import STATE_FILE, MirrorLock, make_state_folder
-from recollect.mirror.messages import commit_message
 from recollect.mirror.snapshot import MAX_EAGER_MEMORIES
 from recollect.mirror.state import HistoryPosition, MirrorState
-from recollect.mirror.together import CountCallback, LedgerReplaced, Synchronizer, SyncResult
+from recollect.mirror.status import STATE_FILE, MirrorLock, make_state_folder
+from recollect.mirror.sync import CountCallback, LedgerReplaced, Synchronizer, SyncResult, commit_message
 from recollect.mirror.watch import FolderWatcher
-from recollect.model.erase import StoreErasure
-from recollect.service import Service
+from recollect.model.erasure import StoreErasure
+from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
 _POLL_INTERVAL_S = 0.5
@@ -58,7 +57,7 @@ class Mirror:
         self._running: asyncio.Task[None] | None = None
         self._changed_users: set[str] = set()
         self._touched_paths: set[str] = set()
-        # MemoryFiles that were there and are not, and since when.
+        # Files that were there and are not, and since when.
         self._missing_since: dict[str, float] = {}
         self._uncommitted: SyncResult | None = None
         self._snapshot_users: set[str] = set()

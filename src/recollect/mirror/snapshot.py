@@ -13,9 +13,9 @@ from typing import Any
 
 from recollect.errors import InvalidInput
 from recollect.mirror.folder import MirrorFolder
-from recollect.mirror.front_matter import split_front_matter
 from recollect.mirror.layout import SNAPSHOT
 from recollect.mirror.state import MirrorState
+from recollect.text.front_matter import split_front_matter
 
 # Up to so many memories it is written with every change.
 MAX_EAGER_MEMORIES = 2_000

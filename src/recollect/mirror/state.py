@@ -6,6 +6,7 @@ What is about to be written is noted before it is, so that after a crash our own
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import apsw
 
 from recollect.errors import StoreUnavailable
 from recollect.mirror.folder import FileStamp
+from recollect.model.times import now
 
 _FORMAT = 1
 _SCHEMA = """
@@ -122,7 +124,7 @@ class MirrorState:
         with self._db:
             yield
 
-    # MemoryFiles
+    # Files
 
     def row(self, user: str, id: str) -> FileRow | None:
         """The file of a memory."""
@@ -287,3 +289,12 @@ class MirrorState:
     def close(self) -> None:
         """Let go of it."""
         self._db.close()
+
+
+_log = logging.getLogger("recollect")
+
+
+def reject_file(path: str, reason: str, *, stamp: str, state: MirrorState) -> None:
+    """Note that a file cannot be used as it stood by its stamp, and why; once it changes it is looked at again."""
+    state.set_rejected(RejectedFile(path, stamp, "", reason, now().isoformat()))
+    _log.warning("mirror: %s is left aside: %s", path, reason)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.mirror.decide import ScannedFile
+from recollect.mirror.diff import ScannedFile
+from recollect.mirror.document import document_of, parse_document
 from recollect.mirror.folder import MirrorFolder
-from recollect.mirror.layout import MEMORY_FOLDERS, has_file, is_gone, parse_location
-from recollect.mirror.outgoing import digest_of
-from recollect.mirror.page import document_of, parse_document
-from recollect.mirror.whose import FolderOwners
+from recollect.mirror.layout import MEMORY_FOLDERS, FolderOwners, has_file, is_gone, parse_location
+from recollect.mirror.to_files import digest_of
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope

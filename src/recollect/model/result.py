@@ -1,14 +1,68 @@
-"""What reads give back, with the reasons."""
+"""What came of a recall, in the words an operator counts by."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from recollect.model.context import PromptBlock
+from recollect.model.job import Job
 from recollect.model.memory import MemoryRecord
-from recollect.model.outcome import RecallOutcome
+from recollect.model.turn import Turn
+
+
+class RecallOutcome(StrEnum):
+    """Why memories were, or were not, part of an answer; one for each recall."""
+
+    USED = "used"
+    """Memory was searched, and what was found went into the answer's context."""
+
+    MISSING = "missing"
+    """Memory was searched and held nothing near enough: the user never said it, or the threshold is too high."""
+
+    IGNORED = "ignored"
+    """Nothing was searched, since the message did not call for it: manners, a tool's work, general knowledge."""
+
+    DISABLED = "disabled"
+    """Recall is switched off, by the settings or for this request."""
+
+    POLICY_BLOCKED = "policy_blocked"
+    """A rule forbids it: all that was found carries a tag that is withheld from prompts."""
+
+    UNAVAILABLE = "unavailable"
+    """Memory should have been searched and could not be: a store or a model failed or took too long."""
+
+
+# Stands for the conversation's summary, which is shown like a memory but may not be one.
+SUMMARY_ID = "summary"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptBlock:
+    """A block for a prompt; `text` is empty if there is nothing to say or no room to say it.
+
+    `used` are the ids shown, best first. `cut`, `dropped` and `flagged` say why for each id they name: shortened,
+    left out, and shown with something made harmless. Whatever is cut or flagged is also in `used`.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    used: tuple[str, ...] = ()
+    cut: Mapping[str, str] = field(default_factory=dict)
+    dropped: Mapping[str, str] = field(default_factory=dict)
+    flagged: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for a trace, in JSON."""
+        return {
+            "text": self.text,
+            "tokens": self.tokens,
+            "used": list(self.used),
+            "cut": dict(self.cut),
+            "dropped": dict(self.dropped),
+            "flagged": dict(self.flagged),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +206,32 @@ class Page:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, in the shape of a search's."""
         return {"results": [record.to_dict() for record in self.records], "cursor": self.cursor}
+
+
+@dataclass(frozen=True, slots=True)
+class RememberResult:
+    """The turns that were kept, and the job that learns from them, as it stood when this was made.
+
+    `redacted` names the kinds of secrets that were kept out of the turns.
+    """
+
+    turns: tuple[Turn, ...] = ()
+    job: Job | None = None
+    redacted: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Turn]:
+        return iter(self.turns)
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def __getitem__(self, at: int) -> Turn:
+        return self.turns[at]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "turns": [turn.to_dict() for turn in self.turns],
+            "job": None if self.job is None else self.job.to_dict(),
+            "redacted": list(self.redacted),
+        }

@@ -52,3 +52,60 @@ def validate_id(value: object, *, name: str) -> str:
     if bad:
         raise InvalidInput(f"{name} holds a control character at position {bad.start()}; remove it")
     return value
+
+
+_LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Never part of what is said: controls, soft hyphens, marks of direction, fillers, most variation selectors.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff]+"
+)
+
+# Letters that join or part at a joiner: Arabic script, Syriac to N'Ko, the scripts of India and South-East Asia,
+# Mongolian.
+_JOINING = (
+    "\u0620-\u065f\u066e-\u06d3\u06d5\u06fa-\u07ff\u0840-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u1820-\u18aa"
+)
+# Written without spaces: a zero-width space says where a word ends.
+_SPACELESS = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff"
+_MONGOLIAN = "\u1820-\u18aa"
+_EMOJI = (
+    "#*0-9\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u2460-\u24ff\u25a0-\u27bf\u2900-\u297f"
+    "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+_PICTURE = "\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
+# What is hidden unless it stands where it has a use: one at a time, right after what it changes.
+_OUT_OF_PLACE = re.compile(
+    f"\u200b(?:(?<![{_SPACELESS}]\u200b)|(?![{_SPACELESS}]))"
+    f"|\u200c(?<![{_JOINING}]\u200c)"
+    f"|\u200d(?:(?<![{_JOINING}{_PICTURE}\ufe0f]\u200d)|(?<=[{_PICTURE}\ufe0f]\u200d)(?![{_PICTURE}]))"
+    f"|[\ufe0e\ufe0f](?<![{_EMOJI}].)"
+    f"|[\u180b-\u180d\u180f](?<![{_MONGOLIAN}].)"
+)
+# Tags spell the flags of England, Scotland and Wales; anything else they spell is hidden.
+_TAGS = re.compile(
+    "(?P<flag>\U0001f3f4\U000e0067\U000e0062"
+    "(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)\U000e007f)"
+    "|[\U000e0000-\U000e007f]+"
+)
+
+
+def normalise_invisible(text: str) -> str:
+    """The text without hidden characters, so that what is read is what is seen.
+
+    A word that hidden characters cut in two is one again. Joiners within emoji and within words of scripts that need
+    them stay, as do flags. Every kind of line end is a newline; half a character is U+FFFD.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    text = _SURROGATE.sub("\ufffd", _LINE_END.sub("\n", text))
+    if text.isascii():
+        return _HIDDEN.sub("", text)
+    text = _HIDDEN.sub("", text)
+    text = _TAGS.sub(lambda tags: tags["flag"] or "", text)
+    # Out of place is judged by the character before, which may itself be out of place and gone.
+    while (plain := _OUT_OF_PLACE.sub("", text)) != text:
+        text = plain
+    return text

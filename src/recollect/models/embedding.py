@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     Matrix: TypeAlias = NDArray[np.float32]
 
+
 Role: TypeAlias = Literal["passage", "query"]
 
 

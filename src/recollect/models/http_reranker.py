@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from recollect.errors import InvalidInput, InvalidSettings, ModelUnavailable
-from recollect.models.openai_wire import ModelHttpClient
-from recollect.models.unreadable import describe_parse_error
+from recollect.models.http_client import ModelHttpClient
+from recollect.models.server_errors import describe_parse_error
 
 RequestShape: TypeAlias = Literal["documents", "texts"]
 
@@ -61,7 +61,7 @@ class HttpReranker:
             raise ModelUnavailable(
                 f"{self._http.display_url} answered no scores: {describe_parse_error(error)}"
             ) from error
-        # IdempotencyToken seen, always so: a later answer may happen to lie within 0 and 1.
+        # Once seen, always so: a later answer may happen to lie within 0 and 1.
         self._has_logits = self._has_logits or any(not -ROUNDING <= score <= 1 + ROUNDING for score in scores)
         return [_chance(score) if self._has_logits else min(max(score, 0.0), 1.0) for score in scores]
 
@@ -111,5 +111,5 @@ def _number(score: object) -> float:
 
 
 def _chance(logit: float) -> float:
-    # UnreachedStore this the chance is 0 to the last digit, and the exponential overflows.
+    # Beyond this the chance is 0 to the last digit, and the exponential overflows.
     return 0.0 if logit < -700 else 1 / (1 + math.exp(-logit))

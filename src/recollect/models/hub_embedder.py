@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
 from recollect.models.embedding import EmbeddingModel, Role
-from recollect.models.refusals import describe_error
+from recollect.models.server_errors import describe_error
 
 if TYPE_CHECKING:
     from recollect.models.embedding import Matrix
+
 
 Encode: TypeAlias = Callable[[list[str], Role], Any]
 

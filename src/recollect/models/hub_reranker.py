@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from recollect.errors import InvalidSettings, MissingExtra, ModelUnavailable
-from recollect.models.piecework import WorkerPool
-from recollect.models.refusals import describe_error
+from recollect.models.server_errors import describe_error
+from recollect.models.worker_pool import WorkerPool
 
 Score: TypeAlias = Callable[[str, list[str]], Any]
 
@@ -137,7 +137,7 @@ def _cut(text: str) -> str:
 
 
 def _chance(logit: float) -> float:
-    # UnreachedStore this the exponential overflows, and the chance is 0 to the last digit.
+    # Beyond this the exponential overflows, and the chance is 0 to the last digit.
     return 1 / (1 + exp(min(-logit, 700.0)))
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models import local_server
 from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer
-from recollect.models.local_files import find_model
+from recollect.models.local_models import find_model
 from recollect.models.openai_chat import OpenAIChat
 
 CONTEXT_TOKENS = 8192

@@ -56,7 +56,7 @@ def _serve(request: dict[str, Any]) -> Any:
     params.endpoint_slots = False
     params.endpoint_props = False
     params.endpoint_metrics = False
-    # LearningConfig goes on in one, a question of the moment is answered in the other.
+    # Learning goes on in one, a question of the moment is answered in the other.
     params.n_parallel = 2
     params.n_ctx = 2 * request["context_tokens"]
     threads = _threads()

@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, assert_never
 
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
-from recollect.model.message import message_text
+from recollect.model.messages import message_text
 from recollect.model.text import repair_text
 from recollect.models.chat import ChatMessage, ChatReply, CompletionMixin, Form, ModelAnswer, ToolRequest
-from recollect.models.openai_wire import ModelHttpClient
-from recollect.models.unreadable import describe_parse_error
+from recollect.models.http_client import ModelHttpClient
+from recollect.models.server_errors import describe_parse_error
 
 if TYPE_CHECKING:
     import httpx
+
 
 # Ten times what the longest answers of today's models take, thinking included.
 MAX_ANSWER_BYTES = 4 << 20

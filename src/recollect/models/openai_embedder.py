@@ -12,13 +12,14 @@ import numpy as np
 
 from recollect.errors import InvalidSettings, ModelUnavailable
 from recollect.models.embedding import EmbeddingModel, Role
-from recollect.models.openai_wire import ModelHttpClient
+from recollect.models.http_client import ModelHttpClient
 from recollect.models.unit_vectors import unit_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from recollect.models.embedding import Matrix
+
 
 # Common models take 8,192 tokens, and some scripts need a token for each character.
 MAX_CHARACTERS = 8_000

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidSettings
-from recollect.model.talk import drop_conversation_words
 from recollect.models.embedding import EmbeddingModel, Role
+from recollect.text.stopwords import drop_conversation_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from recollect.models.embedding import Matrix
+
 
 BUNDLED_TABLE = Path(__file__).parent / "table"
 DIMENSIONS = 256

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from recollect.models.embedding import Matrix
 
+
 # Enough to tell two texts apart that the model knows nothing about.
 MAX_UNKNOWN_WORDS = 64
 MAX_UNKNOWN_CHARACTERS = 32_768

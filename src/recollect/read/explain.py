@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recollect.ledger.terms import query_terms, terms_of
+from recollect.ledger.tokenizer import query_terms, terms_of
+from recollect.read.features import FEATURE_NAMES, FEW_MEMORIES
 from recollect.read.fuse import adjust_for_count, has_evidence, learned_blend
-from recollect.read.signals import FEATURE_NAMES, FEW_MEMORIES
 
 _MAX_WORDS = 6
 _MAX_REASONS = 3

@@ -1,4 +1,4 @@
-"""Format memories for a prompt: harmless, in the style asked for, within the budget of tokens."""
+"""Group memories by what they are about, so that a prompt shows statements about one subject together."""
 
 from __future__ import annotations
 
@@ -7,22 +7,87 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import InvalidInput
-from recollect.model.at_hand import erasable_cache
-from recollect.model.context import SUMMARY_ID, PromptBlock
+from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, Status
-from recollect.model.result import Hit
-from recollect.read.blocks.fenced import fenced_style
-from recollect.read.blocks.markdown_proxy import MARKDOWN_PROXY
-from recollect.read.blocks.react_mem import REACT_MEM
-from recollect.read.blocks.semantic_router import SEMANTIC_ROUTER
-from recollect.read.blocks.session_service import SESSION_SERVICE
-from recollect.read.blocks.style import BlockItem, BlockStyle
-from recollect.read.blocks.three_tier import THREE_TIER
-from recollect.read.budget import MAX_CHARS_PER_TOKEN, TRUNCATION_MARK, count_tokens, truncate_words
-from recollect.read.defang import defang
-from recollect.read.subjects import group_by_subject
-from recollect.read.visible import one_line, remove_invisible
+from recollect.model.result import SUMMARY_ID, Hit, PromptBlock
+from recollect.read.block_styles import (
+    MARKDOWN_PROXY,
+    REACT_MEM,
+    SEMANTIC_ROUTER,
+    SESSION_SERVICE,
+    THREE_TIER,
+    BlockItem,
+    BlockStyle,
+    fenced_style,
+)
+from recollect.read.sanitize import defang, one_line, remove_invisible
+from recollect.text.tokens import MAX_CHARS_PER_TOKEN, TRUNCATION_MARK, count_tokens, truncate_words
+
+# What a text is about is said at its beginning, and a pasted page must not cost milliseconds.
+_HEAD_CHARS = 400
+# Two texts are about one subject if they share so many terms, and these are so large a part of the shorter text.
+_MIN_SHARED, _MIN_OVERLAP = 2, 0.5
+# A term of more than this part of the memories ("user") says nothing about their subjects.
+_MAX_SPREAD = 0.5
+_SUMMARIES = frozenset({Category.SUMMARY, Category.EPISODE})
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """A memory with its distinctive terms and the turns it was learned from; a turn is its own."""
+
+    record: MemoryRecord
+    terms: frozenset[str]
+    turns: frozenset[str]
+
+
+def group_by_subject(records: Sequence[MemoryRecord]) -> list[int]:
+    """Return the number of each memory's group; groups are numbered in the order of their first memories.
+
+    A memory joins the first group whose first memory has the same key, a turn or most terms in common, or supersedes
+    it or is superseded by it.
+    """
+    subjects = _subjects(records)
+    leaders: list[_Subject] = []
+    groups = []
+    for each in subjects:
+        group = next((at for at, leader in enumerate(leaders) if _is_same_subject(leader, each)), len(leaders))
+        if group == len(leaders):
+            leaders.append(each)
+        groups.append(group)
+    return groups
+
+
+def _subjects(records: Sequence[MemoryRecord]) -> list[_Subject]:
+    terms = [frozenset(terms_of(record.content[:_HEAD_CHARS])) for record in records]
+    spread = Counter(term for each in terms for term in each)
+    max_count = max(len(records) * _MAX_SPREAD, 2)
+    common_terms = {term for term, count in spread.items() if count > max_count}
+    return [
+        _Subject(
+            record, record_terms - common_terms, frozenset((record.id,) if _is_turn(record) else record.evidence)
+        )
+        for record, record_terms in zip(records, terms, strict=True)
+    ]
+
+
+def _is_turn(record: MemoryRecord) -> bool:
+    return record.category is Category.TURN
+
+
+def _is_same_subject(one: _Subject, other: _Subject) -> bool:
+    a, b = one.record, other.record
+    if a.category in _SUMMARIES or b.category in _SUMMARIES:
+        return False
+    if a.key is not None and (a.category, a.key) == (b.category, b.key):
+        return True
+    if a.superseded_by == b.id or b.superseded_by == a.id or not one.turns.isdisjoint(other.turns):
+        return True
+    shared = len(one.terms & other.terms)
+    return shared >= _MIN_SHARED and shared >= _MIN_OVERLAP * min(len(one.terms), len(other.terms))
+
 
 STYLES: Mapping[str, Callable[[datetime], BlockStyle]] = {
     "recollect": fenced_style,

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 import numpy as np
 
-from recollect.read.signals import FEATURE_NAMES, FEW_MEMORIES
+from recollect.read.features import FEATURE_NAMES, FEW_MEMORIES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+
 
 Fusion: TypeAlias = Literal["learned", "rrf", "weights"]
 
@@ -36,7 +37,7 @@ _TRAINING_MEMORIES = 200.0
 _CERTAIN_MEMORIES = 5.0
 # On the scale where strangers are 0 and answers 1.
 _MIN_MEANING = 0.3
-# UnreachedStore this a chance is 0 or 1 to the last digit, and its exponential soon more than can be held.
+# Beyond this a chance is 0 or 1 to the last digit, and its exponential soon more than can be held.
 _MAX_ODDS = 60.0
 
 

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Index, Nearest, View
-from recollect.language.when import Period
 from recollect.ledger.protocol import Ledger, LexicalMatches
-from recollect.ledger.terms import query_terms, terms_of
+from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
-from recollect.model.talk import drop_conversation_words
 from recollect.model.traits import Trait
+from recollect.read.calibration import Calibration
+from recollect.read.features import CandidateTable, QueryStats
+from recollect.read.multilingual_stopwords import split_words, stop_words_for
 from recollect.read.question import QuestionAnalysis, bare_words, find_mentioned, without_names
-from recollect.read.ruler import Calibration
-from recollect.read.signals import CandidateTable, QueryStats
-from recollect.read.small_words import split_words, stop_words_for
+from recollect.read.rank import SearchCandidate
+from recollect.read.select import filter_relevant
+from recollect.text.stopwords import drop_conversation_words
+from recollect.text.time_expressions import Period
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
     Rows = NDArray[np.int64]
+    Floats = NDArray[np.float32]
+
 
 # As many rows like any other are assumed beside the user's own: three memories say little about what is near.
 _ASSUMED_ROWS = 20
@@ -135,7 +139,7 @@ async def _candidate_table(
     before, after = view.neighbors(rows)
     at, is_present = _find_rows(lexical.rows, rows)
     coverage = _values_at(lexical.coverage, at, is_present)
-    # How near a memory without a vector is nobody knows, nor any of them while the embedder is away. IngestReport for far it
+    # How near a memory without a vector is nobody knows, nor any of them while the embedder is away. Taken for far it
     # would never be found: it is taken for as near as those are that share as many words.
     guessed = np.float32(stats.mean) + _NEAR_BY_WORDS * np.float32(stats.spread) * coverage
     has_dense = traits.embedded & bool(vector.any())
@@ -207,3 +211,74 @@ def _is_unknown(name: str, lexical: LexicalMatches, named: Collection[str]) -> b
     """Whether nobody ever spoke of this name."""
     terms = terms_of(name)
     return bool(terms) and lexical.missing.issuperset(terms) and not find_mentioned(name, named)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLimit:
+    """How many candidates get a closer look, how relevant they are at least, and whether the others are told too.
+
+    Those at the places `also` get one however relevant they are.
+    """
+
+    count: int
+    min_relevance: float
+    fetch_all: bool = False
+    extra: Collection[int] = ()
+
+
+async def fetch_candidates(
+    scope: Scope,
+    gathered: GatheredCandidates,
+    query: CandidateQuery,
+    relevance: Floats,
+    limit: FetchLimit,
+    *,
+    ledger: Ledger,
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
+    """The candidates that get a closer look, best first; and, if asked for, those that do not."""
+    fetched = await _fetch_records(scope, gathered, query, relevance, limit, ledger=ledger)
+    extra = [each for each in fetched if each.pool_index in limit.extra]
+    relevant = filter_relevant([each for each in fetched if each.pool_index not in limit.extra], limit.min_relevance)
+    for late in relevant[limit.count :]:
+        late.decision = f"it is not among the {limit.count} most relevant"
+    return relevant[: limit.count] + extra, [each for each in fetched if each.decision]
+
+
+async def _fetch_records(
+    scope: Scope,
+    gathered: GatheredCandidates,
+    query: CandidateQuery,
+    relevance: Floats,
+    limit: FetchLimit,
+    *,
+    ledger: Ledger,
+) -> list[SearchCandidate]:
+    order = np.argsort(-relevance, kind="stable")
+    batch_size = len(order) if limit.fetch_all else limit.count
+    if not limit.fetch_all:
+        order = order[relevance[order] >= limit.min_relevance]
+    candidates: list[SearchCandidate] = []
+    for start in range(0, len(order), batch_size or 1):
+        chosen = [*order[start : start + batch_size].tolist(), *(limit.extra if start == 0 else ())]
+        index_by_row = {int(gathered.table.rows[at]): at for at in chosen}
+        visible = await ledger.fetch(scope, list(index_by_row), filter=query.filter, as_of=query.as_of)
+        records = {each.row: each.record for each in visible}
+        candidates += [
+            SearchCandidate(at, row, records[row], float(relevance[at]), parts=score_parts(gathered, at))
+            for row, at in index_by_row.items()
+            if row in records
+        ]
+        if sum(each.pool_index not in limit.extra for each in candidates) >= batch_size:
+            break
+    return candidates
+
+
+def score_parts(gathered: GatheredCandidates, at: int) -> dict[str, float]:
+    """The scores of a candidate that are shown, and that later steps look at."""
+    pool, dense = gathered.table, float(gathered.table.dense[at])
+    return {
+        "dense": dense if pool.has_dense[at] else 0.0,
+        "lexical": float(pool.lexical[at]),
+        "coverage": float(pool.coverage[at]),
+        "meaning": gathered.stats.calibration.scale(dense),
+    }

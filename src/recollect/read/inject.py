@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, assert_never
 
-from recollect.model.fence import QUESTION_MARK
-from recollect.model.message import message_role
-from recollect.read.known_again import strip_context
+from recollect.model.messages import QUESTION_MARK, message_role
+from recollect.read.strip_context import strip_context
 
 InjectPlace: TypeAlias = Literal["before-question", "system", "question"]
 Message: TypeAlias = Mapping[str, Any]

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.model.memory import MemoryRecord
-from recollect.read.candidate import SearchCandidate
+from recollect.read.calibration import Calibration
 from recollect.read.gather import GatheredCandidates
-from recollect.read.newest_model import newest_model
+from recollect.read.newest_model import age_key, compare_pairs, newest_model
 from recollect.read.question import QuestionAnalysis
-from recollect.read.ruler import Calibration
-from recollect.read.statement_pairs import age_key, compare_pairs
+from recollect.read.rank import SearchCandidate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
 
-# UnreachedStore the first hits an order is no longer read as one.
+
+# Beyond the first hits an order is no longer read as one.
 MAX_CANDIDATES = 10
 # Log-odds from which on a newer statement replaces an older one. A wrong move puts a wrong answer first, a missed one
 # leaves the order as relevance has it.

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from recollect.ledger.terms import STOP_WORDS
-from recollect.model.at_hand import erasable_cache
+from recollect.aio.erasable_cache import erasable_cache
+from recollect.ledger.tokenizer import STOP_WORDS
 from recollect.read.decide import decide
 
 # Enough of a pasted text to see what is asked.

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.errors import RecollectError
-from recollect.model.faults import format_traceback
-from recollect.models.refusals import describe_error
-from recollect.models.rerank import Reranker
-from recollect.read.candidate import SearchCandidate
+from recollect.models.reranking import Reranker
+from recollect.models.server_errors import describe_error
+from recollect.observability.logs import format_traceback
 from recollect.read.fuse import logit
+from recollect.read.rank import SearchCandidate
 
 _log = logging.getLogger("recollect")
 

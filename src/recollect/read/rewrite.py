@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from recollect.errors import ModelUnavailable
-from recollect.model.message import message_role, message_text
+from recollect.model.messages import message_role, message_text
 from recollect.prompts import prompt
-from recollect.prompts.data import new_delimiter
-from recollect.read.context_terms import context_terms
-from recollect.read.known_again import is_context, strip_context
-from recollect.read.vague import needs_context, picks_earlier_item
+from recollect.prompts.rendering import new_delimiter
+from recollect.read.question_context import context_terms, needs_context, picks_earlier_item
+from recollect.read.strip_context import is_context, strip_context
 
 if TYPE_CHECKING:
-    from recollect.read.spending import MeteredChat
+    from recollect.read.llm_budget import MeteredChat
+
 
 RewriteMode: TypeAlias = Literal["auto", "off", "terms", "llm", "hyde"]
 RewriteMethod: TypeAlias = Literal["as-is", "terms", "llm", "hyde"]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.model.memory import Category
-from recollect.read.candidate import SearchCandidate
+from recollect.read.rank import SearchCandidate
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 # A fall of the score below this part of the one before it is an elbow.
 _ELBOW = 0.5

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from recollect.models.embedding import Matrix
 
+
 _WORD = re.compile(r"\w+")
 _NO_WORDS = "no words"  # holds a space, so no real word can ever be it
 

@@ -9,59 +9,28 @@ The first call of `store()` opens an empty ledger, every further one the same st
 or after it was closed; a ledger that claims neither raises Unsupported there. Needs pytest-asyncio in auto mode.
 """
 
-# ruff: noqa: E402
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-# So that a failed assert in a suite shows its values, as it does in a test file.
-pytest.register_assert_rewrite(
-    *(
-        f"recollect.testing.suite_{theme}"
-        for theme in (
-            "records", "scopes", "filters", "changes", "versions", "history", "finding", "said", "keyed", "as_of",
-            "vectors", "traits", "turns", "turns_again", "upkeep", "jobs", "job_lists", "turn_taking", "chores",
-            "effects", "usage", "evidence", "erase", "erase_again", "responses", "response_erase", "keys", "feeds",
-            "models", "tombstones",
-        )
-    )
-)  # fmt: skip
-
 from recollect.ledger.protocol import Ledger
-from recollect.testing.suite_as_of import AsOfSuite
-from recollect.testing.suite_changes import ChangeSuite
-from recollect.testing.suite_chores import MaintenanceQueueSuite
-from recollect.testing.suite_effects import EffectSuite
-from recollect.testing.suite_erase import EraseSuite
-from recollect.testing.suite_erase_again import EraseReplaySuite
-from recollect.testing.suite_evidence import EvidenceSuite
-from recollect.testing.suite_feeds import FeedSuite
+from recollect.testing.suite_accounts import KeySuite, UsageSuite
+from recollect.testing.suite_changes import ChangeSuite, EffectSuite, VersionSuite
+from recollect.testing.suite_erasure import EraseReplaySuite, EraseSuite
 from recollect.testing.suite_filters import FilterSuite
-from recollect.testing.suite_finding import FullTextSuite
-from recollect.testing.suite_history import HistorySuite
-from recollect.testing.suite_job_lists import JobListSuite
-from recollect.testing.suite_jobs import JobSuite
-from recollect.testing.suite_keyed import KeyedSuite
-from recollect.testing.suite_keys import KeySuite
-from recollect.testing.suite_models import ModelSuite
-from recollect.testing.suite_records import RecordSuite
-from recollect.testing.suite_response_erase import ResponseEraseSuite
-from recollect.testing.suite_responses import ResponseSuite
-from recollect.testing.suite_said import CoverageSuite
+from recollect.testing.suite_history import AsOfSuite, EvidenceSuite, HistorySuite
+from recollect.testing.suite_integrity import IntegritySuite
+from recollect.testing.suite_jobs import FairSchedulingSuite, JobListSuite, JobSuite, MaintenanceQueueSuite
+from recollect.testing.suite_records import RecordSuite, ScopeSuite
+from recollect.testing.suite_responses import ResponseEraseSuite, ResponseSuite
 from recollect.testing.suite_samples import MODEL, Open
-from recollect.testing.suite_scopes import ScopeSuite
-from recollect.testing.suite_tombstones import TombstoneSuite
-from recollect.testing.suite_traits import TraitSuite
-from recollect.testing.suite_turn_taking import FairSchedulingSuite
-from recollect.testing.suite_turns import TurnSuite
-from recollect.testing.suite_turns_again import TurnIdempotencySuite
-from recollect.testing.suite_upkeep import IntegritySuite
-from recollect.testing.suite_usage import UsageSuite
-from recollect.testing.suite_vectors import VectorSuite
-from recollect.testing.suite_versions import VersionSuite
+from recollect.testing.suite_search import CoverageSuite, FullTextSuite, KeyedSuite
+from recollect.testing.suite_turns import TombstoneSuite, TurnIdempotencySuite, TurnSuite
+from recollect.testing.suite_vectors import FeedSuite, ModelSuite, TraitSuite, VectorSuite
 
+# So that a failed assert in a suite shows its values, as it does in a test file.
 __all__ = ["MODEL", "LedgerSuite", "Open"]
 
 

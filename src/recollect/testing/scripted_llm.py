@@ -16,11 +16,11 @@ from typing import Self, TypeAlias, assert_never
 
 from starlette.types import Receive, Scope, Send
 
-from recollect.testing import llm_wire
+from recollect.testing import llm_replies
 from recollect.testing.fake_embedder import openai_embeddings
 from recollect.testing.llm_faults import Fault, HttpAnswer, error_body
+from recollect.testing.llm_replies import Json, ScriptedExchange, ScriptedReply, ToolCall, count_tokens, texts
 from recollect.testing.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
-from recollect.testing.llm_wire import Json, ScriptedExchange, ScriptedReply, ToolCall, count_tokens, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class ScriptedLLM(_Script):
         exchange = ScriptedExchange(body, reply, serial, at, prompt_tokens)
         if not spoiled:
             self._tokens.update(prompt=prompt_tokens, completion=exchange.completion_tokens)
-        answer = llm_wire.chat(exchange) if request.kind == "chat" else llm_wire.responses(exchange)
+        answer = llm_replies.chat(exchange) if request.kind == "chat" else llm_replies.responses(exchange)
         return reduce(lambda bent, fault: fault.bend(bent), reply.faults, answer)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

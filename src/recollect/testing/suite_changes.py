@@ -11,15 +11,35 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion
+from recollect.errors import Conflict, IdempotencyReuse, InvalidInput, NotFound, RecollectError, StaleVersion
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Add, Change, ChangeKind, Forget, Restore, Supersede, Update
+from recollect.model.change import (
+    Add,
+    Change,
+    ChangeKind,
+    ConversationUpdate,
+    Effect,
+    EnqueueJob,
+    FinishJob,
+    Forget,
+    IdempotencyToken,
+    ModelUsage,
+    Restore,
+    Supersede,
+    Update,
+)
+from recollect.model.erasure import ErasureRequest, Target
+from recollect.model.job import Job, JobState
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import Listing
+from recollect.model.scope import Scope
 from recollect.model.times import now
+from recollect.model.turn import Conversation
+from recollect.testing.suite_jobs import MONDAY, new, put, take
 from recollect.testing.suite_samples import (
     ALL,
     ANN,
+    BY,
     NOON,
     add,
     change,
@@ -28,6 +48,8 @@ from recollect.testing.suite_samples import (
     listed,
     memory,
     now_of,
+    say,
+    turn,
 )
 
 BAD: dict[str, tuple[Callable[[MemoryRecord, MemoryRecord], Change], type[RecollectError]]] = {
@@ -255,3 +277,323 @@ class ChangeSuite:
         assert len({record.id for (record,) in results}) == 1
         assert await ledger.count(ANN, ALL) == 1
         assert len(await ledger.history(ANN)) == 1
+
+
+class VersionSuite:
+    """One version a change, one effect a request."""
+
+    async def test_each_change_of_a_memory_makes_one_version(self, ledger: Ledger) -> None:
+        (one,) = await add(ledger, memory())
+        steps: list[Change] = [
+            Update(one.id, {"importance": 0.9}),
+            Forget(one.id),
+            Restore(one.id),
+            Update(one.id, {"key": "k"}),
+        ]
+        for n, step in enumerate(steps, 2):
+            await change(ledger, step)
+            assert (await now_of(ledger, one)).version == n
+
+    async def test_a_change_that_changes_nothing_makes_no_version_and_no_history(self, ledger: Ledger) -> None:
+        (one,) = await add(ledger, memory(tags=("a",), metadata={"a": [1]}))
+        same = {"content": one.content, "tags": ["a"], "metadata": {"a": [1]}, "importance": 0.5}
+        applied = await change(ledger, Update(one.id, same), Restore(one.id))
+        assert [each.changed for each in applied.outcomes] == [False, False]
+        assert await now_of(ledger, one) == one
+        assert len(await ledger.history(ANN)) == 1
+
+    async def test_a_change_moves_updated_at_and_leaves_created_at(self, ledger: Ledger) -> None:
+        (one,) = await add(ledger, memory())
+        start = now()
+        await change(ledger, Update(one.id, {"importance": 1.0}))
+        changed = await now_of(ledger, one)
+        assert changed.created_at == one.created_at
+        assert start - timedelta(seconds=2) <= changed.updated_at <= now() + timedelta(seconds=2)
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda id, version: Update(id, {"content": "x"}, expected_version=version),
+            lambda id, version: Forget(id, expected_version=version),
+            lambda id, version: Restore(id, expected_version=version),
+            lambda id, version: Supersede(id, memory("x"), expected_version=version),
+        ],
+        ids=["update", "forget", "restore", "supersede"],
+    )
+    async def test_a_change_expecting_another_version_is_refused(
+        self, ledger: Ledger, make: Callable[[str, int], Change]
+    ) -> None:
+        (one,) = await add(ledger, memory())
+        await change(ledger, Update(one.id, {"importance": 0.9}))
+        before = await everything(ledger, ["ann"])
+        for version in (1, 3, 0):
+            with pytest.raises(Conflict):
+                await change(ledger, make(one.id, version))
+        assert await everything(ledger, ["ann"]) == before
+        await change(ledger, make(one.id, 2))
+
+    async def test_of_many_who_expect_the_same_version_one_wins(self, ledger: Ledger) -> None:
+        (one,) = await add(ledger, memory())
+        tries = [change(ledger, Update(one.id, {"value": str(n)}, expected_version=1)) for n in range(20)]
+        results = await asyncio.gather(*tries, return_exceptions=True)
+        assert sorted(type(each).__name__ for each in results) == ["Applied"] + ["StaleVersion"] * 19
+        assert (await now_of(ledger, one)).version == 2
+
+    async def test_a_request_done_once_is_not_done_again(self, ledger: Ledger) -> None:
+        once = IdempotencyToken("key", "digest")
+        first = await ledger.apply(ANN, [Add(memory("tea")), Add(memory("TEA"))], by=BY, once=once)
+        state = await everything(ledger, ["ann"])
+        repeated = await ledger.apply(ANN, [Add(memory("coffee"))], by=BY, once=once)
+        assert repeated == replace(first, replayed=True)
+        after = await everything(ledger, ["ann"])
+        assert [after["ann"][n] for n in (0, 1, 3)] == [state["ann"][n] for n in (0, 1, 3)]
+
+    async def test_the_same_key_with_another_request_is_refused(self, ledger: Ledger) -> None:
+        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("key", "digest"))
+        with pytest.raises(IdempotencyReuse):
+            await ledger.apply(ANN, [Add(memory("coffee"))], by=BY, once=IdempotencyToken("key", "another"))
+        assert await listed(ledger, ANN) == {"tea"}
+
+    async def test_a_key_is_held_by_one_and_then_has_its_answer(self, ledger: Ledger) -> None:
+        once = IdempotencyToken("key", "digest")
+        tries = await asyncio.gather(*(ledger.claim_key("ann", once) for _ in range(20)))
+        assert sorted((stored.is_owner, stored.answer) for stored in tries) == [(False, None)] * 19 + [(True, None)]
+        await ledger.store_answer("ann", once, {"status": 200, "body": {"id": "x"}})
+        stored = await ledger.claim_key("ann", once)
+        assert (stored.is_owner, stored.answer) == (False, {"status": 200, "body": {"id": "x"}})
+        assert (await ledger.claim_key("bob", once)).is_owner
+        with pytest.raises(IdempotencyReuse):
+            await ledger.claim_key("ann", IdempotencyToken("key", "another"))
+        assert await ledger.users() == []
+
+    async def test_a_key_is_for_requests_of_one_kind(self, ledger: Ledger) -> None:
+        await ledger.claim_key("ann", IdempotencyToken("held", "digest"))
+        with pytest.raises(IdempotencyReuse):
+            await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("held", "another"))
+        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("added", "digest"))
+        with pytest.raises(IdempotencyReuse):
+            await ledger.claim_key("ann", IdempotencyToken("added", "another"))
+
+    async def test_a_key_that_was_let_go_or_lost_is_taken_by_the_next(self, ledger: Ledger) -> None:
+        once = IdempotencyToken("key", "digest")
+        await ledger.claim_key("ann", once)
+        assert not (await ledger.claim_key("ann", once, stale_before=now() - timedelta(minutes=1))).is_owner
+        assert (await ledger.claim_key("ann", once, stale_before=now() + timedelta(minutes=1))).is_owner
+        await ledger.release_key("ann", once)
+        assert (await ledger.claim_key("ann", once)).is_owner
+        await ledger.store_answer("ann", once, {"status": 200})
+        await ledger.release_key("ann", once)
+        assert (await ledger.claim_key("ann", once)).answer == {"status": 200}
+
+    async def test_an_answer_goes_with_what_it_names_and_does_not_come_after_it(self, ledger: Ledger) -> None:
+        (one, two) = await add(ledger, memory("tea", id="one"), memory("milk", id="two"))
+        once, late = IdempotencyToken("key", "digest"), IdempotencyToken("late", "digest")
+        await ledger.claim_key("ann", once)
+        await ledger.store_answer("ann", once, {"body": {"results": [{"id": one.id, "memory": "tea"}]}})
+        stored = await ledger.claim_key("ann", late)
+        await ledger.erase(ANN, ErasureRequest(Target.MEMORY, two.id), by=BY)
+        assert (await ledger.claim_key("ann", once)).answer is not None
+        receipt = await ledger.erase(ANN, ErasureRequest(Target.MEMORY, one.id), by=BY)
+        assert receipt.stores[0].counts["replies"] == 1
+        assert (await ledger.claim_key("ann", once)).is_owner
+        await ledger.store_answer("ann", late, {"body": {"id": one.id, "memory": "tea"}}, since=stored.epoch)
+        assert (await ledger.claim_key("ann", late)).is_owner
+        assert await ledger.prune_idempotency_keys(now() + timedelta(seconds=1)) == 2
+
+    async def test_a_request_that_failed_can_be_tried_again_under_its_key(self, ledger: Ledger) -> None:
+        once = IdempotencyToken("key", "digest")
+        with pytest.raises(NotFound):
+            await ledger.apply(ANN, [Forget("one")], by=BY, once=once)
+        await add(ledger, memory(id="one"))
+        assert not (await ledger.apply(ANN, [Forget("one")], by=BY, once=once)).replayed
+
+    async def test_a_hundred_requests_with_one_key_have_one_effect_and_one_answer(self, ledger: Ledger) -> None:
+        tries = [
+            ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY, once=IdempotencyToken("key", "same"))
+            for n in range(100)
+        ]
+        results = await asyncio.gather(*tries)
+        assert len({(each.batch, each.outcomes[0].record.id) for each in results}) == 1
+        assert sum(not each.replayed for each in results) == 1
+        assert await ledger.count(ANN, ALL) == 1
+
+
+def finish(job: Job, **result: Any) -> FinishJob:
+    assert job.lease is not None
+    return FinishJob(job.id, job.lease, result or None)
+
+
+async def leased(ledger: Ledger) -> Job:
+    await put(ledger, new("s"), scope=MONDAY)
+    (job,) = await take(ledger)
+    return job
+
+
+async def do(ledger: Ledger, *effects: Effect, **more: Any) -> None:
+    await ledger.apply(ANN, more.pop("changes", []), by=BY, effects=effects, **more)
+
+
+class EffectSuite:
+    """All of it or none."""
+
+    async def test_memories_job_conversation_and_usage_change_together(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "I like tea")
+        job = await leased(ledger)
+        record = memory("likes tea")
+        await do(
+            ledger,
+            finish(job, learned=1),
+            ConversationUpdate(MONDAY, {"learned_to": 1, "summary": "tea"}, expected_version=1),
+            EnqueueJob(MONDAY, new("next")),
+            ModelUsage(user="ann", step="extract", model="m", tokens_in=10, tokens_out=5, at=now()),
+            changes=[Add(record)],
+        )
+        assert len(await ledger.get(ANN, [record.id])) == 1
+        done = await ledger.job("ann", job.id)
+        assert (done.state, done.result) == (JobState.DONE, {"learned": 1})
+        results = await ledger.conversation(MONDAY)
+        assert (results.learned_to, results.summary, results.version, results.turn_count) == (1, "tea", 2, 1)
+        assert [each.key for each in await ledger.jobs(states=[JobState.WAITING])] == ["next"]
+        assert (await ledger.spent_today("ann")).tokens == 15
+
+    @pytest.mark.parametrize("reason", ["finished", "cancelled", "lost", "moved", "no memory", "stranger's job"])
+    async def test_nothing_happens_if_any_part_cannot(self, ledger: Ledger, reason: str) -> None:
+        await say(ledger, MONDAY, "I like tea")
+        job = await leased(ledger)
+        record = memory("likes tea")
+        version, scope, ended = 1, ANN, finish(job)
+        changes: list[Change] = [Add(record)]
+        error: type[Exception] = Conflict
+        match reason:
+            case "finished":
+                await ledger.finish(job)
+            case "cancelled":
+                await ledger.cancel("ann", [job.id])
+            case "lost":
+                ended = FinishJob(job.id, "another's lease")
+            case "moved":
+                await say(ledger, MONDAY, "and coffee")
+            case "no memory":
+                changes, error = [Add(record), Forget("nobody's")], Exception
+            case _:
+                scope, changes, error = Scope("bob"), [], Exception
+        before = await ledger.jobs(), await ledger.conversation(MONDAY), await ledger.history(ANN)
+        with pytest.raises(error):
+            await ledger.apply(
+                scope,
+                changes,
+                by=BY,
+                effects=[
+                    EnqueueJob(scope, new("next")),
+                    ModelUsage(user=scope.user, step="extract", model="m", at=now()),
+                    *(
+                        [ConversationUpdate(MONDAY, {"learned_to": 1}, expected_version=version)]
+                        if scope is ANN
+                        else []
+                    ),
+                    ended,
+                ],
+            )
+        assert await ledger.get(ANN, [record.id]) == []
+        assert (await ledger.jobs(), await ledger.conversation(MONDAY), await ledger.history(ANN)) == before
+        assert await ledger.usage() == []
+
+    async def test_what_was_done_once_is_not_done_again(self, ledger: Ledger) -> None:
+        job, once = await leased(ledger), IdempotencyToken("key", "digest")
+        for _ in range(2):
+            spent = ModelUsage(user="ann", step="s", model="m", at=now())
+            await do(ledger, finish(job), spent, changes=[Add(memory())], once=once)
+        assert (await ledger.spent_today("ann")).calls == 1
+
+    async def test_effects_need_no_changes_and_make_no_revision(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        before = await ledger.revision("ann"), await ledger.history(ANN)
+        await do(ledger, ConversationUpdate(MONDAY, {"summary": "a greeting"}))
+        assert (await ledger.revision("ann"), await ledger.history(ANN)) == before
+        assert (await ledger.conversation(MONDAY)).summary == "a greeting"
+
+    async def test_effects_on_another_user_are_refused(self, ledger: Ledger) -> None:
+        bob = Scope("bob", "", "s")
+        for effect in (
+            ConversationUpdate(bob, {"summary": "x"}),
+            EnqueueJob(bob, new()),
+            ModelUsage(user="bob", step="s", model="m", at=now()),
+        ):
+            with pytest.raises(InvalidInput):
+                await do(ledger, effect)
+        assert await ledger.jobs() == []
+
+    async def test_every_field_of_a_note_comes_back_and_the_others_stay(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        await do(
+            ledger, ConversationUpdate(MONDAY, {"summary": "hi \0 \ud800", "metadata": {"a": [1]}, "learned_to": 1})
+        )
+        await do(
+            ledger, ConversationUpdate(MONDAY, {"invocations": [{"goal": "x"}, {"goal": "y"}], "closed_at": NOON})
+        )
+        results = await ledger.conversation(MONDAY)
+        assert (results.summary, results.metadata, results.learned_to) == ("hi \0 \ud800", {"a": [1]}, 1)
+        assert (results.invocations, results.closed_at) == (({"goal": "x"}, {"goal": "y"}), NOON)
+        assert (results.turn_count, results.version) == (1, 3)
+        await do(
+            ledger, ConversationUpdate(MONDAY, {"summary": "", "metadata": {}, "invocations": [], "learned_to": 0})
+        )
+        results = await ledger.conversation(MONDAY)
+        assert (results.summary, results.metadata, results.learned_to, results.invocations) == ("", {}, 0, ())
+        assert results.closed_at == NOON
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"turn_count": 3}, {"version": 1}, {"summary": None}, {"learned_to": "1"}, {"learned_to": -1},
+            {"metadata": {"x": object()}}, {"closed_at": "noon"},
+        ],
+    )  # fmt: skip
+    async def test_a_note_that_cannot_be_kept_is_refused(self, ledger: Ledger, fields: dict[str, Any]) -> None:
+        with pytest.raises(InvalidInput):
+            await do(ledger, ConversationUpdate(MONDAY, fields))
+
+    async def test_what_is_noted_before_anything_was_said_stays(self, ledger: Ledger) -> None:
+        await do(ledger, ConversationUpdate(MONDAY, {"metadata": {"title": "plans"}}, expected_version=0))
+        results = await ledger.conversation(MONDAY)
+        assert results == Conversation(scope=MONDAY, metadata={"title": "plans"}, version=1)
+        with pytest.raises(Conflict):
+            await do(ledger, ConversationUpdate(MONDAY, {"summary": "x"}, expected_version=0))
+        await say(ledger, MONDAY, "hello")
+        results = await ledger.conversation(MONDAY)
+        assert (results.metadata, results.turn_count, results.started_at) == ({"title": "plans"}, 1, NOON)
+        assert results.last_turn_at == NOON
+
+    async def test_a_closed_conversation_is_opened_by_a_new_turn(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        await do(ledger, ConversationUpdate(MONDAY, {"closed_at": now(), "summary": "short"}, expected_version=1))
+        assert (await ledger.conversation(MONDAY)).closed_at is not None
+        await say(ledger, MONDAY, "one more thing")
+        results = await ledger.conversation(MONDAY)
+        assert (results.closed_at, results.summary) == (None, "short")
+
+    async def test_conversations_are_found_by_how_long_they_are_silent(self, ledger: Ledger) -> None:
+        sessions = [Scope("ann", "p", f"{n}") for n in range(4)] + [Scope("bob", "", "0")]
+        for n, scope in enumerate(sessions):
+            logged = turn("hi", said_at=NOON + timedelta(minutes=n))
+            await ledger.append(scope, [logged], vectors=[None], by=BY)
+        await do(ledger, ConversationUpdate(sessions[1], {"closed_at": NOON}))
+        assert [each.scope for each in await ledger.conversations()] == sessions
+        assert [each.scope for each in await ledger.conversations("ann", order="newest")] == sessions[3::-1]
+        idle = await ledger.conversations(open=True, idle_before=NOON + timedelta(minutes=3))
+        assert [each.scope for each in idle] == [sessions[0], sessions[2]]
+        assert [each.scope for each in await ledger.conversations(open=False)] == [sessions[1]]
+        (whole,) = await ledger.conversations("bob")
+        assert whole == await ledger.conversation(sessions[4])
+
+    async def test_conversations_come_a_page_at_a_time(self, ledger: Ledger) -> None:
+        sessions = [Scope("ann", project, session) for project in ("", "p") for session in ("", "a", "b")]
+        for scope in sessions:
+            await say(ledger, scope, "hi")
+        await do(ledger, ConversationUpdate(Scope("ann", "q"), {"metadata": {"new": True}}))
+        for order in ("oldest", "newest"):
+            seen: list[Conversation] = []
+            while page := await ledger.conversations(order=order, limit=2, after=seen[-1] if seen else None):
+                seen += page
+            assert len(seen) == len({each.scope for each in seen}) == 7
+        assert [each.scope for each in seen] == [*reversed(sessions), Scope("ann", "q")]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from recollect.errors import Conflict, InvalidInput, InvalidText
+from recollect.errors import Conflict, InvalidInput, InvalidText, NotFound, StoreUnavailable, Unsupported
+from recollect.ledger.jobs import MAINTENANCE_AUTHOR
 from recollect.ledger.protocol import Ledger
-from recollect.model.job import Job, JobKind, JobState, NewJob
+from recollect.model.change import Add, Author, IdempotencyToken
+from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import ANN, BOB, BY, ODD_TEXTS, turn
+from recollect.testing.suite_samples import ANN, BOB, BY, ODD_TEXTS, Open, add, memory, say, turn
 
 MONDAY = Scope("ann", "p", "monday")
 LONG_S = 60.0
@@ -290,3 +293,319 @@ class JobSuite:
         await ledger.finish(urgent)
         (slow,) = await take(ledger)
         assert (slow.key, slow.tries) == ("slow", 2)
+
+
+class JobListSuite:
+    """What can be told of jobs."""
+
+    async def test_jobs_of_others_are_not_there(self, ledger: Ledger) -> None:
+        (job,) = await put(ledger, new())
+        for user, id in (("bob", job.id), ("ann", "nothing"), ("ann", "\0"), ("ann", "\ud800")):
+            with pytest.raises(NotFound):
+                await ledger.job(user, id)
+        assert await ledger.jobs("bob") == []
+
+    async def test_jobs_are_listed_newest_first_a_page_at_a_time(self, ledger: Ledger) -> None:
+        made = await put(ledger, *(new(f"{n}") for n in range(5)))
+        made += await put(ledger, new("bob's"), scope=BOB)
+        newest = [job.id for job in reversed(made)]
+        assert [job.id for job in await ledger.jobs()] == newest
+        first = await ledger.jobs(limit=4)
+        assert [job.id for job in first + await ledger.jobs(before=first[-1].id)] == newest
+        await ledger.finish((await take(ledger))[0])
+        assert [job.key for job in await ledger.jobs("ann", states=[JobState.DONE])] == ["0"]
+        assert len(await ledger.jobs(states=[JobState.WAITING, JobState.DONE])) == 6
+        assert await ledger.jobs(states=[JobState.DEAD]) == []
+
+    async def test_stats_tell_how_much_there_is_and_how_old_it_is(self, ledger: Ledger) -> None:
+        assert await ledger.job_stats() == await ledger.job_stats("ann") == JobStats()
+        await put(ledger, new("a", due_at=ago(seconds=100)), new("b"), new("c", priority=1), new("d", priority=2))
+        # Nobody waits for a chore.
+        await put(ledger, new("chore", due_at=ago(hours=1), priority=-1))
+        await put(ledger, new("e", due_at=now() + timedelta(days=1)), scope=BOB)
+        (leased,) = await take(ledger)
+        await ledger.fail(leased, error="x", retry_at=None)
+        await take(ledger)
+        mine, all_of_them = await ledger.job_stats("ann"), await ledger.job_stats()
+        assert (mine.waiting, mine.running, mine.dead, mine.failures_in_a_row) == (3, 1, 1, 1)
+        assert (mine.due, all_of_them.due) == (3, 3)
+        assert 100 <= mine.oldest_due_age_s < 160
+        assert (all_of_them.waiting, all_of_them.running, all_of_them.dead) == (4, 1, 1)
+        bobs = await ledger.job_stats("bob")
+        assert (bobs.waiting, bobs.due, bobs.oldest_due_age_s, bobs.failures_in_a_row) == (1, 0, 0.0, 0)
+        assert (await ledger.stats("ann"))["jobs"] == 5
+
+    async def test_failures_are_counted_until_something_goes_well(self, ledger: Ledger) -> None:
+        await put(ledger, new("a"), new("b"))
+        for n in (1, 2, 3):
+            await ledger.fail((await take(ledger))[0], error="x", retry_at=now())
+            assert (await ledger.job_stats("ann")).failures_in_a_row == n
+            assert (await ledger.job_stats()).failures_in_a_row == n
+        await ledger.finish((await take(ledger))[0])
+        assert (await ledger.job_stats("ann")).failures_in_a_row == 0
+
+    async def test_failures_of_long_ago_are_no_longer_in_a_row(
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await put(ledger, new("a"), new("b"))
+        for _ in range(3):
+            await ledger.fail((await take(ledger))[0], error="x", retry_at=now())
+        later = now() + timedelta(minutes=11)
+        for module in ("sql.jobs", "sql.leases", "in_memory.jobs"):
+            monkeypatch.setattr(f"recollect.ledger.{module}.now", lambda: later)
+        assert (await ledger.job_stats()).failures_in_a_row == (await ledger.job_stats("ann")).failures_in_a_row == 0
+        await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
+        assert (await ledger.job_stats()).failures_in_a_row == 1
+
+    async def test_what_requests_came_to_is_forgotten_after_a_time(self, ledger: Ledger) -> None:
+        once = IdempotencyToken("key", "digest")
+        await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)
+        assert await ledger.prune_idempotency_keys(ago(hours=1)) == 0
+        assert (await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)).replayed
+        assert await ledger.prune_idempotency_keys(now() + timedelta(seconds=1)) == 1
+        assert not (await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=once)).replayed
+
+    async def test_only_what_is_over_is_cleared_away(self, ledger: Ledger) -> None:
+        await put(ledger, *(new(key) for key in ("done", "cancelled", "dead", "running", "waiting")))
+        await ledger.finish((await take(ledger))[0])
+        await ledger.cancel("ann", [job.id for job in await ledger.jobs("ann") if job.key == "cancelled"])
+        await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
+        await take(ledger)
+        assert await ledger.prune_jobs(ago(hours=1)) == 0
+        assert await ledger.prune_jobs(now() + timedelta(seconds=1)) == 2
+        assert {job.key for job in await ledger.jobs("ann")} == {"dead", "running", "waiting"}
+
+    async def test_a_closed_ledger_has_no_work_for_anyone(self, ledger: Ledger) -> None:
+        await put(ledger, new())
+        (job,) = await take(ledger)
+        await ledger.close()
+        for use in (
+            put(ledger, new()), take(ledger), ledger.finish(job), ledger.fail(job, error="x", retry_at=None),
+            ledger.renew(job, lease_s=1), ledger.job("ann", job.id), ledger.jobs(), ledger.replay("ann", [job.id]),
+            ledger.cancel("ann", [job.id]), ledger.job_stats(), ledger.prune_jobs(now()), ledger.conversations(),
+            ledger.usage(), ledger.spent_today("ann"), ledger.release(job), ledger.maintenance_states(), ledger.maintenance_times(),
+            ledger.record_maintenance_times({"a": now()}), ledger.prune_idempotency_keys(now()), ledger.enqueue_due([(BOB, new())]),
+        ):  # fmt: skip
+            with pytest.raises(StoreUnavailable, match="closed"):
+                await use
+
+
+LEASERS = 8
+
+
+class FairSchedulingSuite:
+    """The order in which jobs are given out."""
+
+    async def test_one_job_of_a_user_runs_at_a_time(self, ledger: Ledger) -> None:
+        await put(ledger, new("a"), new("b"), new("c", priority=9))
+        await put(ledger, new("d"), scope=Scope("bob"))
+        leased = await take(ledger, 10)
+        assert [(job.scope.user, job.key) for job in leased] == [("ann", "c"), ("bob", "d")]
+        assert await take(ledger, 10) == []
+        await ledger.finish(leased[0])
+        assert [job.key for job in await take(ledger, 10)] == ["a"]
+
+    async def test_a_users_jobs_run_by_priority_then_by_when_they_are_due(self, ledger: Ledger) -> None:
+        old, older = ago(minutes=1), ago(minutes=2)
+        await put(ledger, new("1", due_at=old), new("2", due_at=older), new("3", due_at=old))
+        await put(ledger, new("4", priority=-5, due_at=ago(days=1)), new("5", priority=5))
+        assert [job.key for job in await run_all(ledger)] == ["5", "2", "1", "3", "4"]
+
+    async def test_the_highest_priority_goes_first_whoever_it_is_for(self, ledger: Ledger) -> None:
+        for n, user in enumerate(("ann", "bob", "cleo")):
+            await put(ledger, new(priority=n, due_at=ago(minutes=5 - n)), scope=Scope(user))
+        assert [job.scope.user for job in await run_all(ledger)] == ["cleo", "bob", "ann"]
+
+    async def test_an_urgent_job_that_is_not_due_lends_its_priority_to_no_other(self, ledger: Ledger) -> None:
+        await put(ledger, new("low", priority=-5), new("urgent", priority=5, due_at=now() + timedelta(hours=1)))
+        await put(ledger, new("middle"), scope=Scope("bob"))
+        assert [job.key for job in await run_all(ledger)] == ["middle", "low"]
+
+    async def test_who_has_much_waiting_does_not_keep_others_waiting(self, ledger: Ledger) -> None:
+        await put(ledger, *(new(f"{n}", due_at=ago(hours=1)) for n in range(200)), scope=Scope("hog"))
+        assert len(await run_all(ledger, 3)) == 3
+        for user in ("ann", "bob", "cleo"):
+            await put(ledger, new("x"), new("y"), scope=Scope(user))
+        order = [job.scope.user for job in await run_all(ledger, 10)]
+        assert Counter(order[:4]) == {"hog": 1, "ann": 1, "bob": 1, "cleo": 1}
+        assert Counter(order[:8]) == {"hog": 2, "ann": 2, "bob": 2, "cleo": 2}
+
+    async def test_a_worker_gets_only_the_kinds_it_asks_for(self, ledger: Ledger) -> None:
+        await put(ledger, new("a", kind=JobKind.REFLECT), new("b", kind=JobKind.EXTRACT))
+        for n in range(5):
+            await put(ledger, new("c", kind=JobKind.REFLECT, due_at=ago(hours=1)), scope=Scope(f"user {n}"))
+        (leased,) = await take(ledger, 1, kinds=[JobKind.EXTRACT, JobKind.CLOSE])
+        assert leased.key == "b"
+        assert await take(ledger, 10, kinds=[JobKind.CLOSE]) == []
+        assert await take(ledger, 10, kinds=[]) == []
+        assert len(await take(ledger, 10, kinds=[JobKind.REFLECT])) == 5
+
+    async def test_a_worker_of_another_kind_leaves_what_ran_out_to_others(self, ledger: Ledger) -> None:
+        await put(ledger, new("slow", kind=JobKind.REFLECT), new("b", kind=JobKind.EXTRACT))
+        (slow,) = await take(ledger, kinds=[JobKind.REFLECT], lease_s=SHORT_S)
+        await asyncio.sleep(SHORT_S + 0.02)
+        (other,) = await take(ledger, kinds=[JobKind.EXTRACT])
+        assert (slow.key, other.key) == ("slow", "b")
+        assert await take(ledger) == []
+        await ledger.finish(other)
+        assert [job.key for job in await take(ledger)] == ["slow"]
+
+    async def test_as_many_are_leased_as_were_asked_for(self, ledger: Ledger) -> None:
+        for n in range(5):
+            await put(ledger, new(priority=n % 2), scope=Scope(f"user {n}"))
+        assert [len(await take(ledger, 2)) for _ in range(4)] == [2, 2, 1, 0]
+        with pytest.raises(InvalidInput):
+            await take(ledger, 0)
+
+    async def test_many_leasers_run_every_job_exactly_once(self, ledger: Ledger, store: Open) -> None:
+        other = await _another(store) or ledger
+        users, each = 40, 25
+        for n in range(users):
+            await put(ledger, *(new(f"{m}", priority=m % 3) for m in range(each)), scope=Scope(f"user {n}"))
+        runs: list[Job] = []
+        at_work: set[str] = set()
+
+        async def work(number: int) -> None:
+            mine = (ledger, other)[number % 2]
+            while len(runs) < users * each:
+                leased = await take(mine, 4)
+                for job in leased:
+                    assert job.scope.user not in at_work
+                    at_work.add(job.scope.user)
+                await asyncio.sleep(0 if leased else 0.002)
+                for job in leased:
+                    runs.append(job)
+                    at_work.discard(job.scope.user)
+                    await mine.finish(job)
+
+        await asyncio.gather(*(work(n) for n in range(LEASERS)))
+        assert len(runs) == len({job.id for job in runs}) == users * each
+        assert {job.tries for job in runs} == {1}
+        assert len(await ledger.jobs(states=[JobState.DONE], limit=5000)) == users * each
+        assert (await ledger.job_stats()).waiting == 0
+        if other is not ledger:
+            await other.close()
+
+    async def test_jobs_are_there_when_opened_again(self, ledger: Ledger, store: Open) -> None:
+        await put(ledger, *(new(f"{n}") for n in range(3)))
+        (leased,) = await take(ledger)
+        before = await ledger.jobs()
+        await ledger.close()
+        if (repeated := await _another(store)) is None:
+            return
+        assert await repeated.jobs() == before
+        await repeated.finish(leased)
+        assert [job.key for job in await run_all(repeated)] == ["1", "2"]
+        await repeated.close()
+
+
+async def _another(store: Open) -> Ledger | None:
+    """The same store opened once more, if it can be."""
+    try:
+        return await store()
+    except Unsupported:
+        return None
+
+
+EXPIRE = NewJob(kind=JobKind.UPKEEP, key="expire", payload={"chore": "expire"}, priority=-10)
+REFLECT = NewJob(kind=JobKind.REFLECT, key="reflect:p", payload={"chore": "reflect"}, priority=-20)
+CLOSE = NewJob(kind=JobKind.CLOSE, key="monday")
+
+
+class MaintenanceQueueSuite:
+    """Upkeep of everyone, a few at a time."""
+
+    async def test_everyone_who_ever_wrote_is_tended_in_order_a_page_at_a_time(self, ledger: Ledger) -> None:
+        before = now()
+        for user in ("cleo", "ann", "bob"):
+            await add(ledger, memory(scope=Scope(user)))
+        await say(ledger, MONDAY, "hello")
+        await say(ledger, Scope("ann", "", "s"), "hello")
+        page = await ledger.maintenance_states(limit=2)
+        assert [each.user for each in page] == ["ann", "bob"]
+        assert [each.user for each in await ledger.maintenance_states(after="bob", limit=2)] == ["cleo"]
+        assert [each.projects for each in page] == [("", "p"), ()]
+        assert all(each.last_active_at is not None and before <= each.last_active_at <= now() for each in page)
+        assert [dict(each.tasks) for each in page] == [{}, {}]
+
+    async def test_what_upkeep_wrote_is_nothing_that_was_heard(self, ledger: Ledger) -> None:
+        await ledger.apply(ANN, [Add(memory("merged"))], by=Author(MAINTENANCE_AUTHOR))
+        assert [each.last_active_at for each in await ledger.maintenance_states()] == [None]
+        await ledger.apply(ANN, [Add(memory("said"))], by=BY)
+        received = (await ledger.maintenance_states())[0].last_active_at
+        await ledger.apply(ANN, [Add(memory("merged again"))], by=Author(MAINTENANCE_AUTHOR))
+        assert received is not None and (await ledger.maintenance_states())[0].last_active_at == received
+
+    async def test_a_chore_is_known_from_when_it_is_queued_and_began_when_it_was_taken(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        before = now()
+        assert await ledger.enqueue_due([(Scope("ann", "p"), REFLECT), (ANN, EXPIRE), (BOB, EXPIRE)]) == 2
+        (ann,) = await ledger.maintenance_states()
+        assert {*ann.tasks} == {("p", "reflect"), ("", "expire")}
+        started = ann.tasks["", "expire"]
+        assert before <= started.queued_at <= now()
+        assert started.started_at is None
+        (taken,) = await take(ledger)
+        assert taken.key == "expire"
+        leased = now()
+        await ledger.finish(taken)
+        after = (await ledger.maintenance_states())[0].tasks["", "expire"]
+        assert after.started_at is not None and started.queued_at <= after.started_at <= leased
+        assert after.queued_at == started.queued_at
+        # Queued again, it is still known when the last one began.
+        await ledger.enqueue_due([(ANN, EXPIRE)])
+        repeated = (await ledger.maintenance_states())[0].tasks["", "expire"]
+        assert repeated.queued_at > started.queued_at
+        assert repeated.started_at == after.started_at
+
+    async def test_a_chore_that_failed_never_began(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        await ledger.enqueue_due([(ANN, EXPIRE)])
+        await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
+        assert (await ledger.maintenance_states())[0].tasks["", "expire"].started_at is None
+
+    async def test_a_dead_chore_gets_another_chance_instead_of_a_double(self, ledger: Ledger) -> None:
+        await say(ledger, MONDAY, "hello")
+        await ledger.enqueue_due([(ANN, EXPIRE)])
+        dead = await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
+        assert await ledger.enqueue_due([(ANN, EXPIRE)]) == 1
+        assert [(job.id, job.state, job.tries) for job in await ledger.jobs()] == [(dead.id, JobState.WAITING, 0)]
+
+    async def test_a_session_that_cannot_be_ended_is_left_until_more_is_said(self, ledger: Ledger) -> None:
+        logged = turn("hello", said_at=ago(hours=1))
+        await ledger.append(MONDAY, [logged], vectors=[None], by=BY)
+        assert await ledger.enqueue_due([(MONDAY, CLOSE)]) == 1
+        await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
+        assert await ledger.enqueue_due([(MONDAY, CLOSE)]) == 0
+        assert await ledger.enqueue_due([(MONDAY, new("other", kind=JobKind.CLOSE))]) == 1
+        logged = turn("more", said_at=now() + timedelta(seconds=1))
+        await ledger.append(MONDAY, [logged], vectors=[None], by=BY)
+        assert await ledger.enqueue_due([(MONDAY, CLOSE)]) == 1
+
+    async def test_only_who_is_known_gets_jobs_that_ask_for_it(self, ledger: Ledger) -> None:
+        assert await ledger.enqueue(ANN, [EXPIRE], existing_only=True) == ()
+        await say(ledger, MONDAY, "hello")
+        for scope in (ANN, Scope("ann", "p"), MONDAY):
+            assert len(await ledger.enqueue(scope, [EXPIRE], existing_only=True)) == 1
+        for scope in (BOB, Scope("ann", "q"), Scope("ann", "p", "tuesday"), Scope("ann", "", "monday")):
+            assert await ledger.enqueue(scope, [EXPIRE], existing_only=True) == ()
+        assert len(await put(ledger, EXPIRE, scope=BOB)) == 1
+
+    async def test_moments_are_kept_and_the_last_write_is_known(self, ledger: Ledger) -> None:
+        assert await ledger.maintenance_times() == {}
+        early, late = ago(days=2), ago(days=1)
+        await ledger.record_maintenance_times({"cleared": early, "seen": early})
+        await ledger.record_maintenance_times({"cleared": late, "seen": None})
+        assert await ledger.maintenance_times() == {"cleared": late}
+        before = now()
+        await add(ledger, memory())
+        output = (await ledger.maintenance_times())["written"]
+        assert before <= output <= now()
+
+    @pytest.mark.parametrize("count", [0, 3])
+    async def test_a_batch_is_of_many_users(self, ledger: Ledger, count: int) -> None:
+        scopes = [Scope(f"user {n}") for n in range(count)]
+        for scope in scopes:
+            await add(ledger, memory(scope=scope))
+        assert await ledger.enqueue_due([(scope, EXPIRE) for scope in reversed(scopes)]) == count
+        assert {job.scope.user for job in await ledger.jobs()} == {scope.user for scope in scopes}

@@ -11,16 +11,16 @@ import numpy as np
 
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Applied, Author, Change, HistoryEntry
-from recollect.model.filters import parse_filter
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
-from recollect.model.query import Listing
+from recollect.model.query import Listing, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
+
 
 Open: TypeAlias = Callable[[], Awaitable[Ledger]]
 

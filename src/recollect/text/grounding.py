@@ -10,8 +10,8 @@ import re
 from collections.abc import Collection
 from decimal import Decimal
 
-from recollect.language.when_words import MONTHS, WEEKDAYS
 from recollect.text.numbers import find_numbers, number_values
+from recollect.text.time_words import MONTHS, WEEKDAYS
 
 _ISO_DATE = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _GROUPED = re.compile(r"\d{1,3}(?:[.,]\d{3})+")

@@ -11,16 +11,16 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from recollect.ledger.terms import terms_of
-from recollect.model.extracted import ExtractedFact, FactOp
+from recollect.ledger.tokenizer import terms_of
+from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.memory import MemoryRecord, MemoryType, Trust
 from recollect.model.turn import Role, Turn
 from recollect.text.grounding import missing_names
 from recollect.text.numbers import find_numbers, number_values, without_dates
 from recollect.write.batch import Batch
+from recollect.write.instructions import review_reason
 from recollect.write.operations import Operation
-from recollect.write.screening.imperatives import review_reason
-from recollect.write.screening.trust import is_user_statement, user_text
+from recollect.write.quoted_text import is_user_statement, user_text
 
 SOURCE = "conversation"
 # An unverified number makes a fact doubtful, an unverified name a little less sure.

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.ledger.fields import LIST_FIELDS, NUL_IN_JSON, from_plain
+from recollect.ledger.codec import LIST_FIELDS, NUL_IN_JSON, from_plain
 from recollect.model.ids import new_id
-from recollect.model.invisible import normalise_invisible
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
-from recollect.model.text import validate_id, validate_text
+from recollect.model.text import normalise_invisible, validate_id, validate_text
 from recollect.model.times import now
 
 _UNIT_FIELDS = ("importance", "confidence")

@@ -15,6 +15,7 @@ from recollect.models.embedding import Embedder, EmbeddingModel
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
+
 _log = logging.getLogger("recollect")
 
 

@@ -1,23 +1,52 @@
-"""Extract and reconcile with one LLM call: the new lines and the related memories in, operations out."""
+"""Interaction modes: what extraction looks for in a chat, a document, a task or a profile."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from hashlib import blake2b
+from importlib.resources import files
 
-from recollect.model.extracted import ExtractedFact
-from recollect.model.memory import MemoryRecord
+from recollect.errors import InvalidInput
+from recollect.model.extracted_fact import ExtractedFact
+from recollect.model.memory import Category, MemoryRecord
 from recollect.model.turn import Turn
 from recollect.models.chat import Chat
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import json_line, max_chars_per_turn, new_delimiter, shorten
+from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
-from recollect.write.modes import ExtractionMode, get_extraction_mode
 from recollect.write.operations import SCHEMA, Operation, OperationParser
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionMode:
+    """The part of the prompt that a mode brings, and the categories it keeps (empty: all)."""
+
+    text: str
+    categories: frozenset[Category]
+
+
+@cache
+def load_modes() -> dict[str, ExtractionMode]:
+    """Return the interaction modes by name."""
+    table = tomllib.loads((files(__package__) / "modes.toml").read_text(encoding="utf-8"))
+    return {
+        name: ExtractionMode(each["text"].strip(), frozenset(map(Category, each.get("categories", ()))))
+        for name, each in table.items()
+    }
+
+
+def get_extraction_mode(name: str) -> ExtractionMode:
+    """Return a mode, or raise an InvalidInput that lists the modes."""
+    if name not in load_modes():
+        raise InvalidInput(f"there is no interaction mode {name!r}; the modes are {', '.join(load_modes())}")
+    return load_modes()[name]
+
 
 MAX_CONTEXT_CHARS = 400
 MAX_MEMORY_CHARS = 300

@@ -9,29 +9,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recollect.deps import Deps
 from recollect.errors import BrokenAnswer
-from recollect.ledger.allowance import quota_exceeded_reason
-from recollect.ledger.packing import unpack_vector
-from recollect.model.change import Author, Change
-from recollect.model.effect import ModelUsage
-from recollect.model.extracted import ExtractedFact
+from recollect.ledger.codec import unpack_vector
+from recollect.ledger.llm_quota import quota_exceeded_reason
+from recollect.model.change import Author, Change, ModelUsage
+from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.model.usage import LlmQuota
-from recollect.observe.traces import span
+from recollect.observability.tracing import span
 from recollect.write.batch import Batch
-from recollect.write.billed import record_cost_on_error
-from recollect.write.deps import Deps
 from recollect.write.embed import embed, embed_changes
 from recollect.write.extract import Extraction, ExtractionLimits, extract
+from recollect.write.metering import record_cost_on_error
 from recollect.write.reconcile import ReconcileLimits, ReconcileResult, cosines, reconcile
+from recollect.write.redact import drop_secret_facts, redact
 from recollect.write.related import find_nearest_and_keyed, find_related
-from recollect.write.screening.redact import redact
-from recollect.write.screening.screen import screen
-from recollect.write.screening.written import drop_secret_facts
-from recollect.write.selection import may_contain_facts, select_facts
+from recollect.write.screen import screen
+from recollect.write.select import may_contain_facts, select_facts
 from recollect.write.small_model import extract_with_small_model
 
 # Who history names as the author of what was learned.

@@ -7,15 +7,15 @@ events, and keyed facts without a sentence.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recollect.model.extracted import FactOp
-from recollect.model.invisible import normalise_invisible
-from recollect.model.memory import Category, MemoryType
-from recollect.model.text import repair_text
+from recollect.model.extracted_fact import FactOp
+from recollect.model.memory import Category, MemoryRecord, MemoryType
+from recollect.model.text import normalise_invisible, repair_text
 from recollect.models.structured import InvalidAnswer, Partial
+from recollect.prompts.rendering import json_line, shorten
 
 MAX_OPERATIONS = 1_000
 MAX_CONTENT_CHARS = 2_000
@@ -261,3 +261,25 @@ def _unit_number(value: object, default: float) -> float:
     if not 0 <= number <= 100:
         return default
     return number if number <= 1 else number / 10 if number <= 10 else number / 100
+
+
+def memory_rows(records: Sequence[MemoryRecord], max_chars: int) -> str:
+    """Return the memories as lines of JSON, numbered from 1; nothing in the data can end the fence around them."""
+    return "\n".join(
+        json_line(
+            {
+                "memory": number,
+                "says": shorten(record.content, max_chars),
+                "date": f"{record.occurred_at or record.created_at:%Y-%m-%d}",
+            }
+        )
+        for number, record in enumerate(records, 1)
+    )
+
+
+def operations_schema(*names: str) -> Mapping[str, Any]:
+    """Return the schema of the operations with these fields alone."""
+    operations = SCHEMA["properties"]["operations"]
+    fields = {name: operations["items"]["properties"][name] for name in names}
+    items = {**operations["items"], "properties": fields, "required": list(names)}
+    return {**SCHEMA, "properties": {"operations": {**operations, "items": items}}}

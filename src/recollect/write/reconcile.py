@@ -6,14 +6,14 @@ once for each memory, exact repetitions are merged, and every fact that changes 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from recollect.ledger.terms import terms_of
+from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, Change, Supersede, Update
-from recollect.model.extracted import ExtractedFact, FactOp
+from recollect.model.extracted_fact import ExtractedFact, FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status, Trust
 from recollect.model.scope import Level, Scope
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from recollect.model.change import Vector
+
 
 EXTRACTION_SOURCE = "extraction"
 # As many as a list of a memory may hold.
@@ -392,3 +393,14 @@ def cosines(
         if vector is not None
         for id, other in stored.items()
     }
+
+
+def drop_turn_evidence(change: Change, ids: Collection[str]) -> Change:
+    """The change without these among its evidence."""
+    if isinstance(change, (Add, Supersede)):
+        evidence = tuple(id for id in change.record.evidence if id not in ids)
+        return replace(change, record=replace(change.record, evidence=evidence))
+    if isinstance(change, Update) and "evidence" in change.fields:
+        cited = [id for id in change.fields["evidence"] if id not in ids]
+        return replace(change, fields={**change.fields, "evidence": cited})
+    return change

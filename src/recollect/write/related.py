@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from recollect.deps import Deps
 from recollect.ledger.protocol import Ledger
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import Filter, Listing, Not, Op, Where
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
-from recollect.write.deps import Deps
 from recollect.write.embed import embed
 from recollect.write.sentences import split_sentences
 
 if TYPE_CHECKING:
     from recollect.index.protocol import View
     from recollect.model.change import Vector
+
 
 MAX_RELATED = 20
 # Of these, so many places are kept for keyed facts and standing instructions that nothing in the turns points to.
@@ -28,7 +29,7 @@ _PER_STATEMENT = 3
 _MAX_QUERIES = 16
 _MAX_CHARS = 2_000
 _MAX_KEYED = 1_000
-# SharedOption words count as much as a cosine of the same size; what was said before counts less.
+# Shared words count as much as a cosine of the same size; what was said before counts less.
 _LEXICAL_WEIGHT = 1.0
 _CONTEXT_WEIGHT = 0.8
 # The log, files that a model wrote, and texts about whole conversations are no statements to reconcile with.

@@ -14,19 +14,17 @@ from dataclasses import replace
 from typing import Any
 
 from recollect.errors import BrokenAnswer, ModelUnavailable
-from recollect.ledger.terms import terms_of
-from recollect.model.extracted import ExtractedFact
+from recollect.ledger.tokenizer import terms_of
+from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat, ChatMessage
 from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.data import shorten
-from recollect.write.extract import Extraction, ExtractionLimits
-from recollect.write.modes import get_extraction_mode
+from recollect.prompts.rendering import shorten
+from recollect.write.extract import Extraction, ExtractionLimits, get_extraction_mode
 from recollect.write.operations import Operation, OperationParser
-from recollect.write.select import SelectedStatement, score_statements
-from recollect.write.selection import build_fact
+from recollect.write.select import SelectedStatement, build_fact, score_statements
 
 MAX_TALK_CHARS = 2_000
 MAX_TURNS = 10

@@ -13,6 +13,7 @@ from recollect.errors import InvalidSettings, MissingExtra, ToolFailed, Unavaila
 if TYPE_CHECKING:
     from mcp import Client
 
+
 _START_S = 30.0
 _PING_S = 5.0
 _RETRY_S = 30.0

@@ -12,20 +12,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from recollect.agent.finding import EPISODES, FACTS, find
-from recollect.agent.tools.functions import function_tool
-from recollect.agent.tools.tool import Tool
+from recollect.agent.retrieval import EPISODES, FACTS, find
+from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.query import Filter
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
-from recollect.read.defang import defang
-from recollect.read.visible import one_line, remove_invisible
+from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.remember import MemoryInput
-from recollect.service import Service
-from recollect.write.screening.imperatives import REVIEW_NOTICE, REVIEW_REASON, find_instruction
+from recollect.service.service import Service
+from recollect.write.instructions import REVIEW_NOTICE, REVIEW_REASON, find_instruction
 
 SOURCE = "agent"
 MEMORY_TOOLS = ("RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact")

@@ -9,10 +9,9 @@ import httpx
 
 from recollect.agent.tools.http import http_tool
 from recollect.agent.tools.mcp import McpSource
-from recollect.agent.tools.tool import Tool
-from recollect.agent.tools.toolbox import Toolbox
+from recollect.agent.tools.tool import Tool, Toolbox
+from recollect.config.settings import Settings
 from recollect.errors import RecollectError
-from recollect.settings import Settings
 
 _log = logging.getLogger("recollect")
 

@@ -10,15 +10,15 @@ import click
 
 from recollect.cli import checks
 from recollect.cli.checks import CheckResult, CheckState, Diagnosis
-from recollect.cli.command import Command
-from recollect.cli.given import CliContext, configure_logging, pass_cli
+from recollect.cli.context import CliContext, Command, configure_logging, pass_cli
 from recollect.cli.terminal import StyledText, dim, print_json, print_line
 from recollect.errors import InvalidInput, RecollectError
 
 if TYPE_CHECKING:
+    from recollect.config.settings import Settings
     from recollect.ledger.protocol import Ledger
     from recollect.models.embedding import Embedder
-    from recollect.settings import Settings
+
 
 _COLOURS = {CheckState.OK: "green", CheckState.WARN: "yellow", CheckState.FAIL: "red"}
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.command import Command
+from recollect.cli.context import CliContext, Command, configure_logging, pass_cli
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.given import CliContext, configure_logging, pass_cli
 from recollect.cli.progress import Progress
-from recollect.cli.records import pluralize
+from recollect.cli.rendering import pluralize
 from recollect.cli.terminal import bold, dim, print_json, print_line
 from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
+    from recollect.config.settings import Settings
     from recollect.mirror.status import MirrorStatus
-    from recollect.mirror.together import SyncResult
+    from recollect.mirror.sync import SyncResult
     from recollect.mirror.verify import Difference
-    from recollect.settings import Settings
+
 
 _MAX_SHOWN = 20
 
@@ -29,7 +29,7 @@ def mirror() -> None:
     """Show and check the memories that are Markdown files."""
 
 
-@mirror.command(cls=Command, whose="", examples=("recollect mirror status --preset markdown-proxy",))
+@mirror.command(cls=Command, scope_options="", examples=("recollect mirror status --preset markdown-proxy",))
 @pass_cli
 def status(cli: CliContext) -> None:
     """Show what is mirrored, what is left aside and why, what conflicts there were, and what has no file yet."""
@@ -52,7 +52,7 @@ def status(cli: CliContext) -> None:
         print_line("What waits for review cannot be told: ", dim(error_text))
 
 
-@mirror.command(cls=Command, whose="", examples=("recollect mirror sync --preset markdown-proxy",))
+@mirror.command(cls=Command, scope_options="", examples=("recollect mirror sync --preset markdown-proxy",))
 @pass_cli
 def sync(cli: CliContext) -> None:
     """Bring files and ledger together now.
@@ -83,7 +83,7 @@ def sync(cli: CliContext) -> None:
 
 @mirror.command(
     cls=Command,
-    whose="",
+    scope_options="",
     examples=("recollect mirror sync --preset markdown-proxy", "recollect mirror verify --preset markdown-proxy"),
 )
 @click.pass_context

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from starlette.requests import HTTPConnection
 
 from recollect.errors import Conflict, MissingUser, NotAllowed, NotFound, StoreUnavailable
@@ -136,3 +137,19 @@ async def _caller_dependency(request: HTTPConnection) -> Caller:
 
 # What a door declares to be handed its caller.
 CallerDep: TypeAlias = Annotated[Caller, Depends(_caller_dependency)]
+
+
+def require_permissions(*, read_only: Collection[str] = (), write_only: Collection[str] = ()) -> Any:
+    """For the routes of a door, by their names: those that only read though they are no GET, and those that only add.
+
+    All others that change something tell what was there as well, so they take both rights.
+    """
+
+    async def check_permissions(request: Request, caller: CallerDep) -> None:
+        name = request.scope["route"].name
+        if name not in write_only:
+            caller.check_can_read()
+        if request.method not in ("GET", "HEAD") and name not in read_only:
+            caller.check_can_write()
+
+    return Depends(check_permissions)

@@ -1,26 +1,65 @@
-"""Finds out who is asking before any door is reached, and takes what only concerns us out of the headers."""
+"""Whoever shows wrong keys again and again has to wait; how much is remembered of them is bounded."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.errors import InvalidInput, MissingUser, NotAllowed, RecollectError, Unauthenticated, Unavailable
-from recollect.http.auth.address import is_within
+from recollect.http.auth.address import client_network, is_within
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER, STATE_KEY_REMOVED, Caller
-from recollect.http.auth.failures import Lockout
+from recollect.http.auth.credentials import Credentials, read_credentials, strip_own_keys
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
-from recollect.http.auth.shapes import PROXY_ERROR_FORMATS, ErrorFormat, error_format_for
-from recollect.http.auth.shown import Credentials, read_credentials, strip_own_keys
-from recollect.http.errors import status_of
-from recollect.http.late_service import ServiceProvider
-from recollect.http.proxy.client import send_json
-from recollect.keyring import ApiKeys
+from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, error_format_for, status_of
+from recollect.http.proxy.asgi_io import send_json
+from recollect.http.service_provider import ServiceProvider
 from recollect.model.key import ApiKey
 from recollect.model.scope import Scope as Whose
+from recollect.service.api_keys import ApiKeys
+
+_MAX_FAILURES = 10
+_WINDOW_S = 60.0
+_MAX_PEERS = 10_000
+
+
+@dataclass(slots=True)
+class _FailureWindow:
+    started: float
+    failures: int = 0
+
+
+class Lockout:
+    """Counts failures of each peer in a window of time."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._windows: dict[str, _FailureWindow] = {}
+
+    def wait_s(self, address: str) -> float:
+        """How long the peer has to wait before it may try again; 0 if it may."""
+        if not self._windows:
+            return 0.0
+        window = self._windows.get(client_network(address))
+        if window is None or window.failures < _MAX_FAILURES:
+            return 0.0
+        return max(0.0, window.started + _WINDOW_S - self._clock())
+
+    def record_failure(self, address: str) -> None:
+        """The peer showed a wrong key."""
+        peer, moment = client_network(address), self._clock()
+        window = self._windows.get(peer)
+        if window is None or moment - window.started >= _WINDOW_S:
+            # Anew, so that the oldest leave first when there are too many.
+            self._windows.pop(peer, None)
+            if len(self._windows) >= _MAX_PEERS:
+                del self._windows[next(iter(self._windows))]
+            window = self._windows[peer] = _FailureWindow(moment)
+        window.failures += 1
+
 
 # They tell nothing about anyone.
 OPEN_PATHS = frozenset({
@@ -68,7 +107,7 @@ class AuthMiddleware:
         rules, headers = self._rules, scope["headers"]
         credentials = read_credentials(headers, user_header=rules.user_header, project_header=rules.project_header)
         address = scope["client"][0] if scope.get("client") else ""
-        service_provider: ServiceProvider = scope["app"].state.late
+        service_provider: ServiceProvider = scope["app"].state.service_provider
         trusts_forwarded = credentials.forwarded and is_within(address, rules.proxies)
         caller = await self._resolve_caller(
             credentials, address, credentials.forwarded if trusts_forwarded else address, service_provider

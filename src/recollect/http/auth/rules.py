@@ -7,10 +7,10 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings
 from recollect.http.auth.address import Network, is_loopback, parse_networks
 from recollect.http.auth.tokens import TokenVerifier, check_jwks_url
-from recollect.settings import Settings
 
 _log = logging.getLogger("recollect")
 _MODES = ("auto", "off", "keys", "gateway", "jwt")

@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra, Unauthenticated, Unavailable
 from recollect.http.auth.address import is_loopback
 from recollect.http.auth.caller import Caller
-from recollect.http.upstream.address import is_forbidden
+from recollect.http.upstream.ssrf_guard import is_forbidden
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     import httpx
+
 
 _log = logging.getLogger("recollect")
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}

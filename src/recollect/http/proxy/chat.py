@@ -12,39 +12,36 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from recollect.aio.throttle import LoopThrottle
 from recollect.errors import InvalidInput, MissingUser, NotAllowed, UpstreamBroken, UpstreamUnavailable
 from recollect.http.auth.caller import STATE_CALLER
-from recollect.http.auth.withheld import KEY_MISSING, lacks_key
-from recollect.http.proxy.body import JsonBody, parse_body
-from recollect.http.proxy.client import (
+from recollect.http.auth.credentials import KEY_MISSING, lacks_key
+from recollect.http.proxy.asgi_io import (
     BodyTooLarge,
     ClientDisconnected,
     DisconnectWatcher,
+    headers_by_name,
+    headers_for_client,
+    headers_for_upstream,
     receive_body,
     response_body,
     response_start,
     send_error,
     send_too_large,
-)
-from recollect.http.proxy.headers import (
-    headers_by_name,
-    headers_for_client,
-    headers_for_upstream,
     with_readable_encodings,
 )
-from recollect.http.proxy.hits import add_hits
-from recollect.http.proxy.listener import StreamRecorder
-from recollect.http.proxy.memory import ChatContext, ChatMemory
-from recollect.http.proxy.steering import (
+from recollect.http.proxy.body import JsonBody, parse_body
+from recollect.http.proxy.chat_memory import ChatContext, ChatMemory, add_hits
+from recollect.http.proxy.memory_options import (
     MEMORY_FIELDS,
     InvalidField,
     MemoryDefaults,
     MemoryOptions,
     parse_memory_options,
 )
+from recollect.http.proxy.stream_recorder import StreamRecorder
 from recollect.http.upstream.protocol import UpstreamRequest, UpstreamResponse
-from recollect.http.upstream.upstreams import UpstreamRouter
-from recollect.model.turns import LoopThrottle
+from recollect.http.upstream.router import UpstreamRouter
 
 _log = logging.getLogger("recollect")
 _PATH = "/chat/completions"

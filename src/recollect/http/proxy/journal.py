@@ -20,7 +20,7 @@ from typing import TypeVar
 from recollect.errors import DiskFull, StoreUnavailable
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
-from recollect.upkeep.spilled import (
+from recollect.write.spill_file import (
     REJECTED_SUFFIX,
     SPILL_SUFFIX,
     SpilledLine,
@@ -28,6 +28,9 @@ from recollect.upkeep.spilled import (
     list_spill_files,
     read_spilled_lines,
 )
+
+""
+
 
 _log = logging.getLogger("recollect")
 T = TypeVar("T")

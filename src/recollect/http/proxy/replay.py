@@ -12,10 +12,10 @@ from typing import Any
 from recollect.errors import Backlog, RecollectError, Unavailable
 from recollect.http.proxy.journal import Journal
 from recollect.model.change import Author
-from recollect.model.remembered import RememberResult
+from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
-from recollect.service import Service
-from recollect.upkeep.spilled import SpilledLine, SpilledTurn, group_by_arrival
+from recollect.service.service import Service
+from recollect.write.spill_file import SpilledLine, SpilledTurn, group_by_arrival
 
 _log = logging.getLogger("recollect")
 BY = Author("proxy", "chat")

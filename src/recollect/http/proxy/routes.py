@@ -10,23 +10,23 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from recollect.config.settings import Settings
 from recollect.http.auth.caller import Caller
-from recollect.http.doors.ours import UnreservedRoute
+from recollect.http.health_monitor import HealthMonitor
+from recollect.http.proxy.asgi_io import headers_by_name
 from recollect.http.proxy.chat import ChatCompletions
-from recollect.http.proxy.headers import headers_by_name
-from recollect.http.proxy.memory import ChatMemory
+from recollect.http.proxy.chat_memory import ChatMemory
+from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
 from recollect.http.proxy.passthrough import Passthrough
-from recollect.http.proxy.safekeeping import ResilientMemory
-from recollect.http.proxy.steering import MemoryDefaults, MemoryOptions, parse_memory_options
-from recollect.http.responses.parts import ResponsesContext, ResponsesSupport, ResponseStorage
+from recollect.http.proxy.resilience import ResilientMemory
+from recollect.http.reserved_paths import UnreservedRoute
+from recollect.http.responses.context import ResponsesContext, ResponsesSupport, ResponseStorage
 from recollect.http.responses.routes import responses_routes
-from recollect.http.standing import HealthMonitor
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.protocol import Header
-from recollect.http.upstream.upstreams import UpstreamRouter
+from recollect.http.upstream.router import UpstreamRouter
 from recollect.ledger.responses import ResponseStore
-from recollect.service import Service
-from recollect.settings import Settings
+from recollect.service.service import Service
 
 # Clients whose base URL lacks the version are understood too.
 _CHAT_PATHS = ("/v1/chat/completions", "/chat/completions")

@@ -13,10 +13,10 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recollect.errors import RecollectError
 from recollect.http.auth.caller import STATE_CALLER, Caller
-from recollect.http.proxy import client
-from recollect.http.proxy.steering import MemoryOptions
-from recollect.http.responses.parts import ResponsesContext
-from recollect.http.responses.wrong import RequestTooLarge, error_response
+from recollect.http.proxy import asgi_io
+from recollect.http.proxy.memory_options import MemoryOptions
+from recollect.http.responses.context import ResponsesContext
+from recollect.http.responses.errors import RequestTooLarge, error_response
 from recollect.http.upstream.protocol import Header
 from recollect.model.scope import Scope as Whose
 
@@ -69,17 +69,17 @@ class AsgiRequest:
         """The whole body."""
         max_bytes = self.context.max_body_bytes
         try:
-            return await client.receive_body(self.receive, max_bytes)
-        except client.BodyTooLarge:
+            return await asgi_io.receive_body(self.receive, max_bytes)
+        except asgi_io.BodyTooLarge:
             raise RequestTooLarge(f"the body is larger than {max_bytes:,} bytes; send less at a time") from None
 
     async def start(self, status: int, headers: Sequence[Header]) -> None:
         """Send the head of an answer."""
-        await self.send(client.response_start(status, list(headers)))
+        await self.send(asgi_io.response_start(status, list(headers)))
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
         """Send a piece of the body; the last one says that no more comes."""
-        await self.send(client.response_body(body, more=more))
+        await self.send(asgi_io.response_body(body, more=more))
 
     async def answer(self, status: int, body: bytes, headers: Sequence[Header] = ()) -> None:
         """Send an answer in one piece."""
@@ -98,7 +98,7 @@ class AsgiRequest:
         try:
             await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
             if not working.done():
-                raise client.ClientDisconnected
+                raise asgi_io.ClientDisconnected
             await working
         finally:
             working.cancel()
@@ -131,7 +131,7 @@ class AsgiEndpoint:
         request = AsgiRequest(scope, receive, send_and_note, self._context_of(scope))
         try:
             await self._handler(request)
-        except client.ClientDisconnected:
+        except asgi_io.ClientDisconnected:
             return
         except RecollectError as error:
             if is_started:

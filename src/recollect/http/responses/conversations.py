@@ -8,11 +8,11 @@ from typing import Any
 
 from recollect.errors import Conflict, NotFound
 from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.asked import Json, parse_json_object, validate_items
-from recollect.http.responses.before import load_thread
-from recollect.http.responses.ids import make_id, with_id
-from recollect.http.responses.reading import parse_page, request_scope, to_page
-from recollect.http.responses.wrong import BadRequest
+from recollect.http.responses.errors import BadRequest
+from recollect.http.responses.items import make_id, with_id
+from recollect.http.responses.persistence import load_thread
+from recollect.http.responses.request import Json, parse_json_object, validate_items
+from recollect.http.responses.retrieve import parse_page, request_scope, to_page
 from recollect.model.response import Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now

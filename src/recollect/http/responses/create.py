@@ -9,29 +9,25 @@ from typing import Any
 
 from recollect.errors import UpstreamUnavailable
 from recollect.http.auth.caller import STATE_KEY_REMOVED, Caller
-from recollect.http.proxy.hits import hit_to_json
-from recollect.http.proxy.memory import ChatContext
+from recollect.http.proxy.chat_memory import ChatContext, hit_to_json
 from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.asked import ResponseParams, parse_response_params
-from recollect.http.responses.before import History, load_history
-from recollect.http.responses.injected import find_edits, native_body
-from recollect.http.responses.keeping import ResponseWriter
-from recollect.http.responses.loose import as_text
-from recollect.http.responses.native import relay_response
-from recollect.http.responses.parts import memory_headers
-from recollect.http.responses.sending import (
+from recollect.http.responses.context import memory_headers
+from recollect.http.responses.errors import BadRequest, error_body
+from recollect.http.responses.from_chat import answer_from_chat
+from recollect.http.responses.items import as_text
+from recollect.http.responses.passthrough import find_edits, native_body, relay_response
+from recollect.http.responses.persistence import History, ResponseWriter, load_history
+from recollect.http.responses.request import ResponseParams, parse_response_params
+from recollect.http.responses.to_chat import IndexedMessage, check_translatable, to_chat, to_messages
+from recollect.http.responses.upstream_io import (
     buffer_response,
     detect_responses_api,
     encode_json,
     relayed_headers,
     upstream_headers,
 )
-from recollect.http.responses.to_chat import to_chat
-from recollect.http.responses.to_messages import IndexedMessage, check_translatable, to_messages
-from recollect.http.responses.translated import answer_from_chat
-from recollect.http.responses.wrong import BadRequest, error_body
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
-from recollect.http.upstream.upstreams import KeyedUpstream
+from recollect.http.upstream.router import KeyedUpstream
 from recollect.model.times import now
 
 

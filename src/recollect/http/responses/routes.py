@@ -7,17 +7,17 @@ from collections.abc import Callable
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from recollect.http.responses import conversations, create, reading
+from recollect.http.responses import conversations, create, retrieve
 from recollect.http.responses.asgi import AsgiEndpoint, AsgiRequest, Handler
-from recollect.http.responses.parts import ResponsesContext
+from recollect.http.responses.context import ResponsesContext
 
 _CONVERSATION = "/v1/conversations/{conversation_id}"
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/responses", create.create),
-    ("GET", "/v1/responses/{response_id}", reading.retrieve),
-    ("DELETE", "/v1/responses/{response_id}", reading.delete),
-    ("POST", "/v1/responses/{response_id}/cancel", reading.cancel),
-    ("GET", "/v1/responses/{response_id}/input_items", reading.input_items),
+    ("GET", "/v1/responses/{response_id}", retrieve.retrieve),
+    ("DELETE", "/v1/responses/{response_id}", retrieve.delete),
+    ("POST", "/v1/responses/{response_id}/cancel", retrieve.cancel),
+    ("GET", "/v1/responses/{response_id}/input_items", retrieve.input_items),
     ("POST", "/v1/conversations", conversations.create),
     ("GET", _CONVERSATION, conversations.retrieve),
     ("POST", _CONVERSATION, conversations.update),

@@ -12,9 +12,9 @@ from typing import Any
 
 from recollect.http.upstream.extractive_answer import answer_from_memory
 from recollect.http.upstream.protocol import Header, UpstreamRequest
-from recollect.model.message import message_text
-from recollect.read.budget import count_tokens
+from recollect.model.messages import message_text
 from recollect.read.rewrite import last_question
+from recollect.text.tokens import count_tokens
 
 MODEL = "recollect-extractive"
 _CREATED = 1_767_225_600

@@ -11,20 +11,19 @@ from functools import cache
 from importlib.resources import files
 
 from recollect.http.upstream.protocol import RequestMemory
-from recollect.language.small_talk import head_and_tail
-from recollect.ledger.terms import terms_of
+from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.read.decide import DecisionRule, decide
-from recollect.read.defang import defang
+from recollect.read.multilingual_stopwords import detect_language, split_words
 from recollect.read.question import analyze_question
-from recollect.read.small_words import detect_language, split_words
-from recollect.read.visible import one_line, remove_invisible
+from recollect.read.sanitize import defang, one_line, remove_invisible
+from recollect.text.small_talk import head_and_tail
 
 _MAX_QUOTES = 3
 _MAX_OVERVIEW_QUOTES = 6
 _MAX_QUOTE_CHARS = 300
-# UnreachedStore this a memory is not read: what it says is at its beginning, or there is a shorter one that says it.
+# Beyond this a memory is not read: what it says is at its beginning, or there is a shorter one that says it.
 _MAX_READ_CHARS = 20_000
 # What scores less than this beside the best is about something else.
 _MIN_RELATIVE_SCORE = 0.6
@@ -172,7 +171,7 @@ def _is_same_fact(one: _Quote, other: _Quote) -> bool:
         return True
     older, newer = sorted((one, other), key=lambda each: each.created_at)
     if one.hit.score == other.hit.score and older.hit.scores.get("replaced") and newer.hit.scores.get("newest"):
-        # SearchRequest put the newer one before the one it replaces.
+        # Search put the newer one before the one it replaces.
         return True
     if a.detail.get("role", "user") != b.detail.get("role", "user"):
         return False

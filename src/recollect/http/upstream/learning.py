@@ -16,21 +16,26 @@ from time import monotonic
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
+from recollect.config.settings import Settings
 from recollect.errors import BrokenAnswer, ModelUnavailable, RecollectError, UpstreamUnavailable
 from recollect.http.auth.address import is_loopback, parse_address
 from recollect.http.upstream.extractive import ExtractiveUpstream
-from recollect.http.upstream.local import LOCAL_PREFIX, LocalUpstream
 from recollect.http.upstream.protocol import Upstream, UpstreamRequest
+from recollect.http.upstream.router import (
+    LOCAL_PREFIX,
+    KeyedUpstream,
+    LocalUpstream,
+    UpstreamRouter,
+    open_upstream_router,
+)
 from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
-from recollect.http.upstream.upstreams import KeyedUpstream, UpstreamRouter, open_upstream_router
-from recollect.learning_model import MODEL, ModelChoice
 from recollect.ledger.protocol import Ledger
 from recollect.model.job import Job, JobKind
 from recollect.model.usage import LlmQuota
-from recollect.models.chat_size import is_small_model
 from recollect.models.learning_chat import LearningChat
+from recollect.models.local_models import is_small_model
 from recollect.models.openai_chat import OpenAIChat
-from recollect.settings import Settings
+from recollect.service.learning_models import MODEL, ModelChoice
 
 _log = logging.getLogger("recollect")
 
@@ -248,7 +253,7 @@ class UpstreamModels:
         if self._settings.llm_size != "auto":
             return self._settings.llm_size == "small"
         if isinstance(upstream, LocalUpstream):
-            from recollect.models.local_files import find_model
+            from recollect.models.local_models import find_model
 
             try:
                 # It answers whatever model a chat names.

@@ -9,7 +9,7 @@ import httpx
 from recollect import __version__
 from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
-from recollect.http.upstream.upstreams import KeyedUpstream
+from recollect.http.upstream.router import KeyedUpstream
 
 # Told apart from chats by its name, and by nothing that a client sent.
 LEARNING_HEADERS: tuple[Header, ...] = (

@@ -1,12 +1,14 @@
-"""Writing a batch of changes: lock the user, load what it touches, plan, write the plan with its history."""
+"""What a batch of changes brings about beside memories, in its transaction."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
-from recollect.ledger.fields import to_plain
+from recollect.ledger.codec import to_plain
+from recollect.ledger.idempotency import key_reuse_error
 from recollect.ledger.plan import (
     ExistingRecords,
     Plan,
@@ -18,44 +20,77 @@ from recollect.ledger.plan import (
     fingerprint_of,
     is_usage_only,
     plan,
+    plan_reverts,
+    undone_line_ids,
 )
 from recollect.ledger.protocol import Revision
-from recollect.ledger.reused import key_reuse_error
-from recollect.ledger.sql.effects import add_to_totals, apply_effects
+from recollect.ledger.sql.conversations import apply_note
 from recollect.ledger.sql.evidence import put_evidence
+from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
-from recollect.ledger.sql.jobs import scope_exists
-from recollect.ledger.sql.memories import by_ids
-from recollect.ledger.sql.records import (
+from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
+from recollect.ledger.sql.leases import finish
+from recollect.ledger.sql.memories import (
     INSERT_MEMORY,
     SELECTED_COLUMNS,
     UPDATE_MEMORY,
+    by_ids,
     record_from_row,
     record_to_params,
 )
-from recollect.ledger.sql.terms import count_words, index_words
-from recollect.ledger.sql.tombstones import write_tombstones
+from recollect.ledger.sql.tombstone_store import write_tombstones
 from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.usage import add_to_daily_total, add_usage
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
-from recollect.ledger.undo import plan_reverts, undone_line_ids
 from recollect.model.change import (
     Add,
     Applied,
     Author,
     Change,
     ChangeKind,
+    ConversationUpdate,
+    Effect,
+    EnqueueJob,
+    FinishJob,
     HistoryEntry,
     IdempotencyToken,
+    ModelUsage,
     Outcome,
     Supersede,
+    check_effects,
 )
-from recollect.model.effect import Effect, check_effects
-from recollect.model.erase import user_digest
+from recollect.model.erasure import user_digest
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
+
+
+async def apply_effects(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None:
+    """Bring them about in order; whoever calls holds the user."""
+    # A job can outlive the session it was made for, which must not come back by it.
+    from_job = any(isinstance(effect, FinishJob) for effect in effects)
+    for effect in effects:
+        match effect:
+            case FinishJob():
+                await finish(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
+            case ConversationUpdate():
+                await apply_note(tx, effect, existing_only=from_job)
+            case EnqueueJob():
+                await put_job(tx, await lock_jobs(tx, scope.user), effect.scope, effect.job)
+            case ModelUsage():
+                await add_usage(tx, effect)
+            case _:
+                assert_never(effect)
+    await add_to_totals(tx, effects)
+
+
+async def add_to_totals(tx: Tx, effects: Sequence[Effect]) -> None:
+    """Add what was spent to the sum of all users."""
+    # In the order of days, which everyone keeps to: nobody waits in a circle.
+    for spent in sorted((effect for effect in effects if isinstance(effect, ModelUsage)), key=lambda each: each.at):
+        await add_to_daily_total(tx, spent)
 
 
 @dataclass(frozen=True, slots=True)

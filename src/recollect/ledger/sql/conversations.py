@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from recollect.errors import Conflict
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
-from recollect.model.effect import ConversationUpdate
+from recollect.model.change import ConversationUpdate
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, to_micros

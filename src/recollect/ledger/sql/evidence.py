@@ -1,4 +1,4 @@
-"""Evidence: which memories were derived from a turn, and which memory took the place of another."""
+"""Chains of superseded memories, shared by all ledgers."""
 
 from __future__ import annotations
 
@@ -6,13 +6,30 @@ from collections.abc import Mapping, Sequence
 
 from recollect.ledger.plan import Plan
 from recollect.ledger.protocol import Derived, NumberedRecord
-from recollect.ledger.sql.records import SELECTED_COLUMNS, record_from_row
+from recollect.ledger.sql.memories import SELECTED_COLUMNS, record_from_row
 from recollect.ledger.sql.tx import Tx
-from recollect.ledger.succession import MAX_LINKS, successions
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros
+
+# Longer chains are cut: their end is taken for one that is not known.
+MAX_LINKS = 64
+
+
+def successions(ids: Sequence[str], records: Mapping[str, NumberedRecord]) -> dict[str, tuple[NumberedRecord, ...]]:
+    """Each memory of these ids with those that superseded it, in order; a chain that returns to itself ends there."""
+    chains: dict[str, tuple[NumberedRecord, ...]] = {}
+    for id in ids:
+        chain: dict[str, NumberedRecord] = {}
+        following: str | None = id
+        while following is not None and following in records and following not in chain and len(chain) < MAX_LINKS:
+            chain[following] = records[following]
+            following = records[following].record.superseded_by
+        if chain:
+            chains[id] = tuple(chain.values())
+    return chains
+
 
 # A look-up costs a fifth of calling the enum, and a search reads many rows.
 _STATUSES = {str(status): status for status in Status}

@@ -1,4 +1,4 @@
-"""SqlLedger: the promise of `Ledger`, kept by the body of SQL on some engine."""
+"""Count what was written once it is on disk: memories that were kept, and what models were asked for them."""
 
 from __future__ import annotations
 
@@ -9,43 +9,76 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.ledger.counted import ignore_change, record_metrics
 from recollect.ledger.protocol import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision, Unembedded
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import erase as erase_sql
 from recollect.ledger.sql import evidence as evidence_sql
+from recollect.ledger.sql import full_text, maintenance, memories
 from recollect.ledger.sql import history as history_sql
-from recollect.ledger.sql import memories, terms, upkeep
 from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import vectors as vector_sql
-from recollect.ledger.sql.feeding import SqlIndexFeed
-from recollect.ledger.sql.kept import SqlResponseStore
-from recollect.ledger.sql.keys import SqlApiKeyStore
-from recollect.ledger.sql.lengths import DocLengthCache
+from recollect.ledger.sql.api_key_store import SqlApiKeyStore
+from recollect.ledger.sql.feed_store import SqlIndexFeed
+from recollect.ledger.sql.full_text import DocLengthCache, PostingCache
+from recollect.ledger.sql.idempotency_store import SqlIdempotencyStore
+from recollect.ledger.sql.jobs_store import QUICK_LIMIT, SqlJobStore
 from recollect.ledger.sql.migrate import migrate
-from recollect.ledger.sql.model_states import SqlModelStateStore
-from recollect.ledger.sql.postings import PostingCache
-from recollect.ledger.sql.replies import SqlIdempotencyStore
-from recollect.ledger.sql.tombstones import SqlTombstoneStore, add_for_forgotten, is_filled
+from recollect.ledger.sql.responses_store import SqlResponseStore
+from recollect.ledger.sql.tombstone_store import SqlTombstoneStore, add_for_forgotten, is_filled
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, tenant_or_all
-from recollect.ledger.sql.work import QUICK_LIMIT, SqlJobStore
-from recollect.ledger.terms import TERMS_RULES
-from recollect.model.change import Applied, Author, Change, HistoryEntry, IdempotencyToken
-from recollect.model.effect import Effect
-from recollect.model.erase import Erasure, ErasureRequest, Receipt, StoreErasure
+from recollect.ledger.sql.vectors import SqlModelStateStore
+from recollect.ledger.tokenizer import TERMS_RULES
+from recollect.model.change import (
+    Applied,
+    Author,
+    Change,
+    ChangeKind,
+    Effect,
+    HistoryEntry,
+    IdempotencyToken,
+    ModelUsage,
+)
+from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.job import Appended, NewJob
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import EVERYTHING, Filter, Listing
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.models.embedding import EmbeddingModel
+from recollect.observability.metrics import LLM_CALLS, LLM_TOKENS, SAVED
 
 if TYPE_CHECKING:
-    from recollect.ledger.sealed import Backup
+    from recollect.ledger.backup_file import Backup
     from recollect.model.change import Vector
+
+
+# Who it is in history that learned something.
+_EXTRACTION_AUTHOR = "extraction"
+_ADDING_KINDS = (ChangeKind.ADD, ChangeKind.SUPERSEDE)
+
+
+def ignore_change(user: str) -> None:
+    """Where nobody wants to know that something of a user's has changed."""
+
+
+def record_metrics(applied: Applied, effects: Sequence[Effect], by: Author) -> Applied:
+    """The same, counted."""
+    saved = sum(
+        outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
+        for outcome in applied.outcomes
+    )
+    if saved and not applied.replayed:
+        SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
+    for effect in effects:
+        if isinstance(effect, ModelUsage):
+            LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
+            LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
+            LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
+    return applied
+
 
 # Up to here a lexical search takes about a millisecond: not worth another thread.
 _QUICK_ROWS = 20_000
@@ -80,7 +113,7 @@ class SqlLedger(
         ledger = cls(engine, model)
         try:
             await migrate(engine)
-            if await engine.read(upkeep.terms_version, tenant=NO_TENANT, quick=True) != TERMS_RULES:
+            if await engine.read(maintenance.terms_version, tenant=NO_TENANT, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
             if not await engine.read(is_filled, tenant=NO_TENANT, quick=True):
                 await engine.write(add_for_forgotten, tenant=ALL_TENANTS)
@@ -133,7 +166,7 @@ class SqlLedger(
         return appended
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
-        await self._engine.write(lambda tx: upkeep.touch(tx, scope, ids, at=at), tenant=scope.user)
+        await self._engine.write(lambda tx: maintenance.touch(tx, scope, ids, at=at), tenant=scope.user)
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
         records = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), tenant=scope.user, quick=True)
@@ -180,11 +213,11 @@ class SqlLedger(
         )
 
     async def users(self) -> list[str]:
-        return await self._engine.read(upkeep.users, tenant=ALL_TENANTS)
+        return await self._engine.read(maintenance.users, tenant=ALL_TENANTS)
 
     async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
         return await self._engine.read(
-            lambda tx: terms.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
+            lambda tx: full_text.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
             tenant=scope.user,
             quick=self._engine.is_local and await self._is_small_user(scope.user),
         )
@@ -291,18 +324,18 @@ class SqlLedger(
         await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), tenant=NO_TENANT)
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
-        counts = await self._engine.read(lambda tx: upkeep.stats(tx, user), tenant=tenant_or_all(user))
+        counts = await self._engine.read(lambda tx: maintenance.stats(tx, user), tenant=tenant_or_all(user))
         return counts if user is not None else {**counts, "bytes": await self._engine.size()}
 
     async def check(self) -> list[str]:
-        broken = await self._engine.read(lambda tx: upkeep.check(tx, self._engine), tenant=ALL_TENANTS)
+        broken = await self._engine.read(lambda tx: maintenance.check(tx, self._engine), tenant=ALL_TENANTS)
         return [*await self._engine.check(), *broken]
 
     async def security_warnings(self) -> list[str]:
         return await self._engine.security_warnings()
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        await self._engine.write(lambda tx: upkeep.rebuild_terms(tx, self._engine, progress), tenant=ALL_TENANTS)
+        await self._engine.write(lambda tx: maintenance.rebuild_terms(tx, self._engine, progress), tenant=ALL_TENANTS)
 
     async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
         outcome = await self._engine.write(
@@ -340,7 +373,7 @@ class SqlLedger(
             )
             if done is not None:
                 replayed.append((done[0], each.what, done[1], self._drop_caches(done[0].user)))
-        # IdempotencyToken for all of them; also for those that a replay which was broken off had come to.
+        # Once for all of them; also for those that a replay which was broken off had come to.
         if not replayed and not await self._engine.read(
             lambda tx: erase_sql.has_unfinished(tx, ever=True), tenant=ALL_TENANTS
         ):
@@ -370,7 +403,7 @@ class SqlLedger(
         return erase_sql.store_report(counts, done)
 
     async def backup(self, path: Path, on_progress: Callable[[int, int], None]) -> Backup:
-        from recollect.ledger.sealed import seal_backup
+        from recollect.ledger.backup_file import seal_backup
 
         made_at = now()
         await self._engine.copy_to(path, on_progress)

@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
-from recollect.ledger.again import DedupedTurns, dedupe_turns
 from recollect.ledger.plan import ExistingRecords, plan
 from recollect.ledger.sql.changes import Owner, WriteContext, lock_user, write_plan
 from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
 from recollect.ledger.sql.memories import by_ids
-from recollect.ledger.sql.tombstones import resent_turns
+from recollect.ledger.sql.tombstone_store import resent_turns
 from recollect.ledger.sql.tx import Tx, fetch_one
+from recollect.ledger.tombstones import DedupedTurns, dedupe_turns
 from recollect.model.change import Add, Author
 from recollect.model.ids import new_id
 from recollect.model.job import Appended, NewJob

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
 # How a comparison is written; what is not equal is the negation of what is.

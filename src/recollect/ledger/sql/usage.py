@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.ledger.sql.tx import Tx
-from recollect.model.effect import ModelUsage
+from recollect.model.change import ModelUsage
 from recollect.model.text import repair_text
 from recollect.model.times import now
 from recollect.model.usage import SpentToday, Usage, day_from_number, day_number, validate_parts

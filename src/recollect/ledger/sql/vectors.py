@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from recollect.ledger.packing import pack_vector
+from recollect.ledger.codec import pack_vector
+from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
 from recollect.ledger.protocol import IndexRow, Revision, Unembedded
-from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.model.erase import user_digest
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
+from recollect.model.erasure import user_digest
 from recollect.model.query import validate_limit
-from recollect.model.times import now, to_micros
+from recollect.model.times import from_micros, now, to_micros
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -180,3 +182,158 @@ async def drop_model(tx: Tx, model: EmbeddingModel) -> None:
         "DELETE FROM models WHERE number = :model AND NOT EXISTS (SELECT 1 FROM model_states WHERE model = number)",
         {"model": await model_number(tx, model) or 0},
     )
+
+
+class SqlModelStateStore:
+    """The promise of `ModelStateStore`, kept by the body of SQL on some engine."""
+
+    _engine: SqlEngine
+
+    async def model_states(self) -> list[ModelState]:
+        return await self._engine.read(load_states, tenant=NO_TENANT, quick=True)
+
+    async def make_current(
+        self, model: EmbeddingModel, origin: ModelOrigin, *, replacing: EmbeddingModel | None
+    ) -> ModelState:
+        return await self._engine.write(lambda tx: make_current(tx, model, origin, replacing), tenant=NO_TENANT)
+
+    async def lease_model(
+        self,
+        model: EmbeddingModel,
+        origin: ModelOrigin,
+        *,
+        owner: str,
+        lease_s: float,
+        progress: EmbeddingProgress | None = None,
+    ) -> bool:
+        return await self._engine.write(
+            lambda tx: lease(tx, model, origin, owner, lease_s, progress), tenant=NO_TENANT
+        )
+
+    async def count_embedded(self, model: EmbeddingModel) -> EmbeddingProgress:
+        return await self._engine.read(lambda tx: count_embedded(tx, model), tenant=ALL_TENANTS)
+
+
+async def load_states(tx: Tx) -> list[ModelState]:
+    """Every model with a row of its own."""
+    rows = await tx.rows(
+        "SELECT s.model, m.name, m.dimensions, s.spec, s.url, s.asked_dimensions, s.current_at, s.retired_at, "
+        "s.embedded, s.to_embed, s.held_until, c.model FROM model_states s JOIN models m ON m.number = s.model "
+        "LEFT JOIN current_model c ON c.model = s.model ORDER BY s.model",
+        {},
+    )
+    return [
+        ModelState(
+            model=EmbeddingModel(name, dimensions),
+            origin=ModelOrigin(spec, url, requested_dimensions),
+            is_current=number == current,
+            current_at=None if since is None else from_micros(since),
+            retired_at=None if until is None else from_micros(until),
+            embedded=embedded,
+            to_embed=to_embed,
+            lease_expires_at=from_micros(lease_end) if lease_end else None,
+        )
+        for number, name, dimensions, spec, url, requested_dimensions, since, until, embedded, to_embed, lease_end, current in rows
+    ]
+
+
+async def make_current(
+    tx: Tx, model: EmbeddingModel, origin: ModelOrigin, replacing: EmbeddingModel | None
+) -> ModelState:
+    """Move the one row that says which model is searched."""
+    number = await _ensure_state_row(tx, model)
+    before = None if replacing is None else await model_number(tx, replacing)
+    if await _claim_first(tx, number):
+        await _mark_current(tx, number)
+        await _put_origin(tx, number, origin)
+    elif before is not None and await _move_current(tx, number, before):
+        if before != number:
+            await tx.run(
+                "UPDATE model_states SET retired_at = :at WHERE model = :before",
+                {"at": to_micros(now()), "before": before},
+            )
+            await _mark_current(tx, number)
+        await _put_origin(tx, number, origin)
+    current = current_model_state(await load_states(tx))
+    assert current is not None
+    return current
+
+
+async def _claim_first(tx: Tx, number: int) -> bool:
+    """Whether no model was searched before; of two who try at once, one is told so."""
+    first = await fetch_one(
+        tx,
+        "INSERT INTO current_model (only_row, model) VALUES (1, :model) "
+        "ON CONFLICT (only_row) DO NOTHING RETURNING model",
+        {"model": number},
+    )
+    return first is not None
+
+
+async def _mark_current(tx: Tx, number: int) -> None:
+    await tx.run(
+        "UPDATE model_states SET current_at = :at, retired_at = NULL WHERE model = :model",
+        {"at": to_micros(now()), "model": number},
+    )
+
+
+async def _move_current(tx: Tx, number: int, before: int) -> bool:
+    """Whether the model of that number was searched, and now this one is."""
+    moved = await fetch_one(
+        tx,
+        "UPDATE current_model SET model = :model WHERE model = :before RETURNING model",
+        {"model": number, "before": before},
+    )
+    return moved is not None
+
+
+async def lease(
+    tx: Tx, model: EmbeddingModel, origin: ModelOrigin, owner: str, lease_s: float, progress: EmbeddingProgress | None
+) -> bool:
+    """Take or renew the lease of a model."""
+    number = await _ensure_state_row(tx, model)
+    moment = now()
+    params: dict[str, Any] = {
+        "model": number,
+        "who": owner,
+        "now": to_micros(moment),
+        "until": to_micros(moment + timedelta(seconds=lease_s)),
+    }
+    count = ""
+    if progress is not None:
+        params |= {"done": progress.done, "total": progress.total}
+        count = ", embedded = :done, to_embed = :total"
+    leased = await fetch_one(
+        tx,
+        f"UPDATE model_states SET held_by = :who, held_until = :until{count} "
+        "WHERE model = :model AND (held_by = :who OR held_until <= :now) RETURNING model",
+        params,
+    )
+    if leased is not None and origin.spec:
+        await _put_origin(tx, number, origin)
+    return leased is not None
+
+
+async def _put_origin(tx: Tx, number: int, origin: ModelOrigin) -> None:
+    await tx.run(
+        "UPDATE model_states SET spec = :spec, url = :url, asked_dimensions = :dimensions WHERE model = :model",
+        {"spec": origin.spec, "url": origin.url, "dimensions": origin.dimensions, "model": number},
+    )
+
+
+async def _ensure_state_row(tx: Tx, model: EmbeddingModel) -> int:
+    number = await ensure_model_number(tx, model)
+    await tx.run("INSERT INTO model_states (model) VALUES (:model) ON CONFLICT (model) DO NOTHING", {"model": number})
+    return number
+
+
+async def count_embedded(tx: Tx, model: EmbeddingModel) -> EmbeddingProgress:
+    """Count memories, and those of them without a vector."""
+    row = await fetch_one(
+        tx,
+        "SELECT count(*), count(v.row) FROM memories m "
+        "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row",
+        {"model": await model_number(tx, model) or 0},
+    )
+    total, done = row or (0, 0)
+    return EmbeddingProgress(done, total)

@@ -1,0 +1,151 @@
+"""What a run teaches, as far as rules can tell: what failed and what worked instead; why it was not finished."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from recollect.agent.config import AgentConfig
+from recollect.agent.tools.memory_tools import MEMORY_TOOLS
+from recollect.agent.types import Answer, Call, Observation, Step
+from recollect.errors import RecollectError
+from recollect.model.change import Author, ModelUsage
+from recollect.model.scope import Scope
+from recollect.model.text import repair_text
+from recollect.model.times import now
+from recollect.model.turn import Turn
+from recollect.observability.logs import format_traceback
+from recollect.prompts.rendering import shorten
+from recollect.service.service import Service
+from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
+
+_MAX_LESSONS = 3
+_LESSON_CHARS = 120
+
+
+def lessons_of(answer: Answer) -> tuple[str, ...]:
+    """A sentence for each thing that went wrong, with what went right after it; nothing if all went well."""
+    outcomes = list(_calls(answer.steps))
+    lessons = []
+    for at, (call, observation) in enumerate(outcomes):
+        if observation.failed:
+            # What the same tool did when it was asked otherwise, or else what was done next.
+            after = [later for later, later_observation in outcomes[at + 1 :] if not later_observation.failed]
+            instead = next((later for later in after if later.tool == call.tool), after[0] if after else None)
+            failure = f"{_short(call.signature)} failed: {_short(observation.text).rstrip('.')}"
+            lessons.append(f"{failure}; {_short(instead.signature)} worked." if instead else f"{failure}.")
+    if answer.ended not in ("answered", "failed"):
+        lessons.insert(0, f"It was not finished within its {answer.ended} after {answer.actions} actions.")
+    return tuple(dict.fromkeys(lessons))[:_MAX_LESSONS]
+
+
+def _calls(steps: Sequence[Step]) -> Iterator[tuple[Call, Observation]]:
+    for step in steps:
+        by_call_id = {each.call_id: each for each in step.observations}
+        yield from ((call, by_call_id[call.id]) for call in step.calls if call.id in by_call_id)
+
+
+def _short(text: str) -> str:
+    return shorten(" ".join(text.split()), _LESSON_CHARS)
+
+
+_log = logging.getLogger("recollect")
+BY = "agent"
+# What the LLM listens for in what an agent was asked and answered.
+_MODE = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurns:
+    """What of a run is in the log, and why the rest is not, if that is so."""
+
+    turns: tuple[Turn, ...] = ()
+    note: str = ""
+
+
+async def record_turns(
+    service: Service, scope: Scope, question: str, answer: Answer, *, config: AgentConfig, by: str = BY
+) -> RecordedTurns:
+    """Put what was asked and answered in the log, to be learned from behind; durable when it returns."""
+    if not config.learns:
+        return RecordedTurns()
+    messages = [{"role": "user", "content": repair_text(question)}]
+    if answer.ended in ("answered", "iterations"):
+        messages.append({"role": "assistant", "content": repair_text(answer.text)})
+    try:
+        remembered = await service.remember(scope, messages, by=Author(by), mode=_MODE)
+    except RecollectError as error:
+        return RecordedTurns(note=f"not remembered: {error}")
+    return RecordedTurns(tuple(remembered.turns))
+
+
+async def finish_run(
+    service: Service,
+    scope: Scope,
+    question: str,
+    answer: Answer,
+    *,
+    recorded: RecordedTurns,
+    config: AgentConfig,
+    model: str,
+) -> None:
+    """Keep what the run came to with its conversation, and as an episode if it was a task; a model confirms that.
+
+    Nobody waits for it, so what goes wrong is logged.
+    """
+    work = tuple(_skip_memory_calls(answer.steps)) if config.records else ()
+    run = RunRecord(
+        id=answer.run_id,
+        goal=repair_text(question),
+        steps=tuple(_to_run_steps(work)),
+        answer=repair_text(answer.text),
+        success=answer.success,
+        lessons=lessons_of(replace(answer, steps=work)) if config.records else (),
+        turns=tuple(turn.id for turn in recorded.turns),
+        last_turn=recorded.turns[-1].position if recorded.turns else 0,
+        ended_at=now(),
+    )
+    spent = ModelUsage(
+        user=scope.user,
+        step=BY,
+        model=model,
+        calls=answer.model_calls,
+        tokens_in=answer.tokens_in,
+        tokens_out=answer.tokens_out,
+        at=run.ended_at,
+    )
+    try:
+        if spent.calls:
+            await service.operations.record_usage(spent)
+        await service.operations.end_run(scope, run)
+    except RecollectError as error:
+        _log.warning("what a run came to is not kept: %s", error)
+    except Exception as error:
+        # A fault of ours, or a part that was closed meanwhile: the answer is out, and nobody is there to raise it to.
+        _log.error("what a run came to is not kept. %s", format_traceback(error))
+
+
+def _skip_memory_calls(steps: Sequence[Step]) -> Iterator[Step]:
+    """The steps but for what was done with memory: to look something up there is no work on the task."""
+    for step in steps:
+        calls = tuple(call for call in step.calls if call.tool not in MEMORY_TOOLS)
+        ids = {call.id for call in calls}
+        if calls or not step.calls:
+            yield replace(
+                step,
+                calls=calls,
+                observations=tuple(observation for observation in step.observations if observation.call_id in ids),
+            )
+
+
+def _to_run_steps(steps: Sequence[Step]) -> Iterator[RecordedStep]:
+    for step in steps:
+        if step.thought:
+            yield RecordedStep(StepKind.THOUGHT, repair_text(step.thought))
+        failed = {observation.call_id for observation in step.observations if observation.failed}
+        for call in step.calls:
+            plain = f"{call.signature} (failed)" if call.id in failed else call.signature
+            yield RecordedStep(StepKind.ACTION, repair_text(plain))
+        for observation in step.observations:
+            yield RecordedStep(StepKind.OBSERVATION, repair_text(observation.text))

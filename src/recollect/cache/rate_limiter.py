@@ -1,0 +1,67 @@
+"""How much anyone may do in a minute: a bucket of tokens that fills up again, in Redis or in this process."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from hashlib import blake2b
+from time import monotonic
+
+from recollect.cache.redis_client import RedisClient
+from recollect.errors import CacheUnavailable
+
+_MAX_BUCKETS = 100_000
+
+# The time is that of Redis, so that clocks which differ make no difference.
+_ACQUIRE_SCRIPT = """
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local most, rate, wanted = tonumber(ARGV[1]), tonumber(ARGV[1]) / 60, tonumber(ARGV[2])
+local held = redis.call('HMGET', KEYS[1], 'left', 'at')
+local left = math.min(most, (tonumber(held[1]) or most) + math.max(0, now - (tonumber(held[2]) or now)) * rate)
+local wait = 0
+if left >= wanted then left = left - wanted else wait = (wanted - left) / rate end
+redis.call('HSET', KEYS[1], 'left', tostring(left), 'at', tostring(now))
+redis.call('EXPIRE', KEYS[1], 120)
+return tostring(wait)
+"""
+
+
+class RateLimiter:
+    """A minute's allowance for each name; with Redis all processes draw on the same."""
+
+    def __init__(
+        self, per_minute: int, *, resource: str, redis: RedisClient | None = None, prefix: str = "recollect"
+    ) -> None:
+        self._capacity = float(per_minute)
+        self._resource = resource
+        self._prefix = prefix
+        self._redis = redis
+        self._acquire_script = redis.script(_ACQUIRE_SCRIPT) if redis is not None else None
+        # What is left, and when that was so; the ones used last come last.
+        self._local_buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def acquire(self, name: str, count: int = 1) -> float:
+        """Take so many for this name; gives 0, or how many seconds to wait, with nothing taken."""
+        cost = min(float(count), self._capacity)
+        if self._redis is not None and self._acquire_script is not None:
+            acquire, name_hash = (
+                self._acquire_script,
+                blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest(),
+            )
+            key = f"{self._prefix}:{self._resource}:{name_hash}"
+            try:
+                return float(await self._redis.run(lambda redis: acquire(redis, [key], [self._capacity, cost])))
+            except CacheUnavailable:
+                # Each process counts for itself meanwhile.
+                pass
+        return self._acquire_locally(name, cost)
+
+    def _acquire_locally(self, name: str, cost: float) -> float:
+        moment, rate = monotonic(), self._capacity / 60
+        left, at = self._local_buckets.pop(name, (self._capacity, moment))
+        left = min(self._capacity, left + (moment - at) * rate)
+        wait_s = 0.0 if left >= cost else (cost - left) / rate
+        self._local_buckets[name] = (left if wait_s else left - cost, moment)
+        if len(self._local_buckets) > _MAX_BUCKETS:
+            self._local_buckets.popitem(last=False)
+        return wait_s

@@ -1,0 +1,129 @@
+"""The one way to Redis: short waits, and while it is away nobody waits for it at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from recollect.errors import CacheUnavailable, InvalidSettings, MissingExtra
+from recollect.observability.metrics import BREAKER_OPEN
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+
+_log = logging.getLogger("recollect")
+_T = TypeVar("_T")
+_MAX_CONNECTIONS = 64
+# After so many failures in a row it is left alone for a while, then one call tries again.
+_MAX_FAILURES = 3
+_POLL_S = 30.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
+
+
+class RedisClient:
+    """A Redis that may be away: whoever asks then hears so at once."""
+
+    def __init__(self, url: str, *, timeout_s: float) -> None:
+        try:
+            from redis.asyncio import BlockingConnectionPool, Redis
+            from redis.asyncio.retry import Retry
+            from redis.backoff import NoBackoff
+        except ImportError:
+            raise MissingExtra("redis_url", "redis") from None
+        try:
+            pool = BlockingConnectionPool.from_url(
+                url,
+                max_connections=_MAX_CONNECTIONS,
+                timeout=timeout_s,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                # Trying again is decided here, not below: nobody is to wait several times.
+                retry=Retry(NoBackoff(), 0),
+            )
+        except ValueError as error:
+            raise InvalidSettings(f"redis_url: {error}") from None
+        self._redis: Redis = Redis(connection_pool=pool)
+        self._timeout_s = timeout_s
+        self._failures = 0
+        self._pause_s = 0.0
+        self._paused_until = 0.0
+        self.last_error = ""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether asking now would be of no use."""
+        return monotonic() < self._paused_until
+
+    async def run(self, call: Callable[[Redis], Awaitable[_T]]) -> _T:
+        """What Redis answers, or a CacheUnavailable: soon the first time, at once while it is left alone."""
+        from redis.exceptions import RedisError
+
+        if self.is_paused:
+            raise CacheUnavailable(self.last_error)
+        if self._pause_s:
+            # This call tries whether it is back; the others go on without for as long.
+            self._paused_until = monotonic() + self._timeout_s
+        try:
+            # Connecting, waiting for a connection and asking: all of it together.
+            async with asyncio.timeout(self._timeout_s):
+                result = await call(self._redis)
+        except (RedisError, OSError, TimeoutError) as error:
+            self._record_failure(error)
+            raise CacheUnavailable(self.last_error) from None
+        self._failures = 0
+        if self._pause_s:
+            self._pause_s = self._paused_until = 0.0
+            self.last_error = ""
+            BREAKER_OPEN.set(0, "redis")
+            _log.info("Redis answers again")
+        return result
+
+    def _record_failure(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures < _MAX_FAILURES and not self._pause_s:
+            # A busy machine can be late now and then.
+            return
+        if not self._pause_s:
+            # Its message can hold the address; the kind is enough.
+            self.last_error = f"Redis does not answer ({type(error).__name__}): all goes on without it"
+            BREAKER_OPEN.set(1, "redis")
+            _log.warning("%s", self.last_error)
+        self._pause_s = min(max(self._pause_s * 2, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._paused_until = monotonic() + self._pause_s
+
+    async def listen(self, channel: str) -> AsyncIterator[str]:
+        """What is published there, and a first empty text once that is heard; a CacheUnavailable when it ends."""
+        from redis.exceptions import RedisError
+
+        try:
+            async with self._redis.pubsub(ignore_subscribe_messages=True) as subscription:
+                async with asyncio.timeout(self._timeout_s):
+                    await subscription.subscribe(channel)
+                yield ""
+                while True:
+                    message = await subscription.get_message(timeout=_POLL_S)
+                    if message is not None:
+                        yield message["data"].decode()
+        except (RedisError, OSError, TimeoutError) as error:
+            raise CacheUnavailable(f"Redis does not answer ({type(error).__name__})") from None
+
+    def script(self, text: str) -> Callable[[Redis, list[str], list[Any]], Awaitable[Any]]:
+        """A script that runs in Redis as one step."""
+        registered = self._redis.register_script(text)
+
+        async def run_script(redis: Redis, keys: list[str], arguments: list[Any]) -> Any:
+            return await registered(keys=keys, args=arguments, client=redis)
+
+        return run_script
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._redis.aclose(close_connection_pool=True)
+        except (OSError, TimeoutError):
+            pass

@@ -1,0 +1,171 @@
+"""The settings in force, put together from their layers. Nothing else reads the environment.
+
+Later layers win: defaults, preset, file, environment, command line (or arguments).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr, ValidationError
+
+from recollect.config.fields import Settings
+from recollect.errors import InvalidSettings
+
+__all__ = ["LoadedSettings", "SettingRow", "Settings", "load", "preset_names", "read_preset", "rows", "variable_name"]
+
+_log = logging.getLogger("recollect")
+PREFIX = "RECOLLECT_"
+# In an address: before the host, or as a parameter.
+_PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
+FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """The settings, and where each that is not a default came from."""
+
+    settings: Settings
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting as a person reads it."""
+
+    name: str
+    value: str
+    default: str
+    variable: str
+    source: str
+    description: str
+
+
+def load(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Put the layers together; a mistake in any of them is an InvalidSettings that names it."""
+    from_arguments = {name: value for name, value in (overrides or {}).items() if value is not None}
+    from_environ = dict(_from_environ(os.environ if environ is None else environ))
+    home = Path(from_arguments.get("home") or from_environ.get("home", ("", ""))[0] or Settings().home).expanduser()
+    path = file or next((home / name for name in FILE_NAMES if (home / name).is_file()), None)
+    from_file = _read_file(path) if path else {}
+    if "home" in from_file:
+        raise InvalidSettings(f"home cannot be set in {path}, which is looked for there; use {variable_name('home')}")
+
+    layers: list[tuple[str, Mapping[str, Any]]] = [
+        (f"file {path}", from_file),
+        *((f"environment {source}", {name: value}) for name, (value, source) in from_environ.items()),
+        ("command line", from_arguments),
+    ]
+    preset = next((layer["preset"] for _, layer in reversed(layers) if "preset" in layer), "")
+    if preset:
+        layers.insert(0, (f"preset {preset}", read_preset(preset)))
+    merged: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for source, layer in layers:
+        merged |= layer
+        sources |= dict.fromkeys(layer, source)
+    return LoadedSettings(_validated(merged | {"home": home}, sources), sources)
+
+
+def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Settings:
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        if first["type"] == "extra_forbidden":
+            problem = f"there is no setting {name!r}; `recollect config show` lists them"
+        else:
+            problem = f"{name}: {first['msg']}"
+        raise InvalidSettings(f"{problem} (from {sources.get(name, 'arguments')})") from None
+
+
+def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    variables = {variable_name(name) for name in Settings.model_fields}
+    for variable in environ:
+        if variable.startswith(PREFIX) and variable not in variables:
+            _log.warning("%s is the variable of no setting; `recollect config show` lists them", variable)
+    for name, info in Settings.model_fields.items():
+        aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
+        for variable in (variable_name(name), *aliases):  # type: ignore[misc]
+            if environ.get(str(variable)):
+                yield name, (environ[str(variable)], str(variable))
+                break
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"cannot read {path}: {error}") from None
+    return _parse(text, str(path), yaml=path.suffix in (".yaml", ".yml"))
+
+
+def _parse(text: str, name: str, *, yaml: bool) -> dict[str, Any]:
+    try:
+        if yaml:
+            import yaml as pyyaml
+
+            values = pyyaml.safe_load(text) or {}
+        else:
+            values = tomllib.loads(text)
+    except Exception as error:
+        raise InvalidSettings(f"{name} is not well-formed: {error}") from None
+    if not isinstance(values, dict):
+        raise InvalidSettings(f"{name} must hold names and values, such as port = 8100")
+    return values
+
+
+@cache
+def preset_names() -> tuple[str, ...]:
+    """The presets that ship with Recollect."""
+    names = (file.name for file in files("recollect.config.presets").iterdir())
+    return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The values of a preset."""
+    if name not in preset_names():
+        raise InvalidSettings(f"there is no preset {name!r}; the presets are {', '.join(preset_names())}")
+    text = (files("recollect.config.presets") / f"{name}.toml").read_text(encoding="utf-8")
+    return _parse(text, f"preset {name}", yaml=False)
+
+
+def variable_name(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
+def rows(loaded: LoadedSettings) -> list[SettingRow]:
+    """Every setting as `config show` and docs/settings.md print it; secrets are masked."""
+    return [
+        SettingRow(
+            name=name,
+            value=_mask(getattr(loaded.settings, name)),
+            default=_mask(info.default),
+            variable=variable_name(name),
+            source=loaded.sources.get(name, "default"),
+            description=info.description or "",
+        )
+        for name, info in Settings.model_fields.items()
+    ]
+
+
+def _mask(value: Any) -> str:
+    if isinstance(value, SecretStr):
+        return "********" if value.get_secret_value() else ""
+    return _PASSWORD.sub(r"\1\2********", str(value))

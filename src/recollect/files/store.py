@@ -1,0 +1,291 @@
+"""The files of users: a model looks at them and writes them by path, and the ledger keeps them like any memory.
+
+So each has its history, undo, erasure and no secrets, and recall finds what it says. The answers are those that
+models know from Anthropic's memory tool; what cannot be done is a ToolFailed in the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from recollect.deps import Deps
+from recollect.errors import Conflict, StaleVersion, ToolFailed
+from recollect.files import rendering
+from recollect.files.records import ROOT, check_path, file_fields, file_text, new_file_record, parents_of, parse_path
+from recollect.files.rendering import render_file, render_folder
+from recollect.model.change import Add, Author, Change, Forget, Update
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.query import And, Filter, Listing, Op, Where
+from recollect.model.scope import Scope
+from recollect.model.text import normalise_invisible
+from recollect.write.embed import embed
+from recollect.write.redact import Redactor
+
+MAX_FILE_BYTES = 100_000
+MAX_FILE_COUNT = 2_000
+_PAGE = 500
+_TRIES = 20
+R = TypeVar("R")
+
+
+class MemoryFiles:
+    """The files of all users; those of a scope are its project's, or else the user's own."""
+
+    def __init__(
+        self, deps: Deps, redactor: Redactor, *, admit: Callable[[str, int], Awaitable[None]] | None = None
+    ) -> None:
+        self._ledger, self._embedder = deps.ledger, deps.embedder
+        self._redacting = redactor
+        self._admit = admit
+
+    # Looking
+
+    async def view(self, scope: Scope, path: str, lines: Sequence[int] | None = None) -> str:
+        """A file with its lines numbered, or what lies in a folder."""
+        key = parse_path(path)
+        if (record := await self._at(scope, key)) is not None:
+            return render_file(file_text(record), path, lines)
+        below = await self._below(scope, key)
+        if not below and key != ROOT:
+            raise ToolFailed(f"The path {path} does not exist. Please provide a valid path.")
+        sizes = {(record.key or "")[len(key) + 1 :]: len(file_text(record).encode()) for record in below}
+        return render_folder(sizes, path)
+
+    # Writing
+
+    async def create(self, scope: Scope, path: str, text: str, *, by: Author) -> str:
+        """Make a file; one that is there is not written over."""
+        key = parse_path(path)
+        record = new_file_record(scope, key, _check_text(text, path), by=by)
+        if key == ROOT or await self._below(scope, key, limit=1):
+            raise ToolFailed(f"File {path} already exists")
+        await self._check_file_count(scope, key, original=path)
+        await self._check_rate(scope)
+        record, secrets = self._redacting.redact_record(record)
+        if record.key != key:
+            raise ToolFailed(f"Path {path} holds a secret ({', '.join(secrets)}); choose another")
+        [vector] = await embed([record.content], embedder=self._embedder)
+        try:
+            await self._apply(scope, [Add(record, vector, first=True)], by=by)
+        except Conflict:
+            raise ToolFailed(f"File {path} already exists") from None
+        return f"File created successfully at: {path}{_describe_secrets(secrets)}"
+
+    async def str_replace(self, scope: Scope, path: str, old: str, new: str, *, by: Author) -> str:
+        """Put other words in the one place where some stand."""
+        old, new = normalise_invisible(old), normalise_invisible(new)
+        line = 0
+
+        def replaced(text: str) -> str:
+            nonlocal line
+            text, line = rendering.replace_once(text, old, new, path=path)
+            return text
+
+        text, secrets = await self._edit(scope, path, replaced, by=by)
+        return rendering.render_snippet(text, line) + _describe_secrets(secrets)
+
+    async def insert(self, scope: Scope, path: str, line: int, text: str, *, by: Author) -> str:
+        """Put lines after a line; 0 is before the first."""
+        new = normalise_invisible(text)
+        _, secrets = await self._edit(scope, path, lambda content: rendering.insert_lines(content, line, new), by=by)
+        return f"The file {path} has been edited.{_describe_secrets(secrets)}"
+
+    async def delete(self, scope: Scope, path: str, *, by: Author) -> str:
+        """Forget a file, or a folder with all that is in it; undo brings it back."""
+        key = parse_path(path)
+        if key == ROOT:
+            raise ToolFailed("Cannot delete the /memories directory itself")
+        gone = await self._at_or_below(scope, key)
+        if not gone:
+            raise ToolFailed(f"The path {path} does not exist")
+        await self._apply(scope, [Forget(record.id) for record in gone], by=by)
+        return f"Successfully deleted {path}"
+
+    async def rename(self, scope: Scope, old_path: str, new_path: str, *, by: Author) -> str:
+        """Give a file another path, or a folder with all that is in it."""
+        old, new = parse_path(old_path), parse_path(new_path)
+        if old == ROOT:
+            raise ToolFailed("Cannot rename the /memories directory itself")
+        await _retry_stale(lambda: self._move(scope, (old, old_path), (new, new_path), by=by))
+        return f"Successfully renamed {old_path} to {new_path}"
+
+    async def clear(self, scope: Scope, *, by: Author) -> str:
+        """Forget all files of the scope."""
+        await self._apply(scope, [Forget(record.id) for record in await self._below(scope, ROOT)], by=by)
+        return "All memory cleared"
+
+    async def _edit(
+        self, scope: Scope, path: str, edited: Callable[[str], str], *, by: Author
+    ) -> tuple[str, tuple[str, ...]]:
+        """The text that an edit led to, and the kinds of secrets that were left out of it."""
+        key = parse_path(path)
+
+        async def write() -> tuple[str, tuple[str, ...]]:
+            record = await self._file(scope, key, original=path)
+            text = _check_text(edited(file_text(record)), path)
+            clean, secrets = self._redacting.redact_fields(file_fields(text, record.detail, by=by))
+            [vector] = await embed([clean["content"]], embedder=self._embedder)
+            update = Update(record.id, clean, expected_version=record.version, vector=vector)
+            await self._apply(scope, [update], by=by)
+            return file_text(replace(record, **clean)), secrets
+
+        await self._check_rate(scope)
+        return await _retry_stale(write)
+
+    async def _move(self, scope: Scope, old: tuple[str, str], new: tuple[str, str], *, by: Author) -> None:
+        (source, original), (target, new_original) = old, new
+        if target == ROOT or await self._at_or_below(scope, target, limit=1):
+            raise ToolFailed(f"The destination {new_original} already exists")
+        moved = await self._at_or_below(scope, source)
+        if not moved:
+            raise ToolFailed(f"The path {original} does not exist")
+        if target.startswith(f"{source}/"):
+            raise ToolFailed(f"The path {original} cannot be moved into itself")
+        await self._check_parents(scope, target, original=new_original)
+        changes: list[Change] = []
+        for record in moved:
+            key = check_path(target + (record.key or "")[len(source) :], original=new_original)
+            fields, secrets = self._redacting.redact_fields({"key": key})
+            if secrets:
+                raise ToolFailed(f"Path {new_original} holds a secret ({', '.join(secrets)}); choose another")
+            changes.append(Update(record.id, fields, expected_version=record.version))
+        try:
+            await self._apply(scope, changes, by=by)
+        except StaleVersion:
+            raise
+        except Conflict:
+            raise ToolFailed(f"The destination {new_original} already exists") from None
+
+    async def _apply(self, scope: Scope, changes: Sequence[Change], *, by: Author) -> None:
+        await self._ledger.apply(scope, changes, by=self._redacting.redact_author(by))
+
+    async def _check_rate(self, scope: Scope) -> None:
+        """Raise a TooFast if more is written than may be; what takes away or moves is not counted."""
+        if self._admit is not None:
+            await self._admit(scope.user, 1)
+
+    # Finding
+
+    async def _file(self, scope: Scope, key: str, *, original: str) -> MemoryRecord:
+        record = await self._at(scope, key)
+        if record is not None:
+            return record
+        if key == ROOT or await self._below(scope, key, limit=1):
+            raise ToolFailed(f"The path {original} is not a file.")
+        raise ToolFailed(f"The path {original} does not exist. Please provide a valid path.")
+
+    async def _at(self, scope: Scope, key: str) -> MemoryRecord | None:
+        return next(iter(await self._query(scope, Where("key", Op.EQ, key), limit=1)), None)
+
+    async def _below(self, scope: Scope, key: str, *, limit: int = MAX_FILE_COUNT) -> list[MemoryRecord]:
+        records = await self._query(scope, Where("key", Op.CONTAINS, f"{key}/"), limit=MAX_FILE_COUNT)
+        return [record for record in records if (record.key or "").startswith(f"{key}/")][:limit]
+
+    async def _at_or_below(self, scope: Scope, key: str, *, limit: int = MAX_FILE_COUNT) -> list[MemoryRecord]:
+        record = await self._at(scope, key)
+        return [record] if record is not None else await self._below(scope, key, limit=limit)
+
+    async def _query(self, scope: Scope, keyed: Filter, *, limit: int) -> list[MemoryRecord]:
+        """Active files of the scope's own place; those of a user's projects are not among the user's."""
+        filter = And((*_scope_filters(scope), keyed))
+        records: list[MemoryRecord] = []
+        cursor = None
+        while len(records) < limit:
+            page = await self._ledger.find(scope, Listing(filter=filter, limit=min(_PAGE, limit), cursor=cursor))
+            records += page
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return records
+
+    async def _check_file_count(self, scope: Scope, key: str, *, original: str) -> None:
+        if await self._ledger.count(scope, Listing(filter=And(_scope_filters(scope)))) >= MAX_FILE_COUNT:
+            raise ToolFailed(f"There are {MAX_FILE_COUNT:,} files already: delete some, then create {original}")
+        await self._check_parents(scope, key, original=original)
+
+    async def _check_parents(self, scope: Scope, key: str, *, original: str) -> None:
+        parents = parents_of(key)
+        if parents and (blocking := await self._query(scope, Where("key", Op.IN, parents), limit=1)):
+            raise ToolFailed(f"{blocking[0].key} is a file, so {original} cannot be in it")
+
+
+def _scope_filters(scope: Scope) -> tuple[Filter, Filter]:
+    return Where("category", Op.EQ, str(Category.FILE)), Where("level", Op.EQ, str(scope.default_level))
+
+
+async def _retry_stale(call: Callable[[], Awaitable[R]]) -> R:
+    """What a call comes to; where someone else wrote in between, it looks at what they made of it."""
+    for _ in range(_TRIES):
+        try:
+            return await call()
+        except StaleVersion:
+            continue
+    raise ToolFailed("The file is being changed by someone else all the time; try again later")
+
+
+def _check_text(text: str, path: str) -> str:
+    """The text as it is kept: what nobody sees is left out, and too much is refused."""
+    plain = normalise_invisible(text)
+    if (size := len(plain.encode())) > MAX_FILE_BYTES:
+        raise ToolFailed(
+            f"File {path} would be {size:,} bytes; the limit is {MAX_FILE_BYTES:,}: shorten it, or use several files"
+        )
+    return plain
+
+
+def _describe_secrets(secrets: Sequence[str]) -> str:
+    return f"\nSecrets are not kept, and were left out: {', '.join(secrets)}" if secrets else ""
+
+
+COMMANDS = ("view", "create", "str_replace", "insert", "delete", "rename")
+
+
+async def run_command(files: MemoryFiles, scope: Scope, arguments: Mapping[str, Any], *, by: Author) -> str:
+    """Do what a model asks for with its `command` and the arguments of that; gives the answer for it."""
+    match arguments.get("command"):
+        case "view":
+            return await files.view(
+                scope, _text_argument(arguments, "path"), _view_range(arguments.get("view_range"))
+            )
+        case "create":
+            return await files.create(
+                scope, _text_argument(arguments, "path"), _text_argument(arguments, "file_text"), by=by
+            )
+        case "str_replace":
+            old, new = _text_argument(arguments, "old_str"), _text_argument(arguments, "new_str")
+            return await files.str_replace(scope, _text_argument(arguments, "path"), old, new, by=by)
+        case "insert":
+            line, text = _number_argument(arguments, "insert_line"), _text_argument(arguments, "insert_text")
+            return await files.insert(scope, _text_argument(arguments, "path"), line, text, by=by)
+        case "delete":
+            return await files.delete(scope, _text_argument(arguments, "path"), by=by)
+        case "rename":
+            return await files.rename(
+                scope, _text_argument(arguments, "old_path"), _text_argument(arguments, "new_path"), by=by
+            )
+        case other:
+            raise ToolFailed(f"Unknown command: {other}; the commands are {', '.join(COMMANDS)}")
+
+
+def _text_argument(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str):
+        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, a text")
+    return value
+
+
+def _number_argument(arguments: Mapping[str, Any], name: str) -> int:
+    value = arguments.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, a whole number")
+    return value
+
+
+def _view_range(value: object) -> list[int] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in value):
+        raise ToolFailed("`view_range` is a list of two line numbers, such as [1, 20]; -1 is the last line")
+    return value

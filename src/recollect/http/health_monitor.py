@@ -1,0 +1,123 @@
+"""How the server stands: which of its parts does not do what it should, and since when.
+
+Looked at every few seconds, so that it is told without being asked: on the answers to chats, and in the numbers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from recollect.errors import RecollectError
+from recollect.http.proxy.resilience import ResilientMemory
+from recollect.ledger.model_states import ModelState
+from recollect.model.job import JobStats
+from recollect.model.times import now
+from recollect.observability.metrics import DEGRADED, JOB_FAILURES, JOBS, JOBS_OLDEST_SECONDS
+from recollect.service.service import Service
+
+_log = logging.getLogger("recollect")
+_CHECK_EVERY_S = 10.0
+# Who asks whether it is ready does not wait for a store that hangs.
+_CHECK_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class HealthProblem:
+    """What is wrong with a part, and since when that is known."""
+
+    message: str
+    since: datetime
+
+
+class HealthMonitor:
+    """What is known of each part; whoever notices something says so with `note`."""
+
+    def __init__(self, service: Callable[[], Service], resilient_memory: ResilientMemory) -> None:
+        self._service = service
+        self._resilient_memory = resilient_memory
+        self._problems: dict[str, HealthProblem] = {}
+        self._check_numbers = itertools.count(1)
+        self._last_check = 0
+        # While the embedding model is changed: the one that comes, and how far it is.
+        self.pending_model: ModelState | None = None
+
+    @property
+    def problems(self) -> Mapping[str, HealthProblem]:
+        """The parts that do not do what they should."""
+        return dict(self._problems)
+
+    @property
+    def reason(self) -> str:
+        """What to tell with a chat that itself went well; nothing if all is well."""
+        return "store_unavailable" if "ledger" in self._problems else "backlog" if "jobs" in self._problems else ""
+
+    def report(self, component: str, problem: str) -> None:
+        """This is wrong with the part; empty if nothing is."""
+        previous = self._problems.get(component)
+        DEGRADED.set(bool(problem), component)
+        if problem:
+            self._problems[component] = HealthProblem(problem, previous.since if previous else now())
+            if previous is None:
+                _log.warning("%s: %s", component, problem)
+        elif previous is not None:
+            del self._problems[component]
+            _log.info("%s is well again", component)
+
+    async def check(self) -> None:
+        """Look at all parts now."""
+        check_number = next(self._check_numbers)
+        self._resilient_memory.update_metrics()
+        self.report(
+            "spilled", "turns wait on disk for the ledger" if self._resilient_memory.has_spilled_turns else ""
+        )
+        try:
+            service = self._service()
+            self.report("redis", service.cache_trouble)
+            self.report("index", service.operations.index_trouble)
+            async with asyncio.timeout(_CHECK_TIMEOUT_S):
+                stats = await service.operations.job_stats()
+                self.pending_model = next((state for state in await service.model_states() if state.is_pending), None)
+        except RecollectError as error:
+            self._report_ledger(check_number, str(error))
+        except TimeoutError:
+            self._report_ledger(check_number, f"no answer within {_CHECK_TIMEOUT_S:g} s")
+        else:
+            self._report_ledger(check_number, "", stats)
+
+    def _report_ledger(self, check_number: int, problem: str, stats: JobStats | None = None) -> None:
+        # Who asks whether it is ready looks beside the look of every few seconds: the one that began later counts.
+        if check_number < self._last_check:
+            return
+        self._last_check = check_number
+        self.report("ledger", problem)
+        if stats is not None:
+            self.report("jobs", stats.trouble)
+            for state in ("waiting", "due", "running", "dead"):
+                JOBS.set(getattr(stats, state), state)
+            JOBS_OLDEST_SECONDS.set(stats.oldest_due_age_s)
+            JOB_FAILURES.set(stats.failures_in_a_row)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Looks every few seconds, as long as this lasts."""
+        task = asyncio.create_task(self._check_periodically())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _check_periodically(self) -> None:
+        while True:
+            try:
+                await self.check()
+            except Exception:
+                # Whoever no longer looks would say that all is well for ever.
+                _log.exception("how the server stands could not be looked at")
+            await asyncio.sleep(_CHECK_EVERY_S)

@@ -1,0 +1,289 @@
+"""A chat completion on its way becomes the typed events of a response, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from recollect.errors import UpstreamBroken
+from recollect.http.responses.asgi import AsgiRequest
+from recollect.http.responses.context import memory_headers
+from recollect.http.responses.errors import error_body
+from recollect.http.responses.items import (
+    CallItem,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    as_object,
+    as_objects,
+    as_text,
+    make_id,
+    new_response,
+    to_response_usage,
+)
+from recollect.http.responses.persistence import ResponseTracker, ResponseWriter
+from recollect.http.responses.request import Json
+from recollect.http.responses.upstream_io import (
+    SseReader,
+    buffer_response,
+    decode_object,
+    encode_events,
+    header_value,
+    relayed_headers_without_content,
+)
+from recollect.http.upstream.protocol import Header, UpstreamResponse
+from recollect.model.times import now
+
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class ResponseTranslator:
+    """One response while it is answered: fed with chunks of chat completions, it gives events.
+
+    `response` is the response as it stands; sequence numbers rise by one from 0.
+    """
+
+    def __init__(self, response: Json) -> None:
+        self.response = response
+        self.is_finished = False
+        self._number = 0
+        self._open: list[OutputItem] = []
+        self._output_count = 0
+        self._finish: str | None = None
+        self._is_done = False
+
+    @property
+    def id(self) -> str:
+        """The id of the response."""
+        return str(self.response["id"])
+
+    @property
+    def count(self) -> int:
+        """How many events there were: the number of the next one."""
+        return self._number
+
+    def begin(self) -> list[Json]:
+        """The events before anything was answered."""
+        kinds = ("response.created", "response.in_progress")
+        return self._number_events({"type": kind, "response": dict(self.response)} for kind in kinds)
+
+    def feed(self, chunk: Mapping[str, Any]) -> list[Json]:
+        """The events that a chunk comes to; one that tells of an error ends the response."""
+        if self.is_finished:
+            return []
+        if error := chunk.get("error"):
+            return self.fail(*_parse_error(error))
+        if isinstance(chunk.get("usage"), dict):
+            self.response["usage"] = to_response_usage(chunk["usage"])
+        for name in ("model", "service_tier"):
+            if isinstance(chunk.get(name), str):
+                self.response[name] = chunk[name]
+        events: list[Json] = []
+        for choice in as_objects(chunk.get("choices")):
+            # Only the first of several choices: a response has one answer.
+            if not choice.get("index"):
+                events += self._translate_choice(choice)
+        return self._number_events(events)
+
+    def _translate_choice(self, choice: Mapping[str, Any]) -> list[Json]:
+        delta = as_object(choice.get("delta")) or as_object(choice.get("message"))
+        events: list[Json] = []
+        if thought := as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning")):
+            events += self._open_item(ReasoningItem, events).add(thought)
+        if text := as_text(delta.get("content")):
+            events += self._open_item(MessageItem, events).add(text, logprobs=_logprobs(choice))
+        if refusal := as_text(delta.get("refusal")):
+            events += self._open_item(MessageItem, events).refuse(refusal)
+        if cited := as_objects(delta.get("annotations")):
+            events += self._open_item(MessageItem, events).cite(cited)
+        for call in as_objects(delta.get("tool_calls")):
+            events += self._translate_call(call, events)
+        if isinstance(old := delta.get("function_call"), dict):
+            events += self._translate_call({"index": 0, "function": old}, events)
+        self._finish = as_text(choice.get("finish_reason")) or self._finish
+        return events
+
+    def _open_item(self, kind: type[Any], events: list[Json]) -> Any:
+        """The open item of a kind; another kind is closed first, and a new one begun."""
+        if not self._open or type(self._open[-1]) is not kind:
+            events += self._close_all()
+            events += self._begin_item(kind(self._output_count))
+        return self._open[-1]
+
+    def _translate_call(self, call: Mapping[str, Any], events: list[Json]) -> list[Json]:
+        calls = [each for each in self._open if isinstance(each, CallItem)]
+        current = next((each for each in reversed(calls) if each.is_continued_by(call, last=each is calls[-1])), None)
+        if current is None:
+            if not calls:
+                events += self._close_all()
+            current = CallItem(self._output_count, call)
+            events += self._begin_item(current)
+        return current.add(call)
+
+    def _begin_item(self, item: OutputItem) -> list[Json]:
+        self._output_count += 1
+        self._open.append(item)
+        return item.begin()
+
+    def _close_all(self, status: str = "completed") -> list[Json]:
+        events: list[Json] = []
+        for item in self._open:
+            events += item.close(status)
+            self.response["output"] = [*self.response["output"], item.item]
+        self._open = []
+        return events
+
+    def mark_done(self) -> None:
+        """Note that the upstream said it is done."""
+        self._is_done = True
+
+    def end(self, *, at: int) -> list[Json]:
+        """The last events, now that the upstream has no more to say."""
+        if self.is_finished:
+            return []
+        if self._finish is None and not self._is_done:
+            return self.fail("the upstream broke off in the middle of its answer", "server_error")
+        reason = _INCOMPLETE.get(self._finish or "")
+        status = "incomplete" if reason else "completed"
+        events: list[Json] = []
+        if not self._output_count:
+            events += self._open_item(MessageItem, events).add("")
+        events += self._close_all(status)
+        self.response |= {"status": status, "incomplete_details": {"reason": reason} if reason else None}
+        if not reason:
+            self.response["completed_at"] = at
+        return self._finish_events(events)
+
+    def fail(self, message: str, code: str) -> list[Json]:
+        """The last events, now that something went wrong."""
+        events = self._close_all("incomplete")
+        error_code = code if code in ("rate_limit_exceeded", "invalid_prompt") else "server_error"
+        self.response |= {"status": "failed", "error": {"code": error_code, "message": message}}
+        events.append({"type": "error", "code": code, "message": message, "param": None})
+        return self._finish_events(events)
+
+    def stop(self, status: str) -> None:
+        """Leave it as it is: nobody listens any more."""
+        if not self.is_finished:
+            self._close_all("incomplete")
+            self.response["status"] = status
+            self.is_finished = True
+
+    def _finish_events(self, events: Sequence[Json]) -> list[Json]:
+        self.is_finished = True
+        last = {"type": f"response.{self.response['status']}", "response": dict(self.response)}
+        return self._number_events([*events, last])
+
+    def _number_events(self, events: Any) -> list[Json]:
+        numbered = []
+        for event in events:
+            numbered.append({**event, "sequence_number": self._number})
+            self._number += 1
+        return numbered
+
+
+def _logprobs(choice: Mapping[str, Any]) -> list[Json]:
+    return as_objects(as_object(choice.get("logprobs")).get("content"))
+
+
+def _parse_error(error: object) -> tuple[str, str]:
+    if not isinstance(error, dict):
+        return str(error), "server_error"
+    code = error.get("code") or error.get("type")
+    return str(error.get("message") or "the upstream failed"), code if isinstance(code, str) else "server_error"
+
+
+_EVENTS: Sequence[Header] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+_CANCELLED = {"type": "error", "code": "response_cancelled", "message": "the response was cancelled", "param": None}
+
+
+async def answer_from_chat(
+    request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, hits: list[Any] | None
+) -> None:
+    """Answer with what the chat completion says."""
+    id = writer.history.root_id if not writer.params.previous_id else make_id("response")
+    response = new_response(writer.params, id=id, created_at=int(writer.started_at.timestamp()))
+    translator = ResponseTranslator(response)
+    headers = [*relayed_headers_without_content(reply.headers), *memory_headers(writer.chat)]
+    if writer.params.stream:
+        await _answer_streamed(request, reply, writer, translator, headers)
+        return
+    try:
+        completion = decode_object((await buffer_response(reply)).body)
+    except UpstreamBroken:
+        completion = None
+    if completion is None or not (completion.get("choices") or completion.get("error")):
+        problem = error_body(
+            "the upstream's answer is no chat completion", kind="server_error", code="upstream_broken"
+        )
+        await request.answer_json(problem, headers, status=502)
+        return
+    translator.feed(completion)
+    translator.mark_done()
+    translator.end(at=_unix_seconds())
+    await writer.store(translator.response)
+    extra = {"memory_hits": hits} if hits is not None else {}
+    await request.answer_json({**translator.response, **extra}, headers)
+
+
+async def _answer_streamed(
+    request: AsgiRequest,
+    reply: UpstreamResponse,
+    writer: ResponseWriter,
+    translator: ResponseTranslator,
+    headers: Sequence[Header],
+) -> None:
+    def cancelled() -> bytes:
+        return encode_events([{**_CANCELLED, "sequence_number": translator.count}])
+
+    async with ResponseTracker(request, writer, translator, last=cancelled) as tracker:
+        await request.start(200, [*_EVENTS, *headers])
+        await request.write(encode_events(translator.begin()))
+        async for events in _translate_reply(reply, translator):
+            if translator.is_finished:
+                await tracker.store()
+            await request.write(encode_events(events))
+        await request.write(b"", more=False)
+
+
+async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslator) -> AsyncIterator[list[Json]]:
+    """The events that the reply comes to, up to the last one."""
+    try:
+        if not header_value(reply.headers, b"content-type").startswith(b"text/event-stream"):
+            # It was asked to stream and does not: what it says is told all the same.
+            completion = decode_object((await buffer_response(reply)).body) or {}
+            if completion.get("choices"):
+                translator.mark_done()
+            yield translator.feed(completion)
+        else:
+            reader = SseReader()
+            async for chunk in reply.chunks():
+                if events := _translate_events(reader.feed(chunk), translator):
+                    yield events
+                if translator.is_finished:
+                    return
+            if events := _translate_events(reader.end(), translator):
+                yield events
+        if last := translator.end(at=_unix_seconds()):
+            yield last
+    except UpstreamBroken as error:
+        yield translator.fail(str(error), "server_error")
+
+
+def _translate_events(event_data: Sequence[bytes], translator: ResponseTranslator) -> list[Json]:
+    events = []
+    for data in event_data:
+        if data == b"[DONE]":
+            translator.mark_done()
+            events += translator.end(at=_unix_seconds())
+        elif (chunk := decode_object(data)) is not None:
+            events += translator.feed(chunk)
+    return events
+
+
+def _unix_seconds() -> int:
+    return int(now().timestamp())

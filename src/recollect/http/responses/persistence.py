@@ -1,0 +1,238 @@
+"""What came before a request: a chain of responses, the items of a conversation, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+
+from recollect.errors import NotFound, RecollectError
+from recollect.http.auth.caller import Caller
+from recollect.http.proxy.chat_memory import ChatContext
+from recollect.http.responses.asgi import AsgiRequest
+from recollect.http.responses.context import InProgressResponse, ResponsesContext
+from recollect.http.responses.errors import BadRequest
+from recollect.http.responses.items import make_id, output_text, with_id
+from recollect.http.responses.request import Json, ResponseParams
+from recollect.model.response import StoredResponse, Thread, ThreadItems
+from recollect.model.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was said until now, and where that is kept.
+
+    `upstream` can go on from the last response by itself. `epoch` is waited for by who keeps something: no chat waits
+    for it.
+    """
+
+    scope: Scope
+    root_id: str
+    epoch: asyncio.Future[int]
+    items: tuple[Json, ...] = ()
+    upstream: str = ""
+
+
+async def load_history(params: ResponseParams, scope: Scope, context: ResponsesContext, *, caller: Caller) -> History:
+    """What came before; what is not the user's is not found."""
+    epoch = context.tasks.start(context.storage.epoch(scope.user))
+    if not params.previous_id and not params.thread_id:
+        root = make_id("response")
+        return History(_inherit_scope(scope, Scope(scope.user, "", root)), root, epoch)
+    current = await epoch
+    await context.wait_for_write(scope.user, params.thread_id or params.previous_id)
+    if params.thread_id:
+        thread = await load_thread(params.thread_id, scope, context, caller=caller)
+        items = await context.storage.responses.thread_items(scope, params.thread_id)
+        return History(_inherit_scope(scope, thread.scope), make_id("response"), epoch, tuple(map(dict, items)))
+    try:
+        chain = await context.storage.responses.response_chain(scope, params.previous_id)
+        if not all(caller.owns(each.scope) for each in chain):
+            raise NotFound(params.previous_id)
+    except NotFound:
+        raise BadRequest(
+            f"Previous response with id '{params.previous_id}' not found.",
+            param="previous_response_id",
+            code="previous_response_not_found",
+        ) from None
+    chain_items = [
+        item for each in chain for item in (*each.input_items, *(each.body.get("output") or ())) if _is_complete(item)
+    ]
+    last = chain[-1]
+    upstream = last.upstream if last.epoch == current else ""
+    return History(_inherit_scope(scope, last.scope), last.root_id, epoch, tuple(map(dict, chain_items)), upstream)
+
+
+async def load_thread(id: str, scope: Scope, context: ResponsesContext, *, caller: Caller) -> Thread:
+    """A conversation of the caller's; any other is as unknown as one that does not exist."""
+    try:
+        thread = await context.storage.responses.thread(scope, id)
+    except NotFound:
+        thread = None
+    if thread is None or not caller.owns(thread.scope):
+        raise NotFound(f"Conversation with id '{id}' not found.")
+    return thread
+
+
+def _inherit_scope(scope: Scope, previous: Scope) -> Scope:
+    """The scope that is asked for; where it names none, the project and session of what came before."""
+    return replace(scope, project=scope.project or previous.project, session=scope.session or previous.session)
+
+
+def _is_complete(item: Mapping[str, Any]) -> bool:
+    """Whether an item can be said again: a call that was cut off cannot."""
+    return item.get("status") != "incomplete" or item.get("type") == "message"
+
+
+_log = logging.getLogger("recollect")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseWriter:
+    """Keeps what comes of one request; nothing that goes wrong with it reaches the client."""
+
+    context: ResponsesContext
+    params: ResponseParams
+    history: History
+    chat: ChatContext
+    started_at: datetime
+
+    def start(self, response: Json, *, upstream: str = "") -> asyncio.Task[None] | None:
+        """Begin to keep a response as it stands; None if too much waits for the ledger already."""
+        if self.context.tasks.is_full:
+            _log.warning("response %s is not kept: too many wait for the ledger", response.get("id"))
+            return None
+        task = self.context.tasks.start(self._store_answer_and_response(response, upstream))
+        self.context.track_write(self.history.scope.user, (response.get("id", ""), self.params.thread_id), task)
+        return task
+
+    async def store(self, response: Json, *, upstream: str = "") -> None:
+        """Keep a response; `upstream` is who can go on from it by itself. What takes long goes on without us.
+
+        A client may go on from a response as soon as it has heard of its end, so this comes before. While memory is
+        in trouble nobody waits for it.
+        """
+        task = self.start(response, upstream=upstream)
+        if task is not None and not self.chat.status.startswith("degraded"):
+            await asyncio.wait({task}, timeout=self.context.store_timeout_s)
+
+    async def _store_answer_and_response(self, response: Json, upstream: str) -> None:
+        text = output_text(response)
+        names = [self.chat.turn_id] if self.chat.turn_id else []
+        if text:
+            turn = await self.context.memory.store_answer(self.chat, text)
+            names += [turn] if turn else []
+        if not (self.params.store or self.params.thread_id):
+            return
+        try:
+            await self._store_response(response, tuple(names), upstream)
+        except RecollectError as error:
+            _log.warning("response %s is not kept: %s", response.get("id"), error)
+
+    async def _store_response(self, response: Json, names: tuple[str, ...], upstream: str) -> None:
+        responses, scope = self.context.storage.responses, self.history.scope
+        input_items = [with_id(item) for item in self.params.items if item.get("type") != "item_reference"]
+        expires_at = self.started_at + self.context.retention
+        items = None
+        if self.params.thread_id:
+            existing_ids = {item.get("id") for item in self.history.items}
+            # Who says again what the conversation has says something new by it.
+            input_items = [
+                {**item, "id": make_id(item["type"])} if item["id"] in existing_ids else item for item in input_items
+            ]
+            thread_items = [*input_items, *(with_id(item) for item in response.get("output") or ())]
+            items = ThreadItems(self.params.thread_id, thread_items, names, expires_at)
+        if not self.params.store and items is not None:
+            await responses.add_items(scope, items)
+            return
+        stored = StoredResponse(
+            id=response["id"],
+            scope=scope,
+            root_id=self.history.root_id,
+            previous_id=self.params.previous_id,
+            thread_id=self.params.thread_id,
+            upstream=upstream,
+            epoch=await self.history.epoch,
+            created_at=self.started_at,
+            expires_at=expires_at,
+            names=names,
+            body=self._stored_body(response),
+            input_items=input_items,
+        )
+        await responses.save_response(scope, stored, items=items, started_at=self.started_at)
+
+    def _stored_body(self, response: Json) -> Json:
+        """The response; an upstream that was sent what came before does not know where that is kept."""
+        thread = {"conversation": {"id": self.params.thread_id}} if self.params.thread_id else {}
+        previous = {"previous_response_id": self.params.previous_id} if self.params.previous_id else {}
+        return {**response, **thread, **previous}
+
+
+class ResponseState(Protocol):
+    """A response as it stands."""
+
+    response: Json
+
+    @property
+    def id(self) -> str:
+        """Its id; empty as long as it has none."""
+        ...
+
+    def stop(self, status: str) -> None:
+        """Leave it as it is."""
+        ...
+
+
+class ResponseTracker:
+    """The time in which a response is told; whoever cancels it meanwhile has `last` written as the end."""
+
+    def __init__(
+        self, request: AsgiRequest, writer: ResponseWriter, state: ResponseState, *, last: Callable[[], bytes]
+    ) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._request = request
+        self._writer = writer
+        self._state = state
+        self._last = last
+        self._task = task
+        self._in_progress = InProgressResponse(writer.history.scope, task, lambda: state.response)
+        self._key: tuple[str, str] | None = None
+        self._is_stored = False
+
+    async def __aenter__(self) -> ResponseTracker:
+        self.register()
+        return self
+
+    def register(self) -> None:
+        """Let it be looked at and cancelled, if it has an id by now."""
+        if self._key is None and self._state.id:
+            self._key = (self._writer.history.scope.user, self._state.id)
+            self._writer.context.in_progress[self._key] = self._in_progress
+
+    async def store(self, *, upstream: str = "") -> None:
+        """Keep it as it stands, unless that was done."""
+        if not self._is_stored:
+            self._is_stored = True
+            await self._writer.store(self._state.response, upstream=upstream)
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        is_cancelled = kind is asyncio.CancelledError and self._in_progress.is_cancelled
+        try:
+            if is_cancelled:
+                self._task.uncancel()
+                if not self._is_stored:
+                    self._state.stop("cancelled")
+                    await self.store()
+                await self._request.write(self._last(), more=False)
+            return is_cancelled
+        finally:
+            if self._key is not None:
+                del self._writer.context.in_progress[self._key]
+            if not self._is_stored and self._state.id:
+                self._state.stop("incomplete")
+                self._writer.start(self._state.response)
+            self._in_progress.finished.set()

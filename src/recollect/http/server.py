@@ -1,0 +1,287 @@
+"""How the server's log is written: text for people, or one JSON object a line for programs.
+
+In both nothing that is logged can begin a line of its own; only a traceback, in text, has several.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import re
+import signal
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from recollect import __version__
+from recollect.config.settings import Settings
+from recollect.errors import InvalidSettings, Unavailable
+from recollect.http.app import make_app
+from recollect.http.auth.address import is_loopback
+from recollect.http.auth.rules import check_bind
+from recollect.http.process_supervisor import ProcessSupervisor, stop_when_orphaned
+from recollect.http.sockets import BoundSockets, bind_sockets
+from recollect.http.upstream.learning import describe_start
+from recollect.models.embedding import EmbeddingModel
+from recollect.observability.logs import request_id
+from recollect.observability.prometheus import share_metrics
+from recollect.wiring import open_ledger
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level and message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = _CONTROL.sub(_escape_match, record.message)
+        return super().formatMessage(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """Time, level, logger, message, the id of the request, and what the line is about, in ASCII."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if id := request_id.get():
+            fields["request_id"] = id
+        fields |= getattr(record, "told", {})
+        if record.exc_info:
+            fields["traceback"] = record.exc_text or self.formatException(record.exc_info)
+        elif record.exc_text:
+            fields["traceback"] = record.exc_text
+        return json.dumps(fields, default=str)
+
+
+def _escape_match(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+_log = logging.getLogger("recollect")
+_KEEP_ALIVE_S = 65
+
+
+def serve(
+    settings: Settings,
+    listening: BoundSockets,
+    *,
+    make: Callable[[Settings], ASGIApp] = make_app,
+    worker: bool = False,
+) -> None:
+    """Answer on these sockets; returns after a graceful stop.
+
+    SIGTERM or Ctrl-C: nothing new is accepted, what is under way may end within `stop_within_s`. A second one ends
+    the process at once. What was acknowledged is on disk by then.
+    """
+    if settings.server_processes > 1 and not worker:
+        with TemporaryDirectory(prefix="recollect-numbers-") as metrics_dir:
+            ProcessSupervisor(
+                partial(_run_worker, settings, listening, make, Path(metrics_dir)), listening, settings
+            ).run()
+        return
+    server = _Server(_uvicorn_config(settings, make), quits_on_interrupt=not worker)
+    _log.info("recollect %s: %s", __version__, describe_start(settings))
+    with listening:
+        server.run(listening.sockets)
+    if not server.started:
+        raise Unavailable("the server could not start; its log says why")
+
+
+def _run_worker(
+    settings: Settings, listening: BoundSockets, make: Callable[[Settings], ASGIApp], metrics_dir: Path
+) -> None:
+    """What each of several processes does."""
+    share_metrics(metrics_dir)
+    threading.Thread(target=stop_when_orphaned, daemon=True).start()
+    try:
+        serve(settings, listening, make=make, worker=True)
+    except Unavailable:
+        sys.exit(1)
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise InvalidSettings for what cannot be served, before anything is opened."""
+    check_bind(settings, has_keys=is_loopback(settings.host) or asyncio.run(_may_have_keys(settings)))
+    _check_upstream(settings)
+    if settings.server_processes > 1 and settings.database == "memory:":
+        raise InvalidSettings("a ledger in memory: belongs to one process; use server_processes = 1")
+    if settings.ssl_keyfile and not settings.ssl_certfile:
+        raise InvalidSettings("ssl_keyfile is of no use without ssl_certfile")
+    if settings.ssl_certfile:
+        _check_certificate(settings)
+
+
+async def _may_have_keys(settings: Settings) -> bool:
+    """Whether the ledger has keys; while it is away nobody is let in without one, so that is safe to suppose."""
+    try:
+        # No vectors are made, so any model will do.
+        ledger = await open_ledger(settings, EmbeddingModel("none", 1))
+    except Unavailable:
+        return True
+    try:
+        return await ledger.has_keys()
+    finally:
+        await ledger.close()
+
+
+def _check_upstream(settings: Settings) -> None:
+    """A shell whose OPENAI_BASE_URL leads clients here would lead this server to itself."""
+    for url in (settings.upstream_url, *(each.url for each in settings.upstreams.values())):
+        try:
+            parts = urlsplit(url)
+            is_self = is_loopback(parts.hostname or "") and parts.port == settings.port
+        except ValueError:
+            # What is no URL is told when it is opened.
+            continue
+        if is_self and settings.port:
+            raise InvalidSettings(
+                f"upstream_url {url} is this server itself: name the endpoint behind it, or start it where "
+                "OPENAI_BASE_URL is not set"
+            )
+
+
+def _check_certificate(settings: Settings) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Always given, for else the library asks for it on the terminal.
+    password = settings.ssl_keyfile_password.get_secret_value()
+    try:
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None, lambda: password)
+    except (OSError, ValueError) as error:
+        files = (
+            f"{settings.ssl_certfile} and {settings.ssl_keyfile}" if settings.ssl_keyfile else settings.ssl_certfile
+        )
+        raise InvalidSettings(f"{files} cannot be used for https: {error}") from None
+
+
+def _uvicorn_config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> uvicorn.Config:
+    tls: dict[str, Any] = {}
+    if settings.ssl_certfile:
+        tls = {
+            "ssl_certfile": settings.ssl_certfile,
+            "ssl_keyfile": settings.ssl_keyfile or None,
+            "ssl_keyfile_password": settings.ssl_keyfile_password.get_secret_value() or None,
+        }
+    return uvicorn.Config(
+        make(settings),
+        log_config=_logging_config(settings),
+        log_level=settings.log_level,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_graceful_shutdown=settings.stop_within_s,
+        timeout_keep_alive=_KEEP_ALIVE_S,
+        **tls,
+    )
+
+
+def _logging_config(settings: Settings) -> dict[str, Any]:
+    """Everything on stderr in one shape; lines for requests only if they are wanted."""
+    level = settings.log_level.upper()
+    logger: dict[str, Any] = {"handlers": ["stderr"], "level": level, "propagate": False}
+    requests = {"level": level if settings.access_log else "WARNING"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": JsonFormatter if settings.log_format == "json" else TextFormatter}},
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "loggers": {"recollect": logger, "uvicorn": logger, "recollect.access": requests},
+    }
+
+
+class _Server(uvicorn.Server):
+    """Being told to stop and stopping is success: the signal is not raised again afterwards."""
+
+    def __init__(self, config: uvicorn.Config, *, quits_on_interrupt: bool) -> None:
+        super().__init__(config)
+        self._interrupt = self.handle_exit if quits_on_interrupt else signal.SIG_IGN
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # Ctrl-C reaches every process of a group; the first of several tells the others itself.
+        handlers = {signal.SIGTERM: self.handle_exit, signal.SIGINT: self._interrupt}
+        previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        # What is there now stays: to look through all of it for garbage again and again held chats up for 50 ms.
+        gc.collect()
+        gc.freeze()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit:
+            os._exit(128 + sig)
+        self.should_exit = True
+        if (stopping := getattr(getattr(self.config.app, "state", None), "stopping", None)) is not None:
+            stopping.set()
+
+    def run(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        try:
+            super().run(list(sockets or ()))
+        except SystemExit as error:
+            # uvicorn's own codes mean other things to us; it has said in the log why it could not start.
+            if error.code:
+                raise Unavailable("the server could not start; its log says why") from None
+
+
+_EMBEDDED_START_S = 60.0
+_EMBEDDED_STOP_S = 40.0
+
+
+@contextmanager
+def run_embedded_server(settings: Settings) -> Iterator[str]:
+    """Serve on a free port of this machine while the block runs; gives the address."""
+    config = uvicorn.Config(make_app(settings), log_config=None, access_log=False, proxy_headers=False)
+    server = uvicorn.Server(config)
+    with bind_sockets("127.0.0.1", 0) as listening:
+        thread = threading.Thread(
+            target=_run_server, args=(server, list(listening.sockets)), name="recollect-server", daemon=True
+        )
+        thread.start()
+        deadline = time.monotonic() + _EMBEDDED_START_S
+        while not server.started and thread.is_alive() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not server.started:
+            raise Unavailable("the server could not start; `recollect serve` says why")
+        try:
+            yield listening.url()
+        finally:
+            server.should_exit = True
+            thread.join(_EMBEDDED_STOP_S)
+
+
+def _run_server(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+    try:
+        server.run(sockets)
+    except SystemExit:
+        # Said by its not having started.
+        pass

@@ -1,0 +1,57 @@
+"""Load what is loaded late, before anyone waits for it: rules, word lists and tables, once a process.
+
+A library loads them when it first needs them, so that importing it costs nothing. A server has users who would feel
+it: their first recall would be given up on, and the first thing learned would hold up every stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from recollect.config.settings import Settings
+from recollect.errors import RecollectError
+from recollect.model.change import Author
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.observability.metric_types import metrics_disabled
+from recollect.recall import RecallRequest
+from recollect.service.service import Service
+from recollect.wiring import open_service
+
+_log = logging.getLogger("recollect")
+_NOBODY = Scope("nobody")
+_SAMPLE_MESSAGE = "My name is Ann, I live in Oslo and my budget for the trip in May is $10,000."
+_SAMPLE_QUESTION = "What did I say about the budget for my trip last week?"
+
+
+async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
+    """Do once what every recall does; nothing is written.
+
+    Then `at_once` for several: as many connections to a database are made, and have their statements prepared.
+    """
+    messages = [{"role": "user", "content": _SAMPLE_QUESTION}]
+    request = RecallRequest(messages=messages, at=now(), limit=1, min_score=0.0)
+    with metrics_disabled():
+        await service.recall(_NOBODY, request)
+        several = range(connections if connections > 1 else 0)
+        await asyncio.gather(*(service.recall(Scope(f"nobody {number}"), request) for number in several))
+
+
+def warm_up_learning() -> None:
+    """Do once what everything learned goes through, in a memory that goes away; to be called in a thread."""
+    try:
+        with metrics_disabled():
+            asyncio.run(_learn_once())
+    except RecollectError as error:
+        _log.warning("the first thing learned will take longer: %s", error)
+
+
+async def _learn_once() -> None:
+    service = await open_service(Settings(database="memory:", learn="rules"))
+    try:
+        await service.remember(_NOBODY, _SAMPLE_MESSAGE, by=Author("warm-up"))
+        await service.operations.run_pending()
+        await warm_up_recall(service)
+    finally:
+        await service.close()

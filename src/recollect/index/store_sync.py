@@ -1,0 +1,295 @@
+"""Feed an engine what changed in the ledger: in batches, over all users, by one process at a time.
+
+What is left to do is nowhere written down: it is whatever is beyond what the ledger noted to be fed. So nothing is
+added to a write, and one who is killed leaves nothing undone that the next does not find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.aio.background import BackgroundTask
+from recollect.errors import IndexUnavailable, RecollectError
+from recollect.index.vector_store import ExternalVectorStore, StoredVector, hash_place, hash_user
+from recollect.ledger.index_feed import ChangedRow, IndexLag, Revision
+from recollect.ledger.protocol import Ledger
+from recollect.model.erasure import Target
+from recollect.model.ids import new_id
+from recollect.model.memory import Status
+from recollect.model.times import now
+from recollect.models.embedding import EmbeddingModel
+from recollect.observability.logs import format_traceback
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+_log = logging.getLogger("recollect")
+
+_BATCH_ROWS = 500
+_BATCH_USERS = 200
+# Beyond any row.
+_LAST_ROW = 2**62
+_LEASE_S = 30.0
+# Longer than this nobody waits for one batch; less than the lease, so that nobody else has begun by then.
+_BATCH_TIMEOUT_S = 20.0
+# What others changed is looked for so often; what changed here is fed a moment later, with what comes by then.
+_EVERY_S = 5.0
+_DEBOUNCE_S = 0.2
+# So many are dropped without looking first whether anything is kept of them, which takes long.
+_MAX_UNCHECKED_ERASED = 100
+# Clocks of several machines can differ by so much.
+_SKEW = timedelta(hours=1)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one round brings to the engine, by row, and how far that is with each user; None is to be dropped."""
+
+    rows: dict[int, StoredVector | None] = field(default_factory=dict)
+    fed: dict[str, Revision] = field(default_factory=dict)
+
+    def add(self, user: str, changed: Sequence[ChangedRow]) -> None:
+        user_hash = hash_user(user)
+        for row in (each.row for each in changed):
+            # Of a row that changed again meanwhile the last one counts.
+            self.rows[row.row] = None
+            if row.status == Status.ACTIVE and row.vector is not None:
+                self.rows[row.row] = StoredVector(
+                    row.row, user_hash, hash_place(row.visibility_key), to_unit_vector(row.vector)
+                )
+
+
+def to_unit_vector(vector: bytes) -> Vector:
+    """A vector as the ledger keeps it, of length 1 again."""
+    numbers = np.frombuffer(vector, "<f2").astype(np.float32)
+    length = float(np.linalg.norm(numbers))
+    return numbers / np.float32(length) if length else numbers
+
+
+class IndexSync:
+    """Keeps an engine fed. Several at one ledger take turns: one has the lease, the others stand by."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        model: EmbeddingModel,
+        store: ExternalVectorStore,
+        *,
+        feed_name: str,
+        every_s: float = _EVERY_S,
+    ) -> None:
+        self.feed_name = feed_name
+        self._ledger = ledger
+        self.model = model
+        self.store = store
+        self._every_s = every_s
+        self._worker_id = new_id()
+        self._task = BackgroundTask(self._run)
+        self._wake_event = asyncio.Event()
+        # Erasures of which this feeder knows that the engine has followed them.
+        self._handled_erasures: set[str] = set()
+        self.last_error = ""
+
+    def start(self) -> None:
+        """Begin to feed, until this is stopped."""
+        if not self._task.is_running:
+            self._wake_event = asyncio.Event()
+            self._task.start()
+
+    async def stop(self) -> None:
+        """Stop feeding; what is left, the next one finds."""
+        was_running = self._task.is_running
+        await self._task.stop()
+        if was_running:
+            with suppress(RecollectError):
+                await self._ledger.lease_feed(self.feed_name, feeder=self._worker_id, lease_s=-1)
+
+    def wake(self) -> None:
+        """Something changed: do not wait for the next look."""
+        self._wake_event.set()
+
+    async def sync(self, progress: Callable[[int], None] = lambda rows: None) -> int:
+        """Bring the engine what it lacks, unless another is about to; gives how many rows were put or dropped."""
+        count = 0
+        while await self._has_lease():
+            await self._drop_erased_users()
+            lagging = await self._ledger.lagging_users(self.feed_name, limit=_BATCH_USERS)
+            if not lagging:
+                break
+            async for batch in self._batches(lagging):
+                count += await self._write_batch(batch)
+                progress(count)
+        return count
+
+    async def _batches(self, lagging: Sequence[IndexLag]) -> AsyncIterator[_Batch]:
+        """What these users have that the engine lacks, about so many rows at a time."""
+        batch = _Batch()
+        for each in lagging:
+            if each.indexed.epoch != each.current.epoch:
+                await self.drop_orphans(each.user)
+            after, is_last = (
+                (each.indexed.number if each.indexed.number <= each.current.number else 0, _LAST_ROW),
+                False,
+            )
+            while not is_last:
+                changed = await self._ledger.changed_rows(each.user, model=self.model, after=after, limit=_BATCH_ROWS)
+                batch.add(each.user, changed)
+                is_last = len(changed) < _BATCH_ROWS
+                if not is_last:
+                    after = (changed[-1].revision, changed[-1].row.row)
+                # The last revision may go on in the next batch: only those before it are surely whole.
+                batch.fed[each.user] = each.current if is_last else Revision(after[0] - 1, each.current.epoch)
+                if len(batch.rows) >= _BATCH_ROWS:
+                    yield batch
+                    batch = _Batch()
+        yield batch
+
+    async def rebuild(self, progress: Callable[[int], None] = lambda rows: None) -> int:
+        """Empty the engine and feed it anew, whoever was feeding it; gives how many rows."""
+        await self._ledger.lease_feed(self.feed_name, feeder=self._worker_id, lease_s=_LEASE_S, take=True)
+        await self.store.clear()
+        await self._ledger.reset_feed(self.feed_name)
+        return await self.sync(progress)
+
+    async def drop_orphans(self, user: str) -> int:
+        """Drop what is kept of a user that the ledger does not have any more; gives how many rows that were."""
+        async with asyncio.timeout(_BATCH_TIMEOUT_S):
+            # The engine first: what it has was in the ledger before.
+            stored = await self.store.rows(hash_user(user))
+            if not stored:
+                return 0
+            _, rows = await self._ledger.index_rows(user, model=self.model, after=0, vectors=False)
+            if not rows:
+                return await self.store.drop_user(hash_user(user))
+            orphans = sorted(set(stored).difference(row.row for row in rows))
+            for start in range(0, len(orphans), _BATCH_ROWS):
+                await self.store.drop(orphans[start : start + _BATCH_ROWS])
+        return len(orphans)
+
+    @property
+    def residue(self) -> str:
+        """What stays of rows that were dropped."""
+        return self.store.residue
+
+    async def _has_lease(self) -> bool:
+        return await self._ledger.lease_feed(self.feed_name, feeder=self._worker_id, lease_s=_LEASE_S)
+
+    async def _write_batch(self, batch: _Batch) -> int:
+        if not batch.fed:
+            return 0
+        if not await self._has_lease():
+            raise IndexUnavailable("another process feeds the index")
+        removed = [row for row, stored in batch.rows.items() if stored is None]
+        async with asyncio.timeout(_BATCH_TIMEOUT_S):
+            if removed:
+                await self.store.drop(removed)
+            if len(removed) < len(batch.rows):
+                await self.store.put([stored for stored in batch.rows.values() if stored is not None])
+        settles_s = self.store.settles_s
+        if not await self._ledger.save_feed_positions(
+            self.feed_name, batch.fed, feeder=self._worker_id, settles_s=settles_s
+        ):
+            # We stood still for longer than a lease: what we put may have been erased meanwhile.
+            for user in batch.fed:
+                await self.drop_orphans(user)
+            raise IndexUnavailable("another process feeds the index")
+        return len(batch.rows)
+
+    async def _drop_erased_users(self) -> None:
+        """Drop what is kept of users who were erased as a whole: nothing else in the ledger tells of them."""
+        name, started = f"swept: {self.feed_name}", now()
+        last = (await self._ledger.maintenance_times()).get(name)
+        erasures = await self._ledger.erasures(since=last - _SKEW if last else None)
+        fresh = {
+            each.id: each.user
+            for each in erasures
+            if each.target is Target.USER and each.id not in self._handled_erasures
+        }
+        if fresh:
+            hashes = set(fresh.values())
+            if len(hashes) > _MAX_UNCHECKED_ERASED:
+                hashes.intersection_update(await self.store.users())
+            names = {hash_user(user): user for user in await self._ledger.users()}
+            for user_hash in hashes:
+                # Someone who came back has rows of their own again.
+                await (self.drop_orphans(names[user_hash]) if user_hash in names else self.store.drop_user(user_hash))
+            self._handled_erasures |= set(fresh)
+        if fresh or last is None or started - last > _SKEW:
+            await self._ledger.record_maintenance_times({name: started})
+
+    async def catch_up(self) -> None:
+        """Bring the engine what it lacks, or note why it does not take it."""
+        try:
+            await self.sync()
+            self.last_error = ""
+        except (IndexUnavailable, TimeoutError) as error:
+            message = str(error) or type(error).__name__
+            if not self.last_error:
+                _log.warning("%s is not fed for now: %s", self.store.name, message)
+            self.last_error = f"{self.store.name} is not fed: {message}"
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.catch_up()
+            except RecollectError as error:
+                _log.warning("the index is not fed for now: %s", error)
+            except Exception as error:
+                _log.error("feeding the index failed. %s", format_traceback(error))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._wake_event.wait()
+            self._wake_event.clear()
+            # What comes in the next moment goes with it.
+            await asyncio.sleep(self._every_s if self.last_error else _DEBOUNCE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCheck:
+    """What an engine has of a user: rows it must have, has, lacks, has too many, and which changed since it was fed.
+
+    Of someone the ledger does not know, the name is a mark.
+    """
+
+    user: str
+    rows: int
+    kept: int
+    missing: int
+    extra: int
+    waiting: int
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether it is as far as it says that it is."""
+        return not self.missing and not self.extra
+
+
+async def verify_index(
+    ledger: Ledger, model: EmbeddingModel, store: ExternalVectorStore, *, feed_name: str
+) -> AsyncIterator[IndexCheck]:
+    """Every user of the ledger, and whoever else the engine has anything of."""
+    users = await ledger.users()
+    for user in users:
+        # The engine before the ledger: what is fed meanwhile is in the ledger by then.
+        stored = set(await store.rows(hash_user(user)))
+        fed = await ledger.feed_position(user, index=feed_name)
+        _, changed = await ledger.index_rows(user, model=model, after=fed.revision.number, vectors=False)
+        _, rows = await ledger.index_rows(user, model=model, after=0, vectors=False)
+        expected = {row.row for row in rows if row.status == Status.ACTIVE and row.vector is not None}
+        waiting = {row.row for row in changed}
+        missing, extra = expected - stored - waiting, stored - expected - waiting
+        yield IndexCheck(
+            user, len(expected), len(stored), len(missing), len(extra), len((expected ^ stored) & waiting)
+        )
+    for user_hash in sorted(set(await store.users()).difference(map(hash_user, users))):
+        count = len(await store.rows(user_hash))
+        yield IndexCheck(user_hash, 0, count, 0, count, 0)

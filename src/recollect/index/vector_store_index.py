@@ -1,0 +1,344 @@
+"""A view whose nearest rows are suggested by an engine and compared here, with the vectors the ledger has of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.aio.breaker import Permit
+from recollect.errors import IndexUnavailable
+from recollect.index.exact import ExactIndex
+from recollect.index.guarded_store import GuardedStore
+from recollect.index.protocol import Index, Nearest, View
+from recollect.index.shard import ROW_BYTES, Shard, ShardCache, unpack_vectors
+from recollect.index.shard_view import ShardView, cosines, visible_mask
+from recollect.index.store_sync import IndexSync
+from recollect.index.unsynced import UnsyncedRows, VectorSample, synced_revision
+from recollect.index.vector_store import VectorStore
+from recollect.ledger.protocol import Ledger, Revision
+from recollect.model.erasure import StoreErasure
+from recollect.model.query import EVERYTHING, Filter
+from recollect.model.scope import Scope
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from recollect.model.change import Vector
+
+    Rows = NDArray[np.int64]
+
+
+# More than this no engine is asked for; Milvus gives no more.
+MAX_REQUESTED = 16_000
+_RETRY_FACTOR = 4
+# How many rows are read from the ledger at once, where all of them are compared.
+_PAGE = 4_096
+# A sample of which fewer than these may be found says too little.
+_MIN_SAMPLED = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSource:
+    """Whom a view asks: the ledger for vectors, and for suggestions an engine, if there is one that answers."""
+
+    user: str
+    ledger: Ledger
+    model: EmbeddingModel
+    store: GuardedStore | None = None
+    permit: Permit = Permit.CALL
+    places: Sequence[str] = ()
+    few_rows: int = 0
+
+
+class VectorStoreView(ShardView):
+    """Rows with what they are like in memory, and their vectors elsewhere.
+
+    The mean and the deviation are those of a sample.
+    """
+
+    is_quick = False
+
+    def __init__(
+        self,
+        shard: Shard,
+        mask: NDArray[np.bool_],
+        source: ViewSource,
+        *,
+        unsynced: UnsyncedRows | None = None,
+        sample: VectorSample | None = None,
+    ) -> None:
+        super().__init__(shard, mask)
+        self._source = source
+        self._sample = sample
+        self._vector_cache = {row: vector for row, (_, vector) in unsynced.rows.items()} if unsynced else {}
+        self._unsynced = np.fromiter(self._vector_cache, np.int64, len(self._vector_cache))
+
+    async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
+        rows = self._rows[self._mask & self._embedded]
+        if not len(rows) or not vector.any():
+            return Nearest(np.empty(0, np.int64), np.empty(0, np.float32), len(rows), 0.0, 0.0)
+        suggested = rows
+        if len(rows) > self._source.few_rows:
+            suggestions = await self._suggest(vector, limit, len(rows))
+            if suggestions is None:
+                return await self._compare_all(vector, rows, limit)
+            suggested = suggestions
+        scores = await self.similarity(vector, suggested)
+        if suggested is rows:
+            mean, deviation = float(scores.mean()), float(scores.std())
+        else:
+            mean, deviation = await self._spread(vector, rows)
+        order = np.lexsort((suggested, -scores))[:limit]
+        return Nearest(suggested[order], scores[order], len(rows), mean, deviation)
+
+    async def _suggest(self, vector: Vector, limit: int, visible_count: int) -> Rows | None:
+        """Rows that may be found, the nearest among them most likely; None if the engine knows too few or is away."""
+        source = self._source
+        if source.store is None or limit > MAX_REQUESTED // 2:
+            return None
+        stored_count = int(np.count_nonzero(self._shard.visible_from(source.places)))
+        # A few more than wanted, and as many more as will be left out here.
+        first_limit = (limit + limit // 4 + 8) * max(stored_count, visible_count) // visible_count
+        unsynced = self._searchable(self._unsynced)
+        for store_limit in (first_limit, first_limit * _RETRY_FACTOR):
+            try:
+                scored = await source.store.nearest(
+                    source.user,
+                    vector,
+                    places=source.places,
+                    limit=min(store_limit, MAX_REQUESTED),
+                    permit=source.permit,
+                )
+            except IndexUnavailable:
+                return None
+            rows: Rows = np.unique(np.concatenate((self._searchable(scored.rows), unsynced)))
+            if len(rows) >= min(limit, visible_count):
+                return rows
+        return None
+
+    def _searchable(self, rows: Rows) -> Rows:
+        """Those of the rows that may be found and have a vector."""
+        at, is_present = self._look_up(rows)
+        return rows[is_present & self._mask[at] & self._embedded[at]] if len(self._mask) else rows[:0]
+
+    async def _compare_all(self, vector: Vector, rows: Rows, limit: int) -> Nearest:
+        """The nearest of these rows by comparing with every one, a page at a time."""
+        source = self._source
+        scores = np.zeros(len(rows), np.float32)
+        for start in range(0, len(rows), _PAGE):
+            page = rows[start : start + _PAGE].tolist()
+            vectors = await source.ledger.vectors_of(source.user, page, model=source.model)
+            scores[start : start + _PAGE] = cosines(
+                vector, unpack_vectors(map(vectors.get, page), source.model.dimensions)
+            )
+        best = np.argpartition(scores, len(rows) - limit)[-limit:] if limit < len(rows) else np.arange(len(rows))
+        order = best[np.lexsort((rows[best], -scores[best]))]
+        return Nearest(rows[order], scores[order], len(rows), float(scores.mean()), float(scores.std()))
+
+    async def _spread(self, vector: Vector, rows: Rows) -> tuple[float, float]:
+        """About the mean and the deviation of the scores of all rows."""
+        halves = None
+        if self._sample is not None:
+            halves = self._sample.halves[self.sees(self._sample.rows)]
+        if halves is None or len(halves) < _MIN_SAMPLED:
+            halves = await self._halves(rows[:: max(1, len(rows) // _MIN_SAMPLED)])
+        scores = cosines(vector, halves)
+        return float(scores.mean()), float(scores.std())
+
+    async def similarity(self, vector: Vector, rows: Rows) -> NDArray[np.float32]:
+        if not len(rows):
+            return np.zeros(0, np.float32)
+        return cosines(vector, await self._halves(rows))
+
+    async def vectors(self, rows: Rows) -> NDArray[np.float32]:
+        return (await self._halves(rows)).astype(np.float32)
+
+    async def _halves(self, rows: Rows) -> NDArray[np.float16]:
+        """The vectors of rows; what was read once is held, for one set of candidates is asked about several times."""
+        source, numbers = self._source, rows.tolist()
+        missing = [row for row in numbers if row not in self._vector_cache]
+        if missing:
+            vectors = await source.ledger.vectors_of(source.user, missing, model=source.model)
+            self._vector_cache |= {row: vectors.get(row, b"") for row in missing}
+        return unpack_vectors((self._vector_cache[row] for row in numbers), source.model.dimensions)
+
+
+# How much of the memory is for what rows are like, without their vectors.
+_LIGHT_DIVISOR = 4
+# With more changed rows than these beside what it has, an engine is of no use for a user.
+_MAX_UNSYNCED = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorStoreLimits:
+    """From how many memories of a user on the engine is asked, how much memory there is, how long is waited.
+
+    Where no more than `few_rows` of them may be found, those are read from the ledger and compared one by one, which
+    takes about as long as asking.
+    """
+
+    exact_rows: int = 20_000
+    few_rows: int = 2_000
+    budget_bytes: int = 1 << 30
+    timeout_s: float = 1.0
+
+
+@dataclass(slots=True)
+class _UserState:
+    """What is held of a user besides the shard."""
+
+    unsynced: UnsyncedRows | None = None
+    sample: VectorSample | None = None
+
+
+class VectorStoreIndex:
+    """Searches by an engine; one that has to be fed comes with its feeder."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        model: EmbeddingModel,
+        store: VectorStore,
+        *,
+        limits: VectorStoreLimits | None = None,
+        sync: IndexSync | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._model = model
+        self._store = store
+        self._limits = limits or VectorStoreLimits()
+        self.sync = sync
+        self._settles_s: float = getattr(store, "settles_s", 0.0)
+        self._guarded = GuardedStore(store, timeout_s=self._limits.timeout_s, hashes_names=sync is not None)
+        budget = self._limits.budget_bytes
+        self._exact = ExactIndex(ledger, model, budget_bytes=budget - budget // _LIGHT_DIVISOR)
+        self._light = ShardCache(ledger, model, budget_bytes=budget // _LIGHT_DIVISOR, light=True)
+        self._user_states: dict[str, _UserState] = {}
+        row_bytes = ROW_BYTES + 3 * model.dimensions
+        self._max_exact_rows = max((budget - budget // _LIGHT_DIVISOR) // row_bytes, self._limits.exact_rows)
+
+    @property
+    def store(self) -> VectorStore:
+        """What is asked."""
+        return self._store
+
+    @property
+    def last_error(self) -> str:
+        """What is wrong with the engine; empty if nothing is."""
+        return self._guarded.last_error or (self.sync.last_error if self.sync else "")
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory it takes."""
+        return self._exact.nbytes + self._light.nbytes
+
+    async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None, turns: bool = True) -> View:
+        user = scope.user
+        if not await self._is_large(user):
+            return await self._exact.view(scope, filter, as_of=as_of, turns=turns)
+        # What held once and is not active any more no engine has.
+        permit = self._guarded.request_permit() if as_of is None else Permit.DENY
+        state = await self._catch_up(user) if permit is not Permit.DENY else None
+        if (
+            state is None
+            and await self._ledger.row_count(user, max_count=self._max_exact_rows + 1) <= self._max_exact_rows
+        ):
+            return await self._exact.view(scope, filter, as_of=as_of, turns=turns)
+        everything = filter == EVERYTHING and as_of is None
+        allowed = None if everything else await self._ledger.matching(scope, filter, as_of=as_of)
+        shard = await self._light.get(user)
+        places = shard.visible_places(scope)
+        mask = visible_mask(shard, places, allowed, as_of=as_of, turns=turns)
+        if state is None:
+            return VectorStoreView(shard, mask, ViewSource(user, self._ledger, self._model))
+        source = ViewSource(user, self._ledger, self._model, self._guarded, permit, places, self._limits.few_rows)
+        return VectorStoreView(
+            shard, mask, source, unsynced=state.unsynced, sample=await self._sample(user, shard, state)
+        )
+
+    async def _is_large(self, user: str) -> bool:
+        max_rows = self._limits.exact_rows
+        if loaded_rows := self._exact.loaded_rows(user):
+            return loaded_rows > max_rows
+        light = self._light.peek(user)
+        if light is not None and light.count > max_rows:
+            return True
+        return await self._ledger.row_count(user, max_count=max_rows + 1) > max_rows
+
+    async def _catch_up(self, user: str) -> _UserState | None:
+        """What stands beside the engine for a user; None if it is too far behind to be asked."""
+        shard = await self._light.get(user)
+        state = self._user_states.setdefault(user, _UserState())
+        if len(self._user_states) > 2 * len(self._light) + 8:
+            self._user_states = {
+                name: each for name, each in self._user_states.items() if self._light.peek(name) is not None
+            }
+        if self.sync is None:
+            return state
+        feed_name, unsynced = self.sync.feed_name, state.unsynced
+        if unsynced is None or unsynced.revision.epoch != shard.revision.epoch:
+            revision = await synced_revision(user, ledger=self._ledger, index=feed_name, settles_s=self._settles_s)
+            if await self._ledger.row_count(user, max_count=_MAX_UNSYNCED + 1, after=revision) > _MAX_UNSYNCED:
+                return None
+            unsynced = state.unsynced = UnsyncedRows(Revision(revision, -1))
+        await unsynced.catch_up(user, shard, ledger=self._ledger, model=self._model)
+        await unsynced.drop_synced(user, ledger=self._ledger, index=feed_name, settles_s=self._settles_s)
+        if len(unsynced.rows) > _MAX_UNSYNCED:
+            state.unsynced = None
+            return None
+        return state
+
+    async def _sample(self, user: str, shard: Shard, state: _UserState) -> VectorSample:
+        sample = state.sample
+        if sample is None or not sample.fits(shard):
+            sample = state.sample = await VectorSample.draw(user, shard, ledger=self._ledger, model=self._model)
+        return sample
+
+    async def forget(self, user: str) -> StoreErasure:
+        self._user_states.pop(user, None)
+        light = await self._light.remove(user)
+        exact = await self._exact.forget(user)
+        rows = exact.counts["rows"] + (light.count if light else 0)
+        if self.sync is None:
+            return StoreErasure("index", {"rows": rows}, note="" if rows else "nothing was held")
+        try:
+            dropped = await self.sync.drop_orphans(user)
+        except (IndexUnavailable, TimeoutError):
+            note = f"{self._store.name} does not answer: what it has of this goes when it does"
+            return StoreErasure("index", {"rows": rows}, reached=False, note=note)
+        note = f"in {self._store.name}; {self.sync.residue}"
+        return StoreErasure("index", {"rows": rows, "rows in the engine": dropped}, note=note)
+
+    async def close(self) -> None:
+        await self._exact.close()
+        self._light.clear()
+        self._user_states.clear()
+        await self._store.close()
+
+
+def sync_of(index: Index) -> IndexSync | None:
+    """What feeds the index, if it has a store of its own."""
+    return index.sync if isinstance(index, VectorStoreIndex) else None
+
+
+def last_index_error(index: Index) -> str:
+    """What is wrong with the engine behind the index; empty if nothing is, or there is none."""
+    return index.last_error if isinstance(index, VectorStoreIndex) else ""
+
+
+def notify_and_sync(index: Index, notify: Callable[[str], None]) -> Callable[[str], None]:
+    """What tells of a user's change, and has the index fed with it."""
+    sync = sync_of(index)
+    if sync is None:
+        return notify
+
+    def changed(user: str) -> None:
+        notify(user)
+        sync.wake()
+
+    return changed

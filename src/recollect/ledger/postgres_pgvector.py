@@ -1,0 +1,284 @@
+"""A user's nearest vectors by pgvector: made ready behind everyone's back, for users who have many.
+
+Whoever has few is found faster in memory, so only large users' vectors are kept as pgvector has them, and only they
+stand in the index: others pay neither its space nor its time when they write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from recollect.errors import IndexNotReady, RecollectError, StoreUnavailable, Unavailable, Unsupported
+from recollect.ledger import postgres_pgvector_sql as said
+from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Row, Tx
+from recollect.ledger.sql.vectors import model_number
+from recollect.models.embedding import EmbeddingModel
+
+if TYPE_CHECKING:
+    from recollect.ledger.postgres import PostgresEngine
+    from recollect.model.change import Vector
+
+
+_log = logging.getLogger("recollect")
+Progress = Callable[[int, int], None]
+# So many at a time: a user's own writers wait for the last of them at most.
+FILL_BATCH = 500
+_POLL_S = 1.0
+_RETRY_S = 30.0
+# How long others wait behind us for a lock on the table, and how often we try.
+_LOCK_MS, _TRIES = 500, 120
+_BUILD_MEMORY = "SELECT set_config('maintenance_work_mem', '256MB', false) WHERE pg_size_bytes(current_setting("
+_BUILD_MEMORY += "'maintenance_work_mem')) < 256 << 20"
+
+
+@dataclass(frozen=True, slots=True)
+class HnswIndexState:
+    """How it stands with pgvector: whether it can be used, why not, and for how many users it is."""
+
+    version: str
+    trouble: str
+    users: int = 0
+    is_indexed: bool = False
+
+
+class HnswIndex:
+    """Finds the nearest of users whose vectors stand in the index; others are made ready when they are asked for."""
+
+    def __init__(self, engine: PostgresEngine, model: EmbeddingModel) -> None:
+        self._engine = engine
+        self._model = model
+        self._number: int | None = None
+        self._pending_users: dict[str, None] = {}
+        self._build_task: asyncio.Task[None] | None = None
+        self._trouble = ""
+
+    @property
+    def where(self) -> str:
+        """The database, without its password."""
+        return self._engine.where
+
+    async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
+        """The nearest active rows of the user in these places; IndexNotReady while they are not made ready."""
+        number = await self._model_number()
+        params = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
+
+        async def find(tx: Tx) -> Sequence[Row] | None:
+            ready = await tx.rows(said.READY, params)
+            if not ready or not ready[0][0]:
+                return None
+            matches = await tx.rows(said.nearest(number, self._model.dimensions), params)
+            if len(matches) < limit:
+                # Little of what is near may be shown from here.
+                await tx.rows(said.EXACT_SCAN, {})
+                matches = await tx.rows(said.nearest_exact(number), params)
+            return matches
+
+        matches = await self._engine.read(find, tenant=user) if number else None
+        if matches is None:
+            self.request_build(user)
+            if self._trouble:
+                raise Unavailable(self._trouble)
+            raise IndexNotReady("this user's vectors are not ready for pgvector yet")
+        rows, scores = (
+            np.array([row[0] for row in matches], np.int64),
+            np.array([row[1] for row in matches], np.float32),
+        )
+        order = np.lexsort((rows, -scores))
+        return ScoredRows(rows[order], np.clip(scores[order], 0, 1))
+
+    async def _model_number(self) -> int:
+        if self._number is None:
+            self._number = await self._engine.read(
+                lambda tx: model_number(tx, self._model), tenant=NO_TENANT, quick=True
+            )
+        return self._number or 0
+
+    def request_build(self, user: str) -> None:
+        """Have a user's vectors made ready, some time soon."""
+        self._pending_users[user] = None
+        if self._build_task is None:
+            self._build_task = asyncio.create_task(self._build_pending())
+
+    async def _build_pending(self) -> None:
+        """Make users ready until none waits; together, because an index is made faster of many rows than by rows."""
+        try:
+            while users := list(self._pending_users):
+                await self.make_ready(users)
+                for user in users:
+                    del self._pending_users[user]
+        except Unsupported as error:
+            if not self._trouble:
+                _log.warning("pgvector is not used: %s", error)
+            self._trouble = str(error)
+            await asyncio.sleep(_RETRY_S)
+        except RecollectError as error:
+            _log.warning("vectors are not made ready for pgvector for now: %s", error)
+            await asyncio.sleep(_RETRY_S)
+        finally:
+            self._pending_users.clear()
+            self._build_task = None
+
+    async def make_ready(self, users: Sequence[str], progress: Progress = lambda done, of: None) -> None:
+        """Have the vectors of these users stand in the index; whoever else is at it is waited for."""
+        number = await self._model_number()
+        if not number:
+            # Nobody has a vector of this model.
+            return
+        async with self._exclusive_connection() as connection:
+            await prepare(connection, self._model)
+            await self._fill_and_build(connection, users, number, progress)
+        self._trouble = ""
+
+    async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
+        """Make everything anew that pgvector has, of users with so many vectors; gives how many rows those are."""
+        number = await self._model_number()
+        if not number:
+            return 0
+        async with self._exclusive_connection() as connection:
+            await prepare(connection, self._model)
+            for (name,) in await connection.fetch(said.OLD_INDEXES, number):
+                await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+            await connection.execute(said.FORGET, number)
+            await connection.execute(said.EMPTY, number)
+            users = [row[0] for row in await connection.fetch(said.LARGE, number, large)]
+            await self._fill_and_build(connection, users, number, progress)
+            return int(await connection.fetchval(said.TOTAL, number))
+
+    async def _fill_and_build(self, connection: Any, users: Sequence[str], number: int, progress: Progress) -> None:
+        for user in users:
+            await _fill(connection, user, number, progress)
+        await _build(self._engine, connection, (number, self._model.dimensions), progress)
+        # Only now, or they would be searched for without an index.
+        for user in users:
+            await connection.execute(said.FILLED, user, number)
+
+    async def verify(self) -> list[tuple[str, int, int]]:
+        """Users whose vectors are said to stand in the index: how many vectors each has, and how many do not."""
+        number = await self._model_number()
+        async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
+            await connection.execute("SET statement_timeout = 0")
+            if (await _detect_pgvector(connection, self._model))[1] or not await connection.fetchval(said.PREPARED):
+                return []
+            return [tuple(row) for row in await connection.fetch(said.MISMATCHES, number)]
+
+    async def state(self) -> HnswIndexState:
+        """How it stands; nothing is changed."""
+        number = await self._model_number()
+        async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
+            version, trouble = await _detect_pgvector(connection, self._model)
+            if trouble:
+                return HnswIndexState(version, trouble)
+            users = await connection.fetchval("SELECT count(*) FROM users WHERE $1::bigint = ANY (near)", number)
+            missing = await _missing(connection, number)
+        return HnswIndexState(version, "", users, not missing)
+
+    @asynccontextmanager
+    async def _exclusive_connection(self) -> AsyncIterator[Any]:
+        """A connection while nobody else makes anything ready."""
+        async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
+            # Not waited for inside PostgreSQL: an index is not finished while anyone waits in a statement.
+            while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", said.BUILDING):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_S)
+            await connection.execute("SET statement_timeout = 0; SET idle_session_timeout = 0")
+            await connection.execute(_BUILD_MEMORY)
+            yield connection
+
+    async def close(self) -> None:
+        """Break off what is under way; it is gone on with another time."""
+        if self._build_task is not None:
+            self._build_task.cancel()
+            await asyncio.wait([self._build_task])
+
+
+async def _detect_pgvector(connection: Any, model: EmbeddingModel) -> tuple[str, str]:
+    """Which pgvector there is, and why it cannot be used if it cannot."""
+    if model.dimensions > said.MAX_DIMENSIONS:
+        return "", f"pgvector has no index for more than {said.MAX_DIMENSIONS} dimensions, and {model} has more"
+    version = await connection.fetchval(said.INSTALLED)
+    if version is None:
+        offered = await connection.fetchval(said.OFFERED)
+        remedy = (
+            "have a superuser run: CREATE EXTENSION vector" if offered else "install it on the server of PostgreSQL"
+        )
+        return "", f"the database has no pgvector: {remedy}; until then search is exact, in memory"
+    if tuple(int(part) for part in version.split(".")[:2]) < said.MIN_VERSION:
+        oldest = ".".join(map(str, said.MIN_VERSION))
+        return version, f"pgvector {version} is too old, {oldest} is needed: run ALTER EXTENSION vector UPDATE"
+    if not await connection.fetchval(said.VISIBLE):
+        return version, "pgvector is in a schema that is not on the search_path of this database's role"
+    return version, ""
+
+
+async def prepare(connection: Any, model: EmbeddingModel) -> None:
+    """See to it that the table can hold what pgvector needs; Unsupported if there is no pgvector to be had."""
+    _, trouble = await _detect_pgvector(connection, model)
+    if trouble:
+        # Whether we may install it is told by trying.
+        await _try_execute(connection, said.INSTALL)
+        _, trouble = await _detect_pgvector(connection, model)
+    if trouble:
+        raise Unsupported(trouble)
+    if await connection.fetchval(said.PREPARED):
+        return
+    for _ in range(_TRIES):
+        if await _try_execute(connection, *said.PREPARE):
+            return
+        await asyncio.sleep(_POLL_S)
+    raise StoreUnavailable("others hold the table of vectors all the time; pgvector is made ready another time")
+
+
+async def _try_execute(connection: Any, *statements: str) -> bool:
+    """Whether they could be done, all or none, without anyone waiting for long behind us."""
+    from recollect.ledger.postgres_errors import REFUSED_ERRORS
+
+    try:
+        async with connection.transaction():
+            await connection.execute(f"SET LOCAL lock_timeout = {_LOCK_MS}")
+            for statement in statements:
+                await connection.execute(statement)
+    except REFUSED_ERRORS:
+        return False
+    return True
+
+
+async def _fill(connection: Any, user: str, model: int, progress: Progress) -> None:
+    """Have all of a user's vectors stand beside as pgvector has them."""
+    await connection.execute(said.ENROL, user, model)
+    total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
+    done, after = 0, -1
+    while filled := await connection.fetch(said.FILL, user, model, after, FILL_BATCH):
+        done, after = done + len(filled), max(row[0] for row in filled)
+        progress(min(done, total), total)
+
+
+async def _missing(connection: Any, model: int) -> dict[str, str]:
+    """Indexes of a model that cannot be used, and of what table each is to be."""
+    parts = [row[0] for row in await connection.fetch(said.PARTS)]
+    matches = dict(await connection.fetch(said.INDEXES))
+    return {name: table for name, table in said.index_names(model, parts).items() if not matches.get(name)}
+
+
+async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
+    """Make the indexes of the model that there are not, or that cannot be used."""
+    missing = await _missing(connection, model[0])
+    total = await connection.fetchval(said.TOTAL, model[0]) if missing else 0
+    for name, table in missing.items():
+        # Whoever was at it may have been ended before it was whole.
+        await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
+        making = asyncio.create_task(connection.execute(said.create_index(name, table, *model), timeout=None))
+        try:
+            async with engine.dedicated_connection(NO_TENANT) as monitor:
+                while not (await asyncio.wait([making], timeout=_POLL_S))[0]:
+                    if row := await monitor.fetchrow(said.PROGRESS, connection.get_server_pid()):
+                        progress(row[0], total)
+            await making
+        finally:
+            making.cancel()

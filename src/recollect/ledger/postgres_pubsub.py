@@ -1,0 +1,108 @@
+"""Words from process to process through PostgreSQL: LISTEN and NOTIFY, on one connection of its own.
+
+Nothing is told inside the transaction that changes something: whoever has a NOTIFY to commit waits for all others who
+do, everywhere in the database. It is told right after, in a transaction that writes nothing to disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import RecollectError, StoreUnavailable, Unavailable
+from recollect.ledger.postgres_errors import ERRORS, translate_error
+
+if TYPE_CHECKING:
+    from recollect.ledger.postgres import PostgresEngine
+
+
+# A payload has less than 8000 bytes.
+MAX_PAYLOAD_CHARS = 7900
+_ANSWER_S = 5.0
+# Whoever hears nothing for so long asks itself something, to know whether it still would.
+IDLE_PING_S = 20.0
+_PING = "ping"
+_PAUSE_S = 1.0
+
+
+class PostgresPubSub:
+    """Tells others, and hears what they tell; each on a connection that is made when it is needed."""
+
+    def __init__(self, engine: PostgresEngine, channel: str) -> None:
+        self._engine = engine
+        self._channel = channel
+        self._publisher: Any = None
+        self._retry_after = 0.0
+
+    async def publish(self, text: str) -> None:
+        """Tell all who listen; Unavailable if that cannot be done now."""
+        if asyncio.get_running_loop().time() < self._retry_after:
+            raise Unavailable("PostgreSQL does not answer")
+        try:
+            if self._publisher is None:
+                self._publisher = await self._engine.connect()
+                await self._publisher.execute("SET synchronous_commit = off", timeout=_ANSWER_S)
+            for part in split_payload(text):
+                await self._publisher.execute("SELECT pg_notify($1, $2)", self._channel, part, timeout=_ANSWER_S)
+        except (*ERRORS, RecollectError) as error:
+            self._retry_after = asyncio.get_running_loop().time() + _PAUSE_S
+            self._disconnect()
+            raise Unavailable(f"others were not told of a change ({type(error).__name__})") from None
+
+    async def listen(self) -> AsyncIterator[str]:
+        """What is told, and a first empty text once it is heard; Unavailable when it ends."""
+        messages: asyncio.Queue[str | None] = asyncio.Queue()
+        try:
+            connection = await self._engine.connect()
+        except RecollectError as error:
+            raise Unavailable(str(error)) from None
+        try:
+            connection.add_termination_listener(lambda *_: messages.put_nowait(None))
+            await connection.add_listener(self._channel, lambda *told: messages.put_nowait(told[-1]))
+            # Behind a pooler one may listen for ever to nothing: only what is heard counts.
+            await self._ping(connection)
+            wait_s, is_listening = _ANSWER_S, False
+            while True:
+                try:
+                    async with asyncio.timeout(wait_s):
+                        text = await messages.get()
+                except TimeoutError:
+                    if wait_s == _ANSWER_S:
+                        raise StoreUnavailable("what is told through PostgreSQL is not heard") from None
+                    await self._ping(connection)
+                    wait_s = _ANSWER_S
+                    continue
+                if text is None:
+                    raise StoreUnavailable("the connection to PostgreSQL ended")
+                wait_s = IDLE_PING_S
+                if text != _PING or not is_listening:
+                    yield "" if text == _PING else text
+                is_listening = True
+        except ERRORS as error:
+            raise Unavailable(str(translate_error(error, self._engine.where))) from None
+        finally:
+            connection.terminate()
+
+    async def _ping(self, connection: Any) -> None:
+        await connection.execute("SELECT pg_notify($1, $2)", self._channel, _PING, timeout=_ANSWER_S)
+
+    def _disconnect(self) -> None:
+        if self._publisher is not None:
+            self._publisher.terminate()
+            self._publisher = None
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        self._disconnect()
+
+
+def split_payload(text: str) -> list[str]:
+    """Words, as many together as a message holds."""
+    chunks: list[str] = []
+    for word in text.split():
+        if chunks and len(chunks[-1]) + len(word) < MAX_PAYLOAD_CHARS:
+            chunks[-1] += f" {word}"
+        else:
+            chunks.append(word)
+    return chunks

@@ -1,0 +1,84 @@
+"""SqlReplies: the promise of `Replies`, kept by the body of SQL on some engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from recollect.ledger.idempotency import KeyClaim, key_reuse_error
+from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.vectors import revision
+from recollect.model.change import IdempotencyToken
+from recollect.model.times import now, to_micros
+
+_KEY = 'user_id = :user AND "key" = :key'
+# What a key holds before it holds an answer.
+_PENDING = "{}"
+
+
+class SqlIdempotencyStore:
+    """Keys of requests and their answers on a SQL database."""
+
+    _engine: SqlEngine
+
+    async def claim_key(self, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
+        return await self._engine.write(lambda tx: _claim(tx, user, once, stale_before), tenant=user)
+
+    async def store_answer(
+        self, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
+    ) -> None:
+        await self._engine.write(lambda tx: _store_answer(tx, user, once, answer, since), tenant=user)
+
+    async def release_key(self, user: str, once: IdempotencyToken) -> None:
+        await self._engine.write(lambda tx: _release(tx, user, once), tenant=user)
+
+
+async def _claim(tx: Tx, user: str, once: IdempotencyToken, stale_before: datetime | None) -> KeyClaim:
+    params = {"user": user, "key": once.key, "digest": once.digest, "at": to_micros(now()), "begun": _PENDING}
+    claimed = await fetch_one(
+        tx,
+        'INSERT INTO idempotency (user_id, "key", digest, created_at, result) '
+        'VALUES (:user, :key, :digest, :at, :begun) ON CONFLICT (user_id, "key") DO NOTHING RETURNING 1',
+        params,
+    )
+    if claimed is None:
+        row = await fetch_one(tx, f"SELECT digest, result, created_at FROM idempotency WHERE {_KEY}", params)
+        if row is None:
+            # It was let go of between the two.
+            return KeyClaim()
+        if row[0] != once.digest:
+            raise key_reuse_error(once)
+        if row[1] != _PENDING:
+            return KeyClaim(answer=json.loads(row[1])["answer"])
+        if stale_before is None or row[2] >= to_micros(stale_before):
+            return KeyClaim()
+        claimed = await fetch_one(
+            tx,
+            f"UPDATE idempotency SET created_at = :at WHERE {_KEY} AND created_at = :then RETURNING 1",
+            {**params, "then": row[2]},
+        )
+    return KeyClaim(is_owner=claimed is not None, epoch=(await revision(tx, user)).epoch)
+
+
+async def _store_answer(
+    tx: Tx, user: str, once: IdempotencyToken, answer: Mapping[str, Any], since: int | None
+) -> None:
+    # Held until the end, so that no erasure comes between; whoever has nothing is not kept for having asked.
+    row = await fetch_one(tx, "UPDATE users SET epoch = epoch WHERE user_id = :user RETURNING epoch", {"user": user})
+    epoch = row[0] if row else (await revision(tx, user)).epoch
+    if since is not None and epoch != since:
+        await _release(tx, user, once)
+        return
+    result = json.dumps({"answer": answer}, ensure_ascii=False)
+    await tx.run(
+        f"UPDATE idempotency SET result = :result WHERE {_KEY}", {"user": user, "key": once.key, "result": result}
+    )
+
+
+async def _release(tx: Tx, user: str, once: IdempotencyToken) -> None:
+    await tx.run(
+        f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest AND result = :begun",
+        {"user": user, "key": once.key, "digest": once.digest, "begun": _PENDING},
+    )

@@ -1,0 +1,163 @@
+"""Tombstones in SQL. Their `user_id` is a digest, so that they outlive the erasure of a user without the name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from recollect.ledger.plan import Plan
+from recollect.ledger.sql.migrate import meta, set_meta
+from recollect.ledger.sql.tx import SqlEngine, Tx
+from recollect.ledger.tombstones import resent_turn_ids, tombstone_changes
+from recollect.model.erasure import TombstoneSet, digests_of, id_digest, text_digest, user_digest, user_key
+from recollect.model.times import from_micros, now, to_micros
+from recollect.model.turn import Turn
+
+_META_NAME = "tombstone_secret"
+_FILLED = "tombstones_filled"
+_PAGE = 1000
+
+
+async def write_tombstones(tx: Tx, user: str, planned: Plan) -> None:
+    """Write the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
+    changes = tombstone_changes(planned)
+    if changes.removed and (keys := await _keys(tx, user)):
+        digests = [text_digest(key, *message) for message in changes.removed for key in keys]
+        await tx.run(
+            f"DELETE FROM tombstones WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
+            {"user": user_digest(user), "digests": digests},
+        )
+    if changes.added:
+        key = await _own_key(tx, user)
+        await _put(tx, user, [text_digest(key, *message) for message in changes.added], planned.at)
+
+
+async def add_for_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
+    """Write the tombstones of turns that are about to be erased: of their ids and, unless purged, of their texts.
+
+    The texts of purged turns have theirs since they were forgotten.
+    """
+    key, at, ordered = await _own_key(tx, user), now(), sorted(ids)
+    for start in range(0, len(ordered), _PAGE):
+        rows = await tx.rows(
+            "SELECT t.id, t.role, m.content FROM turns t JOIN memories m ON m.user_id = t.user_id AND m.id = t.id "
+            f"WHERE t.user_id = :user AND {tx.dialect.among('t.id', 'ids')}",
+            {"user": user, "ids": ordered[start : start + _PAGE]},
+        )
+        texts = [] if purged else [text_digest(key, role, content) for _, role, content in rows]
+        await _put(tx, user, [*texts, *(id_digest(key, id) for id, _, _ in rows)], at)
+
+
+async def add_for_user(tx: Tx, user: str) -> None:
+    """Write the tombstones of all turns of a user who is about to be erased."""
+    rows = await tx.rows("SELECT id FROM turns WHERE user_id = :user", {"user": user})
+    await add_for_erased(tx, user, [id for (id,) in rows])
+
+
+async def add_for_forgotten(tx: Tx) -> None:
+    """Write the tombstones of turns that were forgotten before there were any, once for a ledger."""
+    rows = await tx.rows(
+        "SELECT t.user_id, t.role, m.content, m.updated_at FROM turns t "
+        "JOIN memories m ON m.user_id = t.user_id AND m.id = t.id WHERE m.status = 'forgotten'",
+        {},
+    )
+    for user, role, content, at in rows:
+        await _put(tx, user, [text_digest(await _own_key(tx, user), role, content)], from_micros(at))
+    await set_meta(tx, _FILLED, "yes")
+
+
+async def is_filled(tx: Tx) -> bool:
+    """Return whether turns that were forgotten before there were tombstones have theirs."""
+    return await meta(tx, _FILLED) is not None
+
+
+async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], received_at: datetime) -> set[str]:
+    """Return the ids of turns that must not be appended: they were given before the same words were forgotten."""
+    keys = await _keys(tx, user)
+    if not keys:
+        return set()
+    digests = {digest for turn in turns for part in digests_of(keys, turn) for digest in part}
+    return resent_turn_ids(turns, keys, await _find_times(tx, user, digests), received_at=received_at)
+
+
+async def tombstoned(tx: Tx, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return those of some messages that match a tombstone."""
+    keys = await _keys(tx, user)
+    digests = {each: {text_digest(key, *each) for key in keys} for each in messages} if keys else {}
+    matches = await _find_times(tx, user, set().union(*digests.values())) if digests else {}
+    return frozenset(each for each, own_digests in digests.items() if own_digests & matches.keys())
+
+
+async def has_tombstones(tx: Tx, user: str) -> bool:
+    """Return whether the user has any tombstone."""
+    return bool(await tx.rows("SELECT 1 FROM tombstones WHERE user_id = :user LIMIT 1", {"user": user_digest(user)}))
+
+
+async def tombstones(tx: Tx, user: str) -> TombstoneSet:
+    """Return all tombstones of the user with their keys."""
+    rows = await tx.rows(
+        "SELECT digest, forgotten_at FROM tombstones WHERE user_id = :user ORDER BY digest",
+        {"user": user_digest(user)},
+    )
+    return TombstoneSet(tuple(await _keys(tx, user)), {digest: from_micros(at) for digest, at in rows})
+
+
+async def put_tombstones(tx: Tx, user: str, incoming: TombstoneSet) -> None:
+    """Add tombstones and the keys they were made with, unless they are this ledger's own."""
+    own_key = await _own_key(tx, user)
+    await tx.many(
+        'INSERT INTO tombstone_keys (user_id, "key") VALUES (:user, :key) ON CONFLICT (user_id, "key") DO NOTHING',
+        [{"user": user_digest(user), "key": key} for key in incoming.keys if key != own_key],
+    )
+    for digest, at in incoming.digests.items():
+        await _put(tx, user, [digest], at)
+
+
+async def _find_times(tx: Tx, user: str, digests: Collection[str]) -> dict[str, datetime]:
+    rows = await tx.rows(
+        "SELECT digest, forgotten_at FROM tombstones "
+        f"WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
+        {"user": user_digest(user), "digests": list(digests)},
+    )
+    return {digest: from_micros(at) for digest, at in rows}
+
+
+async def _keys(tx: Tx, user: str) -> list[str]:
+    """Return the keys of the user's tombstones: the ledger's own first, then imported ones; none without any."""
+    rows = await tx.rows(
+        "SELECT 0, value FROM meta WHERE name = :secret AND EXISTS (SELECT 1 FROM tombstones WHERE user_id = :user) "
+        'UNION ALL SELECT 1, "key" FROM tombstone_keys WHERE user_id = :user ORDER BY 1',
+        {"secret": _META_NAME, "user": user_digest(user)},
+    )
+    return [value if imported else user_key(value, user) for imported, value in rows]
+
+
+async def _own_key(tx: Tx, user: str) -> str:
+    rows = await tx.rows("SELECT value FROM meta WHERE name = :secret", {"secret": _META_NAME})
+    return user_key(rows[0][0], user)
+
+
+async def _put(tx: Tx, user: str, digests: Collection[str], at: datetime) -> None:
+    await tx.many(
+        "INSERT INTO tombstones (user_id, digest, forgotten_at) VALUES (:user, :digest, :at) "
+        "ON CONFLICT (user_id, digest) DO UPDATE SET forgotten_at = excluded.forgotten_at",
+        [{"user": user_digest(user), "digest": digest, "at": to_micros(at)} for digest in sorted(set(digests))],
+    )
+
+
+class SqlTombstoneStore:
+    """Recognises what was forgotten or erased, on some engine."""
+
+    _engine: SqlEngine
+
+    async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        return await self._engine.read(lambda tx: tombstoned(tx, user, messages), tenant=user)
+
+    async def has_tombstones(self, user: str) -> bool:
+        return await self._engine.read(lambda tx: has_tombstones(tx, user), tenant=user, quick=True)
+
+    async def tombstones(self, user: str) -> TombstoneSet:
+        return await self._engine.read(lambda tx: tombstones(tx, user), tenant=user)
+
+    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
+        await self._engine.write(lambda tx: put_tombstones(tx, user, incoming), tenant=user)

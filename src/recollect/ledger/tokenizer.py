@@ -1,0 +1,106 @@
+"""Text to search terms: the same in every ledger, so that they find the same things.
+
+Words are compared without case or accents, English ones by their stem. Scripts that do not put spaces
+between words are cut into overlapping pairs of characters. Numbers keep their value: 10,000 is 10000.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import Stemmer
+
+from recollect.aio.erasable_cache import erasable_cache
+from recollect.model.traits import TRAITS_VERSION
+
+# Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
+TERMS_VERSION = 1
+# Terms also depend on Unicode's tables and on the stemmer. SQLite forgets a row only by the very words it was
+# indexed under, so a ledger made with others is rebuilt too. Traits are made anew with them.
+TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()}/{TRAITS_VERSION}"
+# BM25: how soon saying a term again stops counting, and how much a long text is held against it.
+K1 = 1.2
+B = 0.75
+
+MAX_TERMS = 20_000
+MAX_QUERY_TERMS = 64
+MAX_TERM_CHARS = 64
+
+# Indic and South-East Asian vowel signs are marks, not letters, yet part of the word.
+_SIGNS = "\u0900-\u109f\u1780-\u17ff"
+_WORD = re.compile(rf"\d+(?:[.,]\d+)*|[^\W\d_][^\W\d_{_SIGNS}]*(?:[{_SIGNS}]+|['\u2019]?[^\W\d_]+)*")
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
+    "\U00020000-\U0003134f]+"
+)
+# Accents of Latin, Greek and Cyrillic, points of Hebrew and Arabic: written or not, the word is the same.
+_ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
+_APOSTROPHE = re.compile("['\u2019]")
+_ASCII_WORD = re.compile("[a-z]+")
+# Without a cache of its own: that one could not be made to let go of what was erased.
+_stemmer = Stemmer.Stemmer("english", 0)
+
+STOP_WORDS = frozenset(
+    """a an and any are as at be been but by can could d did do does doing for from had has have he her hers him
+    his how i if in into is it its just ll m me my of on or our ours re s she should so t than that the their
+    theirs them then there these they this those to too us ve was we were what when where which who whom whose
+    why will with would you your yours about also am some such very don doesn didn isn aren wasn weren won
+    wouldn couldn shouldn hasn haven hadn ain""".split()
+)
+
+
+def terms_of(text: str) -> list[str]:
+    """The terms of a text in order, repeated as often as they are said, without stop words."""
+    terms: list[str] = []
+    for word in _WORD.findall(_plain(text)):
+        # A very long run is cut up each time: as a key of the cache it would cost more than it saves.
+        terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
+        if len(terms) >= MAX_TERMS:
+            break
+    return terms[:MAX_TERMS]
+
+
+def query_terms(text: str) -> list[str]:
+    """The distinct terms of a question, in order, as many as are worth looking up."""
+    return list(dict.fromkeys(terms_of(text)))[:MAX_QUERY_TERMS]
+
+
+def _plain(text: str) -> str:
+    """Lower case, compatibility forms folded, accents dropped."""
+    if text.isascii():
+        return text.lower()
+    # Case goes last but one: a compatibility form such as ℡ has none until it is taken apart.
+    apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
+    bare = _ACCENTS.sub("", apart)
+    return unicodedata.normalize("NFC", bare)
+
+
+@erasable_cache(65_536)
+def _terms_of_word(word: str) -> tuple[str, ...]:
+    if word[0].isdigit():
+        return (word.replace(",", "")[:MAX_TERM_CHARS],)
+    if _ASCII_WORD.fullmatch(word):
+        return () if word in STOP_WORDS else (_stemmer.stemWord(word)[:MAX_TERM_CHARS],)
+    parts = _APOSTROPHE.split(word)
+    if len(parts) > 1:
+        # "user's" is about the user; the letters that hang on are no words.
+        return tuple(term for part in parts if len(part) > 1 for term in _terms_of_word(part))
+    if _SPACELESS.search(word):
+        return tuple(_pairs(word))
+    return (word[:MAX_TERM_CHARS],)
+
+
+def _pairs(word: str) -> list[str]:
+    """Overlapping pairs of a spaceless run; the parts around it as they are."""
+    terms: list[str] = []
+    end = 0
+    for run in _SPACELESS.finditer(word):
+        if run.start() > end:
+            terms.append(word[end : run.start()][:MAX_TERM_CHARS])
+        chars = run.group()
+        terms += [chars[i : i + 2] for i in range(len(chars) - 1)] or [chars]
+        end = run.end()
+    if end < len(word):
+        terms.append(word[end:][:MAX_TERM_CHARS])
+    return terms

@@ -1,0 +1,373 @@
+"""Parse and check how a cluster of memories is merged, and build the merged memory.
+
+A merge is optional, so a doubtful one is refused: the sources stay as they are and nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from recollect.errors import BrokenAnswer, Conflict, InvalidInput, ModelUnavailable, NotFound
+from recollect.index.protocol import Index
+from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.tokenizer import terms_of
+from recollect.maintenance.clusters import (
+    MAX_CLUSTER_CHARS,
+    ClusterLimits,
+    Duplicates,
+    MergeCandidate,
+    find_clusters,
+    find_duplicates,
+    load_candidates,
+)
+from recollect.maintenance.tasks import (
+    LlmCostTally,
+    MaintenanceReport,
+    MaintenanceRun,
+    MaintenanceStep,
+    MaintenanceTask,
+    finish,
+    llm_cost,
+)
+from recollect.model.change import Change, ChangeKind, Supersede, Update
+from recollect.model.extracted_fact import FactOp
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.scope import Scope
+from recollect.models.chat import Chat
+from recollect.models.embedding import Embedder
+from recollect.models.structured import InvalidAnswer, Structured, ask_json
+from recollect.prompts import prompt
+from recollect.prompts.rendering import new_delimiter
+from recollect.text.grounding import missing_names, missing_numbers
+from recollect.write.embed import embed
+from recollect.write.instructions import find_instruction
+from recollect.write.metering import record_cost_on_error
+from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
+from recollect.write.redact import clean_model_text
+from recollect.write.screen import is_refusal
+
+SOURCE = "consolidation"
+MAX_EVIDENCE = 256
+MAX_MERGED_CHARS = 2_000
+# The merged memory has this share of the words of each memory that still holds.
+_MIN_SHARED = 0.6
+_MIN_LENGTH = 0.5
+_EXTRA_CHARS = 100
+# Users rely on these; only their own words may end one.
+_NEVER_OUTDATED = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Members of a cluster, from 0, that become one statement, and which of them are outdated."""
+
+    members: tuple[int, ...]
+    statement: str
+    outdated: frozenset[int] = frozenset()
+
+
+def parse_merge(answer: object, cluster: Sequence[MergeCandidate]) -> Merge | None:
+    """Return the merge that the operations of an answer describe; None if they change nothing.
+
+    One "update" gives the statement. Each "end" names a memory that the statement replaces too; an end with content
+    says why that memory no longer holds. Raise InvalidAnswer for anything else, and for a merge that fails a check.
+    """
+    parsed = OperationParser(len(cluster), len(cluster)).parse(answer)
+    if parsed.complaints:
+        raise InvalidAnswer(parsed.complaints[0])
+    operations = [each for each in parsed.value if each.op is not None]
+    if not operations:
+        return None
+    updates = [each for each in operations if each.op is FactOp.UPDATE]
+    ends = {_index(each): each for each in operations if each.op is FactOp.END}
+    if len(updates) != 1 or len(updates) + len(ends) < len(operations):
+        raise InvalidAnswer('it needs exactly one "update"; all other operations are "end", each of another memory')
+    updated = _index(updates[0])
+    if not ends or updated in ends:
+        raise InvalidAnswer('it needs an "end" of each memory that the update replaces besides its own')
+    outdated = frozenset(at for at, end in ends.items() if end.content)
+    merge = Merge(tuple(sorted({updated, *ends})), clean_model_text(updates[0].content), outdated)
+    if reason := _order_objection(updated, merge, cluster) or check_merge(merge, cluster):
+        raise InvalidAnswer(reason)
+    return merge
+
+
+def _index(operation: Operation) -> int:
+    if operation.memory is None:
+        raise InvalidAnswer('an "end" needs the number of a memory')
+    return operation.memory - 1
+
+
+def _order_objection(updated: int, merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
+    """Return why a memory cannot be outdated; it must be older than the memory that is updated."""
+    for at in sorted(merge.outdated):
+        if cluster[at].stated_at > cluster[updated].stated_at:
+            return f"memory {at + 1} is newer than memory {updated + 1} and cannot be outdated by it"
+        if cluster[at].record.category in _NEVER_OUTDATED:
+            return f"memory {at + 1} is a user's {cluster[at].record.category} and must be kept"
+    return ""
+
+
+def check_merge(merge: Merge, cluster: Sequence[MergeCandidate]) -> str:
+    """Return why the statement cannot replace its members; empty if it can."""
+    text = merge.statement
+    members = {at: cluster[at].record.content for at in merge.members}
+    valid = {at: content for at, content in members.items() if at not in merge.outdated}
+    if is_refusal(text):
+        return "the content is a refusal"
+    if len(text) < _MIN_LENGTH * max(map(len, valid.values())):
+        return "the content is much shorter than the memories it replaces"
+    if len(text) > min(sum(map(len, members.values())) + _EXTRA_CHARS, MAX_MERGED_CHARS):
+        return "the content is longer than all memories it replaces"
+    if find_instruction(text) and not any(map(find_instruction, members.values())):
+        return "the content gives an instruction that no memory gives"
+    for at, content in valid.items():
+        if lost := [*missing_numbers(content, text), *missing_names(content, text)]:
+            return f"{lost[0]} of memory {at + 1} is missing"
+        terms = set(terms_of(content))
+        if len(terms & set(terms_of(text))) < _MIN_SHARED * len(terms):
+            return f"most of memory {at + 1} is missing"
+    return _invented(text, "\n".join(f"{cluster[at].stated_at:%Y} {members[at]}" for at in members))
+
+
+def _invented(text: str, sources: str) -> str:
+    if numbers := missing_numbers(text, sources):
+        return f"no memory has the number {next(iter(numbers))}"
+    if names := missing_names(text, sources):
+        return f"no memory has the name {names[0]}"
+    return ""
+
+
+def merged_record(merge: Merge, cluster: Sequence[MergeCandidate], *, at: datetime, digest: str) -> MemoryRecord:
+    """Return the memory that replaces the members, citing them and their evidence."""
+    sources = [cluster[number].record for number in merge.members]
+    valid = [cluster[number].record for number in merge.members if number not in merge.outdated]
+    newest = valid[-1]
+    return MemoryRecord(
+        id=new_id(),
+        scope=_shared_scope(sources),
+        level=newest.level,
+        type=newest.type,
+        category=newest.category,
+        content=merge.statement,
+        created_at=at,
+        updated_at=at,
+        importance=max(each.importance for each in sources),
+        confidence=min(each.confidence for each in valid),
+        source=SOURCE,
+        trust=newest.trust,
+        evidence=join_evidence(sources),
+        tags=tuple(dict.fromkeys(tag for each in sources for tag in each.tags))[:MAX_EVIDENCE],
+        metadata=newest.metadata,
+        detail={"sources": [each.id for each in sources]},
+        # It is as recent as its sources, not as the run that merged them.
+        occurred_at=max(cluster[number].stated_at for number in merge.members),
+        prompt_digest=digest,
+    )
+
+
+def _shared_scope(records: Sequence[MemoryRecord]) -> Scope:
+    """Return the project and the session as far as all of the records share them."""
+    first = records[0].scope
+    if any(each.scope.project != first.project for each in records):
+        return Scope(first.user)
+    same = all(each.scope.session == first.session for each in records)
+    return Scope(first.user, first.project, first.session if same else "")
+
+
+def join_evidence(records: Sequence[MemoryRecord]) -> tuple[str, ...]:
+    """Return the evidence of all records, the latest if it is too much."""
+    return tuple(dict.fromkeys(id for each in records for id in each.evidence))[-MAX_EVIDENCE:]
+
+
+SCHEMA = operations_schema("op", "memory", "content")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsolidationLimits:
+    """How many memories a run reads, which are near enough, and what the LLM may cost.
+
+    With `after`, only clusters with a memory that changed since are processed.
+    """
+
+    max_memories: int = 2000
+    clusters: ClusterLimits = field(default_factory=ClusterLimits)
+    after: datetime | None = None
+    max_calls: int = 20
+    max_tokens: int = 1024
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, lowest in (
+            ("max_memories", self.max_memories, 2),
+            ("max_calls", self.max_calls, 0),
+            ("clusters.max_size", self.clusters.max_size, 2),
+        ):
+            if value < lowest:
+                raise InvalidInput(f"`{name}` must be at least {lowest}, got {value}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolidationDeps:
+    """The stores and models that consolidation uses; without a chat model only duplicates are joined."""
+
+    ledger: Ledger
+    index: Index
+    embedder: Embedder
+    chat: Chat | None = None
+
+
+async def consolidate(
+    scope: Scope, *, deps: ConsolidationDeps, run: MaintenanceRun, limits: ConsolidationLimits | None = None
+) -> MaintenanceReport:
+    """Join duplicates, merge clusters, and report what was changed and what was left alone."""
+    limits = limits or ConsolidationLimits()
+    work = _Consolidation(scope, deps, run, limits, await deps.ledger.revision(scope.user))
+    groups, more = await load_candidates(
+        scope, ledger=deps.ledger, index=deps.index, max_memories=limits.max_memories, after=limits.after
+    )
+    joined: set[str] = set()
+    for group in groups:
+        for each in await find_duplicates(group):
+            joined |= {one.record.id for one in (each.keeper, *each.repeats)}
+            await work.join(each)
+    async with record_cost_on_error(deps.ledger, scope, work.costs.unrecorded, by=run.by):
+        if (chat := deps.chat) is not None:
+            for group in groups:
+                for cluster in await find_clusters(group, limits.clusters, without=joined):
+                    await work.merge(cluster, chat)
+        await finish(scope, run, deps.ledger, *work.costs.unrecorded())
+    return MaintenanceReport(
+        chore=MaintenanceTask.CONSOLIDATE,
+        user=scope.user,
+        dry_run=run.dry_run,
+        batch=run.batch(bool(work.steps)),
+        steps=tuple(work.steps),
+        left=tuple(work.left),
+        looked_at=sum(map(len, groups)),
+        more=more or work.skipped,
+        calls=work.costs.calls,
+        tokens_in=work.costs.tokens_in,
+        tokens_out=work.costs.tokens_out,
+    )
+
+
+class _Consolidation:
+    """Applies one transaction for each merge, and records what was done and what it cost."""
+
+    def __init__(
+        self, scope: Scope, deps: ConsolidationDeps, run: MaintenanceRun, limits: ConsolidationLimits, since: Revision
+    ) -> None:
+        self.steps: list[MaintenanceStep] = []
+        self.left: list[str] = []
+        self.costs = LlmCostTally()
+        self.skipped = False
+        self._scope = scope
+        self._deps = deps
+        self._run = run
+        self._limits = limits
+        self._since = since
+        self._calls = 0
+        self._is_unavailable = False
+
+    async def join(self, duplicates: Duplicates) -> None:
+        """Supersede the duplicates of a memory, and join their evidence."""
+        if self._is_full():
+            return
+        keeper, repeats = duplicates.keeper.record, [each.record for each in duplicates.repeats]
+        every = [*sorted(repeats, key=lambda each: each.created_at), keeper]
+        sources = [*keeper.detail.get("sources", ()), *(each.id for each in repeats)]
+        fields = {
+            "importance": max(each.importance for each in every),
+            "confidence": max(each.confidence for each in every),
+            "evidence": join_evidence(every),
+            "detail": {**keeper.detail, "sources": list(dict.fromkeys(sources))},
+        }
+        changes: list[Change] = [Supersede(each.id, keeper, each.version) for each in repeats]
+        changes.append(Update(keeper.id, fields, keeper.version))
+        step = MaintenanceStep(
+            verb=ChangeKind.UPDATE,
+            id=keeper.id,
+            content=keeper.content,
+            why="they say the same",
+            sources=tuple(each.id for each in repeats),
+        )
+        await self._write(changes, step)
+
+    async def merge(self, cluster: Sequence[MergeCandidate], chat: Chat) -> None:
+        """Ask the LLM how to merge a cluster, and supersede the sources by the merged memory."""
+        if self._is_full() or self._is_unavailable or self._calls >= self._limits.max_calls:
+            self.skipped = True
+            return
+        self._calls += 1
+        try:
+            answer, digest = await self._ask(cluster, chat)
+        except BrokenAnswer as error:
+            self.costs.add(
+                llm_cost(self._scope.user, MaintenanceTask.CONSOLIDATE, chat.model, error, at=self._run.at)
+            )
+            self._skip(cluster, str(error))
+            return
+        except ModelUnavailable as error:
+            if self._calls == 1 and not self.steps:
+                raise
+            self._is_unavailable = self.skipped = True
+            self._skip(cluster, str(error))
+            return
+        self.costs.add(llm_cost(self._scope.user, MaintenanceTask.CONSOLIDATE, chat.model, answer, at=self._run.at))
+        merge = answer.value
+        if merge is None:
+            self._skip(cluster, "the model keeps them apart")
+            return
+        record = merged_record(merge, cluster, at=self._run.at, digest=digest)
+        [vector] = await embed([record.content], embedder=self._deps.embedder)
+        sources = [cluster[number].record for number in merge.members]
+        changes = [Supersede(each.id, record, each.version, vector) for each in sources]
+        step = MaintenanceStep(
+            verb=ChangeKind.ADD,
+            id=record.id,
+            content=record.content,
+            why="they speak of the same",
+            sources=tuple(each.id for each in sources),
+        )
+        await self._write(changes, step)
+
+    async def _ask(self, cluster: Sequence[MergeCandidate], chat: Chat) -> tuple[Structured[Merge | None], str]:
+        template = prompt("consolidate")
+        rows = memory_rows([each.record for each in cluster], MAX_CLUSTER_CHARS)
+        answer: Structured[Merge | None] = await ask_json(
+            chat,
+            [{"role": "user", "content": template.fill(fence=new_delimiter(), memories=rows)}],
+            schema=SCHEMA,
+            max_tokens=self._limits.max_tokens,
+            timeout_s=self._limits.timeout_s,
+            check=lambda value: parse_merge(value, cluster),
+        )
+        return answer, template.digest
+
+    async def _write(self, changes: Sequence[Change], step: MaintenanceStep) -> None:
+        if not self._run.dry_run:
+            try:
+                await self._deps.ledger.apply(
+                    self._scope,
+                    changes,
+                    by=self._run.author_for(f"consolidated: {step.why}"),
+                    effects=self.costs.unrecorded(),
+                    since=self._since,
+                )
+            except (Conflict, NotFound) as error:
+                self.left.append(f"{', '.join(step.sources)}: {error}")
+                return
+            self.costs.mark_recorded()
+        self.steps.append(step)
+        self._run.progress(len(self.steps))
+
+    def _skip(self, cluster: Sequence[MergeCandidate], why: str) -> None:
+        self.left.append(f"{', '.join(each.record.id for each in cluster)}: {why}")
+
+    def _is_full(self) -> bool:
+        self.skipped = self.skipped or len(self.steps) >= self._run.max_changes
+        return len(self.steps) >= self._run.max_changes

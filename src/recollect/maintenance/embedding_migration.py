@@ -1,0 +1,277 @@
+"""Bring a ledger to another embedding model while the one before goes on being searched; then switch, once.
+
+The new vectors are made behind, by one process at a time, in small batches with rests between them; whoever takes
+over goes on where that one was. Once nothing lacks a vector the ledger is told to search the new model, and every
+process that serves it opens a new service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from time import monotonic
+
+from recollect.aio.background import BackgroundTask
+from recollect.errors import RecollectError
+from recollect.ledger.model_states import (
+    EmbeddingProgress,
+    ModelOrigin,
+    ModelState,
+    current_model_state,
+    find_model_state,
+)
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.embed_missing import BATCH, drop_old_vectors, embed_missing
+from recollect.model.ids import new_id
+from recollect.model.times import now
+from recollect.models.embedding import Embedder, EmbeddingModel
+from recollect.observability.logs import format_traceback
+from recollect.observability.metrics import MODEL_CHANGE
+
+_log = logging.getLogger("recollect")
+# Whoever is killed is followed by another after so long.
+LEASE_S = 10.0
+_RENEW_S = 2.0
+_LOG_EVERY_S = 10.0
+_POLL_S = 1.0
+_FIRST_WAIT_S, _MAX_WAIT_S = 1.0, 60.0
+# A batch holds the interpreter and the ledger's writer for a few milliseconds; recalls wait for no more than that.
+_BACKGROUND_BATCH = 64
+_BACKGROUND_PAUSE_RATIO = 1.0
+# While others go on writing there is always a memory without a vector; so few can be left to the catching up.
+_MAX_REMAINING = 64
+# Every process has noticed a switch by then.
+_SWITCH_DELAY_S = 3.0
+# What processes wrote that had not yet noticed the switch gets its vectors so long after it.
+_CATCH_UP_S = (0.2, 1.0, 3.0, 10.0, 30.0, 120.0)
+_CATCH_UP_FOR = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetModel:
+    """The model that the settings name where the ledger searches another: open, or how it is opened.
+
+    One that `was_retired` is only gone back to if someone says so.
+    """
+
+    origin: ModelOrigin
+    embedder: Embedder | None = None
+    open: Callable[[], Awaitable[Embedder]] | None = None
+    was_retired: bool = False
+
+
+class EmbeddingMigration:
+    """What a service has to do with a change of model: it makes the vectors behind, and knows when the ledger moved.
+
+    `searched` is the model that the ledger searched when the service was opened.
+    """
+
+    def __init__(
+        self, ledger: Ledger, searched: ModelState, *, serving: Embedder, target: TargetModel | None = None
+    ) -> None:
+        self._ledger = ledger
+        self._searched = searched
+        self._serving = serving
+        self._target = target
+        self._embedder = target.embedder if target else None
+        self._worker_name = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
+        self._progress: EmbeddingProgress | None = None
+        self._task = BackgroundTask(self._run_in_background)
+        # Set when the switch was made here, so that nobody need wait for the next look.
+        self.moved = asyncio.Event()
+
+    @property
+    def searched(self) -> EmbeddingModel:
+        """The model that the ledger searched when the service was opened."""
+        return self._searched.model
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether the settings name a model that the ledger is to be brought to."""
+        return self._target is not None and not self._target.was_retired
+
+    async def has_moved(self) -> bool:
+        """Whether the ledger searches another model than it did when the service was opened."""
+        return _has_moved(await self._ledger.model_states(), self._searched.model)
+
+    def start(self) -> None:
+        """Begin to make vectors behind, if there are any to make."""
+        if not self._task.was_started:
+            self._task.start()
+
+    async def stop(self) -> None:
+        """Leave the rest to another, and let go of the model that was to come."""
+        await self._task.stop()
+        if self._embedder is not None and self._embedder is not self._serving:
+            await self._embedder.close()
+            self._embedder = None
+
+    async def migrate(
+        self, progress: Callable[[int], None], *, allow_retired: bool = False, drop: bool = False
+    ) -> int:
+        """Make all vectors now, of the model that the settings name, and switch to it; gives how many were made.
+
+        One that was searched before is only gone `back` to if that is said. While another process does the same,
+        this waits for it, and goes on if it stops. With `drop` the vectors of models before are removed.
+        """
+        done = 0
+        if self._target is None or (self._target.was_retired and not allow_retired):
+            done = await embed_missing(ledger=self._ledger, embedder=self._serving, progress=progress)
+        else:
+            embedder = await self._open(self._target)
+            if await self._acquire_lease(embedder.model, self._target.origin):
+                done = await self._embed_and_switch(embedder, self._target.origin, progress=progress)
+            if drop:
+                await asyncio.sleep(_SWITCH_DELAY_S)
+        if drop:
+            await drop_old_vectors(self._ledger)
+        return done
+
+    async def _run_in_background(self) -> None:
+        """Do what there is to do behind, whatever is away meanwhile."""
+        wait_s = _FIRST_WAIT_S
+        while True:
+            try:
+                await (self._migrate_in_background() if self.is_under_way else self._catch_up())
+                return
+            except RecollectError as error:
+                _log.warning("the change of the embedding model waits: %s", error)
+            except Exception as error:
+                _log.error(
+                    "the change of the embedding model failed, and is tried again. %s", format_traceback(error)
+                )
+            await asyncio.sleep(wait_s)
+            wait_s = min(wait_s * 2, _MAX_WAIT_S)
+
+    async def _migrate_in_background(self) -> None:
+        target = self._target
+        assert target is not None
+        embedder = await self._open(target)
+        state = find_model_state(await self._ledger.model_states(), embedder.model)
+        if state is not None and (state.is_current or state.retired_at is not None):
+            # Only now that it is open can be told that it was searched before.
+            return
+        if await self._acquire_lease(embedder.model, target.origin):
+            await self._embed_and_switch(embedder, target.origin, in_background=True)
+
+    async def _acquire_lease(self, model: EmbeddingModel, origin: ModelOrigin) -> bool:
+        """Wait until this is the one to make the vectors; False if it is all done by another."""
+        while True:
+            states = await self._ledger.model_states()
+            if _has_moved(states, self._searched.model):
+                return False
+            state = find_model_state(states, model)
+            if state is None or not state.is_leased:
+                if await self._ledger.lease_model(model, origin, owner=self._worker_name, lease_s=LEASE_S):
+                    return True
+            else:
+                self._report_progress(EmbeddingProgress(state.embedded, state.to_embed))
+            await asyncio.sleep(_POLL_S)
+
+    async def _embed_and_switch(
+        self,
+        embedder: Embedder,
+        origin: ModelOrigin,
+        *,
+        progress: Callable[[int], None] = lambda done: None,
+        in_background: bool = False,
+    ) -> int:
+        model = embedder.model
+        async with self._lease(model, origin):
+            initial = await self._ledger.count_embedded(model)
+            _log.info("embedding with %s: %d of %d memories have vectors of it", model, initial.done, initial.total)
+            logged_at = monotonic()
+
+            def tell(done: int) -> None:
+                nonlocal logged_at
+                status = EmbeddingProgress(initial.done + done, max(initial.total, initial.done + done))
+                self._report_progress(status)
+                if monotonic() - logged_at >= _LOG_EVERY_S:
+                    logged_at = monotonic()
+                    _log.info("embedding with %s: %d of %d", model, status.done, status.total)
+                progress(done)
+
+            self._report_progress(initial)
+            done = await embed_missing(
+                ledger=self._ledger,
+                embedder=embedder,
+                progress=tell,
+                batch_size=_BACKGROUND_BATCH if in_background else BATCH,
+                pause_ratio=_BACKGROUND_PAUSE_RATIO if in_background else 0.0,
+                max_remaining=_MAX_REMAINING,
+            )
+            current = await self._ledger.make_current(model, origin, replacing=self._searched.model)
+        self._report_progress(None)
+        if current.model == model:
+            _log.info("memories are now searched by %s instead of %s", model, self._searched.model)
+            self.moved.set()
+        return done
+
+    async def _catch_up(self) -> None:
+        """After a switch, embed what was written by those who had not noticed it yet."""
+        since = self._searched.current_at
+        if (
+            self._searched.model != self._serving.model
+            or since is None
+            or not timedelta() <= now() - since < _CATCH_UP_FOR
+        ):
+            return
+        for after_s in _CATCH_UP_S:
+            await asyncio.sleep(max(0.0, after_s - (now() - since).total_seconds()))
+            origin = self._searched.origin
+            if await self._ledger.lease_model(self._serving.model, origin, owner=self._worker_name, lease_s=LEASE_S):
+                async with self._lease(self._serving.model, origin):
+                    await embed_missing(
+                        ledger=self._ledger,
+                        embedder=self._serving,
+                        batch_size=_BACKGROUND_BATCH,
+                        pause_ratio=_BACKGROUND_PAUSE_RATIO,
+                        max_remaining=_MAX_REMAINING,
+                    )
+
+    @asynccontextmanager
+    async def _lease(self, model: EmbeddingModel, origin: ModelOrigin) -> AsyncIterator[None]:
+        """Keep the lease that was taken, telling how far it is, as long as this lasts."""
+        renewal = BackgroundTask(lambda: self._renew_lease(model, origin))
+        renewal.start()
+        try:
+            yield
+        finally:
+            await renewal.stop()
+            with suppress(RecollectError):
+                await self._ledger.lease_model(
+                    model, origin, owner=self._worker_name, lease_s=0, progress=self._progress
+                )
+
+    async def _renew_lease(self, model: EmbeddingModel, origin: ModelOrigin) -> None:
+        while True:
+            try:
+                await self._ledger.lease_model(
+                    model, origin, owner=self._worker_name, lease_s=LEASE_S, progress=self._progress
+                )
+            except RecollectError as error:
+                # If it runs out, two do the same for a while: that costs time, and harms nothing.
+                _log.warning("the lease on the vectors of %s could not be renewed: %s", model, error)
+            await asyncio.sleep(_RENEW_S)
+
+    def _report_progress(self, status: EmbeddingProgress | None) -> None:
+        self._progress = status or self._progress
+        MODEL_CHANGE.set(status.done if status else 0, "done")
+        MODEL_CHANGE.set(status.total if status else 0, "total")
+
+    async def _open(self, target: TargetModel) -> Embedder:
+        if self._embedder is None:
+            assert target.open is not None
+            self._embedder = await target.open()
+        return self._embedder
+
+
+def _has_moved(states: list[ModelState], searched: EmbeddingModel) -> bool:
+    current = current_model_state(states)
+    return current is not None and current.model != searched

@@ -1,0 +1,237 @@
+"""Which embedding model serves: the one the ledger searches, until it has vectors of the one the settings name.
+
+The ledger decides, not the settings of whoever opens it, so that processes with old and new settings search the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+
+from recollect.config.settings import Settings
+from recollect.errors import MissingExtra, RecollectError, Unavailable
+from recollect.ledger.model_states import ModelOrigin, ModelState, current_model_state, find_model_state
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.embedding_migration import EmbeddingMigration, TargetModel
+from recollect.models.embedding import Embedder, EmbeddingModel
+
+_log = logging.getLogger("recollect")
+# What a ledger is opened with by who makes no vectors.
+_NO_MODEL = EmbeddingModel("none", 1)
+# How ledgers that did not put it down can tell how a model was named.
+_OWN_SPECS = {"recollect-static-1": "bundled", "bge-small-en-int8": "neural"}
+_HUBS = ("model2vec:", "sentence-transformers:", "fastembed:")
+
+
+@dataclass(frozen=True, slots=True)
+class Openers:
+    """How the embedder and the ledger that settings name are opened."""
+
+    embedder: Callable[[Settings], Awaitable[Embedder]]
+    ledger: Callable[[Settings, EmbeddingModel], Awaitable[Ledger]]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedEmbedder:
+    """What serves, open: a ledger that keeps vectors of the embedder's model, and what there is to do behind."""
+
+    ledger: Ledger
+    embedder: Embedder
+    migration: EmbeddingMigration
+
+
+@dataclass(frozen=True, slots=True)
+class _ConfiguredEmbedder:
+    """The embedder that the settings name, or why it cannot be had."""
+
+    origin: ModelOrigin
+    embedder: Embedder | None
+    error: RecollectError | None = None
+
+
+async def select_embedder(settings: Settings, override: Embedder | None, openers: Openers) -> SelectedEmbedder:
+    """Open the ledger and the embedder that serves it; a `given` embedder takes the place of that of the settings."""
+    configured = await _open_configured(settings, override, openers)
+    async with AsyncExitStack() as opened:
+        if configured.embedder is not None:
+            opened.push_async_callback(configured.embedder.close)
+        ledger = await openers.ledger(
+            settings, _NO_MODEL if configured.embedder is None else configured.embedder.model
+        )
+        opened.push_async_callback(ledger.close)
+        selected = await _select(settings, configured, ledger, openers)
+        opened.pop_all()
+    return selected
+
+
+async def _open_configured(settings: Settings, override: Embedder | None, openers: Openers) -> _ConfiguredEmbedder:
+    if override is not None:
+        return _ConfiguredEmbedder(ModelOrigin(), override)
+    origin = origin_of(settings)
+    try:
+        return _ConfiguredEmbedder(origin, await openers.embedder(settings))
+    except (Unavailable, MissingExtra) as error:
+        return _ConfiguredEmbedder(origin, None, error)
+
+
+async def _select(
+    settings: Settings, configured: _ConfiguredEmbedder, ledger: Ledger, openers: Openers
+) -> SelectedEmbedder:
+    states = await ledger.model_states()
+    searched, embedder = current_model_state(states), configured.embedder
+    if embedder is None:
+        return await _select_previous(settings, configured, ledger, searched, openers)
+    if searched is None or searched.model == embedder.model or await _can_switch(ledger, embedder.model, states):
+        before = searched.model if searched else None
+        if searched is None or searched.model != embedder.model or _has_changed(configured.origin, searched.origin):
+            searched = await ledger.make_current(embedder.model, configured.origin, replacing=before)
+        if searched.model == embedder.model:
+            return SelectedEmbedder(ledger, embedder, EmbeddingMigration(ledger, searched, serving=embedder))
+    state = find_model_state(states, embedder.model)
+    was_retired = state is not None and state.retired_at is not None
+    previous = await _open_searched(settings, searched, openers)
+    _log_selection(embedder.model, searched.model, is_served=previous is not None, was_retired=was_retired)
+    target = TargetModel(configured.origin, embedder, was_retired=was_retired)
+    if previous is None:
+        return SelectedEmbedder(
+            ledger, embedder, EmbeddingMigration(ledger, searched, serving=embedder, target=target)
+        )
+    return await _serve_previous(settings, ledger, searched, previous, target, openers)
+
+
+async def _can_switch(ledger: Ledger, model: EmbeddingModel, states: list[ModelState]) -> bool:
+    """Whether nothing lacks a vector of a model that was never searched: there is nothing to wait for."""
+    state = find_model_state(states, model)
+    return (state is None or state.retired_at is None) and not await ledger.unembedded(model, limit=1)
+
+
+async def _select_previous(
+    settings: Settings, configured: _ConfiguredEmbedder, ledger: Ledger, searched: ModelState | None, openers: Openers
+) -> SelectedEmbedder:
+    """What serves while the embedder of the settings is away: the one before, if there is another."""
+    assert configured.error is not None
+    if searched is None or searched.origin.spec == configured.origin.spec:
+        raise configured.error
+    previous = await _open_searched(settings, searched, openers)
+    if previous is None:
+        raise configured.error
+    _log.warning("memories go on being searched by %s: %s", searched.model, configured.error)
+    target = TargetModel(configured.origin, open=lambda: openers.embedder(settings))
+    return await _serve_previous(settings, ledger, searched, previous, target, openers)
+
+
+async def _serve_previous(
+    settings: Settings,
+    ledger: Ledger,
+    searched: ModelState,
+    previous: Embedder,
+    target: TargetModel,
+    openers: Openers,
+) -> SelectedEmbedder:
+    """The same ledger, opened anew so that the vectors it is given are of the model that serves."""
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(previous.close)
+        reopened = await openers.ledger(settings, previous.model)
+        opened.pop_all()
+    await ledger.close()
+    return SelectedEmbedder(
+        reopened, previous, EmbeddingMigration(reopened, searched, serving=previous, target=target)
+    )
+
+
+async def _open_searched(settings: Settings, searched: ModelState, openers: Openers) -> Embedder | None:
+    """The embedder of the model that the ledger searches, if it can be had with these settings."""
+    model_settings = _settings_for(settings, searched)
+    if model_settings is None:
+        return None
+    try:
+        embedder = await openers.embedder(model_settings)
+    except RecollectError as error:
+        _log.warning("%s, which the memories here are searched by, cannot be opened: %s", searched.model, error)
+        return None
+    if embedder.model != searched.model:
+        _log.warning("%s is what %r opens, not %s", embedder.model, model_settings.embedder, searched.model)
+        await embedder.close()
+        return None
+    return embedder
+
+
+def origin_of(settings: Settings) -> ModelOrigin:
+    """How the settings name their embedder, without a key or a password."""
+    if not settings.embedder.startswith("openai:"):
+        return ModelOrigin(settings.embedder)
+    return ModelOrigin(settings.embedder, _without_login(settings.embedder_url), settings.embedder_dimensions)
+
+
+def _settings_for(settings: Settings, searched: ModelState) -> Settings | None:
+    """Settings that name the model that is searched; None if it was given as an object.
+
+    A key goes to where it was meant for: that of the settings only to their own address.
+    """
+    origin = searched.origin
+    spec = origin.spec or _guess_spec(searched.model)
+    if not spec:
+        return None
+    url, key = settings.embedder_before_url, settings.embedder_before_api_key
+    if not url:
+        url = origin.url or settings.embedder_url
+        if _without_login(settings.embedder_url) == url:
+            url = settings.embedder_url
+    if not key.get_secret_value() and url == settings.embedder_url:
+        key = settings.embedder_api_key
+    return settings.model_copy(
+        update={
+            "embedder": spec,
+            "embedder_url": url,
+            "embedder_api_key": key,
+            "embedder_dimensions": origin.dimensions,
+        }
+    )
+
+
+def _guess_spec(model: EmbeddingModel) -> str:
+    """How settings would name a model of which only the name was put down; empty if that cannot be told."""
+    return model.name if model.name.startswith(_HUBS) else _OWN_SPECS.get(model.name, "")
+
+
+def _without_login(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    except ValueError:
+        return ""
+
+
+def _has_changed(origin: ModelOrigin, recorded: ModelOrigin) -> bool:
+    return bool(origin.spec) and origin != recorded
+
+
+def _log_selection(
+    configured: EmbeddingModel, searched: EmbeddingModel, *, is_served: bool, was_retired: bool
+) -> None:
+    if was_retired:
+        _log.warning(
+            "the settings name %s, which was replaced here by %s; %s. `recollect reembed --back` goes back to it",
+            configured,
+            searched,
+            "memories go on being searched by that one"
+            if is_served
+            else "that one cannot be opened, so memories are searched by what vectors there still are",
+        )
+    elif is_served:
+        _log.warning(
+            "memories go on being searched by %s until all have vectors of %s: a server or a worker makes them "
+            "behind, `recollect reembed` makes them now",
+            searched,
+            configured,
+        )
+    else:
+        _log.warning(
+            "the vectors here are of %s, which cannot be opened, and the embedder is now %s: until a server, a "
+            "worker or `recollect reembed` has made new ones, memories are found by their words",
+            searched,
+            configured,
+        )

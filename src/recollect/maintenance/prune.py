@@ -1,0 +1,146 @@
+"""How much a memory still stands for: what it was worth, faded by time and kept alive by use.
+
+Nothing is written: importance stays what it was said to be, and how it fades is worked out when it matters.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from recollect.errors import InvalidInput
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.expire import check_user_clock
+from recollect.maintenance.tasks import (
+    MaintenanceReport,
+    MaintenanceRun,
+    MaintenanceTask,
+    finish,
+    forget,
+    forget_steps,
+)
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.query import And, Filter, Listing, Not, Op, Where, any_of
+from recollect.model.scope import Scope
+
+_DAY_S = 86_400.0
+# Recalled so often, a memory is as familiar as can be.
+_MAX_COUNTED_USES = 20
+_LASTING = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
+_MIN_LASTING_IMPORTANCE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decay:
+    """How much each counts, and after how many days without use half of being recent is gone."""
+
+    importance: float = 0.5
+    recency: float = 0.3
+    use: float = 0.2
+    half_life_days: float = 90.0
+
+    def __post_init__(self) -> None:
+        parts = (self.importance, self.recency, self.use)
+        if min(parts) < 0 or not math.isclose(sum(parts), 1.0):
+            raise InvalidInput("importance, recency and use must be at least 0 and add up to 1")
+        if self.half_life_days <= 0:
+            raise InvalidInput(f"half_life_days must be more than 0, not {self.half_life_days}")
+
+
+def retention_score(record: MemoryRecord, at: datetime, *, decay: Decay) -> float:
+    """What the memory is worth at a time, from 0 to 1: how important and sure, how recent, how often recalled."""
+    age_days = max((at - last_activity_at(record)).total_seconds(), 0.0) / _DAY_S
+    recency = math.exp2(-min(age_days / decay.half_life_days, 1000.0))
+    use = min(math.log1p(max(record.access_count, 0)) / math.log1p(_MAX_COUNTED_USES), 1.0)
+    value = min(max(record.importance, 0.0), 1.0) * min(max(record.confidence, 0.0), 1.0)
+    return decay.importance * value + decay.recency * recency + decay.use * use
+
+
+def last_activity_at(record: MemoryRecord) -> datetime:
+    """When someone last had to do with it: made, changed, brought back or recalled it."""
+    return max(filter(None, (record.created_at, record.updated_at, record.last_accessed_at)))
+
+
+def is_lasting(record: MemoryRecord) -> bool:
+    """Whether it must not fade: who the user is, what they must not have, what they asked for, if it matters."""
+    return record.category in _LASTING and record.importance >= _MIN_LASTING_IMPORTANCE
+
+
+PRUNE_REASON = "pruned"
+_PAGE = 1000
+# The log, and what stands for it, is not judged by how often it was recalled; files stay until they are deleted.
+_EXEMPT_CATEGORIES = (Category.TURN, Category.SUMMARY, Category.FILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PruneConfig:
+    """What counts as old and as worthless: days since anyone had to do with it, and what it still stands for."""
+
+    days: float = 90.0
+    below: float = 0.2
+    decay: Decay = field(default_factory=Decay)
+
+    def __post_init__(self) -> None:
+        if not (1 <= self.days <= 36_500 and 0 <= self.below <= 1):
+            raise InvalidInput("pruning takes days from 1 to 36,500, and a standing below which to prune from 0 to 1")
+
+
+async def prune(
+    scope: Scope, *, ledger: Ledger, run: MaintenanceRun, pruning: PruneConfig | None = None, force: bool = False
+) -> MaintenanceReport:
+    """Forget memories that nobody ever recalled and that stand for too little; softly, so that undo brings them back.
+
+    What says who the user is, what they must not have or what they asked for stays if it matters. If the clock may
+    have leapt ahead nothing goes, unless it is `force`d.
+    """
+    pruning = pruning or PruneConfig()
+    faded, looked_at = await _faded(scope, pruning, run, ledger)
+    left: list[str] = []
+    if faded and not force and (reason := await check_user_clock(scope, run.at, ledger=ledger)):
+        left.append(f"at least {len(faded)} memories seem worthless, but {reason}")
+        faded = []
+    done, changed = await forget(scope, faded[: run.max_changes], why=PRUNE_REASON, run=run, ledger=ledger)
+    await finish(scope, run, ledger)
+    return MaintenanceReport(
+        chore=MaintenanceTask.PRUNE,
+        user=scope.user,
+        dry_run=run.dry_run,
+        batch=run.batch(bool(done)),
+        steps=forget_steps(done, PRUNE_REASON),
+        left=(*left, *changed),
+        looked_at=looked_at,
+        more=len(faded) > run.max_changes,
+    )
+
+
+async def _faded(
+    scope: Scope, pruning: PruneConfig, run: MaintenanceRun, ledger: Ledger
+) -> tuple[list[MemoryRecord], int]:
+    """The oldest memories to go, one more than may, and how many were looked at."""
+    faded: list[MemoryRecord] = []
+    looked_at, cursor = 0, None
+    while True:
+        listing = Listing(filter=_unused(pruning, run), order="oldest", limit=_PAGE, cursor=cursor)
+        page = await ledger.find(scope, listing)
+        looked_at += len(page)
+        faded += [
+            each
+            for each in page
+            if not is_lasting(each) and retention_score(each, run.at, decay=pruning.decay) < pruning.below
+        ]
+        if page.cursor is None or len(faded) > run.max_changes:
+            return faded[: run.max_changes + 1], looked_at
+        cursor = page.cursor
+
+
+def _unused(pruning: PruneConfig, run: MaintenanceRun) -> Filter:
+    old = run.at - timedelta(days=pruning.days)
+    return And(
+        (
+            Where("access_count", Op.EQ, 0),
+            Where("created_at", Op.LT, old),
+            Where("updated_at", Op.LT, old),
+            Not(any_of("category", [str(each) for each in _EXEMPT_CATEGORIES])),
+        )
+    )

@@ -1,0 +1,157 @@
+"""Keep a user, a project and a session within the number of memories they may have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from recollect.errors import InvalidInput
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.prune import Decay, is_lasting, retention_score
+from recollect.maintenance.tasks import (
+    MaintenanceReport,
+    MaintenanceRun,
+    MaintenanceTask,
+    finish,
+    forget,
+    forget_steps,
+)
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, any_of, both
+from recollect.model.scope import Level, Scope
+
+QUOTA_REASON = "quota"
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """How many memories there may be: of a user in all, of one project, and at the level of one session; 0 for any.
+
+    What goes first is the `weakest`, by `Decay`, of which those that must not fade go last; or simply the `oldest`.
+    What a run is for, written since it was asked for, is made room for: others go.
+    Summaries and files do not count and do not go, nor do turns unless they are asked for.
+    """
+
+    user: int = 0
+    project: int = 0
+    session: int = 0
+    order: Literal["weakest", "oldest"] = "weakest"
+    turns: bool = False
+    exempt: tuple[Category, ...] = (Category.SUMMARY, Category.FILE)
+    decay: Decay = field(default_factory=Decay)
+
+    def __post_init__(self) -> None:
+        if min(self.user, self.project, self.session) < 0:
+            raise InvalidInput("a quota is a number of memories, or 0 for as many as there are")
+        if self.order not in ("weakest", "oldest"):
+            raise InvalidInput(f"what goes first is the weakest or the oldest, not {self.order!r}")
+
+    @property
+    def min_limit(self) -> int:
+        """The smallest of the limits; 0 if there is none."""
+        return min(filter(None, (self.user, self.project, self.session)), default=0)
+
+    @property
+    def counted_filter(self) -> Filter:
+        """What counts."""
+        exempt = {*self.exempt} if self.turns else {*self.exempt, Category.TURN}
+        return Not(any_of("category", sorted(map(str, exempt))))
+
+
+async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
+    """Whether the session, the project or the user of a scope seems to have too much; a few counts tell."""
+    session = And((any_of("session_id", scope.session), any_of("level", str(Level.SESSION))))
+    parts: list[tuple[int, Filter]] = [(quotas.user, EVERYTHING)]
+    parts += [(quotas.session, session)] if scope.session else []
+    parts += [(quotas.project, any_of("project_id", scope.project))] if scope.project else []
+    for limit, part in parts:
+        listing = Listing(filter=both(quotas.counted_filter, part))
+        if limit and await ledger.count(Scope(scope.user), listing) > limit:
+            return True
+    return False
+
+
+async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
+    """Forget what is over the limits; softly, so that history keeps it and undo brings it back.
+
+    A session is brought within its limit first, then its project, then the user as a whole.
+    """
+    owner = Scope(scope.user)
+    count = await ledger.count(owner, Listing(filter=quotas.counted_filter)) if quotas.min_limit else 0
+    surplus: list[MemoryRecord] = []
+    if count > quotas.min_limit:
+        records = await _load_counted(owner, quotas, ledger)
+        surplus = await asyncio.to_thread(_surplus, records, quotas, run)
+    more = len(surplus) > run.max_changes
+    done, left = await forget(owner, surplus[: run.max_changes], why=QUOTA_REASON, run=run, ledger=ledger)
+    await finish(owner, run, ledger)
+    return MaintenanceReport(
+        chore=MaintenanceTask.QUOTA,
+        user=scope.user,
+        dry_run=run.dry_run,
+        batch=run.batch(bool(done)),
+        steps=forget_steps(done, QUOTA_REASON),
+        left=tuple(left),
+        looked_at=count,
+        more=more,
+    )
+
+
+async def _load_counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[MemoryRecord]:
+    records: list[MemoryRecord] = []
+    cursor = None
+    while True:
+        listing = Listing(filter=quotas.counted_filter, order="oldest", limit=_PAGE, cursor=cursor)
+        page = await ledger.find(owner, listing)
+        records += page.records
+        if page.cursor is None:
+            return records
+        cursor = page.cursor
+
+
+def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRun) -> list[MemoryRecord]:
+    """What has to go, in the order in which it goes."""
+    first = sorted(records, key=lambda each: _rank(each, quotas, run.at))
+    surplus: dict[str, MemoryRecord] = {}
+    groups = (
+        (quotas.session, _grouped(first, Level.SESSION)),
+        (quotas.project, _grouped(first, Level.PROJECT)),
+        (quotas.user, {"": first}),
+    )
+    for limit, group in groups:
+        for members in group.values() if limit else ():
+            remaining = [each for each in members if each.id not in surplus]
+            over = max(len(remaining) - limit, 0)
+            new = _newest_ids(remaining, min(over, limit), run.since)
+            surplus |= {each.id: each for each in [each for each in remaining if each.id not in new][:over]}
+    return list(surplus.values())
+
+
+def _newest_ids(records: Iterable[MemoryRecord], count: int, since: datetime | None) -> set[str]:
+    """Those of the newest that room is made for: whoever has just written something down finds it there."""
+    if since is None or not count:
+        return set()
+    new = sorted((each.created_at, each.id) for each in records if each.created_at >= since)
+    return {id for _, id in new[-count:]}
+
+
+def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list[MemoryRecord]]:
+    """The memories of each session, or of each project with its sessions."""
+    groups: dict[Any, list[MemoryRecord]] = defaultdict(list)
+    for each in records:
+        if level is Level.SESSION and each.level is Level.SESSION:
+            groups[each.scope.project, each.scope.session].append(each)
+        elif level is Level.PROJECT and each.level is not Level.USER and each.scope.project:
+            groups[each.scope.project].append(each)
+    return groups
+
+
+def _rank(record: MemoryRecord, quotas: Quotas, at: datetime) -> tuple[Any, ...]:
+    if quotas.order == "oldest":
+        return record.created_at, record.id
+    return is_lasting(record), retention_score(record, at, decay=quotas.decay), record.created_at, record.id

@@ -1,0 +1,335 @@
+"""Parse and check the insights that an LLM finds in memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from recollect.errors import BrokenAnswer, InvalidInput
+from recollect.ledger.protocol import Ledger
+from recollect.ledger.tokenizer import terms_of
+from recollect.maintenance.reviews import PROPOSED_BY
+from recollect.maintenance.tasks import (
+    MaintenanceReport,
+    MaintenanceRun,
+    MaintenanceStep,
+    MaintenanceTask,
+    finish,
+    llm_cost,
+)
+from recollect.model.change import Add, ChangeKind
+from recollect.model.extracted_fact import FactOp
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.query import Filter, Listing, Not, any_of
+from recollect.model.scope import Level, Scope
+from recollect.model.validity import is_valid_now
+from recollect.models.chat import Chat
+from recollect.models.embedding import Embedder
+from recollect.models.structured import Partial, Structured, ask_json
+from recollect.prompts import prompt
+from recollect.prompts.rendering import json_line, new_delimiter, shorten
+from recollect.text.grounding import missing_names, missing_numbers
+from recollect.text.normalize import normalize
+from recollect.write.embed import embed
+from recollect.write.instructions import find_instruction
+from recollect.write.metering import record_cost_on_error
+from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
+from recollect.write.redact import clean_model_text, is_only_secret
+from recollect.write.screen import is_refusal
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+MAX_INSIGHT_CHARS = 500
+MIN_EVIDENCE = 2
+# A model's view of a user is never certain.
+MAX_CONFIDENCE = 0.8
+
+SCHEMA = operations_schema("op", "lines", "content", "type", "importance", "confidence")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insight:
+    """A statement that several memories support; a reason for `review` means that a person must approve it."""
+
+    content: str
+    category: Category
+    evidence: tuple[str, ...]
+    importance: float
+    confidence: float
+    review: str = ""
+
+
+def parse_insights(answer: object, memories: Sequence[MemoryRecord]) -> Partial[tuple[Insight, ...]]:
+    """Return the insights that their memories support, and what is wrong with the others."""
+    parsed = OperationParser(len(memories), len(memories)).parse(answer)
+    insights: list[Insight] = []
+    complaints = list(parsed.complaints)
+    for operation in parsed.value:
+        if operation.op is None:
+            continue
+        content = clean_model_text(operation.content)
+        cited = [memories[line - 1] for line in operation.lines if 1 <= line <= len(memories)]
+        if reason := _objection(operation, content, cited):
+            complaints.append(f"{reason}: {content[:100]}")
+        else:
+            insights.append(_build_insight(operation, content, cited))
+    return Partial(tuple(insights), tuple(complaints), score=len(insights))
+
+
+def _build_insight(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> Insight:
+    order = find_instruction(content)
+    return Insight(
+        content=content,
+        category=Category.LESSON if operation.type is MemoryType.PROCEDURAL else Category.INSIGHT,
+        evidence=tuple(each.id for each in cited),
+        importance=operation.importance,
+        confidence=min(operation.confidence, MAX_CONFIDENCE),
+        review=f"it tells what to do ('{order}'), and the user did not say it" if order else "",
+    )
+
+
+def _objection(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> str:
+    """Return why the operation is no insight; empty if it is one."""
+    if operation.op is not FactOp.ADD:
+        return "only new insights can be added"
+    if len(cited) < max(MIN_EVIDENCE, len(operation.lines)):
+        return f"it must cite at least {MIN_EVIDENCE} of the memories"
+    if len(content) > MAX_INSIGHT_CHARS or is_only_secret(content):
+        return f"content must be one sentence of at most {MAX_INSIGHT_CHARS} characters"
+    if is_refusal(content):
+        return "it is a refusal"
+    sources = "\n".join(f"{each.occurred_at or each.created_at:%Y} {each.content}" for each in cited)
+    for token, values in missing_numbers(content, sources).items():
+        # It may count the memories that it cites.
+        if Decimal(len(cited)) not in values:
+            return f"none of its memories has the number {token}"
+    if names := missing_names(content, sources):
+        return f"none of its memories has the name {names[0]}"
+    if not set(terms_of(content)) & set(terms_of(sources)):
+        return "its memories do not mention that"
+    if normalize(content) in {normalize(each.content) for each in cited}:
+        return "it repeats one of its memories"
+    return ""
+
+
+REFLECTION_SOURCE = "reflection"
+MAX_PROMPT_CHARS = 300
+_REFLECTIVE = (Category.INSIGHT, Category.LESSON)
+_INPUT_FILTER: Filter = Not(any_of("category", [str(each) for each in (Category.TURN, Category.FILE, *_REFLECTIVE)]))
+_MAX_EXISTING = 200
+_MAX_EXISTING_IN_PROMPT = 20
+_MAX_VERSIONS = 20
+# From this cosine on an insight with the same numbers and names repeats a known one.
+_SAME_MEANING = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectionLimits:
+    """How many memories the LLM reads, how many insights a run adds, and what it may cost.
+
+    A run is skipped with fewer than `min_memories`, or if none of them changed since `after`.
+    """
+
+    max_memories: int = 100
+    min_memories: int = 5
+    max_insights: int = 5
+    after: datetime | None = None
+    max_tokens: int = 2048
+    timeout_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_memories < 2:
+            raise InvalidInput(f"`max_memories` must be at least 2, got {self.max_memories}")
+        if not 1 <= self.max_insights <= 50:
+            raise InvalidInput(f"`max_insights` must be between 1 and 50, got {self.max_insights}")
+
+
+async def reflect(
+    scope: Scope,
+    *,
+    ledger: Ledger,
+    embedder: Embedder,
+    chat: Chat | None,
+    run: MaintenanceRun,
+    limits: ReflectionLimits | None = None,
+) -> MaintenanceReport:
+    """Add insights into the memories that the scope sees; never one that exists or existed, forgotten or not.
+
+    An insight lives where its evidence does: one that cites a project's memory stays in that project. Insights whose
+    evidence no longer holds are reported as stale. Without a chat model nothing else is done.
+    """
+    limits = limits or ReflectionLimits()
+    since = await ledger.revision(scope.user)
+    page = await ledger.find(scope, Listing(filter=_INPUT_FILTER, visible=True, limit=limits.max_memories))
+    memories = [each for each in page if is_valid_now(each, run.at)]
+    existing = await _existing_insights(scope, ledger)
+    stale = await _stale(scope, existing, ledger)
+    report = MaintenanceReport(
+        chore=MaintenanceTask.REFLECT, user=scope.user, dry_run=run.dry_run, stale=stale, looked_at=len(memories)
+    )
+    if why := _reason_to_skip(memories, limits, chat):
+        await finish(scope, run, ledger)
+        return replace(report, left=(why,))
+    assert chat is not None
+    try:
+        answer, digest = await _ask(memories, existing, chat, limits)
+    except BrokenAnswer as error:
+        spent = llm_cost(scope.user, MaintenanceTask.REFLECT, chat.model, error, at=run.at)
+        await ledger.apply(scope, [], by=run.by, effects=[spent])
+        raise
+    spent = llm_cost(scope.user, MaintenanceTask.REFLECT, chat.model, answer, at=run.at)
+    max_insights = limits.max_insights
+    async with record_cost_on_error(ledger, scope, lambda: [spent], by=run.by):
+        new, repeated = await _drop_repeated(answer.value, existing, embedder=embedder)
+        changes = [
+            Add(_build_record(scope, each, memories, at=run.at, digest=digest), vector) for each, vector in new
+        ]
+        changes.sort(key=lambda each: -each.record.importance)
+        surplus = [f"more than the {max_insights} of a run: {each.record.content}" for each in changes[max_insights:]]
+        del changes[max_insights:]
+        applied = () if run.dry_run else tuple(changes)
+        await ledger.apply(scope, applied, by=run.author_for("reflected"), effects=[spent, *run.effects], since=since)
+    run.progress(len(changes))
+    return replace(
+        report,
+        batch=run.batch(bool(applied)),
+        steps=tuple(_step(each.record) for each in changes),
+        left=(*(f"salvaged: {each}" for each in answer.complaints), *repeated, *surplus),
+        calls=spent.calls,
+        tokens_in=spent.tokens_in,
+        tokens_out=spent.tokens_out,
+    )
+
+
+def _reason_to_skip(memories: Sequence[MemoryRecord], limits: ReflectionLimits, chat: Chat | None) -> str:
+    if chat is None:
+        return "insights need an LLM, and none is configured or available"
+    if len(memories) < max(limits.min_memories, 2):
+        return f"{len(memories)} memories are too few; {max(limits.min_memories, 2)} are needed"
+    if limits.after is not None and not any(each.updated_at > limits.after for each in memories):
+        return "nothing is new since the last run"
+    return ""
+
+
+async def _existing_insights(scope: Scope, ledger: Ledger) -> tuple[MemoryRecord, ...]:
+    """Return the insights that the scope sees, of any status: a forgotten one must not come back."""
+    only = any_of("category", [str(each) for each in _REFLECTIVE])
+    listing = Listing(filter=only, statuses=tuple(Status), visible=True, limit=_MAX_EXISTING)
+    return tuple((await ledger.find(scope, listing)).records)
+
+
+async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger) -> tuple[str, ...]:
+    """Return the active insights that cite a memory which is neither active nor superseded by an active one."""
+    mine = [each for each in insights if each.status is Status.ACTIVE and each.source == REFLECTION_SOURCE]
+    records: dict[str, MemoryRecord] = {}
+    missing_ids = {id for each in mine for id in each.evidence}
+    for _ in range(_MAX_VERSIONS):
+        if not missing_ids:
+            break
+        fetched = await ledger.get(scope, sorted(missing_ids))
+        records |= {each.id: each for each in fetched}
+        missing_ids = {each.superseded_by for each in fetched if each.superseded_by} - records.keys()
+
+    def holds(id: str) -> bool:
+        for _ in range(_MAX_VERSIONS):
+            record = records.get(id)
+            if record is None or record.status is Status.ACTIVE or not record.superseded_by:
+                break
+            id = record.superseded_by
+        return id in records and records[id].status is Status.ACTIVE
+
+    return tuple(each.id for each in mine if not all(map(holds, each.evidence)))
+
+
+async def _ask(
+    memories: Sequence[MemoryRecord], existing: Sequence[MemoryRecord], chat: Chat, limits: ReflectionLimits
+) -> tuple[Structured[tuple[Insight, ...]], str]:
+    active = [each for each in existing if each.status is Status.ACTIVE][:_MAX_EXISTING_IN_PROMPT]
+    template = prompt("reflect")
+    text = template.fill(
+        fence=new_delimiter(),
+        known="\n".join(json_line({"known": shorten(each.content, MAX_PROMPT_CHARS)}) for each in active),
+        memories=memory_rows(memories, MAX_PROMPT_CHARS),
+        most=str(limits.max_insights),
+    )
+    answer: Structured[tuple[Insight, ...]] = await ask_json(
+        chat,
+        [{"role": "user", "content": text}],
+        schema=SCHEMA,
+        max_tokens=limits.max_tokens,
+        timeout_s=limits.timeout_s,
+        check=lambda value: parse_insights(value, memories),
+    )
+    return answer, template.digest
+
+
+async def _drop_repeated(
+    insights: Sequence[Insight], existing: Sequence[MemoryRecord], *, embedder: Embedder
+) -> tuple[list[tuple[Insight, Vector | None]], list[str]]:
+    """Return the insights that are not known yet, with their vectors, and the reasons for leaving the others."""
+    if not insights:
+        return [], []
+    texts = [*(each.content for each in existing), *(each.content for each in insights)]
+    vectors = await embed(texts, embedder=embedder)
+    compared = list(zip(texts, vectors, strict=True))[: len(existing)]
+    new: list[tuple[Insight, Vector | None]] = []
+    left: list[str] = []
+    for each, vector in zip(insights, vectors[len(existing) :], strict=True):
+        if any(_is_repeated(each.content, vector, *other) for other in compared):
+            left.append(f"known already: {each.content}")
+            continue
+        compared.append((each.content, vector))
+        new.append((each, vector))
+    return new, left
+
+
+def _is_repeated(content: str, vector: Vector | None, other_content: str, other_vector: Vector | None) -> bool:
+    """Return whether an insight has the words of a known one, or its meaning with the same numbers and names."""
+    if normalize(content) == normalize(other_content):
+        return True
+    if vector is None or other_vector is None or float(vector @ other_vector) < _SAME_MEANING:
+        return False
+    return not any((*missing_numbers(content, other_content), *missing_names(content, other_content)))
+
+
+def _build_record(
+    scope: Scope, insight: Insight, memories: Sequence[MemoryRecord], *, at: datetime, digest: str
+) -> MemoryRecord:
+    """Return the insight as a memory at the narrowest level of its evidence."""
+    evidence = [each for each in memories if each.id in insight.evidence]
+    levels = {each.level for each in evidence}
+    level = next(each for each in (Level.SESSION, Level.PROJECT, Level.USER) if each in levels)
+    place = {Level.USER: Scope(scope.user), Level.PROJECT: replace(scope, session=""), Level.SESSION: scope}[level]
+    detail = {"review": insight.review, PROPOSED_BY: REFLECTION_SOURCE} if insight.review else {}
+    return MemoryRecord(
+        id=new_id(),
+        scope=place,
+        level=level,
+        type=MemoryType.REFLECTIVE,
+        category=insight.category,
+        content=insight.content,
+        created_at=at,
+        updated_at=at,
+        importance=insight.importance,
+        confidence=insight.confidence,
+        source=REFLECTION_SOURCE,
+        # They are a model's words, whatever it read.
+        trust=Trust.LOW,
+        evidence=insight.evidence,
+        detail=detail,
+        status=Status.REVIEW if insight.review else Status.ACTIVE,
+        prompt_digest=digest,
+    )
+
+
+def _step(record: MemoryRecord) -> MaintenanceStep:
+    why = record.detail.get("review") or f"{len(record.evidence)} memories show it"
+    return MaintenanceStep(
+        verb=ChangeKind.ADD, id=record.id, content=record.content, why=why, sources=record.evidence
+    )

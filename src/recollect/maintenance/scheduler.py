@@ -1,0 +1,319 @@
+"""What is due when: chores by the hour and by the night, and sessions that have ended by themselves.
+
+Pure: whoever keeps the time asks `due` and `ended` now and then and queues what they say. Asking twice, or from
+several servers, does no harm, for a job that is waiting already is joined.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from recollect.aio.background import BackgroundTask
+from recollect.errors import InvalidInput, RecollectError
+from recollect.index.protocol import Index
+from recollect.ledger.jobs import MaintenanceState, TaskRun
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.consolidate import ConsolidationDeps, ConsolidationLimits, consolidate
+from recollect.maintenance.embed_missing import drop_old_vectors
+from recollect.maintenance.expire import check_clock, expire
+from recollect.maintenance.prune import PruneConfig, prune
+from recollect.maintenance.quota import Quotas, enforce_quotas
+from recollect.maintenance.reflect import ReflectionLimits, reflect
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask
+from recollect.model.job import Job, JobKind, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.turn import Conversation
+from recollect.models.chat import Chat
+from recollect.models.embedding import Embedder
+from recollect.observability.logs import format_traceback
+from recollect.write.triggers import close_job
+
+HOURLY = (MaintenanceTask.EXPIRE, MaintenanceTask.QUOTA)
+NIGHTLY = (MaintenanceTask.PRUNE, MaintenanceTask.CONSOLIDATE, MaintenanceTask.REFLECT)
+# Learning from what people say comes first.
+_PRIORITY: Mapping[MaintenanceTask, int] = {
+    MaintenanceTask.EXPIRE: -10,
+    MaintenanceTask.QUOTA: -10,
+    MaintenanceTask.PRUNE: -20,
+    MaintenanceTask.CONSOLIDATE: -20,
+    MaintenanceTask.REFLECT: -20,
+}
+_KINDS: Mapping[MaintenanceTask, JobKind] = {
+    MaintenanceTask.CONSOLIDATE: JobKind.CONSOLIDATE,
+    MaintenanceTask.REFLECT: JobKind.REFLECT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceSchedule:
+    """Which chores are done, how often, and when a session counts as ended.
+
+    Nightly ones begin at `night_hour`, UTC, and only for users of whom something was heard since the last time. Jobs
+    are spread over `spread_s`, each user at a time of their own, so that not all of them are due at once.
+    """
+
+    tasks: frozenset[MaintenanceTask] = frozenset(HOURLY)
+    every_s: float = 3600.0
+    night_hour: int = 3
+    spread_s: float = 600.0
+    idle_s: float = 1800.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.night_hour <= 23:
+            raise InvalidInput(f"night_hour is an hour of the day from 0 to 23, not {self.night_hour}")
+        if self.every_s <= 0 or self.spread_s < 0 or self.idle_s < 0:
+            raise InvalidInput("every_s must be more than 0, spread_s and idle_s at least 0")
+
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    """A job to be queued for a scope."""
+
+    scope: Scope
+    job: NewJob
+
+
+def due_jobs(
+    users: Sequence[MaintenanceState], *, now: datetime, schedule: MaintenanceSchedule
+) -> tuple[DueJob, ...]:
+    """Which chores are to be done now for these users."""
+    jobs: list[DueJob] = []
+    for user in users:
+        at = now + timedelta(seconds=_user_fraction(user.user) * schedule.spread_s)
+        for task in MaintenanceTask:
+            for scope in _scopes(task, user) if task in schedule.tasks else ():
+                last = user.tasks.get((scope.project, str(task)))
+                if _is_due(task, last, user.last_active_at, now, schedule):
+                    jobs.append(DueJob(scope, _task_job(task, scope, _last_start(last, now), at)))
+    return tuple(jobs)
+
+
+def ended_sessions(
+    conversations: Sequence[Conversation], *, now: datetime, schedule: MaintenanceSchedule
+) -> tuple[DueJob, ...]:
+    """The ends of open sessions in which nothing was said for long enough."""
+    idle = now - timedelta(seconds=schedule.idle_s)
+    return tuple(
+        DueJob(each.scope, close_job(each.scope))
+        for each in conversations
+        if schedule.idle_s and each.closed_at is None and each.last_turn_at is not None and each.last_turn_at <= idle
+    )
+
+
+def _scopes(task: MaintenanceTask, user: MaintenanceState) -> list[Scope]:
+    scopes = [Scope(user.user)]
+    if task is MaintenanceTask.REFLECT:
+        # An insight must not carry what one project knows into another: each is thought about by itself.
+        scopes += [Scope(user.user, project) for project in user.projects if project]
+    return scopes
+
+
+def _is_due(
+    task: MaintenanceTask,
+    last: TaskRun | None,
+    last_active_at: datetime | None,
+    now: datetime,
+    schedule: MaintenanceSchedule,
+) -> bool:
+    if last is not None and last.queued_at <= now:
+        if task in HOURLY:
+            return now - last.queued_at >= timedelta(seconds=schedule.every_s)
+        if last.queued_at >= _night_start(now, schedule.night_hour):
+            return False
+    # After a clock was put back, what was done in a future that never came is no reason to wait.
+    started = _last_start(last, now)
+    return task in HOURLY or (last_active_at is not None and (started is None or last_active_at > started))
+
+
+def _last_start(last: TaskRun | None, now: datetime) -> datetime | None:
+    """When the last run that went well had begun; what lies ahead of now never was."""
+    return None if last is None or last.started_at is None or last.started_at > now else last.started_at
+
+
+def _night_start(now: datetime, hour: int) -> datetime:
+    """When the last night began."""
+    start = now.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
+    return start if start <= now else start - timedelta(days=1)
+
+
+def _task_job(task: MaintenanceTask, scope: Scope, after: datetime | None, at: datetime) -> NewJob:
+    return NewJob(
+        kind=_KINDS.get(task, JobKind.UPKEEP),
+        key=f"{task}:{scope.project}" if scope.project else str(task),
+        payload={"chore": str(task), "after": None if after is None else after.isoformat()},
+        priority=_PRIORITY[task],
+        due_at=at,
+    )
+
+
+def _user_fraction(user: str) -> float:
+    """A number from 0 to 1 that is always the same for a user."""
+    return zlib.crc32(user.encode(errors="replace")) / 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceConfig:
+    """How many memories may be kept, what fades, and when each chore is due."""
+
+    quotas: Quotas = field(default_factory=Quotas)
+    pruning: PruneConfig = field(default_factory=PruneConfig)
+    schedule: MaintenanceSchedule = field(default_factory=MaintenanceSchedule)
+    forget_days: float = 30.0
+    timeout_s: float | None = None
+
+
+def follow_up_job(job: Job, report: MaintenanceReport) -> NewJob | None:
+    """The job that goes on where a run left off; None if nothing is left, or the run got nowhere."""
+    if not report.more or not report.steps:
+        return None
+    return NewJob(kind=job.kind, key=job.key, payload=job.payload, priority=job.priority)
+
+
+async def run_task(
+    task: MaintenanceTask,
+    scope: Scope,
+    run: MaintenanceRun,
+    config: MaintenanceConfig,
+    *,
+    ledger: Ledger,
+    index: Index,
+    embedder: Embedder,
+    chat: Chat | None,
+    after: datetime | None = None,
+) -> MaintenanceReport:
+    """Do one chore; with `after`, chores that think look at what came since."""
+    match task:
+        case MaintenanceTask.EXPIRE:
+            return await expire(scope, ledger=ledger, run=run)
+        case MaintenanceTask.QUOTA:
+            return await enforce_quotas(scope, ledger=ledger, run=run, quotas=config.quotas)
+        case MaintenanceTask.PRUNE:
+            return await prune(scope, ledger=ledger, run=run, pruning=config.pruning)
+        case MaintenanceTask.CONSOLIDATE:
+            deps = ConsolidationDeps(ledger, index, embedder, chat)
+            limits = ConsolidationLimits(after=after, timeout_s=config.timeout_s)
+            return await consolidate(scope, deps=deps, run=run, limits=limits)
+        case MaintenanceTask.REFLECT:
+            reflection = ReflectionLimits(after=after, timeout_s=config.timeout_s)
+            return await reflect(scope, ledger=ledger, embedder=embedder, chat=chat, run=run, limits=reflection)
+
+
+_log = logging.getLogger("recollect")
+_EVERY_S = 60.0
+_JOB_RETENTION = timedelta(days=7)
+_REPLY_RETENTION = timedelta(days=7)
+# So long one can go back to the embedding model before without paying for its vectors again.
+_VECTOR_RETENTION = timedelta(days=1)
+# A page is read at once, a batch written in one transaction, so that nobody else waits for long; what more than the
+# pages of one look there is, the next one goes on with.
+_PAGE = 200
+_PAGES = 5
+_BATCH = 100
+# What was noted to be done, in the ledger, so that several of us do it once.
+_PURGED, _PURGE_EVERY = "cleared", timedelta(days=1)
+_FINISHED, _FINISH_EVERY = "erasures finished", timedelta(hours=1)
+
+
+class Scheduler:
+    """Looks at the clock now and then; several of them at one ledger do no harm."""
+
+    def __init__(self, ledger: Ledger, config: MaintenanceConfig, *, every_s: float = _EVERY_S) -> None:
+        self._ledger = ledger
+        self._config = config
+        self._every_s = every_s
+        self._task = BackgroundTask(self._run)
+        # How far the last look came.
+        self._last_user = ""
+        self._last_idle: Conversation | None = None
+
+    def start(self) -> None:
+        """Begin to look at the clock, at once and then again and again."""
+        self._task.start()
+
+    async def stop(self) -> None:
+        """Stop looking."""
+        await self._task.stop()
+
+    async def tick(self) -> int:
+        """Queue what is due now, and clear away what is; gives how many jobs were queued."""
+        moment = now()
+        queued = await self._end_sessions(moment)
+        queued += await self._queue_tasks(moment)
+        await self._finish_erasures(moment)
+        await self._purge_old(moment)
+        return queued
+
+    async def _end_sessions(self, moment: datetime) -> int:
+        schedule, queued = self._config.schedule, 0
+        if not schedule.idle_s:
+            return 0
+        before = moment - timedelta(seconds=schedule.idle_s)
+        for _ in range(_PAGES):
+            page = await self._ledger.conversations(open=True, idle_before=before, limit=_PAGE, after=self._last_idle)
+            queued += await self._queue(ended_sessions(page, now=moment, schedule=schedule))
+            self._last_idle = page[-1] if len(page) == _PAGE else None
+            if self._last_idle is None:
+                break
+        return queued
+
+    async def _queue_tasks(self, moment: datetime) -> int:
+        schedule, queued = self._config.schedule, 0
+        if not schedule.tasks:
+            return 0
+        for _ in range(_PAGES):
+            page = await self._ledger.maintenance_states(after=self._last_user, limit=_PAGE)
+            queued += await self._queue(due_jobs(page, now=moment, schedule=schedule))
+            self._last_user = page[-1].user if len(page) == _PAGE else ""
+            if not self._last_user:
+                break
+        return queued
+
+    async def _queue(self, jobs: Sequence[DueJob]) -> int:
+        queued = 0
+        for start in range(0, len(jobs), _BATCH):
+            batch = jobs[start : start + _BATCH]
+            queued += await self._ledger.enqueue_due([(each.scope, each.job) for each in batch])
+        return queued
+
+    async def _finish_erasures(self, moment: datetime) -> None:
+        if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
+            done = await self._ledger.finish_erasures()
+            if not done.reached:
+                _log.warning("bytes of what was erased are left: %s", done.note)
+
+    async def _purge_old(self, moment: datetime) -> None:
+        if not await self._is_time(_PURGED, moment, _PURGE_EVERY):
+            return
+        if reason := await check_clock(moment, ledger=self._ledger):
+            _log.warning("nothing old is cleared away: %s", reason)
+            return
+        await self._ledger.prune_jobs(moment - _JOB_RETENTION)
+        await self._ledger.prune_idempotency_keys(moment - _REPLY_RETENTION)
+        await self._ledger.prune_responses(moment)
+        await self._ledger.purge(moment - timedelta(days=self._config.forget_days))
+        await drop_old_vectors(self._ledger, before=moment - _VECTOR_RETENTION)
+
+    async def _is_time(self, name: str, moment: datetime, every: timedelta) -> bool:
+        """Whether something was not done for so long; notes that it is done now."""
+        last = (await self._ledger.maintenance_times()).get(name)
+        # What was done in a future that never came is no reason to wait.
+        if last is not None and last <= moment < last + every:
+            return False
+        await self._ledger.record_maintenance_times({name: moment})
+        return True
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.tick()
+            except RecollectError as error:
+                _log.warning("upkeep waits: %s", error)
+            except Exception as error:
+                _log.error("upkeep failed. %s", format_traceback(error))
+            await asyncio.sleep(self._every_s)

@@ -1,0 +1,141 @@
+"""Take back the last thing that someone did: not what was learned or put in order behind their back since."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from recollect.errors import Conflict, NotFound
+from recollect.ledger.jobs import MAINTENANCE_AUTHOR
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Author, ChangeKind, HistoryEntry, Outcome
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord
+from recollect.model.scope import Scope
+from recollect.sessions.lifecycle import SESSION_AUTHOR
+from recollect.write.batch import parse_turn_range
+from recollect.write.learn import EXTRACTION_AUTHOR
+
+_log = logging.getLogger("recollect")
+
+# Who changes memories without anyone's having told them to at that moment.
+BACKGROUND_AUTHORS = frozenset([EXTRACTION_AUTHOR, SESSION_AUTHOR, MAINTENANCE_AUTHOR])
+
+
+async def undo(
+    scope: Scope, entry_id: int | None, *, ledger: Ledger, by: Author, any_author: bool = False
+) -> tuple[Outcome, ...]:
+    """Take back a line of history; without one, all of the last change that someone made, or that anyone did.
+
+    What someone said is taken back with what was learned from it alone, be it that something was added, merged into
+    what was known, put in its place or ended: it would go on saying it.
+    """
+    if entry_id is not None:
+        return (await ledger.undo(scope, entry_id, by=by)).outcomes
+    last, since = await _last_change(scope, ledger, any_author=any_author)
+    # One batch, so that undoing this brings all of it back.
+    by = by if by.batch else replace(by, batch=new_id())
+    outcomes: list[Outcome] = []
+    added_turns = await _turns_added_with(last, scope, ledger) if since else []
+    for lines, whole in await _learned_from(scope, added_turns, since, ledger) if added_turns else []:
+        outcomes += await _undo_lines(scope, lines, whole=whole, ledger=ledger, by=by)
+    outcomes += (await ledger.undo(scope, last.id, by=by, whole=True)).outcomes
+    if not outcomes:
+        # Someone took this very change back at the same moment: the one before it is this one's.
+        return await undo(scope, None, ledger=ledger, by=by, any_author=any_author)
+    return tuple(outcomes)
+
+
+async def _last_change(scope: Scope, ledger: Ledger, *, any_author: bool) -> tuple[HistoryEntry, list[HistoryEntry]]:
+    """The newest line of what is to be taken back, and the lines that were written behind since, newest first."""
+    since: list[HistoryEntry] = []
+    async for line in _undoable_lines(scope, ledger):
+        if not any_author and line.by.who in BACKGROUND_AUTHORS:
+            since.append(line)
+            continue
+        return line, since
+    if since:
+        raise NotFound("there is nothing to undo that someone did; what was learned is undone by its number")
+    raise NotFound("there is nothing to undo")
+
+
+async def _undoable_lines(scope: Scope, ledger: Ledger) -> AsyncIterator[HistoryEntry]:
+    """Lines of history that are no undo and were not undone, newest first."""
+    undone: set[int] = set()
+    before = None
+    while lines := await ledger.history(scope, before=before):
+        for line in lines:
+            if line.id in undone:
+                continue
+            if line.undoes is None:
+                yield line
+            else:
+                undone.add(line.undoes)
+        before = lines[-1].id
+
+
+async def _turns_added_with(last: HistoryEntry, scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
+    """The turns that were added with a line of history."""
+    lines = await ledger.history(scope, before=last.id + 1)
+    added = [line.memory_id for line in lines if line.batch == last.batch and line.verb is ChangeKind.ADD]
+    return [record for record in await ledger.get(scope, added) if record.category is Category.TURN]
+
+
+async def _learned_from(
+    scope: Scope, added_turns: Sequence[MemoryRecord], since: Sequence[HistoryEntry], ledger: Ledger
+) -> list[tuple[list[HistoryEntry], bool]]:
+    """What was written because of these turns alone, the newest first: lines, and whether they are a whole batch."""
+    ids = {turn.id for turn in added_turns}
+    positions = {turn.detail.get("position") for turn in added_turns}
+    brought = [line.memory_id for line in since if line.verb is ChangeKind.ADD]
+    evidence = {record.id: set(record.evidence) for record in await ledger.get(scope, brought)}
+    batches: dict[str, list[HistoryEntry]] = {}
+    for line in since:
+        batches.setdefault(line.batch, []).append(line)
+    results: list[tuple[list[HistoryEntry], bool]] = []
+    unattributed: list[list[HistoryEntry]] = []
+    for lines in batches.values():
+        attributed = [rests for line in lines if (rests := _evidence_of_line(line, evidence))]
+        turns = parse_turn_range(lines[0].by.why) if lines[0].by.who == EXTRACTION_AUTHOR else None
+        whole = turns is not None and positions.issuperset(turns) and all(rests <= ids for rests in attributed)
+        if whole and not attributed:
+            unattributed.append(lines)
+        else:
+            own = [line for line in lines if (rests := _evidence_of_line(line, evidence)) and rests <= ids]
+            results += [(lines if whole else own, whole)]
+    # Where something only ended, no turn is told: the one batch of that kind is meant, unless another is for sure.
+    return (
+        results
+        if len(unattributed) != 1 or any(whole for _, whole in results)
+        else [*results, (unattributed[0], True)]
+    )
+
+
+async def _undo_lines(
+    scope: Scope, lines: Sequence[HistoryEntry], *, whole: bool, ledger: Ledger, by: Author
+) -> list[Outcome]:
+    """Take back the lines, as one if they are a whole batch; what was changed again since stays."""
+    if whole:
+        with suppress(Conflict):
+            return list((await ledger.undo(scope, lines[0].id, by=by, whole=True)).outcomes)
+    outcomes: list[Outcome] = []
+    for line in lines:
+        if line.verb is ChangeKind.SUPERSEDE:
+            # It goes with what it brought in.
+            continue
+        try:
+            outcomes += (await ledger.undo(scope, line.id, by=by)).outcomes
+        except Conflict as error:
+            _log.warning("something that was learned from it stays: %s", error)
+    return outcomes
+
+
+def _evidence_of_line(line: HistoryEntry, evidence: Mapping[str, set[str]]) -> set[str]:
+    """The turns because of which a line was written, as far as it tells: those of what it added, or gave to it."""
+    if line.verb is ChangeKind.ADD:
+        return evidence.get(line.memory_id, set())
+    if line.verb is ChangeKind.UPDATE and line.before is not None:
+        return set(line.after.get("evidence") or ()) - set(line.before.get("evidence") or ())
+    return set()

@@ -1,0 +1,264 @@
+"""Do the jobs that wait in the ledger: in this process or in one of its own, each once, whatever fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from time import perf_counter
+from typing import Any, TypeAlias
+
+from recollect.errors import Conflict, RecollectError
+from recollect.ledger.protocol import Ledger
+from recollect.model.ids import new_id
+from recollect.model.job import Job
+from recollect.model.times import now
+from recollect.observability import metrics
+from recollect.observability.logs import describe_error, format_traceback
+from recollect.write.redact import redact
+
+_log = logging.getLogger("recollect")
+
+# Does a job and says that it is done, with its effects, in one transaction; gives what came of it.
+JobHandler: TypeAlias = Callable[[Job], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How long a job waits for another worker when its own is gone, and how often it is tried."""
+
+    lease_s: float = 30.0
+    tries: int = 8
+    first_wait_s: float = 1.0
+    max_wait_s: float = 300.0
+
+    def wait_s(self, tries: int) -> float:
+        """How long to wait after so many tries: anything up to a limit, so that no two wait in step.
+
+        The limit grows evenly from the first to the longest, which it reaches before the last try.
+        """
+        share = min(max(tries - 1, 0) / max(self.tries - 2, 1), 1.0)
+        return random.uniform(0, self.first_wait_s * (self.max_wait_s / self.first_wait_s) ** share)
+
+
+class Worker:
+    """Takes jobs that are due and does a few at a time, each of another user."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        handler: JobHandler,
+        *,
+        max_concurrent: int = 4,
+        poll_s: float = 1.0,
+        retry_policy: RetryPolicy | None = None,
+    ) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
+        self._ledger = ledger
+        self._handler = handler
+        self._max_concurrent = max_concurrent
+        self._poll_s = poll_s
+        self.retry_policy = retry_policy or RetryPolicy()
+        self._bound_loop: asyncio.AbstractEventLoop | None = None
+        self._reset()
+        self.done = 0
+        self.failed = 0
+
+    def _reset(self) -> None:
+        """Begin anew, with nothing under way: what waits in asyncio belongs to the event loop it first waited in."""
+        self._running: set[asyncio.Task[None]] = set()
+        self._loop_task: asyncio.Task[None] | None = None
+        self._lease_lock = asyncio.Lock()
+        self._wake_event = asyncio.Event()
+        self._job_ended = asyncio.Event()
+        self._wake_timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    def _bind_loop(self) -> None:
+        """See to it that all we wait with is of the running loop; of one that has ended nothing can be waited for."""
+        running_loop = asyncio.get_running_loop()
+        if self._bound_loop is not running_loop:
+            if self._bound_loop is not None:
+                # What was under way there was given back, or its lease runs out.
+                self._reset()
+            self._bound_loop = running_loop
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it takes jobs by itself, in this event loop."""
+        return (
+            self._loop_task is not None
+            and not self._loop_task.done()
+            and self._bound_loop is asyncio.get_running_loop()
+        )
+
+    def start(self) -> None:
+        """Begin to take jobs, until it is stopped."""
+        self._bind_loop()
+        if not self.is_running:
+            self._stopping = False
+            self._loop_task = asyncio.create_task(self._run_loop())
+            self._loop_task.add_done_callback(_log_loop_error)
+
+    def wake(self, *, after_s: float = 0.0) -> None:
+        """There may be something to do; looks at once, or so soon, instead of at the next poll."""
+        self._bind_loop()
+        if not after_s:
+            self._wake_event.set()
+        elif self._wake_timer is None:
+            self._wake_timer = asyncio.get_running_loop().call_later(after_s, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._wake_timer = None
+        self._wake_event.set()
+
+    async def stop(self, *, grace_s: float = 30.0) -> None:
+        """Take no more jobs, and give those under way some time; what does not end is done by another, later."""
+        self._bind_loop()
+        self._stopping = True
+        self._wake_event.set()
+        if self._loop_task is not None:
+            await asyncio.gather(self._loop_task, return_exceptions=True)
+            self._loop_task = None
+        if self._running:
+            _, late = await asyncio.wait(self._running, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=1.0)
+
+    async def run_pending(self, *, max_jobs: int | None = None) -> int:
+        """Do what is due now and what comes of it, and return when nothing is left; gives how many jobs were done."""
+        self._bind_loop()
+        started, done = 0, self.done
+        while max_jobs is None or started < max_jobs:
+            started += await self._lease_jobs()
+            if not self._running:
+                break
+            # What is being done may bring about more.
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        return self.done - done
+
+    async def _run_loop(self) -> None:
+        last_error = ""
+        while not self._stopping:
+            self._wake_event.clear()
+            try:
+                leased = await self._lease_jobs()
+                last_error = ""
+            except RecollectError as error:
+                # Once for as long as it lasts, not at every look.
+                if str(error) != last_error:
+                    _log.warning("jobs cannot be taken for now: %s", error)
+                last_error = str(error)
+                leased = 0
+            except Exception:
+                # Whatever it is, a worker that ended without a word would be worse.
+                _log.exception("jobs cannot be taken for now")
+                leased = 0
+            if not leased or len(self._running) >= self._max_concurrent:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await self._wake_event.wait()
+
+    async def _lease_jobs(self) -> int:
+        # One at a time: whoever looks whether anything is under way must not miss what is just being taken.
+        async with self._lease_lock:
+            free = self._max_concurrent - len(self._running)
+            if free < 1:
+                return 0
+            jobs = await self._ledger.lease(worker=self.name, limit=free, lease_s=self.retry_policy.lease_s)
+            for job in jobs:
+                task = asyncio.create_task(self._run_job(job))
+                self._running.add(task)
+                task.add_done_callback(self._on_job_done)
+            return len(jobs)
+
+    def _on_job_done(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        # The user's next job can be taken now.
+        self._wake_event.set()
+
+    async def _run_job(self, job: Job) -> None:
+        if job.tries > self.retry_policy.tries:
+            await self._record_failure(
+                job, "it was begun again and again, and whoever did it was gone before it ended"
+            )
+            return
+        renewal = asyncio.create_task(self._renew_lease(job))
+        started = perf_counter()
+        try:
+            await self._handler(job)
+            self.done += 1
+            metrics.JOBS_DONE.add(job.kind)
+            metrics.JOB_SECONDS.observe(perf_counter() - started, job.kind)
+        except asyncio.CancelledError:
+            # Given back at once, so that whoever works next need not wait for the lease to run out.
+            # It does not count as a try: who is often stopped would use all of them up.
+            await self._record_state(self._ledger.release(job))
+            raise
+        except RecollectError as error:
+            await self._record_failure(job, str(error))
+        except Exception as error:
+            _log.error("job %s failed. %s", job.id, format_traceback(error))
+            await self._record_failure(job, describe_error(error))
+        finally:
+            renewal.cancel()
+            self._job_ended.set()
+
+    async def wait_for_job_end(self, *, within_s: float) -> None:
+        """Wait until some job here has come to an end, at most so long."""
+        self._bind_loop()
+        self._job_ended.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._job_ended.wait()
+
+    async def _renew_lease(self, job: Job) -> None:
+        """Renew the lease while the job runs."""
+        while True:
+            await asyncio.sleep(self.retry_policy.lease_s / 3)
+            try:
+                await self._ledger.renew(job, lease_s=self.retry_policy.lease_s)
+            except Conflict:
+                return
+            except RecollectError as error:
+                _log.warning("the lease of job %s could not be renewed: %s", job.id, error)
+
+    async def _record_failure(self, job: Job, error: str) -> None:
+        """Have it tried again later or, after so many tries, never, until a person says so."""
+        # Whoever looks at jobs and logs need not be who may see secrets.
+        error = redact(error).text
+        self.failed += 1
+        will_retry = job.tries < self.retry_policy.tries
+        metrics.JOBS_FAILED.add(job.kind)
+        if not will_retry:
+            metrics.JOBS_DEAD.add(job.kind)
+        retry_at = now() + timedelta(seconds=self.retry_policy.wait_s(job.tries)) if will_retry else None
+        _log.warning(
+            "job %s (%s) failed at try %d%s: %s",
+            job.id, job.kind, job.tries, "" if will_retry else " and is given up", error,
+        )  # fmt: skip
+        await self._record_state(self._ledger.fail(job, error=error, retry_at=retry_at))
+
+    async def _record_state(self, update: Awaitable[Job]) -> None:
+        """Say how a try ended, if that is still ours to say and the ledger can be reached."""
+        try:
+            await update
+        except Conflict:
+            # Cancelled, erased, or taken over by another: how it ends is no longer ours to say.
+            pass
+        except RecollectError as error:
+            # Its lease runs out, and whoever works then takes it over.
+            _log.warning("that could not be written down: %s", error)
+
+
+def _log_loop_error(loop: asyncio.Task[None]) -> None:
+    if not loop.cancelled() and (error := loop.exception()) is not None:
+        _log.error("no more jobs are taken here until it is started again", exc_info=error)

@@ -1,0 +1,258 @@
+"""A memory as the text of a file, and back: the front matter of agents' memory folders, and what is ours beside it.
+
+What is as it would be anyway is left out, so that a plain fact has a plain file. Names that are neither theirs nor
+ours are a person's own, and go into the memory's metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.mirror.layout import (
+    FILE_DEFAULTS,
+    MEMORY,
+    SUMMARY,
+    FileLocation,
+    conversation_of,
+    normalize_key,
+    role_of,
+    scope_of,
+)
+from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
+from recollect.model.scope import Scope
+from recollect.model.text import validate_id
+from recollect.sessions.summarize import summary_id
+from recollect.text.front_matter import join_front_matter, split_front_matter
+
+# In the order they are written. Those up to source_id are theirs.
+_TEXT_FIELDS = (
+    "id", "conversation_id", "role", "summary_kind", "replaced_by", "source_id", "user_id", "project_id",
+    "session_id", "level", "category", "type", "key", "value", "source", "trust", "status", "name", "prompt_digest",
+)  # fmt: skip
+_TIME_FIELDS = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at")
+_NUMBER_FIELDS = ("importance", "confidence")
+_LIST_FIELDS = ("evidence", "tags")
+_OWN_FIELDS = (
+    "level", "category", "type", "key", "value", "importance", "confidence", "source", "trust", "tags", "updated_at",
+    "occurred_at", "valid_from", "valid_to", "expires_at", "prompt_digest",
+)  # fmt: skip
+_ALL_FIELDS = {
+    *_TEXT_FIELDS,
+    *_TIME_FIELDS,
+    *_NUMBER_FIELDS,
+    *_LIST_FIELDS,
+    "version",
+    "position",
+    "metadata",
+    "detail",
+}
+# What of a line says whose or of which state it is, and not what it says.
+_STATE_FIELDS = frozenset(["id", "version", "updated_at", "status", "superseded_by", "created_at"])
+_ROLES = ("user", "assistant", MEMORY, SUMMARY)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDocument:
+    """What a file says: a line as an export has it, and whether it names an id."""
+
+    line: Mapping[str, Any]
+
+    @property
+    def id(self) -> str | None:
+        """The id it names."""
+        return self.line.get("id")
+
+    @property
+    def version(self) -> int:
+        """The version of the memory that it was written from."""
+        version: int = self.line.get("version") or 1
+        return version
+
+    @property
+    def scope(self) -> tuple[str, str, str]:
+        """Where it belongs, and how far it is seen."""
+        return self.line["project_id"], self.line["session_id"], self.line["level"]
+
+    def changes(self, other: MemoryDocument) -> dict[str, Any]:
+        """What this page says otherwise than another, by the names of fields; its words are `content`."""
+        names = (
+            (self.line.keys() | other.line.keys()) - _STATE_FIELDS - {"project_id", "session_id", "level", "user_id"}
+        )
+        changed = {name: self.line.get(name) for name in names if self.line.get(name) != other.line.get(name)}
+        if "memory" in changed:
+            changed["content"] = changed.pop("memory")
+        return changed
+
+
+def render_document(record: MemoryRecord) -> str:
+    """The text of a memory's file."""
+    line = document_of(record).line
+    conversation, role = conversation_of(record), role_of(record)
+    fields: dict[str, Any] = {
+        "id": record.id,
+        "conversation_id": conversation,
+        "role": role,
+        "created_at": record.created_at.isoformat(),
+    }
+    if role == SUMMARY:
+        fields["summary_kind"] = SUMMARY
+    if record.superseded_by:
+        fields["replaced_by"] = record.superseded_by
+    if record.evidence:
+        fields["source_id"] = record.evidence[0]
+    defaults = _defaults(role, scope_of(record.scope.user, conversation), line)
+    for name in ("project_id", "session_id"):
+        if line[name] != defaults[name]:
+            fields[name] = line[name]
+    for name in _OWN_FIELDS:
+        if line.get(name) != defaults.get(name):
+            fields[name] = line.get(name)
+    if len(record.evidence) > 1:
+        fields["evidence"] = list(record.evidence)
+    if line.get("status") not in (None, "active"):
+        fields["status"] = line["status"]
+    if record.version > 1:
+        fields["version"] = record.version
+    return join_front_matter(fields | _remaining_fields(record, role), record.content)
+
+
+def _remaining_fields(record: MemoryRecord, role: str) -> dict[str, Any]:
+    detail = dict(record.detail)
+    fields: dict[str, Any] = {}
+    if role in ("user", "assistant"):
+        detail.pop("role", None)
+        fields = {name: detail.pop(name) for name in ("position", "name") if detail.get(name) is not None}
+    if record.metadata:
+        fields["metadata"] = json.loads(json.dumps(record.metadata))
+    if detail:
+        fields["detail"] = json.loads(json.dumps(detail))
+    return fields
+
+
+def document_of(record: MemoryRecord) -> MemoryDocument:
+    """The page that would be read from a memory's file."""
+    line = record.to_dict()
+    for name in ("last_accessed_at", "access_count", "user_id"):
+        line.pop(name)
+    for name in ("project_id", "session_id"):
+        line[name] = line[name] or ""
+    line["memory"] = record.content.strip()
+    line["metadata"], line["detail"] = (json.loads(json.dumps(line[name])) for name in ("metadata", "detail"))
+    return MemoryDocument(
+        {name: value for name, value in line.items() if value not in (None, [], {}, "") or name in _REQUIRED_FIELDS}
+    )
+
+
+_REQUIRED_FIELDS = ("project_id", "session_id", "memory")
+
+
+def parse_document(
+    text: str, location: FileLocation, *, user: str, conversation: str, at: datetime
+) -> MemoryDocument:
+    """What a file of a user says, or an InvalidInput that tells what is wrong with it.
+
+    Where it is silent, the folder it lies in tells of which conversation it is, and `at` when it was made.
+    """
+    fields, body = split_front_matter(text)
+    fields = {name: _check_type(name, value) for name, value in fields.items() if value is not None}
+    if location.key:
+        fields = {**FILE_DEFAULTS, **fields, "key": normalize_key(location.key)}
+    if fields.get("user_id", user) != user:
+        raise InvalidInput("it names another user than the one whose folder it is in")
+    role = fields.get("role", location.role)
+    if role not in _ROLES:
+        raise InvalidInput(f"its role is {role!r}; it is one of {', '.join(_ROLES)}")
+    conversation_id = validate_id(fields.get("conversation_id", conversation), name="conversation_id")
+    scope = scope_of(user, conversation_id)
+    scope = Scope(user, fields.get("project_id", scope.project), fields.get("session_id", scope.session))
+    created_at = fields.get("created_at", at.isoformat())
+    line = _defaults(role, scope, {**fields, "created_at": created_at})
+    line |= {name: fields[name] for name in (*_OWN_FIELDS, *_NUMBER_FIELDS) if name in fields}
+    line |= {"memory": body, "created_at": created_at, "version": fields.get("version", 1)}
+    if evidence := fields.get("evidence") or ([fields["source_id"]] if "source_id" in fields else []):
+        line["evidence"] = evidence
+    line["detail"] = {**line.get("detail", {}), **_detail_fields(fields, role)}
+    line["metadata"] = {**fields.get("metadata", {}), **_custom_fields(fields)}
+    line["status"] = fields.get("status", _default_status(fields, location))
+    if "replaced_by" in fields:
+        line["superseded_by"] = fields["replaced_by"]
+    if role == SUMMARY:
+        # There is one for each conversation, and this is what it is known by.
+        line["id"] = summary_id(scope)
+    elif fields.get("id"):
+        line["id"] = validate_id(fields["id"], name="id")
+    return MemoryDocument(
+        {name: value for name, value in line.items() if value not in (None, [], {}, "") or name in _REQUIRED_FIELDS}
+    )
+
+
+def _defaults(role: str, scope: Scope, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What a memory of this role is like unless its file says otherwise."""
+    defaults: dict[str, Any] = {
+        "project_id": scope.project,
+        "session_id": scope.session,
+        "level": str(scope.default_level),
+        "importance": 0.5,
+        "confidence": 1.0,
+        "trust": "high",
+        "updated_at": fields.get("created_at"),
+    }
+    if role in ("user", "assistant"):
+        defaults |= {"importance": 0.3, "source": "conversation", "detail": {"role": role}}
+        defaults |= {"trust": "high" if role == "user" else "low", "occurred_at": fields.get("created_at")}
+        defaults["category"] = str(Category.TURN)
+    else:
+        defaults["category"] = str(Category.SUMMARY if role == SUMMARY else Category.FACT)
+    # What type it is follows from its category, be that the usual one or not.
+    category = fields.get("category", defaults["category"])
+    valid_category = Category(category) if category in tuple(Category) else Category.FACT
+    return defaults | {"type": str(TYPE_OF_CATEGORY.get(valid_category, MemoryType.SEMANTIC))}
+
+
+def _detail_fields(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
+    detail: dict[str, Any] = dict(fields.get("detail", {}))
+    if role in ("user", "assistant"):
+        detail |= {name: fields[name] for name in ("position", "name") if name in fields}
+    return detail
+
+
+def _custom_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _ALL_FIELDS}
+
+
+def _default_status(fields: Mapping[str, Any], location: FileLocation) -> str:
+    if not location.is_tombstone:
+        return "active"
+    return "superseded" if "replaced_by" in fields else "forgotten"
+
+
+def _check_type(name: str, value: Any) -> Any:
+    if name in _TIME_FIELDS:
+        if not isinstance(value, str | date):
+            raise InvalidInput(f"{name} is no time: {value!r}")
+        return value if isinstance(value, str) else value.isoformat()
+    if name in _TEXT_FIELDS and not isinstance(value, str):
+        raise InvalidInput(f"{name} is {value!r}, which is no text: put it in quotes")
+    if name in _NUMBER_FIELDS and (isinstance(value, bool) or not isinstance(value, int | float)):
+        raise InvalidInput(f"{name} is {value!r}, which is no number")
+    if name in ("version", "position") and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise InvalidInput(f"{name} is {value!r}, which is no whole number")
+    if name in _LIST_FIELDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise InvalidInput(f"{name} is no list of texts")
+    if name in ("metadata", "detail") and not isinstance(value, dict):
+        raise InvalidInput(f"{name} is no names with values")
+    return _to_json_value(value)
+
+
+def _to_json_value(value: Any) -> Any:
+    """The value as JSON can hold it: YAML reads dates where people write them."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(name): _to_json_value(each) for name, each in value.items()}
+    return [_to_json_value(each) for each in value] if isinstance(value, list) else value

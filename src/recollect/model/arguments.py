@@ -1,0 +1,146 @@
+"""What callers of the Python door may give: messages, times, and the fields of a memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeAlias, TypedDict
+
+from recollect.errors import InvalidInput
+from recollect.model.change import Actor, Author, IdempotencyToken
+from recollect.model.memory import Category, MemoryType, Status, Trust
+from recollect.model.scope import Level, Scope
+from recollect.model.text import validate_id, validate_text
+from recollect.model.times import as_utc
+
+MessagesInput: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+TimeInput: TypeAlias = datetime | str
+
+
+class RecordFields(TypedDict, total=False):
+    """What else can be said of a memory when it is added or updated."""
+
+    level: Level | str | None
+    type: MemoryType | str | None
+    category: Category | str | None
+    key: str | None
+    value: str | None
+    importance: float | None
+    confidence: float | None
+    tags: Sequence[str] | None
+    metadata: Mapping[str, Any] | None
+    detail: Mapping[str, Any] | None
+    evidence: Sequence[str] | None
+    source: str | None
+    trust: Trust | str | None
+    occurred_at: TimeInput | None
+    valid_from: TimeInput | None
+    valid_to: TimeInput | None
+    expires_at: TimeInput | None
+
+
+# The largest number every store can compare with.
+_MAX_NUMBER = 2**63 - 1
+_MAX_WHY_CHARS = 2000
+
+
+def parse_author(who: str, why: str = "", *, actor: Actor | str = Actor.AGENT) -> Author:
+    """Who changes something, and why in words of their own; both end up in history."""
+    if actor not in tuple(Actor):
+        raise InvalidInput(f"actor is {' or '.join(Actor)}, not {actor!r}")
+    validate_id(who, name="by")
+    if why != "":
+        validate_text(why, name="why")
+        if len(why) > _MAX_WHY_CHARS:
+            raise InvalidInput(f"why is {len(why):,} characters long; the limit is {_MAX_WHY_CHARS:,}")
+    return Author(who, why, actor=Actor(actor))
+
+
+def parse_number(number: int | None, *, name: str) -> int | None:
+    """A version, or a number in history or in a session."""
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_NUMBER:
+        raise InvalidInput(f"{name} is a whole number from 0 to {_MAX_NUMBER}, not {number!r}")
+    return number
+
+
+def parse_scope(user_id: str, project_id: str | None, session_id: str | None) -> Scope:
+    """The scope of the ids a caller gives; an empty one is none."""
+    return Scope(user_id, project_id or "", session_id or "")
+
+
+def parse_limit(limit: int, *, min_limit: int = 1) -> int:
+    """How many a caller wants at most."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not min_limit <= limit <= 1000:
+        raise InvalidInput(f"limit is a whole number from {min_limit} to 1000, not {limit!r}")
+    return limit
+
+
+def parse_score(score: float, *, name: str) -> float:
+    """A score from 0 to 1."""
+    if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1:
+        raise InvalidInput(f"{name} is a number from 0 to 1, not {score!r}")
+    return float(score)
+
+
+def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
+    """A moment a caller speaks of, in the zone they gave it in: their days begin there."""
+    if value is None:
+        return None
+    moment = as_utc(value, name=name)
+    parsed = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return parsed if isinstance(parsed, datetime) and parsed.tzinfo is not None else moment
+
+
+def parse_messages(
+    messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
+) -> tuple[Mapping[str, Any], ...]:
+    """OpenAI-style messages; a text is one message of the user's."""
+    if isinstance(messages, str):
+        return ({"role": "user", "content": messages},)
+    if isinstance(messages, Mapping):
+        return (messages,)
+    if not isinstance(messages, Sequence):
+        raise InvalidInput(f"messages are a text, or a list of {{'role', 'content'}}, not {type(messages).__name__}")
+    parsed: list[Mapping[str, Any]] = []
+    for message in messages:
+        if not isinstance(message, Mapping):
+            raise InvalidInput(f"a message is {{'role', 'content'}}, not {type(message).__name__}")
+        parsed.append(message)
+    return tuple(parsed)
+
+
+def parse_status(status: Status | str) -> Status:
+    """The status of that name."""
+    try:
+        return Status(status)
+    except ValueError:
+        raise InvalidInput(f"unknown status {status!r}; it is one of {', '.join(Status)}") from None
+
+
+def parse_idempotency_key(key: str | None, *request: Any) -> IdempotencyToken | None:
+    """The key of a request and a digest of what it asks for."""
+    if key is None:
+        return None
+    if not validate_id(key, name="idempotency_key"):
+        raise InvalidInput("idempotency_key is empty; give each request one of its own")
+    try:
+        text = json.dumps(request, default=str, sort_keys=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"what is asked for must be plain JSON: {error}") from None
+    return IdempotencyToken(key, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest())
+
+
+_DEFAULT_WAIT_S = 60.0
+
+
+def parse_wait(wait: object) -> float:
+    """How long to wait for what comes of a request, in seconds: not at all, a minute, or as long as is said."""
+    if isinstance(wait, bool):
+        return _DEFAULT_WAIT_S if wait else 0.0
+    if isinstance(wait, (int, float)) and 0 <= wait <= 3600:
+        return float(wait)
+    raise InvalidInput(f"wait is True, False or a number of seconds up to 3,600, not {wait!r}")

@@ -1,0 +1,111 @@
+"""A caller's own embedder: its answers are checked, its errors translated, and it stays the caller's to close."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
+from recollect.models.server_errors import describe_error
+from recollect.models.unit_vectors import unit_rows
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from recollect.models.embedding import Embedder, EmbeddingModel, Matrix, Role
+
+
+class CallerEmbedder:
+    """Embeds like `inner`; whatever goes wrong in there is a ModelUnavailable, so that no memory is lost by it."""
+
+    def __init__(self, inner: Embedder) -> None:
+        self._inner = inner
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._inner.model
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
+        try:
+            rows = np.asarray(await self._inner.embed(texts, role=role), dtype=np.float32)
+        except RecollectError:
+            raise
+        except Exception as error:
+            raise ModelUnavailable(
+                f"the embedder {self.model.name!r} failed: {describe_error(error, texts)}"
+            ) from error
+        if rows.shape != (len(texts), self.model.dimensions):
+            raise ModelUnavailable(f"the embedder {self.model.name!r} answered with shape {rows.shape}")
+        return unit_rows(rows, texts)
+
+    async def close(self) -> None:
+        """Leave `inner` open: who made it may still need it."""
+
+
+class CachedEmbedder:
+    """Embeds like `inner`, and remembers the vectors of the `max_entries` texts used last.
+
+    Keys are hashes, so no text stays in memory. An entry is one vector: 1 KB at 256 dimensions.
+    """
+
+    def __init__(self, inner: Embedder, *, max_entries: int = 10_000) -> None:
+        if max_entries < 1:
+            raise InvalidSettings(f"an embedding cache holds at least one entry, not {max_entries}")
+        self._inner = inner
+        self._max_entries = max_entries
+        self._vectors: OrderedDict[bytes, NDArray[np.float32]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._inner.model
+
+    async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
+        """Embed `texts` in order, asking `inner` once, for the texts it has not been asked about yet."""
+        keys = [_key(self.model, role, text) for text in texts]
+        # Held here as well as in the cache: a batch larger than the cache must still be answered.
+        vectors = {key: self._vectors[key] for key in keys if key in self._vectors}
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in vectors}
+        if missing:
+            rows = await self._inner.embed(list(missing.values()), role=role)
+            # Copied row by row: a view would keep the whole batch alive for as long as one entry lives.
+            vectors.update((key, row.copy()) for key, row in zip(missing, rows, strict=True))
+        self._store(keys, vectors)
+        return _stack([vectors[key] for key in keys], self.model.dimensions)
+
+    def clear(self) -> int:
+        """Forget all vectors; gives how many there were."""
+        count = len(self._vectors)
+        self._vectors.clear()
+        return count
+
+    async def close(self) -> None:
+        """Forget all vectors and close `inner`."""
+        self._vectors.clear()
+        await self._inner.close()
+
+    def _store(self, keys: list[bytes], vectors: dict[bytes, NDArray[np.float32]]) -> None:
+        for key in keys:
+            self._vectors[key] = vectors[key]
+            self._vectors.move_to_end(key)
+        while len(self._vectors) > self._max_entries:
+            self._vectors.popitem(last=False)
+
+
+def _key(model: EmbeddingModel, role: Role, text: str) -> bytes:
+    # The separators cannot occur in a role or in a number, so no two triples share a preimage.
+    preimage = f"{model.dimensions}\0{role}\0{model.name}\0{text}"
+    return blake2b(preimage.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _stack(rows: list[NDArray[np.float32]], dimensions: int) -> Matrix:
+    import numpy as np
+
+    return np.stack(rows) if rows else np.empty((0, dimensions), dtype=np.float32)

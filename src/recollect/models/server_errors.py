@@ -1,0 +1,121 @@
+"""What a server says when it refuses, as far as it can be told to anyone: without what it was sent.
+
+Servers like to repeat what they refuse, and what they say ends up in logs and beside jobs. Of their words only a
+beginning is told, and only if it is theirs; what kind of error it is, and which parts of a request it names, always.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+MAX_CHARS = 200
+
+# More of its words is not read.
+_MAX_READ_CHARS = 20_000
+# So many letters and digits in a row are not by chance the same as in what was sent.
+_SAME_CHARS = 16
+# What of a request is nobody's words.
+_OWN_FIELDS = frozenset({"model", "response_format", "tools", "tool_choice", "encoding_format", "dimensions"})
+# What is named by a complaint about how an answer is asked for.
+_FORMS = ("tool", "response_format", "parameters")
+_TOO_COMMON = frozenset({"model", "messages", "input", "query", "documents"})
+_KINDS = ("type", "code", "param")
+_KIND = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+_WORDS = ("message", "detail", "msg", "error_description")
+_NO_WORD = re.compile(r"[\W_]+")
+_TOKEN = re.compile(r"[\w@+][\w@.+-]*")
+_QUOTED = re.compile(r"""(?<=['"`“‘])[^'"`“”‘’]{2,80}(?=['"`”’])""")
+_LEFT_OUT = "…"
+_REDACTED = "in words that repeat what was sent"
+
+
+def describe_refusal(body: bytes, sent: Mapping[str, Any], *, secret: str = "") -> str:
+    """What the body of a refusal says of what was `sent`, in a line that repeats nothing of it, nor the secret."""
+    text = body.decode("utf-8", "replace")
+    if secret:
+        # Before it is cut, lest a part of it stay at the end.
+        text = text.replace(secret, "***")
+    kinds, words = _parse_error(text)
+    sent_text = "\n".join(_texts({name: value for name, value in sent.items() if name not in _OWN_FIELDS}))
+    words = " ".join(words[:_MAX_READ_CHARS].split())
+    detail = _REDACTED if _repeats(words, sent_text) else _mask(words[:MAX_CHARS], sent_text)
+    named = [name for name in dict.fromkeys((*sent, *_FORMS)) if name in words and name not in _TOO_COMMON]
+    missing = [name for name in named if name not in detail]
+    if missing:
+        unsupported = " as not supported" if "support" in words.casefold() else ""
+        detail = f"{detail} (it names {', '.join(missing)}{unsupported})".strip()
+    return ": ".join(filter(None, (", ".join(kinds), detail)))
+
+
+def describe_error(error: Exception, texts: Sequence[str]) -> str:
+    """What an error of a library says of the `texts` that it was given, in a line that repeats nothing of them."""
+    detail = describe_refusal(str(error).encode("utf-8", "replace"), {"input": list(texts)})
+    return f"{type(error).__name__}: {detail}" if detail else type(error).__name__
+
+
+def _parse_error(text: str) -> tuple[list[str], str]:
+    """The kinds of error that a body names, and its words; a body that is no JSON is all words."""
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return [], text
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
+    if not isinstance(error, dict):
+        return [], error if isinstance(error, str) else _to_json(error)
+    values = (error.get(name) for name in _KINDS)
+    kinds = [each for each in values if isinstance(each, str) and _KIND.fullmatch(each)]
+    words = next(
+        (error[name] for name in _WORDS if isinstance(error.get(name), str)), "" if kinds else _to_json(error)
+    )
+    return list(dict.fromkeys(kinds)), words
+
+
+def _to_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for each in value.values():
+            yield from _texts(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _texts(each)
+
+
+def _repeats(words: str, sent_text: str) -> bool:
+    """Whether the words hold a part of what was said that is more than a word."""
+    mine, theirs = _NO_WORD.sub("", sent_text.casefold()), _NO_WORD.sub("", words.casefold())
+    foreign = {char for char in theirs if not char.isascii()}
+    # Where words are not parted a few signs are a sentence; what is spelled by numbers cannot be compared.
+    if "\\u" in words or (foreign and any(char in foreign for char in mine)):
+        return True
+    parts = {theirs[at : at + _SAME_CHARS] for at in range(len(theirs) - _SAME_CHARS + 1)}
+    return any(mine[at : at + _SAME_CHARS] in parts for at in range(len(mine) - _SAME_CHARS + 1)) if parts else False
+
+
+def _mask(words: str, sent_text: str) -> str:
+    """The words without names, numbers and quotations that were said."""
+    plain = sent_text.casefold()
+    words = _QUOTED.sub(lambda match: _LEFT_OUT if match[0].casefold() in plain else match[0], words)
+
+    def mask_token(match: re.Match[str]) -> str:
+        token = match[0].rstrip(".-+")
+        is_distinctive = len(token) > 1 and (not token.islower() or "@" in token)
+        return match[0].replace(token, _LEFT_OUT) if is_distinctive and token.casefold() in plain else match[0]
+
+    return _TOKEN.sub(mask_token, words)
+
+
+def describe_parse_error(error: Exception) -> str:
+    """Why an answer could not be read, in words; what this package says itself stays as it says it."""
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError | RecursionError):
+        return "it is not JSON"
+    message = str(error)
+    # Python's own words speak of the code that read the answer, not of the answer.
+    return message if type(error) is ValueError and message else "it is JSON of another shape"

@@ -1,0 +1,48 @@
+"""Count which memories are recalled, behind the answer: nobody waits for it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from recollect.aio.deferred_writer import WAIT_S, DeferredWriter
+from recollect.errors import RecollectError
+from recollect.ledger.protocol import Ledger
+from recollect.model.scope import Scope
+from recollect.model.times import now
+
+_log = logging.getLogger("recollect")
+# Beyond this, counting stops until the next write: a ledger that is away must not fill the memory.
+_MAX_PENDING = 10_000
+
+
+class AccessCounter:
+    """Collects what was recalled for a moment, and writes it in one go."""
+
+    def __init__(self, ledger: Ledger, *, wait_s: float = WAIT_S) -> None:
+        self._ledger = ledger
+        self._pending: dict[str, set[str]] = {}
+        self._count = 0
+        self._writer = DeferredWriter(self._write, wait_s=wait_s)
+
+    def record(self, scope: Scope, ids: Iterable[str]) -> None:
+        """These memories of the user were recalled."""
+        new_ids = set(ids) - self._pending.get(scope.user, set())
+        if not new_ids or self._count + len(new_ids) > _MAX_PENDING:
+            return
+        self._pending.setdefault(scope.user, set()).update(new_ids)
+        self._count += len(new_ids)
+        self._writer.schedule()
+
+    async def close(self) -> None:
+        """Write what waits."""
+        await self._writer.close()
+
+    async def _write(self) -> bool:
+        pending, self._pending, self._count = self._pending, {}, 0
+        for user, ids in pending.items():
+            try:
+                await self._ledger.touch(Scope(user), sorted(ids), at=now())
+            except RecollectError as error:
+                _log.warning("could not count which memories were recalled: %s", error)
+        return bool(self._pending)

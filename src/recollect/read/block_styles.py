@@ -1,0 +1,212 @@
+"""What a style of block is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from json.encoder import encode_basestring
+
+from recollect.model.memory import Category
+from recollect.model.messages import new_fence
+from recollect.read.sanitize import one_line, remove_invisible
+
+MEMORIES = frozenset(Category) - {Category.TURN, Category.SUMMARY, Category.EPISODE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockItem:
+    """One memory as a block shows it. All but `content` and `value` are already harmless and on one line.
+
+    `until` is the day on which what it says ended, empty for what holds. Memories about one subject share a number.
+    """
+
+    id: str
+    category: Category
+    content: str
+    at: datetime
+    position: int = 0
+    role: str = ""
+    name: str = ""
+    key: str = ""
+    value: str = ""
+    importance: float = 0.5
+    turns: str = ""
+    until: str = ""
+    subject: int = 0
+
+    @property
+    def date(self) -> str:
+        return self.at.date().isoformat()
+
+    @property
+    def speaker(self) -> str:
+        """Who said it, for a turn."""
+        return self.name or self.role
+
+    def with_speaker(self, words: str) -> str:
+        """The words, after who said them if that is known."""
+        return f"{self.speaker}: {words}" if self.speaker else words
+
+
+def mark_past(item: BlockItem, words: str) -> str:
+    """The words, with the day they ceased to hold if they did."""
+    return f"{words} (until {item.until})" if item.until else words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockSection:
+    """The memories of some categories under one title.
+
+    `line` writes one, given its words (cleaned, perhaps cut) and its number among its category here. `words` says
+    what of it is shown; `shows` is the most characters of that, 0 for all. Lines stand in the order of relevance, or
+    `in_time`, or `by_subject`: those about one subject together, the newest first.
+    """
+
+    line: Callable[[BlockItem, str, int], str]
+    categories: frozenset[Category] = frozenset(Category)
+    title: str = ""
+    words: Callable[[BlockItem], str] = lambda item: item.content
+    max_chars: int = 0
+    by_time: bool = False
+    by_subject: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockStyle:
+    """Sections in the order in which they are printed; each memory goes to the first that takes it.
+
+    `head` ends and `foot` and `between` start with a line end, so that lines can be counted one by one. `mark` puts
+    into the words of a memory that they are past.
+    """
+
+    sections: tuple[BlockSection, ...]
+    head: str = ""
+    between: str = "\n"
+    foot: str = ""
+    clean: Callable[[str], str] = one_line
+    mark: Callable[[BlockItem, str], str] = mark_past
+
+
+_BRACKETED = re.compile(r"\[(?=/?[A-Z_]+\])")
+
+
+def fenced_style(now: datetime) -> BlockStyle:
+    """The style with marks of its own; to be used for one block only."""
+    head, foot = new_fence(now)
+    return BlockStyle(
+        head=head, sections=(BlockSection(line=_json_line, by_subject=True),), foot=foot, clean=_clean, mark=_unmarked
+    )
+
+
+def _json_line(item: BlockItem, words: str, _: int) -> str:
+    # Field by field: an encoder made for each line takes as long as all the rest of it.
+    speaker = f'"who": {encode_basestring(item.speaker)}, ' if item.speaker else ""
+    until = f'"until": "{item.until}", ' if item.until else ""
+    line = f'{{"date": "{item.date}", {until}"kind": "{item.category}", {speaker}"text": {encode_basestring(words)}}}'
+    # Escaped, a tag or the mark of a chat template reads the same to a JSON parser and means nothing to a tokenizer.
+    return _BRACKETED.sub(r"\\u005b", line.replace("<", r"\u003c").replace(">", r"\u003e"))
+
+
+def _unmarked(_: BlockItem, words: str) -> str:
+    """The words alone: a line has a field for when they ended."""
+    return words
+
+
+def _clean(text: str) -> str:
+    return remove_invisible(text).strip()
+
+
+def _role_line(item: BlockItem, words: str, _: int) -> str:
+    text = f"{item.name}: {words}" if item.name else words
+    return f"[{item.role or item.category}] {text}"
+
+
+MARKDOWN_PROXY = BlockStyle(
+    sections=(
+        # On the same line as its name: alone on a line, a summary could pass for a memory of some role.
+        BlockSection(
+            categories=frozenset({Category.SUMMARY}),
+            line=lambda item, words, _: f"Conversation summary: {words}",
+        ),
+        BlockSection(title="Long-term memory (most relevant first):\n", line=_role_line),
+    ),
+    between="\n\n",
+)
+
+
+def _conversation_line(item: BlockItem, words: str, number: int) -> str:
+    if item.category is Category.TURN:
+        return f"- {item.with_speaker(words)}"
+    return f"- Previous invocation {number}: {words}"
+
+
+REACT_MEM = BlockStyle(
+    sections=(
+        BlockSection(title="Long-term Facts:\n", categories=MEMORIES, line=lambda item, words, _: f"- {words}"),
+        BlockSection(
+            title="Relevant Past Episodes:\n",
+            categories=frozenset({Category.EPISODE}),
+            line=lambda item, words, number: f"- Episode {number}: {words}",
+        ),
+        BlockSection(title="Conversation History:\n", line=_conversation_line),
+    ),
+)
+
+
+SEMANTIC_ROUTER = BlockStyle(
+    head="## User's Relevant Context\n\n",
+    sections=(BlockSection(line=lambda item, words, _: f"- {item.with_speaker(words)}"),),
+    foot="\n",
+)
+
+
+def _importance_line(item: BlockItem, words: str, _: int) -> str:
+    importance = round(float(item.importance), 2)
+    return f"- [{item.category.upper()}] {item.with_speaker(words)} (importance: {importance})"
+
+
+SESSION_SERVICE = BlockStyle(
+    head="Relevant memories from this session:\n",
+    sections=(BlockSection(line=_importance_line),),
+    foot="\n\nUse these memories to provide contextually aware responses.",
+)
+
+
+_EPISODE_CHARS = 150
+
+
+def _profile_line(item: BlockItem, words: str, _: int) -> str:
+    return f"- {item.key}: {words}" if item.key and item.value else f"- {words}"
+
+
+def _context_line(item: BlockItem, words: str, _: int) -> str:
+    # The dots stand for the conversation behind the summary, whether or not the summary itself was shortened.
+    return f"- {item.turns or item.date}: {words.rstrip('. ')}..."
+
+
+THREE_TIER = BlockStyle(
+    head="# Long-term Memory\n",
+    sections=(
+        BlockSection(
+            title="## User Profile\n",
+            categories=MEMORIES - {Category.EVENT},
+            line=_profile_line,
+            words=lambda item: item.value if item.key and item.value else item.content,
+        ),
+        BlockSection(
+            title="## Recent Context\n",
+            categories=frozenset({Category.EPISODE, Category.SUMMARY, Category.EVENT}),
+            line=_context_line,
+            max_chars=_EPISODE_CHARS,
+        ),
+        BlockSection(
+            title="# Recent Conversation\n",
+            line=lambda item, words, _: f"{item.speaker or 'unknown'}: {words}",
+            by_time=True,
+        ),
+    ),
+    between="\n\n",
+    foot="\n\nAnswer consistently using the memory and conversation above.",
+)

@@ -1,1 +1,0 @@
-"""How memories are written into a prompt, one file a style."""

@@ -1,0 +1,111 @@
+"""The words of a text as they are spelled, and which of them say little alone in its language."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from recollect.ledger.tokenizer import STOP_WORDS
+
+# A word may hold signs between its letters ("payment-service", "node.js", "10:30") and begin as a price does.
+# Vowel signs and accents that stand alone are no letters to `\w`.
+_LETTER = r"[\w\u0300-\u036f\u0900-\u109f\u1780-\u17ff]"
+_WORD = re.compile(rf"[$€£¥₹]?{_LETTER}+(?:(?:[.'’@&+\-]|(?<=\d)[,:](?=\d)){_LETTER}+)*%?")
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+_KANA = "\u3040-\u30ff"
+_SPACELESS = re.compile(f"([{_KANA}{_HAN}]+)")
+_HAS_KANA = re.compile(f"[{_KANA}]")
+# "l'autre" and "d'Anna" are two words, "L'Oréal" is one.
+_ELISION = re.compile(
+    r"([cdjlmnst]|qu|dell|all|nell|sull)['’](?=\w)|([CDJLMNST]|Qu|Dell|All|Nell|Sull)['’](?=[a-zà-ÿ])"
+)
+
+# So many words tell the language of a text.
+_MAX_DETECTION_WORDS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StopWords:
+    """The small words of one language; see multilingual_stopwords.toml for what each kind is."""
+
+    light: frozenset[str]
+    pointing: frozenset[str]
+    picking: frozenset[str]
+    own: frozenset[str]
+    opening: frozenset[str]
+    phrases: tuple[str, ...]
+    nouns_are_capital: bool
+    all: frozenset[str]
+
+    def __contains__(self, word: str) -> bool:
+        return normalize_word(word) in self.all
+
+
+def normalize_word(word: str) -> str:
+    """A word as the tables have it."""
+    return word.casefold().replace("’", "'")
+
+
+def split_words(text: str) -> list[str]:
+    """The words in order, as they are spelled; in scripts without spaces, the small words and what is between."""
+    pattern = _stop_word_pattern("ja" if _HAS_KANA.search(text) else "zh")
+    words: list[str] = []
+    for word in _WORD.findall(text):
+        for run in _SPACELESS.split(word):
+            if is_spaceless(run):
+                words += [part for part in pattern.split(run) if part]
+            elif run.strip("_"):
+                words += _split_elision(run)
+    return words
+
+
+def _split_elision(word: str) -> list[str]:
+    elided = _ELISION.match(word)
+    return [elided.group()[:-1], word[elided.end() :]] if elided else [word]
+
+
+def is_spaceless(word: str) -> bool:
+    """Whether a word is of a script that does not put words apart."""
+    return _SPACELESS.match(word) is not None
+
+
+def stop_words_for(words: Sequence[str]) -> StopWords:
+    """The small words of the language that most of `words` belong to; of English if none of them says."""
+    return _languages()[detect_language(words)]
+
+
+def detect_language(words: Sequence[str]) -> str:
+    """Return the code of the language with most of `words` among its small words; "en" if there are none."""
+    first = [normalize_word(word) for word in words[:_MAX_DETECTION_WORDS]]
+    languages = _languages()
+    return max(languages, key=lambda name: sum(map(languages[name].all.__contains__, first)))
+
+
+@cache
+def _languages() -> dict[str, StopWords]:
+    text = (files(__package__) / "multilingual_stopwords.toml").read_text(encoding="utf-8")
+    # English is first, and so wins a draw.
+    return {name: _parse_language(name, table) for name, table in tomllib.loads(text).items()}
+
+
+def _parse_language(name: str, table: dict[str, Any]) -> StopWords:
+    kinds = {kind: frozenset(table[kind].split()) for kind in ("light", "pointing", "picking", "own", "opening")}
+    if name == "en":
+        kinds["light"] |= STOP_WORDS
+    return StopWords(
+        **kinds,
+        phrases=tuple(table["phrases"]),
+        nouns_are_capital=table.get("nouns_are_capital", False),
+        all=frozenset().union(*kinds.values()),
+    )
+
+
+@cache
+def _stop_word_pattern(language: str) -> re.Pattern[str]:
+    longest_first = sorted(_languages()[language].all, key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, longest_first))})")

@@ -1,0 +1,187 @@
+"""Only what a reader can see: no control, direction, zero-width or tag characters, and for some blocks no lines."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+_LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+# Controls, and what Unicode says may be left out when it cannot be shown: direction marks, zero widths, variation
+# selectors, tags, fillers. Text is hidden in them; the cost is that some emoji come apart.
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# What chat templates use to say who speaks, and any tag or comment: a model that reads such a mark in a memory would
+# leave the message, and a page that shows it would obey it.
+_MARK = re.compile(
+    r"<(?=[|｜<!?]|/?[a-z][^<>=]*+[>=])"
+    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|IMG)\])",
+    re.IGNORECASE,
+)
+_CODE_FENCE = re.compile("`{3,}|~{3,}")
+_BLOCK_START = re.compile(r"#{1,6}(?: |$)|>|[-+*](?: |$)|(?:-{3,}|={3,}|\*{3,}|_{3,})$")
+
+
+def remove_invisible(text: str) -> str:
+    """The text without what cannot be seen; every kind of line end is a newline, half a character is U+FFFD."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = _LINE_END.sub("\n", text)
+    text = _LONE_SURROGATE.sub("\ufffd", text)
+    return _INVISIBLE.sub("", text)
+
+
+def one_line(text: str) -> str:
+    """The visible text on one line that starts no heading, list, quote, fence or turn of its own.
+
+    Any run of spaces and line ends is one space. Three or more backticks or tildes become two, a mark that would
+    start a Markdown block gets a backslash before it, a tag or a mark of a chat template a space inside it.
+    """
+    line = " ".join(remove_invisible(text).split())
+    line = _MARK.sub(lambda mark: mark[0] + " ", line)
+    line = _CODE_FENCE.sub(lambda fence: fence[0][:2], line)
+    return f"\\{line}" if _BLOCK_START.match(line) else line
+
+
+# Nothing below can match a text without one of these.
+_SUSPECT = re.compile(r"[<\[:/\\&]|www\.", re.IGNORECASE)
+_LOADING_TAGS = (
+    "applet|area|audio|base|body|button|embed|form|frame|iframe|image|img|input|link|math|meta|object"
+    "|picture|script|source|style|svg|track|use|video"
+)
+_TAG = re.compile(rf"</?(?:a|{_LOADING_TAGS})(?=[\s/>])[^<>]*+>", re.IGNORECASE)
+# A tag that nothing here ends: whatever follows in the prompt could. "<a" alone is a comparison more often.
+_OPEN_TAG = re.compile(rf"<(?=/?(?:{_LOADING_TAGS})(?:[\s/]|$)|/?a[\s/][^<>=]*+=)", re.IGNORECASE)
+_ALT = re.compile(r"""\balt\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""", re.IGNORECASE)
+_TARGET = r"\((?:[^()]|\([^()]*+\))*+\)"
+_IMAGE = re.compile(rf"!\[([^\[\]]*+)\](?:{_TARGET}|\[[^\[\]]*+\])")
+_LINK = re.compile(rf"\[([^\[\]]*+)\]({_TARGET})")
+_EXTERNAL = re.compile(r"[:&\\]|//|www\.", re.IGNORECASE)
+_DEFINITION = re.compile(r"^( {0,3})\[([^\[\]\n]{1,200})\]:(?=[ \t]*\S)", re.MULTILINE)
+
+# What a renderer reads as the character itself: where an address could be made of it, it must not stay hidden.
+_ENTITY = re.compile(
+    r"&(?:#0*+([0-9]{1,3})(?![0-9]);?|#x0*+([0-9a-f]{1,2})(?![0-9a-f]);?|(colon|sol|bsol|period|tab|newline);)",
+    re.IGNORECASE,
+)
+_NAMED = {"colon": ":", "sol": "/", "bsol": "\\", "period": ".", "tab": " ", "newline": " "}
+_IN_ADDRESSES = re.compile(r"[a-z0-9:/\\. ]", re.IGNORECASE)
+
+_HTTP = re.compile(r"http(?=s?:[^\s:])", re.IGNORECASE)
+_OTHER_SCHEME = re.compile(r"(?<!hxxp)(?<!hxxps):(?=[\\/]{2})", re.IGNORECASE)
+_SCRIPT = re.compile(
+    r"(?<=\bjavascript):(?=\S)|(?<=\bvbscript):(?=\S)"
+    r"|(?<=\bdata):(?=(?:[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60})?(?:;[a-z0-9=.+-]{1,60}){0,4},)",
+    re.IGNORECASE,
+)
+# The host of an address: after a scheme, or after // where markup would take it for one.
+_HOST = re.compile(r"""(?<=[:\]("'=<])([\\/]{2,})([^\s\\/?#"'<>()\[\]]{1,255})""")
+# Alone, // starts an address too when more than a host follows.
+_SLASHES = re.compile(r"""(?<![\w:/\\])([\\/]{2,8}+)([^\s\\/?#"'<>()\[\]]{1,255}+)(?=[/?]\S)""")
+_MAIL = re.compile(r"(?<=\bmailto):(?=\S)", re.IGNORECASE)
+_WWW = re.compile(r"\bwww\.(?=\w)", re.IGNORECASE)
+# An address without a scheme counts as one when it carries a query: that is how data leaves.
+_BARE = re.compile(r"(?<![\w@/.\\-])(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,24}(?=/[^\s?]{0,512}\?\S)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Defanged:
+    """The harmless text, and what was found in it: "html", "image", "link", "script"."""
+
+    text: str
+    kinds: frozenset[str] = frozenset()
+
+
+def defang(text: str) -> Defanged:
+    """Images to their text, links to their words and a dead address; prose without either stays as it is.
+
+    Call it on visible text (see `visible`): a zero-width character inside a scheme would hide it.
+    """
+    if not _SUSPECT.search(text if text.isascii() else text.translate(_lookalikes())):
+        return Defanged(text)
+    text = _ENTITY.sub(_decode_entity, text)
+    kinds: set[str] = set()
+    for kind, rule, harmless in _MARKUP:
+        text = _replace_matches(rule, harmless, text, kind=kind, kinds=kinds)
+    # Only now, when no markup is left that could vanish and join two halves of an address.
+    for kind, rule, harmless in _ADDRESSES:
+        text = _replace_matches(rule, harmless, text, kind=kind, kinds=kinds)
+    return Defanged(text, frozenset(kinds))
+
+
+def _replace_matches(
+    rule: re.Pattern[str], harmless: Callable[[re.Match[str]], str], text: str, *, kind: str, kinds: set[str]
+) -> str:
+    """The text with every match made harmless. Look-alikes match too, but stay where nothing matches."""
+    folded = text if text.isascii() else text.translate(_lookalikes())
+    parts, last = [], 0
+    for match in rule.finditer(folded):
+        new = harmless(match)
+        if new != match[0]:
+            parts += [text[last : match.start()], new]
+            last = match.end()
+    if not parts:
+        return text
+    kinds.add(kind)
+    return "".join([*parts, text[last:]])
+
+
+@cache
+def _lookalikes() -> dict[int, str]:
+    """Characters that a model may read as ASCII, each to one character so that positions stay the same."""
+    fold = {code: unicodedata.normalize("NFKC", chr(code)) for span in _STYLED for code in range(*span)}
+    fold = {code: plain for code, plain in fold.items() if len(plain) == 1 and plain.isascii()}
+    return fold | dict.fromkeys(map(ord, "\u02d0\u2236\ua789\ufe55"), ":") | dict.fromkeys(map(ord, "⁄∕⧸"), "/")
+
+
+# Full-width ASCII, mathematical letters, letters in circles.
+_STYLED = ((0xFF01, 0xFF5F), (0x1D400, 0x1D800), (0x24B6, 0x24EA))
+
+
+def _decode_entity(entity: re.Match[str]) -> str:
+    """The character that an entity stands for, if addresses are made of such; else the entity."""
+    decimal, hexadecimal, name = entity.groups()
+    character = _NAMED[name.lower()] if name else chr(int(decimal) if decimal else int(hexadecimal, 16))
+    # Within a scheme browsers pass over line ends and tabs.
+    character = " " if character in "\t\n\r" else character
+    return character if _IN_ADDRESSES.fullmatch(character) else entity[0]
+
+
+def _break_entity(entity: re.Match[str]) -> str:
+    """An entity that another one was hiding, no longer one."""
+    return entity[0] if _decode_entity(entity) == entity[0] else f"& {entity[0][1:]}"
+
+
+def _alt_text(tag: re.Match[str]) -> str:
+    alt = _ALT.search(tag[0])
+    return f" {(alt[1] or alt[2] or '').strip()} " if alt else " "
+
+
+def _dead_link(link: re.Match[str]) -> str:
+    return f"{link[1]} {link[2]}" if _EXTERNAL.search(link[2]) else link[0]
+
+
+_MARKUP = (
+    ("link", _ENTITY, _break_entity),
+    ("html", _TAG, _alt_text),
+    ("html", _OPEN_TAG, lambda _: "< "),
+    ("image", _IMAGE, lambda image: image[1]),
+    ("link", _LINK, _dead_link),
+    ("link", _DEFINITION, lambda definition: f"{definition[1]}{definition[2]}:"),
+)
+_ADDRESSES = (
+    ("link", _HTTP, lambda _: "hxxp"),
+    ("link", _OTHER_SCHEME, lambda _: "[:]"),
+    ("link", _MAIL, lambda _: "[:]"),
+    ("script", _SCRIPT, lambda _: "[:]"),
+    ("link", _HOST, lambda host: host[1] + host[2].replace(".", "[.]")),
+    ("link", _SLASHES, lambda host: host[1] + host[2].replace(".", "[.]")),
+    ("link", _WWW, lambda _: "www[.]"),
+    ("link", _BARE, lambda host: host[0].replace(".", "[.]")),
+)

@@ -1,0 +1,342 @@
+"""Replace turns whose facts no longer hold by the memories that do.
+
+A turn stays in the log as it was said, while the memories learned from it are superseded or end. A search must not
+offer the old turn as if it still held: the memories that superseded its facts take its place. A question about the
+past keeps the turn, with the date on which its facts ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+
+from recollect.ledger.protocol import Derived, Ledger, NumberedRecord
+from recollect.ledger.tokenizer import terms_of
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.model.query import EVERYTHING, matches
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.model.validity import is_valid_now
+from recollect.read.gather import ASSISTANT_INSTRUCTION, CandidateQuery, GatheredCandidates, score_parts
+from recollect.read.rank import SearchCandidate
+from recollect.read.select import normalize_words
+
+# These sum up turns or think about them; they are no facts that a turn states.
+_NON_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE, Category.FILE, Category.LESSON})
+# The part of a turn's relevance that a memory gets for a fact of it that is not the one nearest to the question.
+_OTHER_FACT = 0.5
+# Facts whose cosines to the question differ by less are equally near to it.
+_EQUAL_MARGIN = 0.1
+# A reply repeats what the user said if this part of its terms does; a longer one says more, and is marked as past.
+_REPETITION = 0.2
+# Of a turn and a memory that repeats part of it word for word, the turn is left out if the memory is so much of it.
+_MIN_TURN_SHARE = 0.5
+
+Facts = Mapping[str, Sequence[Derived]]
+
+
+@dataclass(slots=True)
+class _StaleTurn:
+    """A turn of which some facts are past: these facts, when the last of them ended, and what holds instead."""
+
+    turn: SearchCandidate
+    until: datetime
+    # The rows of facts by the memory that holds in their place.
+    successors: dict[str, tuple[NumberedRecord, list[int]]] = field(default_factory=dict)
+    # The terms of facts that are past.
+    past_terms: set[str] = field(default_factory=set)
+    all_past: bool = True
+
+    @property
+    def stale_terms(self) -> set[str]:
+        """The terms that no longer hold: those of the past facts, and of the turn if it has no other facts."""
+        return self.past_terms | set(terms_of(self.turn.record.content)) if self.all_past else self.past_terms
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchContext:
+    """The search that candidates belong to."""
+
+    scope: Scope
+    gathered: GatheredCandidates
+    query: CandidateQuery
+    ledger: Ledger
+    moment: datetime
+
+    def is_visible(self, record: MemoryRecord) -> bool:
+        """Whether a memory may be offered as one that holds now."""
+        return (
+            is_valid_now(record, self.moment)
+            and self.scope.can_see(record.visibility_key)
+            and matches(record, self.query.filter)
+            and record.category not in _NON_FACTS
+        )
+
+    @property
+    def is_about_past(self) -> bool:
+        """Whether the question asks for a time that is over, so that what held then is an answer."""
+        periods = self.query.periods
+        are_over = bool(periods) and all(each.end is not None and each.end <= self.moment for each in periods)
+        return self.query.question.of_the_past or are_over
+
+
+async def replace_stale_turns(
+    scope: Scope,
+    candidates: list[SearchCandidate],
+    gathered: GatheredCandidates,
+    query: CandidateQuery,
+    *,
+    ledger: Ledger,
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
+    """Return the candidates with stale turns replaced by memories that hold, best first, and those left out.
+
+    A turn is stale if facts learned from it were superseded or ended. Where no memory holds in their place, or the
+    question is about the past, the turn stays with the end of its facts in `valid_to`.
+    """
+    turns = {each.record.id: each for each in candidates if each.record.category is Category.TURN}
+    if query.as_of is not None or not turns:
+        return candidates, []
+    search = _SearchContext(scope, gathered, query, ledger, now())
+    turns |= await _turns_before_replies(search, candidates)
+    derived = await ledger.derived(scope, list(turns))
+    facts = {turn: [each for each in memories if _is_fact(each)] for turn, memories in derived.items()}
+    stale = await _stale_turns(search, candidates, turns, facts)
+    dropped: list[SearchCandidate] = []
+    if stale:
+        candidates, dropped = await _replace_turns(search, candidates, stale)
+    candidates, repeated = _without_repetitions(candidates, facts)
+    return candidates, [*dropped, *repeated]
+
+
+async def _turns_before_replies(
+    search: _SearchContext, candidates: Sequence[SearchCandidate]
+) -> dict[str, SearchCandidate]:
+    """The turns that the assistant's turns among the candidates reply to, as far as they are no candidates."""
+    replies = [each.row for each in candidates if each.record.detail.get("role") == "assistant"]
+    if not replies:
+        return {}
+    before, _ = search.gathered.view.neighbors(np.array(replies, np.int64))
+    missing = sorted(set(before.tolist()) - {-1} - {each.row for each in candidates})
+    if not missing:
+        return {}
+    turns = await search.ledger.fetch(search.scope, missing, filter=EVERYTHING)
+    return {each.record.id: SearchCandidate(-1, each.row, each.record, 0.0) for each in turns}
+
+
+def _is_fact(memory: Derived) -> bool:
+    return memory.category not in _NON_FACTS and memory.type is not MemoryType.REFLECTIVE
+
+
+def _is_past(memory: Derived, moment: datetime) -> bool:
+    """Whether it no longer holds; what is to be superseded at a later time still does."""
+    if memory.valid_to is not None:
+        return memory.valid_to <= moment
+    return memory.status is Status.SUPERSEDED
+
+
+async def _stale_turns(
+    search: _SearchContext, candidates: Sequence[SearchCandidate], turns: Mapping[str, SearchCandidate], facts: Facts
+) -> list[_StaleTurn]:
+    past = {each.id for memories in facts.values() for each in memories if _is_past(each, search.moment)}
+    corrected = await _corrections(search, candidates, turns, facts)
+    if not past and not corrected:
+        return []
+    chains = await search.ledger.succession(search.scope, sorted(past))
+    stale = []
+    for id, turn in turns.items():
+        memories, corrections = facts.get(id, ()), corrected.get(id, {})
+        if not any(each.id in past or each.id in corrections for each in memories):
+            continue
+        stale_turn = _StaleTurn(turn, turn.record.created_at)
+        holding = []
+        for each in memories:
+            if each.id in past:
+                _add_past(search, stale_turn, each, chains.get(each.id, ()))
+            elif each.id in corrections:
+                _add_corrected(stale_turn, each, corrections[each.id])
+            else:
+                holding.append(each)
+        if holding:
+            stale_turn.all_past = False
+            await _add_holding(search, stale_turn, holding)
+        stale.append(stale_turn)
+    return stale
+
+
+def _add_past(search: _SearchContext, stale: _StaleTurn, fact: Derived, chain: Sequence[NumberedRecord]) -> None:
+    old = chain[0].record if chain else None
+    ended = fact.valid_to or (old.updated_at if old else search.moment)
+    stale.until = max(stale.until, ended)
+    new = chain[-1] if len(chain) > 1 else None
+    if old is not None:
+        stale.past_terms |= set(terms_of(old.content))
+    if new is not None and search.is_visible(new.record):
+        stale.successors.setdefault(new.record.id, (new, []))[1].append(fact.row)
+
+
+def _add_corrected(stale: _StaleTurn, fact: Derived, memory: SearchCandidate) -> None:
+    record = memory.record
+    stale.until = max(stale.until, record.updated_at)
+    stale.past_terms |= set(terms_of(stale.turn.record.content)) - set(terms_of(record.content))
+    stale.successors.setdefault(record.id, (NumberedRecord(memory.row, record), []))[1].append(fact.row)
+
+
+async def _add_holding(search: _SearchContext, stale: _StaleTurn, holding: Sequence[Derived]) -> None:
+    rows = [each.row for each in holding]
+    for each in await search.ledger.fetch(search.scope, rows, filter=search.query.filter):
+        stale.successors.setdefault(each.record.id, (each, []))[1].append(each.row)
+
+
+async def _corrections(
+    search: _SearchContext, candidates: Sequence[SearchCandidate], turns: Mapping[str, SearchCandidate], facts: Facts
+) -> dict[str, dict[str, SearchCandidate]]:
+    """Memories learned from several turns that say what only a later one says, by each earlier turn and their id.
+
+    "The call is at 3", "no, at 4": one fact is learned from both turns, so nothing is superseded, and yet the second
+    turn corrects the first.
+    """
+    pairs = [
+        (turns[turn], each, each.record.evidence[-1])
+        for each in candidates
+        if len(each.record.evidence) > 1 and search.is_visible(each.record)
+        for turn in dict.fromkeys(each.record.evidence[:-1])
+        if turn in turns and any(each.record.id == fact.id for fact in facts.get(turn, ()))
+    ]
+    if not pairs:
+        return {}
+    unknown = {last for _, _, last in pairs if last not in turns}
+    later = {id: turn.record for id, turn in turns.items()}
+    later |= {each.id: each for each in await search.ledger.get(search.scope, sorted(unknown))} if unknown else {}
+    corrected: dict[str, dict[str, SearchCandidate]] = {}
+    for turn, memory, last in pairs:
+        if last in later and _corrects(memory.record, turn.record, later[last]):
+            corrected.setdefault(turn.record.id, {})[memory.record.id] = memory
+    return corrected
+
+
+def _corrects(memory: MemoryRecord, earlier: MemoryRecord, later: MemoryRecord) -> bool:
+    """Whether the memory has words of the later turn that the earlier one of the same speaker lacks."""
+    if later.created_at < earlier.created_at or _speaker(later) != _speaker(earlier):
+        return False
+    new = set(terms_of(later.content)) - set(terms_of(earlier.content))
+    return not new.isdisjoint(terms_of(memory.content))
+
+
+def _speaker(turn: MemoryRecord) -> tuple[object, object]:
+    return turn.detail.get("role", "user"), turn.detail.get("name")
+
+
+async def _replace_turns(
+    search: _SearchContext, candidates: Sequence[SearchCandidate], stale: Sequence[_StaleTurn]
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
+    by_id = {each.record.id: each for each in candidates}
+    dropped: list[SearchCandidate] = []
+    for each in stale:
+        successors = [] if search.is_about_past else await _find_successors(search, each, by_id)
+        if successors:
+            each.turn.decision = "its facts were superseded"
+            dropped += [each.turn] if each.turn.record.id in by_id else []
+        elif each.all_past:
+            _mark_as_past(each.turn, each.until)
+        for reply in (candidate for candidate in candidates if _is_reply(candidate, each.turn)):
+            reply_terms = set(terms_of(reply.record.content))
+            shared = len(reply_terms & each.stale_terms)
+            if successors and shared and shared >= len(reply_terms) * _REPETITION:
+                reply.decision = "it repeats what was superseded"
+                dropped.append(reply)
+            elif each.all_past and shared:
+                _mark_as_past(reply, each.until)
+        # A turn that is no candidate has no relevance to pass on.
+        by_id |= {successor.record.id: successor for successor in successors if successor.relevance > 0}
+    dropped_ids = {turn.record.id for turn in dropped}
+    remaining = [each for each in by_id.values() if each.record.id not in dropped_ids]
+    return sorted(remaining, key=lambda each: -each.relevance), dropped
+
+
+async def _find_successors(
+    search: _SearchContext, stale: _StaleTurn, candidates: Mapping[str, SearchCandidate]
+) -> list[SearchCandidate]:
+    """The memories that take a turn's place; the one for the fact nearest to the question gets all its relevance."""
+    successors = [(new, rows) for new, rows in stale.successors.values()]
+    if search.query.for_prompt and successors:
+        flags = search.gathered.view.traits(np.array([new.row for new, _ in successors], np.int64)).flags
+        successors = [
+            successor
+            for successor, flag in zip(successors, flags, strict=True)
+            if flag & ASSISTANT_INSTRUCTION != ASSISTANT_INSTRUCTION
+        ]
+    similarities = (
+        [await _max_similarity(search, [new.row, *rows]) for new, rows in successors]
+        if len(successors) > 1
+        else [0.0]
+    )
+    result = []
+    for (new, _), similarity in zip(successors, similarities, strict=False):
+        share = 1.0 if similarity >= max(similarities) - _EQUAL_MARGIN else _OTHER_FACT
+        successor = candidates.get(new.record.id) or _make_candidate(search, new, stale.turn)
+        successor.relevance = max(successor.relevance, stale.turn.relevance * share)
+        result.append(successor)
+    return result
+
+
+async def _max_similarity(search: _SearchContext, rows: Sequence[int]) -> float:
+    """How near the nearest of these rows is to the question."""
+    return float(np.max(await search.gathered.view.similarity(search.query.vector, np.array(rows, np.int64))))
+
+
+def _make_candidate(search: _SearchContext, new: NumberedRecord, turn: SearchCandidate) -> SearchCandidate:
+    """A memory in a turn's place, with its own scores as far as it was among those that were found."""
+    at = np.flatnonzero(search.gathered.table.rows == new.row)
+    if len(at):
+        return SearchCandidate(int(at[0]), new.row, new.record, 0.0, parts=score_parts(search.gathered, int(at[0])))
+    return SearchCandidate(turn.pool_index, new.row, new.record, 0.0, parts=dict(turn.parts))
+
+
+def _mark_as_past(turn: SearchCandidate, until: datetime) -> None:
+    turn.record = replace(turn.record, valid_to=until)
+
+
+def _is_reply(candidate: SearchCandidate, turn: SearchCandidate) -> bool:
+    """Whether it is what the assistant said right after the turn."""
+    reply, original = candidate.record, turn.record
+    if (
+        reply.category is not Category.TURN
+        or reply.scope != original.scope
+        or reply.detail.get("role") != "assistant"
+    ):
+        return False
+    position, before = reply.detail.get("position"), original.detail.get("position")
+    return isinstance(position, int) and isinstance(before, int) and position == before + 1
+
+
+def _without_repetitions(
+    candidates: list[SearchCandidate], facts: Facts
+) -> tuple[list[SearchCandidate], list[SearchCandidate]]:
+    """The candidates without what a turn and a memory learned from it both say, word for word."""
+    by_id = {each.record.id: each for each in candidates}
+    dropped = []
+    for turn_id, derived in facts.items():
+        turn = by_id.get(turn_id)
+        memories = [by_id[each.id] for each in derived if each.id in by_id]
+        if turn is None or not memories:
+            continue
+        words = normalize_words(turn.record.content)
+        for memory in memories:
+            part = normalize_words(memory.record.content)
+            if part not in words:
+                continue
+            if memory.relevance < turn.relevance and part != words:
+                memory.decision = "the turn it was learned from says it"
+                dropped.append(memory)
+            elif len(part) >= len(words) * _MIN_TURN_SHARE:
+                memory.relevance = max(memory.relevance, turn.relevance)
+                turn.decision = "a memory learned from it says it"
+                dropped.append(turn)
+                break
+    if not dropped:
+        return candidates, []
+    dropped_ids = {each.record.id for each in dropped}
+    return [each for each in candidates if each.record.id not in dropped_ids], dropped

@@ -1,0 +1,198 @@
+"""The keys of a ledger: made, listed, revoked, and known again in microseconds when one is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from recollect.aio.deferred_writer import DeferredWriter
+from recollect.errors import NotFound, RecollectError, StoreUnavailable, Unauthenticated, Unavailable
+from recollect.ledger.protocol import Ledger
+from recollect.model.key import KEY_PREFIX, ApiKey, NewKey, hash_key, new_key
+from recollect.model.times import now
+
+_log = logging.getLogger("recollect")
+T = TypeVar("T")
+# What another process revokes is refused here this much later at the latest.
+_CACHE_TTL_S = 5.0
+# While the ledger is away, keys it confirmed this lately go on being good: chats must not stop with it.
+_OFFLINE_TTL_S = 300.0
+# Longer than this nobody waits for a ledger that does not answer; whoever was known before, hardly at all.
+_WAIT_S = 1.0
+_CACHED_WAIT_S = 0.1
+_MAX_ENTRIES = 10_000
+_USE_INTERVAL_S = 60.0
+# One that was never made cannot be longer.
+_MAX_KEY_CHARS = 100
+_INVALID_KEY = "the key is not known, was revoked or has expired"
+
+
+@dataclass(slots=True)
+class _CachedKey:
+    """A key, or that there is none, when the ledger said so, and when it was last asked."""
+
+    key: ApiKey | None
+    confirmed_at: float
+    checked_at: float
+
+
+class ApiKeys:
+    """All keys of one ledger; what was looked up lately is kept at hand, by hash, and never more than so many."""
+
+    def __init__(self, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic, wait_s: float = 2.0) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._valid: dict[bytes, _CachedKey] = {}
+        # Apart, so that whoever guesses pushes out nobody who has a key.
+        self._invalid: dict[bytes, _CachedKey] = {}
+        self._is_used = False
+        self._checked_at = -_CACHE_TTL_S
+        self._use_recorded_at: dict[str, float] = {}
+        self._pending_uses: dict[str, datetime] = {}
+        self._writer = DeferredWriter(self._write, wait_s=wait_s)
+        # Asks in nobody's time whether a ledger that was away is back.
+        self._ledger_probe: asyncio.Task[None] | None = None
+
+    async def add(
+        self,
+        *,
+        user: str | None = None,
+        project: str | None = None,
+        everyone: bool = False,
+        admin: bool = False,
+        reads: bool = True,
+        writes: bool = True,
+        name: str = "",
+        expires_at: datetime | None = None,
+    ) -> NewKey:
+        """Make a key; its text is told this once."""
+        new = new_key(
+            user=user,
+            project=project,
+            everyone=everyone,
+            admin=admin,
+            reads=reads,
+            writes=writes,
+            name=name,
+            expires_at=expires_at,
+        )
+        await self._ledger.add_key(new.key)
+        self._is_used = True
+        return new
+
+    async def list_keys(self, user: str | None = None) -> list[ApiKey]:
+        """Every key ever made, or those of a user, the oldest first."""
+        return await self._ledger.keys(user)
+
+    async def revoke(self, id: str) -> ApiKey:
+        """Have a key open nothing from now on; in this process at once, in others within seconds."""
+        key = await self._ledger.revoke_key(id, at=now())
+        self._valid.pop(key.hash, None)
+        return key
+
+    async def is_used(self) -> bool:
+        """Whether there are keys; once there were, that is not asked again. While the ledger is away, what was so."""
+        moment = self._clock()
+        if not self._is_used and moment - self._checked_at >= _CACHE_TTL_S:
+            before, self._checked_at = self._checked_at, moment
+            try:
+                self._is_used = await self._query_ledger(self._ledger.has_keys, was_valid=before >= 0)
+            except (Unavailable, TimeoutError) as error:
+                if before < 0:
+                    self._checked_at = before
+                    raise StoreUnavailable("who may ask cannot be told while the ledger does not answer") from error
+        return self._is_used
+
+    async def authenticate(self, text: str) -> ApiKey:
+        """The key of this text, if it holds; Unauthenticated if it opens nothing."""
+        if not text.startswith(KEY_PREFIX) or len(text) > _MAX_KEY_CHARS:
+            raise Unauthenticated(_INVALID_KEY)
+        hash = hash_key(text)
+        cached = self._valid.get(hash) or self._invalid.get(hash)
+        moment = self._clock()
+        if cached is None or moment - cached.checked_at >= _CACHE_TTL_S:
+            cached = await self._look_up(hash, cached, moment)
+        key = cached.key
+        # Whatever the ledger compared, in a time that depends on it: here every byte counts alike.
+        if key is None or not hmac.compare_digest(key.hash, hash) or not key.is_active(now()):
+            raise Unauthenticated(_INVALID_KEY)
+        if moment - self._use_recorded_at.get(key.id, -_USE_INTERVAL_S) >= _USE_INTERVAL_S:
+            self._record_use(key, moment)
+        return key
+
+    def is_cached(self, text: str) -> bool:
+        """Whether the key was good a moment ago, without asking anyone."""
+        return len(text) <= _MAX_KEY_CHARS and hash_key(text) in self._valid
+
+    async def _look_up(self, hash: bytes, before: _CachedKey | None, moment: float) -> _CachedKey:
+        try:
+            was_valid = before is not None and before.key is not None
+            cached = _CachedKey(
+                await self._query_ledger(lambda: self._ledger.find_key(hash), was_valid=was_valid), moment, moment
+            )
+        except NotFound:
+            cached = _CachedKey(None, moment, moment)
+        except (Unavailable, TimeoutError) as error:
+            if before is not None and before.key is not None and moment - before.confirmed_at < _OFFLINE_TTL_S:
+                before.checked_at = moment
+                return before
+            raise StoreUnavailable("who is asking cannot be told while the ledger does not answer") from error
+        here, there = (self._invalid, self._valid) if cached.key is None else (self._valid, self._invalid)
+        there.pop(hash, None)
+        # Anew, so that those not seen for longest leave first.
+        here.pop(hash, None)
+        if len(here) >= _MAX_ENTRIES:
+            del here[next(iter(here))]
+        here[hash] = cached
+        return cached
+
+    async def _query_ledger(self, query: Callable[[], Coroutine[Any, Any, T]], *, was_valid: bool) -> T:
+        """What the ledger says, in time. Of what is known nobody waits for it again before it is back."""
+        if was_valid and self._ledger_probe is not None:
+            raise TimeoutError
+        try:
+            async with asyncio.timeout(_CACHED_WAIT_S if was_valid else _WAIT_S):
+                return await query()
+        except (Unavailable, TimeoutError):
+            if self._ledger_probe is None:
+                self._ledger_probe = asyncio.create_task(self._wait_for_ledger())
+            raise
+
+    async def _wait_for_ledger(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_WAIT_S):
+                    self._is_used = await self._ledger.has_keys()
+            except (RecollectError, TimeoutError):
+                await asyncio.sleep(_CACHED_WAIT_S)
+            else:
+                self._ledger_probe = None
+                return
+
+    def _record_use(self, key: ApiKey, moment: float) -> None:
+        if len(self._use_recorded_at) >= _MAX_ENTRIES:
+            self._use_recorded_at.clear()
+        self._use_recorded_at[key.id] = moment
+        self._pending_uses[key.id] = now()
+        self._writer.schedule()
+
+    async def _write(self) -> bool:
+        pending, self._pending_uses = self._pending_uses, {}
+        try:
+            await self._ledger.record_key_use(pending)
+        except RecollectError as error:
+            _log.warning("could not note which keys were used: %s", error)
+        return bool(self._pending_uses)
+
+    async def close(self) -> None:
+        """Write what waits."""
+        if self._ledger_probe is not None:
+            self._ledger_probe.cancel()
+            await asyncio.wait([self._ledger_probe])
+        await self._writer.close()

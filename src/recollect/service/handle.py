@@ -1,0 +1,129 @@
+"""The service in use: when the ledger has gone over to another embedding model, a new one takes its place.
+
+A service and all its parts are of one model, so vectors of two never meet. Who was given the old service goes on with
+it: it takes no more jobs, and is closed a while later, when whoever takes long is done with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from time import monotonic
+
+from recollect.aio.background import BackgroundTask
+from recollect.errors import RecollectError
+from recollect.observability.logs import format_traceback
+from recollect.service.service import Service
+
+_log = logging.getLogger("recollect")
+# How often the ledger is asked which model it searches.
+CHECK_INTERVAL_S = 1.0
+# Longer than requests take that were begun on the old service; what may take longer says that it is in use.
+CLOSE_DELAY_S = 300.0
+_WARM_UP_QUERY = "What did I say?"
+
+
+class ServiceHandle:
+    """Holds a service, and exchanges it for one that `reopen` gives."""
+
+    def __init__(
+        self,
+        service: Service,
+        reopen: Callable[[], Awaitable[Service]],
+        *,
+        on_open: Callable[[Service], None] = lambda service: None,
+        close_delay_s: float = CLOSE_DELAY_S,
+    ) -> None:
+        self.service = service
+        self._reopen = reopen
+        self._on_open = on_open
+        self._close_delay_s = close_delay_s
+        self._checked_at = monotonic()
+        self._old: list[tuple[float, Service]] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_refreshing = self._closed = False
+        self._watch_task = BackgroundTask(self._watch)
+
+    async def current(self) -> Service:
+        """The service to use now; the ledger is asked at most every second whether it is still the right one."""
+        if monotonic() - self._checked_at >= CHECK_INTERVAL_S and not self._watch_task.is_running:
+            await self.refresh()
+        return self.service
+
+    def watch(self) -> None:
+        """Look by itself from now on, until this is closed."""
+        self._watch_task.start()
+
+    async def refresh(self) -> None:
+        """Exchange the service if the ledger searches another model by now; what is away is asked again later."""
+        if self._is_refreshing:
+            # Whoever does it is not waited for: the old service answers as well.
+            return
+        self._is_refreshing, self._checked_at = True, monotonic()
+        try:
+            await self._close_old()
+            change = self.service.operations.embedding_migration
+            if change is not None and await change.has_moved():
+                await self._replace()
+        except RecollectError as error:
+            _log.debug("which model is searched could not be looked up: %s", error)
+        finally:
+            self._is_refreshing = False
+
+    async def _replace(self) -> None:
+        fresh, old = await self._reopen(), self.service
+        try:
+            # A model that is loaded by its first use is loaded before anyone waits for it.
+            await fresh.operations.embed_queries([_WARM_UP_QUERY])
+        except BaseException:
+            await fresh.close()
+            raise
+        if self._closed:
+            await fresh.close()
+            return
+        if old.operations.worker.is_running:
+            fresh.operations.start()
+        self.service = fresh
+        self._on_open(fresh)
+        self._old.append((monotonic() + self._close_delay_s, old))
+        # Its jobs are left to the new one; this waits for those under way.
+        closing = asyncio.create_task(old.operations.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+        _log.info("memories are searched by %s from now on", fresh.model)
+
+    async def _close_old(self) -> None:
+        due = [old for until, old in self._old if until <= monotonic() and not old.use_count]
+        self._old = [(until, old) for until, old in self._old if old not in due]
+        for old in due:
+            await old.close()
+
+    async def _watch(self) -> None:
+        while True:
+            change = self.service.operations.embedding_migration
+            try:
+                async with asyncio.timeout(CHECK_INTERVAL_S):
+                    await (change.moved.wait() if change else asyncio.sleep(CHECK_INTERVAL_S))
+                if change is not None:
+                    change.moved.clear()
+            except TimeoutError:
+                pass
+            try:
+                await self.refresh()
+            except Exception as error:
+                _log.error("the service could not be exchanged, and that is tried again. %s", format_traceback(error))
+                await asyncio.sleep(CHECK_INTERVAL_S)
+
+    async def close(self) -> None:
+        """Close the service, and those before it."""
+        self._closed = True
+        await self._watch_task.stop()
+        if closing := [task for task in self._closing if task.get_loop() is asyncio.get_running_loop()]:
+            await asyncio.wait(closing)
+        async with AsyncExitStack() as parts:
+            for _, old in self._old:
+                parts.push_async_callback(old.close)
+            self._old = []
+            parts.push_async_callback(self.service.close)

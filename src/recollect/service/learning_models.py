@@ -1,0 +1,156 @@
+"""Choose the chat model of each learning job, and learn without one where it cannot be used.
+
+A server without an `llm` of its own may learn with the model of the chat that brought the turns. What such a model
+is, and where, the server knows (`http/upstream/learning.py`); the fallback is the same wherever it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeAlias
+
+from recollect.deps import Deps
+from recollect.errors import BrokenAnswer, InvalidInput, ModelUnavailable
+from recollect.ledger.llm_quota import quota_exceeded_reason
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Author, ModelUsage
+from recollect.model.job import Job
+from recollect.model.times import now
+from recollect.model.usage import LlmQuota
+from recollect.models.learning_chat import LearningChat
+from recollect.remember import LearningConfig
+
+# Where a job records the model of the chat that brought its turns.
+MODEL = "model"
+# How often a job waits for a model that does not answer before it is done without.
+_MAX_TRIES = 3
+# Learning never gives up on a model by itself here: the fallback is in `learn_with_model`.
+_UNLIMITED = 1 << 30
+_BY = Author("extraction")
+
+Learn: TypeAlias = Callable[[Job, Deps, LearningConfig], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelChoice:
+    """The model of one job, or the reason why there is none."""
+
+    chat: LearningChat | None = None
+    reason: str = ""
+
+
+class LearningModels(Protocol):
+    """Chooses the model of each learning job, and remembers which ones cannot be used."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the next job is likely to have a model."""
+        ...
+
+    @property
+    def allowance(self) -> LlmQuota:
+        """The daily limits of these models."""
+        ...
+
+    @property
+    def wait_s(self) -> float:
+        """How long a job waits for more turns while models are ready, so that they cost one question."""
+        ...
+
+    async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
+        """Return the model for a job."""
+        ...
+
+    def accept(self, chat: LearningChat) -> None:
+        """Note that the model was of use."""
+        ...
+
+    def reject(self, chat: LearningChat, error: Exception) -> str:
+        """Leave the model out for some minutes; gives the reason, without anything secret."""
+        ...
+
+    def forget(self, user: str) -> None:
+        """Forget which model a user chats with."""
+        ...
+
+
+def with_chat_model(learning: LearningConfig, model: str, models: LearningModels | None) -> LearningConfig:
+    """Have the jobs of a write record the model of their chat, and wait for more turns while models are ready."""
+    if models is None:
+        return learning
+    triggers = replace(learning.triggers, payload={MODEL: model} if model else {})
+    if models.is_ready:
+        triggers = replace(triggers, wait_s=models.wait_s)
+    return replace(learning, triggers=triggers)
+
+
+async def learn_with_model(
+    job: Job, deps: Deps, learning: LearningConfig, models: LearningModels | None, learn: Learn
+) -> Mapping[str, Any]:
+    """Do a learning job with the model that `models` chooses for it, or without one where that cannot be used."""
+    if models is None or learning.by == "off":
+        return await learn(job, deps, learning)
+    choice = await models.choose(job, deps.ledger)
+    chat = choice.chat
+    if chat is None:
+        return await learn(job, deps, _without_model(learning, choice.reason))
+    with_llm = replace(
+        learning, by="llm", small=chat.is_small, allowance=models.allowance, tries=max(learning.tries, _UNLIMITED)
+    )
+    try:
+        result = await learn(job, replace(deps, chat=chat), with_llm)
+    except (InvalidInput, ModelUnavailable) as error:
+        if not _is_of_chat(error, chat) or (_is_temporary(error, chat) and job.tries < _MAX_TRIES):
+            raise
+        reason = models.reject(chat, error)
+    else:
+        if chat.calls and chat.error is None:
+            models.accept(chat)
+        return result
+    await _record_cost(job, chat, deps.ledger)
+    return await learn(job, deps, _without_model(learning, reason))
+
+
+async def deps_within_budget(user: str, deps: Deps, learning: LearningConfig) -> Deps:
+    """Return what a user's jobs may use: no model beyond the daily limits, nor one that summarises badly."""
+    if deps.chat is not None and (
+        learning.small or await quota_exceeded_reason(deps.ledger, user, learning.allowance)
+    ):
+        return replace(deps, chat=None)
+    return deps
+
+
+def _without_model(learning: LearningConfig, reason: str) -> LearningConfig:
+    """Learn by what is built in; the job's result tells the reason."""
+    if not reason:
+        return learning
+    after = learning.after
+    if not after.extracts:
+        # Nothing is compressed without a model, so nothing of the kind is due.
+        after = replace(after, compress_every=0)
+    return replace(learning, by="llm", small=False, allowance=LlmQuota(refusal=reason), after=after)
+
+
+def _is_of_chat(error: Exception, chat: LearningChat) -> bool:
+    """Whether the chat model is what failed, and not the embedder or the ledger."""
+    return chat.error is not None or (bool(chat.calls) and isinstance(error, BrokenAnswer))
+
+
+def _is_temporary(error: Exception, chat: LearningChat) -> bool:
+    return chat.rejected is None and not isinstance(error, BrokenAnswer | InvalidInput)
+
+
+async def _record_cost(job: Job, chat: LearningChat, ledger: Ledger) -> None:
+    """Record the cost of an answer that ended the use of a model; steps record that of all others."""
+    if (answer := chat.rejected) is not None:
+        spent = ModelUsage(
+            user=job.scope.user,
+            step=str(job.kind),
+            model=chat.model,
+            calls=1,
+            tokens_in=answer.tokens_in,
+            tokens_out=answer.tokens_out,
+            at=now(),
+        )
+        await ledger.apply(job.scope, [], by=_BY, effects=[spent])

@@ -1,0 +1,138 @@
+"""Moving in and out: backups, exports, and what is brought in from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from recollect.aio.background import UseCount
+from recollect.deps import Deps
+from recollect.errors import InvalidInput, QuotaReached, StoreUnavailable
+from recollect.model.change import Author
+from recollect.model.memory import MemoryRecord
+from recollect.model.scope import Scope
+from recollect.remember import LearningConfig
+from recollect.transfer import export, import_
+from recollect.transfer.import_ import ImportCounts
+from recollect.write.write_quota import WriteQuota
+
+if TYPE_CHECKING:
+    from recollect.ledger.backup_file import Backup
+    from recollect.model.change import Vector
+    from recollect.transfer.importers.items import ImportOptions, ImportReport
+    from recollect.transfer.importers.source import ImportSource
+
+
+class TransferService:
+    """What leaves a ledger as a whole, and what comes into it in large numbers."""
+
+    def __init__(self, deps: Deps, learning: LearningConfig, write_quota: WriteQuota, use_count: UseCount) -> None:
+        self._ledger, self._embedder = deps.ledger, deps.embedder
+        self._learning, self._write_quota, self._use_count = learning, write_quota, use_count
+
+    async def export(
+        self, scope: Scope, *, sessions: bool = True, embeddings: bool = False
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Every memory of the scope as plain lines, and how its sessions stand."""
+        model = self._embedder.model if embeddings else None
+        with self._use_count.track():
+            async for line in export.export(scope, ledger=self._ledger, sessions=sessions, model=model):
+                yield line
+
+    async def import_lines(
+        self, lines: Iterable[Mapping[str, Any]], *, user: str | None, done: int, by: Author
+    ) -> ImportCounts:
+        """Add what lines of an export tell of and is not there yet, without its secrets.
+
+        A mistake names its line, counting from the `done` before. Vectors are taken over if they are of the model
+        that is in use here, and of the very words that are kept.
+        """
+        parsed = export.parse_lines(lines, model=self._embedder.model, user=user, done=done)
+        try:
+            report = await self.import_records(parsed.records, by=by, vectors=parsed.vectors)
+        except QuotaReached as error:
+            raise QuotaReached(f"{error}; the {done:,} lines before are imported, and of the next none is") from None
+        for session in parsed.sessions:
+            await export.import_session(session, ledger=self._ledger, redactor=self._learning.redactor, by=by)
+        for owner, tombstones in parsed.tombstones:
+            await self._ledger.put_tombstones(owner, tombstones)
+        return report
+
+    async def import_records(
+        self, records: Sequence[MemoryRecord], *, by: Author, vectors: Mapping[str, Vector] | None = None
+    ) -> ImportCounts:
+        """Add what is not there yet, without its secrets; `vectors` are of the words as they are given."""
+        sifted = await import_.drop_existing(records, ledger=self._ledger, redactor=self._learning.redactor)
+        words = {record.id: record.content for record in records}
+        unchanged = {record.id for record in sifted.new if record.content == words[record.id]}
+        report = ImportCounts(present=sifted.present, redacted=sifted.redacted)
+        return report + await import_.add_records(
+            sifted.new,
+            ledger=self._ledger,
+            embedder=self._embedder,
+            by=by,
+            quota=self._write_quota,
+            vectors={id: vector for id, vector in (vectors or {}).items() if id in unchanged},
+        )
+
+    async def backup(self, path: Path, *, force: bool, progress: Callable[[int, int], None]) -> Backup:
+        """Write all there is at this moment to a file; it is there whole, or not at all."""
+        from recollect.ledger.backup_file import remove_database_files
+
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            await asyncio.to_thread(_create_part_file, part, path, force=force)
+            with self._use_count.track():
+                backup = await self._ledger.backup(part, progress)
+            await asyncio.to_thread(_publish_file, part, path)
+        except OSError as error:
+            raise StoreUnavailable(f"the backup cannot be written to {path}: {error.strerror or error}") from error
+        finally:
+            await asyncio.to_thread(remove_database_files, part)
+        return replace(backup, path=path)
+
+    async def import_from(
+        self, source: ImportSource, options: ImportOptions, *, kind: str, by: Author, progress: Callable[[int], None]
+    ) -> ImportReport:
+        """Bring in what another product keeps, or tell what would be."""
+        from recollect.transfer.importers.run import run_import
+
+        with self._use_count.track():
+            return await run_import(
+                source,
+                options,
+                kind=kind,
+                ledger=self._ledger,
+                embedder=self._embedder,
+                redactor=self._learning.redactor,
+                quota=self._write_quota,
+                by=by,
+                progress=progress,
+            )
+
+    async def restore_into(self, path: Path, progress: Callable[[int, int], None]) -> None:
+        """Take in all that a backup holds; only an empty ledger takes it."""
+        await self._ledger.restore_backup(path, progress)
+
+
+def _create_part_file(part: Path, path: Path, *, force: bool) -> None:
+    if path.exists() and not (force and path.is_file()):
+        raise InvalidInput(f"{path} is there already; take another name, or say that it may be replaced")
+    # For its owner alone, from the first byte on.
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def _publish_file(part: Path, path: Path) -> None:
+    """Give a finished file its name, so that neither is lost when the power goes."""
+    for each in (part, None):
+        if each is None:
+            os.replace(part, path)
+        handle = os.open(each or path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,186 @@
+"""One run of an agent as it is handed over when it ends, and whether a talk was work on a task."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cache
+from hashlib import blake2b
+from importlib.resources import files
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.model.ids import new_id
+from recollect.model.scope import Scope
+from recollect.model.text import repair_text, validate_id
+from recollect.model.times import as_utc, now
+from recollect.model.turn import Conversation, Role, Turn
+from recollect.sessions.step_output import step_position
+
+# Fewer actions than this are an answer, not a task.
+MIN_ACTIONS = 2
+MIN_TURNS = 4
+# A list of steps, or a line that is run.
+_STEPS = re.compile(r"^[ \t]{0,8}(?:\d{1,2}[.)]|[-*•]|\$|>|```)[ \t]?\S?", re.MULTILINE)
+_WORD = re.compile(r"[^\W_]+")
+_MAX_CHARS = 4_000
+
+
+class StepKind(StrEnum):
+    """What an agent does at one moment of a run."""
+
+    THOUGHT = "thought"
+    ACTION = "action"
+    OBSERVATION = "observation"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStep:
+    """One thought, action or observation; what is observed comes from tools and is nobody's word."""
+
+    kind: StepKind
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What was asked of an agent, what it did and what came of it; `turns` are the ids of the turns it is about.
+
+    `success` is None where nobody said. `lessons` are what the agent itself wrote down. `last_turn` is where in the
+    conversation its last turn stands.
+    """
+
+    id: str
+    goal: str
+    steps: tuple[RecordedStep, ...] = ()
+    answer: str = ""
+    success: bool | None = None
+    lessons: tuple[str, ...] = ()
+    turns: tuple[str, ...] = ()
+    last_turn: int = 0
+    ended_at: datetime
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What was done, in order."""
+        return tuple(step.content for step in self.steps if step.kind is StepKind.ACTION and step.content.strip())
+
+    @property
+    def is_task(self) -> bool:
+        """Whether it took several steps, or taught something."""
+        return bool(self.goal.strip()) and (len(self.actions) >= MIN_ACTIONS or bool(self.lessons))
+
+
+def parse_run(
+    id: str | None,
+    goal: str,
+    *,
+    steps: Sequence[Mapping[str, str]],
+    answer: str,
+    success: bool | None,
+    lessons: Sequence[str],
+) -> RunRecord:
+    """A run that ends now, as it is handed over, or an InvalidInput that says what is wrong with it."""
+    kinds = tuple(StepKind)
+    for step in steps:
+        if not isinstance(step, Mapping) or step.get("kind") not in kinds or not isinstance(step.get("content"), str):
+            raise InvalidInput(
+                f"a step is {{'kind': one of {', '.join(kinds)}, 'content': text}}, not {type(step).__name__}"
+            )
+    if isinstance(lessons, str) or not all(isinstance(lesson, str) for lesson in lessons):
+        raise InvalidInput("lessons are a list of texts")
+    return RunRecord(
+        id=validate_id(id, name="run_id") if id else new_id(),
+        goal=repair_text(goal),
+        steps=tuple(RecordedStep(StepKind(step["kind"]), repair_text(step["content"])) for step in steps),
+        answer=repair_text(answer),
+        success=success,
+        lessons=tuple(map(repair_text, lessons)),
+        ended_at=now(),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _TaskCues:
+    asks: tuple[str, ...]
+    ends: tuple[str, ...]
+
+
+def may_be_task(turns: Sequence[Turn]) -> bool:
+    """Whether the turns may be work on something in several steps: cheap, and only a reason to ask a model."""
+    users = [turn for turn in turns if turn.role is Role.USER]
+    assistant_turns = [turn for turn in turns if turn.role is Role.ASSISTANT]
+    if len(turns) < MIN_TURNS or len(users) < 2 or not assistant_turns:
+        return False
+    cues = _task_cues()
+    has_request = any(_contains_phrase(turn.content, cues.asks) for turn in users)
+    has_steps = any(len(_STEPS.findall(turn.content[:_MAX_CHARS])) > 1 for turn in assistant_turns)
+    has_end = any(_contains_phrase(turn.content, cues.ends) for turn in users[1:])
+    return has_request and (has_steps or has_end)
+
+
+def _contains_phrase(text: str, phrases: Sequence[str]) -> bool:
+    """Whether one of the phrases is in the text as words of its own."""
+    plain = _spaced(text[:_MAX_CHARS])
+    return any(phrase in plain for phrase in phrases)
+
+
+def _spaced(text: str) -> str:
+    """The words with one space around each."""
+    return f" {' '.join(_WORD.findall(text.casefold()))} "
+
+
+@cache
+def _task_cues() -> _TaskCues:
+    table = tomllib.loads((files(__package__) / "task_cues.toml").read_text(encoding="utf-8"))
+    return _TaskCues(_phrases(table["asks"]), _phrases(table["ends"]))
+
+
+def _phrases(listed: dict[str, list[str]]) -> tuple[str, ...]:
+    return tuple(_spaced(phrase) for phrases in listed.values() for phrase in phrases)
+
+
+# More would not be told apart any better.
+_DIGEST_BYTES = 6
+
+
+def unprocessed_notes(conversation: Conversation) -> list[Mapping[str, Any]]:
+    """The invocations told by agents since the conversation last ended.
+
+    Those of runs have their own episodes, and those of turns are in what was said.
+    """
+    notes = [each for each in conversation.invocations if "run_id" not in each and "turn_end" not in each]
+    done = step_position(conversation, "told")
+    ends = [at for at, each in enumerate(notes) if note_digest(each) == done]
+    return notes[ends[-1] + 1 :] if ends else notes
+
+
+def note_digest(invocation: Mapping[str, Any]) -> int:
+    """A number that stands for the invocation: how many there were before it is forgotten, as the oldest are."""
+    serialized = json.dumps(invocation, sort_keys=True, default=str)
+    return (
+        int.from_bytes(blake2b(serialized.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()) or 1
+    )
+
+
+def notes_as_turns(scope: Scope, invocations: Sequence[Mapping[str, Any]], *, now: datetime) -> list[Turn]:
+    """What the user asked, and what the agent did and came to, in turn."""
+    turns: list[Turn] = []
+    for each in invocations:
+        at = as_utc(each["timestamp"]) if each.get("timestamp") else now
+        did = "\n".join(filter(str.strip, (_text(each, "summary"), _text(each, "result"))))
+        for role, text in ((Role.USER, _text(each, "query")), (Role.ASSISTANT, did)):
+            if text.strip():
+                id = f"told-{note_digest(each)}-{role}"
+                position = len(turns) + 1
+                turns.append(Turn(id=id, scope=scope, role=role, content=text, said_at=at, position=position))
+    return turns
+
+
+def _text(invocation: Mapping[str, Any], name: str) -> str:
+    return str(invocation.get(name) or "")

@@ -1,0 +1,207 @@
+"""What leaves a ledger as plain lines, one memory each, and how such lines are read again."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from recollect.errors import InvalidInput
+from recollect.ledger.codec import unpack_vector
+from recollect.ledger.protocol import Ledger
+from recollect.model.change import Author, ConversationUpdate
+from recollect.model.erasure import TombstoneSet
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import Listing
+from recollect.model.scope import Scope
+from recollect.model.times import as_utc
+from recollect.model.turn import Conversation
+from recollect.models.embedding import EmbeddingModel
+from recollect.sessions.step_output import MAX_INVOCATIONS
+from recollect.transfer.import_ import parse_count, parse_record
+from recollect.write.embed import normalize_vector
+from recollect.write.redact import Redactor
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+
+PAGE_SIZE = 500
+# What a line calls itself that is no memory.
+SESSION_LINE = "session"
+TOMBSTONES_LINE = "tombstones"
+_MAX_KEYS = 16
+_HEX = re.compile("[0-9a-f]{32,64}")
+
+
+async def export(
+    scope: Scope, *, ledger: Ledger, sessions: bool = True, model: EmbeddingModel | None = None
+) -> AsyncIterator[dict[str, Any]]:
+    """Every memory of the scope in any state, oldest first, turns among them; with their vectors of a `model`.
+
+    How each of the `sessions` stands comes last, unless they are left out.
+    """
+    cursor = None
+    while True:
+        page = await ledger.find(
+            scope, Listing(statuses=tuple(Status), order="oldest", limit=PAGE_SIZE, cursor=cursor)
+        )
+        vectors = await ledger.vectors(scope.user, [each.id for each in page], model=model) if model else {}
+        for record in page:
+            line = record.to_dict()
+            if model and record.id in vectors:
+                line["embedding"] = {"model": model.name, "packed": b64encode(vectors[record.id]).decode()}
+            yield line
+        if page.cursor is None:
+            break
+        cursor = page.cursor
+    if sessions:
+        async for line in _sessions(scope, ledger=ledger):
+            yield line
+    if sessions and scope == Scope(scope.user):
+        async for line in _tombstones(scope.user, ledger=ledger):
+            yield line
+
+
+async def _tombstones(user: str, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
+    """Yield the digests of forgotten and erased turns, with the keys of this user that they were made with."""
+    tombstones = await ledger.tombstones(user)
+    digests = sorted((digest, at.isoformat()) for digest, at in tombstones.digests.items())
+    for start in range(0, len(digests), PAGE_SIZE):
+        some = dict(digests[start : start + PAGE_SIZE])
+        yield {"kind": TOMBSTONES_LINE, "user_id": user, "keys": list(tombstones.keys), "digests": some}
+
+
+def parse_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tuple[str, TombstoneSet]:
+    """Return whose tombstones a line has, and the tombstones; `user` takes the place of the one it names."""
+    owner = Scope(user or line.get("user_id") or "").user
+    keys, digests = line.get("keys"), line.get("digests")
+    if not owner or not isinstance(keys, list) or len(keys) > _MAX_KEYS or not isinstance(digests, Mapping):
+        raise InvalidInput(f"tombstones need a user_id, a list of up to {_MAX_KEYS} keys and an object of digests")
+    if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in (*keys, *digests)):
+        raise InvalidInput("keys and digests of tombstones must be hexadecimal, of 32 to 64 digits")
+    times = {digest: as_utc(at, name="digests") for digest, at in digests.items()}
+    return owner, TombstoneSet(tuple(keys), times)
+
+
+async def _sessions(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
+    after = None
+    while page := await ledger.conversations(scope.user, limit=PAGE_SIZE, after=after):
+        for each in page:
+            if scope.project in ("", each.scope.project) and scope.session in ("", each.scope.session):
+                yield {"kind": SESSION_LINE, **each.to_dict()}
+        after = page[-1]
+
+
+def parse_vector(line: Mapping[str, Any], model: EmbeddingModel) -> Vector | None:
+    """The vector that a line brings along, if it is of this model."""
+    embedding = line.get("embedding")
+    if embedding is None:
+        return None
+    if not isinstance(embedding, Mapping) or not isinstance(embedding.get("packed"), str):
+        raise InvalidInput("embedding is an object with a model and the packed vector")
+    if embedding.get("model") != model.name:
+        return None
+    try:
+        data = b64decode(embedding["packed"], validate=True)
+    except ValueError:
+        raise InvalidInput("the packed vector of embedding is no Base64") from None
+    return normalize_vector(unpack_vector(data, model).tolist(), model) if len(data) == 2 * model.dimensions else None
+
+
+def parse_session(line: Mapping[str, Any], *, user: str | None = None) -> Conversation:
+    """How a session stood, as a line of an export tells it; `user` takes the place of the one it names."""
+    scope = Scope(user or line.get("user_id") or "", line.get("project_id") or "", line.get("session_id") or "")
+    closed_at = line.get("closed_at")
+    invocations, metadata = line.get("invocations") or [], line.get("metadata") or {}
+    if not isinstance(invocations, list) or not all(isinstance(each, Mapping) for each in invocations):
+        raise InvalidInput("the invocations of a session are a list of objects")
+    if not isinstance(metadata, Mapping):
+        raise InvalidInput("the metadata of a session is an object")
+    session = Conversation(
+        scope=scope,
+        turn_count=parse_count(line.get("turn_count"), name="turn_count", minimum=0),
+        learned_to=parse_count(line.get("learned_to"), name="learned_to", minimum=0),
+        summary=line.get("summary") or "",
+        invocations=tuple(invocations),
+        metadata=metadata,
+        closed_at=None if closed_at is None else as_utc(closed_at, name="closed_at"),
+    )
+    ConversationUpdate(scope, _session_state(session))
+    return session
+
+
+def _session_state(session: Conversation) -> dict[str, Any]:
+    return {
+        "summary": session.summary,
+        "learned_to": session.learned_to,
+        "closed_at": session.closed_at,
+        "metadata": dict(session.metadata),
+        "invocations": [dict(each) for each in session.invocations],
+    }
+
+
+async def import_session(session: Conversation, *, ledger: Ledger, redactor: Redactor, by: Author) -> None:
+    """Have a session stand as it did; where somebody has talked on in it here, only its invocations come along."""
+    current = await ledger.conversation(session.scope)
+    summary, _ = redactor.redact_turn_text(session.summary) if session.summary else ("", ())
+    state = {
+        **_session_state(session),
+        "learned_to": min(session.learned_to, current.turn_count),
+        "summary": summary or current.summary,
+        "metadata": {**current.metadata, **session.metadata},
+    }
+    if current.turn_count > session.turn_count:
+        state = _session_state(current)
+    state["invocations"] = _invocations(session, current, redactor)
+    if state != _session_state(current):
+        await ledger.apply(session.scope, [], by=by, effects=[ConversationUpdate(session.scope, state)])
+
+
+def _invocations(session: Conversation, current: Conversation, redactor: Redactor) -> list[dict[str, Any]]:
+    """Those that were told, without their secrets, and then those that came about here."""
+    clean = [
+        {
+            name: redactor.redact_turn_text(text)[0] if isinstance(text, str) and text else text
+            for name, text in each.items()
+        }
+        for each in session.invocations
+    ]
+    return [*clean, *(dict(each) for each in current.invocations if dict(each) not in clean)][-MAX_INVOCATIONS:]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedExport:
+    """What some lines stand for: memories, their usable vectors, how sessions stood, and users' tombstones."""
+
+    records: tuple[MemoryRecord, ...]
+    vectors: Mapping[str, Vector]
+    sessions: tuple[Conversation, ...]
+    tombstones: tuple[tuple[str, TombstoneSet], ...] = ()
+
+
+def parse_lines(
+    lines: Iterable[Mapping[str, Any]], *, model: EmbeddingModel, user: str | None = None, done: int = 0
+) -> ParsedExport:
+    """What lines stand for, of which `done` came before; a mistake names its line."""
+    records: list[MemoryRecord] = []
+    vectors: dict[str, Vector] = {}
+    sessions: list[Conversation] = []
+    tombstones: list[tuple[str, TombstoneSet]] = []
+    for number, line in enumerate(lines, done + 1):
+        try:
+            if isinstance(line, Mapping) and line.get("kind") == SESSION_LINE:
+                sessions.append(parse_session(line, user=user))
+                continue
+            if isinstance(line, Mapping) and line.get("kind") == TOMBSTONES_LINE:
+                tombstones.append(parse_tombstones(line, user=user))
+                continue
+            record = parse_record(line, user=user)
+            records.append(record)
+            if (vector := parse_vector(line, model)) is not None:
+                vectors[record.id] = vector
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
+    return ParsedExport(tuple(records), vectors, tuple(sessions), tuple(tombstones))

@@ -1,0 +1,282 @@
+"""A file, a folder or a zip archive, read with care: nothing outside it, no links, nothing without end.
+
+Nothing is unpacked to a place of its own choosing: entries are read by name, and one that must be a file on disk for
+a moment is given a name of ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import stat
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from recollect.errors import InvalidInput
+from recollect.transfer.importers.items import SkippedItem
+
+MAX_FILES = 500_000
+# Of a database, or of lines that are read one by one.
+MAX_FILE_BYTES = 2 << 30
+# Of what is held in memory as a whole.
+MAX_TEXT_BYTES = 1 << 30
+MAX_BYTES = 8 << 30
+MAX_LINE_BYTES = 64 << 20
+# What deflate makes of text is a tenth; a thousandth is a trap.
+MAX_RATIO = 250
+_MIN_RATIO_BYTES = 16 << 20
+_HEAD_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class ImportSource:
+    """Where something is brought in from; `more` is what a reader of an API needs besides the address."""
+
+    location: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it is an address rather than something on disk."""
+        return self.location.startswith(("http://", "https://")) or self.is_database
+
+    @property
+    def is_database(self) -> bool:
+        """Whether it is the address of a database in PostgreSQL."""
+        return self.location.startswith(("postgresql://", "postgres://"))
+
+    @property
+    def display_name(self) -> str:
+        """What it is called where others may read it: without a password."""
+        if not self.is_database:
+            return self.location
+        from recollect.ledger.postgres_errors import mask_dsn
+
+        return mask_dsn(self.location)
+
+    @cached_property
+    def path(self) -> Path:
+        """Where it is on disk."""
+        path = Path(self.location).expanduser()
+        if not path.exists():
+            raise InvalidInput(f"{self.location} is not there")
+        return path
+
+    @cached_property
+    def _zip(self) -> zipfile.ZipFile | None:
+        if not self.path.is_file() or not zipfile.is_zipfile(self.path):
+            return None
+        try:
+            return zipfile.ZipFile(self.path)
+        except (zipfile.BadZipFile, OSError) as error:
+            raise InvalidInput(f"{self.location} is no zip archive that can be read: {error}") from None
+
+    @cached_property
+    def _listing(self) -> tuple[dict[str, int], list[SkippedItem]]:
+        """The files with their sizes, and what is not read of it."""
+        if self.is_address:
+            return {}, []
+        if self._zip is not None:
+            return _list_zip(self._zip)
+        if self.path.is_dir():
+            return _list_folder(self.path)
+        if not self.path.is_file():
+            raise InvalidInput(f"{self.location} is neither a file nor a folder")
+        return {self.path.name: self.path.stat().st_size}, []
+
+    @property
+    def names(self) -> list[str]:
+        """The files in it, by their names inside of it, in order."""
+        return list(self._listing[0])
+
+    @property
+    def skipped(self) -> list[SkippedItem]:
+        """What is in it and not read: links, and names that lead out of it."""
+        return self._listing[1]
+
+    def files_ending(self, *ends: str) -> list[str]:
+        """The files whose names end so."""
+        return [name for name in self.names if name.lower().endswith(ends)]
+
+    @contextmanager
+    def open(self, name: str) -> Iterator[IO[bytes]]:
+        """A file of it, to be read."""
+        size = self._listing[0][name]
+        if size > MAX_FILE_BYTES:
+            raise InvalidInput(f"{name} is {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
+        try:
+            if self._zip is not None:
+                with self._zip.open(name) as entry:
+                    yield entry
+            else:
+                path = self.path / name if self.path.is_dir() else self.path
+                # A link that took the file's place since we looked is not followed.
+                with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
+                    yield file
+        except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
+            raise InvalidInput(f"{name} cannot be read: {error}") from None
+
+    def head(self, name: str) -> bytes:
+        """How a file begins."""
+        try:
+            with self.open(name) as file:
+                return file.read(_HEAD_BYTES)
+        except InvalidInput:
+            return b""
+
+    def text(self, name: str) -> str:
+        """A file as text."""
+        if (size := self._listing[0][name]) > MAX_TEXT_BYTES:
+            raise InvalidInput(f"{name} is {size:,} bytes; of what is read at once {MAX_TEXT_BYTES:,} is the limit")
+        with self.open(name) as file:
+            data = file.read(MAX_TEXT_BYTES)
+        try:
+            return data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}") from None
+
+    def json(self, name: str) -> Any:
+        """A file as JSON."""
+        try:
+            return json.loads(self.text(name))
+        except RecursionError:
+            raise InvalidInput(f"{name} is nested too deep") from None
+        except ValueError as error:
+            raise InvalidInput(f"{name} is not JSON: {error}") from None
+
+    def json_lines(self, name: str) -> Iterator[tuple[int, Any]]:
+        """The lines of a file as JSON with their numbers; one that is not is given as the Left that says so."""
+        with self.open(name) as file:
+            number = 0
+            while line := file.readline(MAX_LINE_BYTES):
+                number += 1
+                if not line.strip():
+                    continue
+                try:
+                    yield number, json.loads(line)
+                except RecursionError:
+                    yield number, SkippedItem(f"{name}, line {number}", "nested too deep")
+                except ValueError:
+                    yield number, SkippedItem(f"{name}, line {number}", "no JSON")
+
+    @contextmanager
+    def on_disk(self, name: str) -> Iterator[tuple[Path, bool]]:
+        """A database of it as a path, and whether that is a copy, as is needed where it has a log beside it."""
+        if self._zip is None and not self._listing[0].get(f"{name}-wal"):
+            yield (self.path / name if self.path.is_dir() else self.path), False
+            return
+        with tempfile.TemporaryDirectory(prefix="recollect-import-") as folder:
+            copy = Path(folder) / "copy"
+            for tail in ("", "-wal"):
+                if name + tail in self._listing[0]:
+                    with self.open(name + tail) as file, open(f"{copy}{tail}", "wb") as out:
+                        while piece := file.read(1 << 20):
+                            out.write(piece)
+            yield copy, True
+
+    def close(self) -> None:
+        """Let go of it."""
+        if not self.is_address and "_zip" in self.__dict__ and self._zip is not None:
+            self._zip.close()
+
+
+def _list_folder(root: Path) -> tuple[dict[str, int], list[SkippedItem]]:
+    sizes: dict[str, int] = {}
+    skipped: list[SkippedItem] = []
+    for folder, inner, files in os.walk(root, followlinks=False):
+        inner.sort()
+        for name in [*inner, *sorted(files)]:
+            path = Path(folder, name)
+            inside = path.relative_to(root).as_posix()
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                skipped.append(SkippedItem(inside, "a link is not followed"))
+            elif stat.S_ISREG(mode):
+                sizes[inside] = path.lstat().st_size
+        if len(sizes) > MAX_FILES:
+            raise InvalidInput(f"{root} has more than {MAX_FILES:,} files")
+    return sizes, skipped
+
+
+def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedItem]]:
+    sizes: dict[str, int] = {}
+    skipped: list[SkippedItem] = []
+    total = 0
+    entries = archive.infolist()
+    if len(entries) > MAX_FILES:
+        raise InvalidInput(f"the archive has more than {MAX_FILES:,} entries")
+    for entry in entries:
+        if entry.is_dir():
+            continue
+        total += entry.file_size
+        if total > MAX_BYTES:
+            raise InvalidInput(f"what is in the archive is larger than {MAX_BYTES:,} bytes")
+        if why := _refusal_reason(entry):
+            skipped.append(SkippedItem(ascii(entry.filename)[1:-1], why))
+        else:
+            sizes[entry.filename] = entry.file_size
+    return sizes, skipped
+
+
+def _refusal_reason(entry: zipfile.ZipInfo) -> str:
+    name = PurePosixPath(entry.filename.replace("\\", "/"))
+    if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
+        return "its name leads out of the archive"
+    if stat.S_ISLNK(entry.external_attr >> 16):
+        return "a link is not followed"
+    if entry.flag_bits & 1:
+        return "it is encrypted"
+    if entry.file_size > MAX_FILE_BYTES:
+        return f"it is larger than {MAX_FILE_BYTES:,} bytes"
+    if entry.file_size > _MIN_RATIO_BYTES and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
+        return "it unpacks to more than anything real does"
+    return ""
+
+
+_SQLITE_MAGIC = b"SQLite format 3\0"
+
+
+def has_tables(source: ImportSource, name: str, *tables: str) -> bool:
+    """Whether a file is a SQLite database with these tables."""
+    if not source.head(name).startswith(_SQLITE_MAGIC):
+        return False
+    try:
+        with open_sqlite(source, name) as connection:
+            existing = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    except InvalidInput:
+        return False
+    return set(tables) <= existing
+
+
+@contextmanager
+def open_sqlite(source: ImportSource, name: str) -> Iterator[sqlite3.Connection]:
+    """A connection to the file, which is only looked at; what is wrong with it is an InvalidInput."""
+    with source.on_disk(name) as (path, is_copy):
+        # Nobody else's file is written to, nor anything beside it.
+        query_string = "" if is_copy else "?immutable=1"
+        # Read bit by bit, each bit on whatever thread is free.
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}{query_string}", uri=True, check_same_thread=False)
+        try:
+            # A file that was made to harm could say that its tables are views with functions in them.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA query_only = ON")
+            yield connection
+        except sqlite3.Error as error:
+            raise InvalidInput(f"{name} is a damaged database: {error}") from None
+        finally:
+            connection.close()
+
+
+def iter_rows(connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+    """The rows of an answer by the names of their columns."""
+    cursor = connection.execute(sql, params)
+    names = [each[0] for each in cursor.description]
+    for row in cursor:
+        yield dict(zip(names, row, strict=True))

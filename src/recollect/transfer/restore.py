@@ -1,0 +1,170 @@
+"""Putting a backup in the place of a ledger: whole or not at all, and without what was erased since it was made."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from recollect.client import AsyncMemory
+from recollect.config.settings import Settings
+from recollect.errors import Conflict, InvalidInput, RecollectError, StoreBusy, StoreCorrupt
+from recollect.model.erasure import Erasure
+from recollect.model.key import ApiKey
+from recollect.model.times import now
+from recollect.wiring import ledger_path, open_service
+
+if TYPE_CHECKING:
+    from recollect.ledger.backup_file import Backup
+    from recollect.models.embedding import Embedder
+
+
+ProgressCallback = Callable[[int, int], None]
+_POSTGRES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was put in place: the backup, how many erasures and revoked keys were caught up on, what it replaced."""
+
+    backup: Backup
+    erased: int
+    revoked: int
+    replaced: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LaterChanges:
+    """What happened to the ledger that is replaced, and must not be undone by an older one."""
+
+    erasures: tuple[Erasure, ...] = ()
+    keys: tuple[ApiKey, ...] = ()
+
+
+async def restore(
+    path: Path,
+    settings: Settings,
+    *,
+    erasures: Sequence[Erasure] | None = None,
+    force: bool = False,
+    embedder: Embedder | None = None,
+    progress: ProgressCallback = lambda done, total: None,
+) -> RestoreReport:
+    """Verify a backup and make it the ledger that the settings name.
+
+    What was erased since is erased again before anyone sees it: what the ledger that is replaced knows of, and what
+    is given in `erasures`. PostgreSQL must be empty. A SQLite ledger that is there is replaced only by `force`, and
+    kept beside.
+    """
+    from recollect.ledger.backup_file import remove_database_files, verify_backup
+
+    backup = await asyncio.to_thread(verify_backup, path)
+    if settings.database in ("memory:", ":memory:"):
+        raise InvalidInput("a ledger in memory cannot be restored: name a file or a PostgreSQL database")
+    if settings.database.startswith(_POSTGRES):
+        service = await open_service(settings, embedder=embedder)
+        try:
+            await service.transfer.restore_into(path, progress)
+        finally:
+            await service.close()
+        async with _open_memory(settings, embedder) as memory:
+            erased, revoked = await _replay_later_changes(memory, _LaterChanges(tuple(erasures or ())))
+        return RestoreReport(backup, erased, revoked)
+    target = ledger_path(settings)
+    later = await _read_later_changes(settings, target, erasures, force=force, embedder=embedder)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        await asyncio.to_thread(_copy, path, part)
+        # Never under the settings' own name: nobody sees it before what was erased is gone.
+        part_settings = settings.model_copy(update={"database": str(part)})
+        async with _open_memory(part_settings, embedder) as memory:
+            erased, revoked = await _replay_later_changes(memory, later)
+        replaced = await asyncio.to_thread(_put_in_place, part, target)
+    finally:
+        await asyncio.to_thread(remove_database_files, part)
+    return RestoreReport(backup, erased, revoked, replaced)
+
+
+def _open_memory(settings: Settings, embedder: Embedder | None) -> AsyncMemory:
+    return AsyncMemory(settings=settings, embedder=embedder)
+
+
+async def _read_later_changes(
+    settings: Settings, target: Path, erasures: Sequence[Erasure] | None, *, force: bool, embedder: Embedder | None
+) -> _LaterChanges:
+    """What is to be caught up on; the ledger that is replaced is asked first."""
+    if not await asyncio.to_thread(target.exists):
+        return _LaterChanges(tuple(erasures or ()))
+    if not force:
+        raise Conflict(f"{target} is there already; --force puts the backup in its place and keeps it beside")
+    try:
+        async with _open_memory(settings, embedder) as memory:
+            recorded = await memory.erasures()
+            keys = await memory.keys()
+    except RecollectError as error:
+        if erasures is None:
+            raise Conflict(
+                f"what was erased since cannot be read from {target} ({error}): give the receipts with --erasures, "
+                "an empty file if there are none"
+            ) from error
+        recorded, keys = [], []
+    additional = [each for each in erasures or () if each.id not in {one.id for one in recorded}]
+    return _LaterChanges((*recorded, *additional), tuple(keys))
+
+
+async def _replay_later_changes(memory: AsyncMemory, later: _LaterChanges) -> tuple[int, int]:
+    receipts = await memory.replay_erasures(later.erasures, by="restore", why="erased after the backup was made")
+    revoked = {key.id for key in later.keys if key.revoked_at is not None}
+    live = [key for key in await memory.keys() if key.id in revoked and key.revoked_at is None]
+    for key in live:
+        await memory.revoke_key(key.id)
+    return len(receipts), len(live)
+
+
+def _copy(backup: Path, part: Path) -> None:
+    from recollect.ledger.backup_file import unseal_backup
+
+    part.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    shutil.copyfile(backup, part)
+    unseal_backup(part)
+
+
+def _put_in_place(part: Path, target: Path) -> Path | None:
+    from recollect.ledger.sqlite_connection import make_single_file
+
+    make_single_file(part)
+    replaced = None
+    if target.exists():
+        try:
+            if not make_single_file(target):
+                raise StoreBusy(f"{target} is in use: stop the servers and workers on it, and restore again")
+        except StoreCorrupt:
+            pass  # That may be why the backup is needed.
+        replaced = target.with_name(f"{target.name}.replaced-{now():%Y%m%dT%H%M%S}")
+        # A log that stayed would be taken for the new file's.
+        for tail in ("-wal", "-shm"):
+            if (sidecar := Path(f"{target}{tail}")).exists():
+                os.replace(sidecar, f"{replaced}{tail}")
+        _keep_replaced(target, replaced)
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    os.replace(part, target)
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return replaced
+
+
+def _keep_replaced(target: Path, replaced: Path) -> None:
+    """Give a file another name; where the file system can, it keeps the old one until that is taken over."""
+    try:
+        os.link(target, replaced)
+    except OSError:
+        os.replace(target, replaced)

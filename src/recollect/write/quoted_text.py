@@ -1,0 +1,247 @@
+"""Which words of a turn are somebody else's: what its author quotes, pastes, brings to be worked on, or plays.
+
+Where it is not said where somebody else's words end, they go on to the end of the turn: a statement of the author's
+that is passed over does less harm than a page that speaks for them.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from recollect.model.extracted_fact import ExtractedFact
+from recollect.model.turn import Role, Turn
+from recollect.write.instructions import find_instruction
+
+# What stands in a line for words that are left out.
+ELIDED = "[…]"
+# In these a text of somebody else's can begin or be told of; without any, all is the author's own.
+_MAY_QUOTE = re.compile(r"[\n:<\"“„«]|'''|\b(?:in|im|en|dans) ", re.IGNORECASE)
+# Tags that only say how words look.
+_NOT_STYLE_TAG = r"(?!(?:b|i|u|s|em|strong|sub|sup|mark|small|span)\b)"
+_BLOCK_START = re.compile(
+    r"^[ \t]{0,3}(?P<fence>`{3,}|~{3,})|(?P<triple>\"\"\"|''')"
+    rf"|<{_NOT_STYLE_TAG}(?P<tag>[A-Za-z][\w-]{{0,40}})(?:\s[^<>\n]{{0,200}})?>"
+    r"|^[ \t]*(?P<rule>-{3,}|_{3,}|={3,}|\*{3,})[ \t]*$",
+    re.MULTILINE,
+)
+_FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})", re.MULTILINE)
+_CLOSING_TAG = re.compile(r"</([A-Za-z][\w-]{0,40})\s*>")
+_QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*$", re.MULTILINE)
+_QUOTE = re.compile(r"[\"“„«]([^\"”“„«»\n]*)[\"”“»]")
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
+# A title or a name has fewer words than what somebody says.
+_MIN_QUOTE_WORDS = 3
+# In so many characters a line says that another text follows.
+_MAX_ANNOUNCEMENT_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class _QuoteCues:
+    """The ways to show what is not one's own, ready to be looked for."""
+
+    announces: tuple[re.Pattern[str], ...]
+    own: re.Pattern[str]
+    requests: re.Pattern[str]
+    about_above: re.Pattern[str]
+    questions: re.Pattern[str]
+    reports: re.Pattern[str]
+    speaks: re.Pattern[str]
+    plays: re.Pattern[str]
+
+
+def author_text(text: str) -> str:
+    """The text without what is somebody else's; within a line ELIDED stands in its place."""
+    if not _MAY_QUOTE.search(text):
+        return text
+    text = _QUOTED_LINE.sub("", _without_blocks(text))
+    lines = text.split("\n")
+    lines = lines[_request_line(lines) :]
+    own: list[str] = []
+    for at, line in enumerate(lines):
+        if not line.strip():
+            own.append(line)
+            continue
+        if (cut := _quote_start(line)) is not None:
+            own.append(f"{line[:cut].rstrip()} {ELIDED}")
+            break
+        own.append(_without_quotes(line))
+        if _requests_work(line) and any(map(str.strip, lines[at + 1 :])):
+            break
+    return "\n".join(own).strip()
+
+
+def _without_blocks(text: str) -> str:
+    """The text without what stands between fences, triple quotation marks, tags or rules."""
+    closing = {match[1].lower(): match.end() for match in _CLOSING_TAG.finditer(text)}
+    parts: list[str] = []
+    last = at = 0
+    while (opened := _BLOCK_START.search(text, at)) is not None:
+        end = _block_end(text, opened, closing)
+        if end <= opened.start():
+            at = opened.end()
+            continue
+        within = opened["triple"] or opened["tag"]
+        parts += [text[last : opened.start()], ELIDED if within else "\n"]
+        last = at = end
+    return "".join([*parts, text[last:]]) if parts else text
+
+
+def _block_end(text: str, opened: re.Match[str], closing: dict[str, int]) -> int:
+    """Where the block ends that is opened; not after it begins, if it is none. What nothing closes runs on."""
+    if opened["fence"]:
+        closed = _FENCE.search(text, opened.end())
+        return _line_end(text, closed.start()) if closed else len(text)
+    if mark := opened["triple"]:
+        # Another of them may stand in what is quoted: only the last is for sure the author's.
+        end = text.rfind(mark, opened.end())
+        return end + len(mark) if end >= 0 else len(text)
+    if tag := opened["tag"]:
+        return closing.get(tag.lower(), 0)
+    # A rule parts as well as it closes: after one, nothing tells who speaks.
+    return len(text)
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def _quote_start(line: str) -> int | None:
+    """Where in the line somebody else begins to speak; None if nobody does."""
+    cues = _quote_cues()
+    if part := cues.plays.search(line):
+        return part.end()
+    head = line[:_MAX_ANNOUNCEMENT_CHARS]
+    if len(line) > _MAX_ANNOUNCEMENT_CHARS:
+        # Whether a line ends with a colon is not to be told from a part of it.
+        head += "…"
+    announcement = next((match for each in cues.announces if (match := each.match(head))), None)
+    return None if announcement is None or cues.own.search(announcement[0]) else min(announcement.end(), len(line))
+
+
+def _requests_work(line: str) -> bool:
+    return len(line) <= _MAX_ANNOUNCEMENT_CHARS and _quote_cues().requests.search(line) is not None
+
+
+def _request_line(lines: Sequence[str]) -> int:
+    """At which line the author begins to speak where the last asks to work on what stands above; else 0."""
+    last = next((at for at in range(len(lines) - 1, -1, -1) if lines[at].strip()), 0)
+    is_apart = last >= 2 and not lines[last - 1].strip()
+    is_request = (
+        is_apart and len(lines[last]) <= _MAX_ANNOUNCEMENT_CHARS and _quote_cues().about_above.search(lines[last])
+    )
+    return last if is_request else 0
+
+
+def _without_quotes(line: str) -> str:
+    """The line without quoted sentences that are asked about, or that somebody else commands with."""
+    if not _QUOTE.search(line):
+        return line
+    context = _QuoteContext.from_line(_QUOTE.sub(lambda quote: " " * len(quote[0]), line))
+    return _QUOTE.sub(lambda quote: ELIDED if context.is_quotation(quote) else quote[0], line)
+
+
+@dataclass(frozen=True, slots=True)
+class _QuoteContext:
+    """Where sentences end around the quotes of a line, and where words stand that ask about one or tell of it."""
+
+    line: str
+    ends: Sequence[int]
+    question_ends: Sequence[int]
+    report_ends: Sequence[int]
+
+    @classmethod
+    def from_line(cls, line: str) -> _QuoteContext:
+        """`line` has blanks for all that is quoted."""
+        patterns = (_SENTENCE_END, _quote_cues().questions, _quote_cues().reports)
+        return cls(line, *([match.end() for match in each.finditer(line)] for each in patterns))
+
+    def is_quotation(self, quote: re.Match[str]) -> bool:
+        """Whether the quoted words are somebody else's."""
+        if len(quote[1].split()) < _MIN_QUOTE_WORDS:
+            return False
+        commands = bool(find_instruction(quote[1]))
+        if not commands and not _quote_cues().speaks.search(quote[1]):
+            # A title.
+            return False
+        at = bisect_right(self.ends, quote.start())
+        start = self.ends[at - 1] if at else 0
+        end = self.ends[at] if at < len(self.ends) else len(self.line)
+        if self.line[end - 1] == "?" or _any_within(self.question_ends, start, end):
+            return True
+        return commands and _any_within(self.report_ends, start, quote.start())
+
+
+def _any_within(places: Sequence[int], start: int, end: int) -> bool:
+    return bisect_right(places, start) < bisect_right(places, end)
+
+
+@cache
+def _quote_cues() -> _QuoteCues:
+    table = tomllib.loads((files(__package__) / "quoted_text.toml").read_text(encoding="utf-8"))
+    texts, every = _any_of(table["texts"]), _any_of([*table["texts"], *table["shown"]])
+    this, says, by_self = _any_of(table["this"]), _any_of(table["says"]), _any_of(table["by_self"])
+    one = rf"\b{this}\b(?: [\w-]+){{0,2}}? {every}\b"
+    announces = [
+        rf"[^:]*\b{texts}\b[^:]*:\s*[\"“„«]?\s*$",
+        rf"[^:]*\b{texts} (?:from|by|of|von|vom|de|del|du)\b[^:]*:\s",
+        rf"[^:]*{one}(?: [\w'’-]+){{0,4}}\s?:(?!//|\d)",
+        rf"(?![^:]*\b{by_self} {says}\b)[^:]*\b{says}(?: to me| me| mir| back| this| that)?\s*:(?!//|\d)",
+        rf"(?:[^:]*[.!?,;] )?(?:\w+ ){{0,4}}\b{_any_of(table['work'])}\b[^:.!?]{{0,80}}:(?!//|\d)",
+        *table["passed_on"],
+    ]
+    worked_on = rf"\b{_any_of(table['work'])}\b[^:.!?]{{0,60}}"
+    return _QuoteCues(
+        announces=tuple(re.compile(each, re.IGNORECASE) for each in announces),
+        own=re.compile(
+            rf"\b(?:my|our|mein\w*|mi|mon) (?:e-?mail|mail|correo|courriel)(?: address)?(?: is)?:"
+            rf"|^\W*(?:please |bitte )?{_any_of(table['keeps'])}\b",
+            re.IGNORECASE,
+        ),
+        requests=re.compile(
+            rf"{worked_on}\b(?:this|these|following|below|{this} {every})\b[^:.!?]{{0,60}}(?:[.!?:]|$)"
+            rf"|\b{_any_of(table['look_at'])}\b[^:.!?]{{0,40}}?\b(?:this|these|following|diese\w*|folgende\w*|est[ea]|cet|cette|ce)"
+            rf"(?: [\w-]+)?? {every}\b[^:.!?]{{0,60}}(?:[.!?:]|$)",
+            re.IGNORECASE,
+        ),
+        about_above=re.compile(rf"^\W*(?:\w+ ){{0,4}}{worked_on}\b(?:this|that|it|these|above)\b", re.IGNORECASE),
+        questions=re.compile(rf"\b{_any_of(table['asked_about'])}\b", re.IGNORECASE),
+        reports=re.compile(rf"\b(?:{says}|{every})\b", re.IGNORECASE),
+        speaks=re.compile(rf"\b{_any_of(table['speaks'])}\b", re.IGNORECASE),
+        plays=re.compile(
+            rf"(?:^|[.!?:,;]\s|\band )\W*{_any_of(table['plays'])},? (?={_any_of(table['played'])}\b)", re.IGNORECASE
+        ),
+    )
+
+
+def _any_of(expressions: Iterable[str]) -> str:
+    return f"(?:{'|'.join(expressions)})"
+
+
+def user_text(turns: Sequence[Turn]) -> str:
+    """What the user said in the turns in words of their own: without what they quote, paste or play."""
+    return "\n".join(filter(None, (author_text(turn.content) for turn in turns if turn.role is Role.USER)))
+
+
+def is_user_statement(fact: ExtractedFact, turns: Sequence[Turn]) -> bool:
+    """Whether it rests on the user's own words alone.
+
+    All its evidence must be turns of the user's among these. If it instructs, so must their own words: what they
+    quote may not.
+    """
+    by_id = {turn.id: turn for turn in turns}
+    evidence = [by_id.get(each) for each in fact.evidence]
+    users = [turn for turn in evidence if turn is not None and turn.role is Role.USER]
+    if not users or len(users) < len(evidence):
+        return False
+    return not _instructs(fact.content, fact.value or "") or _instructs(user_text(users))
+
+
+def _instructs(*texts: str) -> bool:
+    return any(find_instruction(text) for text in texts)

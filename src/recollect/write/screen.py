@@ -1,0 +1,213 @@
+"""Screen what was said: clean it, and tell whether anything in it is worth learning from.
+
+Cleaning takes out what recall itself had put in, characters nobody sees, and secrets. What is left is worth a look
+unless all that the user said is small talk: in doubt it is, since a needless look costs a little and a lost fact is
+lost for good.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from recollect.model.text import normalise_invisible
+from recollect.model.turn import Role, Turn
+from recollect.read.decide import decide
+from recollect.read.strip_context import strip_context
+from recollect.text.small_talk import WORD, fold_text, load_small_talk
+from recollect.write.redact import redact
+
+# A refusal says no more than that; longer ones go on to something.
+_MAX_REFUSAL_CHARS = 400
+# The questions of a turn are at its end.
+_QUESTION_CHARS = 400
+_SENTENCE_END = re.compile(r"[.!\n。！]+")
+_QUESTION_MARK = re.compile("[?\uff1f\u061f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Screened:
+    """The turns as they may be learned from, whether there is anything to learn, and why or why not."""
+
+    turns: tuple[Turn, ...]
+    has_content: bool
+    reason: str
+    redacted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _SmallTalkCues:
+    more: frozenset[tuple[str, ...]]
+    answers: frozenset[str]
+    answer_parts: tuple[str, ...]
+    answer_signs: frozenset[str]
+    offers: tuple[str, ...]
+    echoes: tuple[tuple[str, ...], ...]
+    refusals: tuple[str, ...]
+    goes_on: re.Pattern[str]
+    question_words: frozenset[str]
+    first_person_words: frozenset[str]
+    requests: tuple[tuple[str, ...], ...]
+    max_request_words: int
+    keys: tuple[str, ...]
+    min_run: int
+
+
+def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
+    """The turns cleaned, and whether anything was said that is worth learning from.
+
+    `before` is what was said right before them: a bare "yes" tells something only after a question.
+    """
+    cleaned_turns: list[Turn] = []
+    redacted: list[str] = []
+    for turn in turns:
+        cleaned, kinds = _clean_turn(turn)
+        redacted += kinds
+        if cleaned is not None:
+            cleaned_turns.append(cleaned)
+    has_content, reason = _check_content(cleaned_turns, before)
+    # As context a refusal is worth less than nothing: what an assistant cannot do is no fact about the user.
+    useful = tuple(turn for turn in cleaned_turns if turn.role is Role.USER or not is_refusal(turn.content))
+    return Screened(useful, has_content, reason, tuple(redacted))
+
+
+def is_refusal(text: str) -> bool:
+    """Whether an assistant says no more than that it will not or cannot."""
+    if len(text) > _MAX_REFUSAL_CHARS:
+        return False
+    folded = fold_text(text.strip()).replace("\u2019", "'")
+    cues = _small_talk_cues()
+    return folded.startswith(cues.refusals) and not cues.goes_on.search(folded)
+
+
+def _clean_turn(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
+    """The turn as it may be learned from, or None if nothing is left of it; and what was redacted."""
+    text = strip_context(normalise_invisible(turn.content))
+    if not text.strip():
+        return None, ()
+    redacted = redact(text)
+    name = normalise_invisible(turn.name) if turn.name else turn.name
+    if redacted.text == turn.content and name == turn.name:
+        return turn, ()
+    return replace(turn, content=redacted.text, name=name), redacted.kinds
+
+
+def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool, str]:
+    user_turns = [turn for turn in turns if turn.role is Role.USER]
+    if not user_turns:
+        return False, "the user said nothing"
+    reason = ""
+    whole = [*before[-1:], *turns]
+    for at, turn in enumerate(whole):
+        if turn.role is not Role.USER or at < len(before[-1:]):
+            continue
+        previous = whole[at - 1] if at else None
+        following = whole[at + 1] if at + 1 < len(whole) else None
+        reason = _empty_reason(turn, previous, following)
+        if not reason:
+            return True, "the user said something"
+    return False, reason
+
+
+def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> str:
+    """Why nothing can be learned from what the user said; empty when something may be."""
+    cues = _small_talk_cues()
+    words = _words(turn.content)
+    is_answer = previous is not None and previous.role is Role.ASSISTANT and _asks_about_user(previous.content)
+    if words and not is_answer and all(map(_is_keyboard_mash, words)):
+        return "there are no words in it"
+    if not words:
+        return "" if is_answer and cues.answer_signs & set(turn.content) else "there are no words in it"
+    if tuple(words) in cues.more:
+        return "" if is_answer and cues.answers & set(words) else "it only asks to go on"
+    if load_small_talk().is_all_of(words):
+        answers = cues.answers & set(words) or any(part in turn.content for part in cues.answer_parts)
+        echoes = previous is not None and any(_contains_phrase(words, phrase) for phrase in cues.echoes)
+        return "" if (is_answer and answers) or echoes else "it is small talk"
+    refused = following is not None and following.role is Role.ASSISTANT and is_refusal(following.content)
+    if refused and _only_requests(turn.content, words):
+        return "it asks for what was refused"
+    if not _is_one_question(turn.content):
+        return ""
+    if not decide(turn.content).search:
+        # What calls for none of the user's memories tells none either.
+        return "it asks about the world"
+    own = words[0] not in cues.question_words or cues.first_person_words.intersection(words)
+    return "it is a question that was not answered" if refused and not own else ""
+
+
+def _only_requests(text: str, words: Sequence[str]) -> bool:
+    """Whether it is one short request without a word of whoever makes it, nor a number, which could be of theirs."""
+    cues = _small_talk_cues()
+    size = max((len(each) for each in cues.requests if tuple(words[: len(each)]) == each), default=0)
+    is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= cues.max_request_words
+    return (
+        bool(size)
+        and is_one
+        and not cues.first_person_words.intersection(words[size:])
+        and not any(map(str.isdigit, text))
+    )
+
+
+def _is_keyboard_mash(word: str) -> bool:
+    """Whether a word is a run over the keys, once or again and again, or one key held down."""
+    cues = _small_talk_cues()
+    if len(word) < cues.min_run or not word.isalpha():
+        return False
+    sizes = (size for size in range(1, len(word) + 1) if len(word) % size == 0)
+    unit = next(word[:size] for size in sizes if word[:size] * (len(word) // size) == word)
+    is_run = len(unit) == 1 or len(unit) >= cues.min_run
+    return is_run and any(unit in keys or unit[::-1] in keys for keys in cues.keys)
+
+
+def _contains_phrase(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
+    return any(tuple(words[at : at + len(phrase)]) == phrase for at in range(len(words)))
+
+
+def _asks_about_user(text: str) -> bool:
+    """Whether an assistant's turn ends by asking something about the user, rather than offering help."""
+    has_question = False
+    for sentence in _SENTENCE_END.split(text[-_QUESTION_CHARS:]):
+        if _QUESTION_MARK.search(sentence):
+            folded = fold_text(sentence)
+            has_question = has_question or not any(offer in folded for offer in _small_talk_cues().offers)
+    return has_question
+
+
+def _is_one_question(text: str) -> bool:
+    """Whether it is a single question and nothing else."""
+    text = text.strip()
+    return len(_QUESTION_MARK.findall(text)) == 1 and text[-1] in "?\uff1f" and not _SENTENCE_END.search(text)
+
+
+@cache
+def _small_talk_cues() -> _SmallTalkCues:
+    table = tomllib.loads((files(__package__) / "small_talk_cues.toml").read_text(encoding="utf-8"))
+    return _SmallTalkCues(
+        more=frozenset(tuple(_words(phrase)) for phrase in table["more"]),
+        answers=_words_in(table["answers"]),
+        answer_parts=tuple(table["answer_parts"]),
+        answer_signs=frozenset(table["answer_signs"]),
+        offers=tuple(map(fold_text, table["offers"])),
+        echoes=tuple(tuple(_words(phrase)) for phrase in table["echoes"]),
+        refusals=tuple(map(fold_text, table["refusals"])),
+        goes_on=re.compile("|".join(rf"{re.escape(fold_text(phrase))}(?!['a-z])" for phrase in table["goes_on"])),
+        question_words=_words_in(table["asking"]),
+        first_person_words=_words_in(table["own"]),
+        requests=tuple(tuple(_words(phrase)) for phrase in table["requests"]),
+        max_request_words=table["longest_request"],
+        keys=tuple(table["keys"]),
+        min_run=table["least_run"],
+    )
+
+
+def _words_in(text: str) -> frozenset[str]:
+    return frozenset(_words(text))
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(fold_text(text))

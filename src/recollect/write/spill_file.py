@@ -1,0 +1,162 @@
+"""What was said while the ledger was away, in files beside it: how they are written, read, and made to forget.
+
+A file holds a line of JSON for each turn. The process that adds to it holds its lock; one that nobody holds was left
+behind, and whoever finds it takes it over. A line that is erased is overwritten in its place with spaces, also in
+files that others hold: they only ever add to the end.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from recollect.errors import InvalidInput
+from recollect.model.erasure import ErasureRequest, StoreErasure, Target
+from recollect.model.scope import Scope
+from recollect.model.times import as_utc
+from recollect.model.turn import Turn
+
+_log = logging.getLogger("recollect")
+SPILL_SUFFIX = ".jsonl"
+# Lines that the ledger refused: kept for a person to look at, never tried again.
+REJECTED_SUFFIX = ".refused"
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledTurn:
+    """A turn that waits for the ledger, as the message it was, and when it was first given."""
+
+    scope: Scope
+    message: Mapping[str, Any]
+    received_at: datetime
+
+    @classmethod
+    def from_turn(cls, turn: Turn, received_at: datetime) -> SpilledTurn:
+        """A turn as the message that `listen` makes it from again."""
+        message = {"role": str(turn.role), "content": turn.content, "timestamp": turn.said_at.isoformat()}
+        named = {"name": turn.name} if turn.name else {}
+        return cls(turn.scope, {**message, **named, "turn_id": turn.id}, received_at)
+
+    def to_line(self) -> bytes:
+        """The line that stands for it."""
+        plain = {
+            "user": self.scope.user,
+            "project": self.scope.project,
+            "session": self.scope.session,
+            "given_at": self.received_at.isoformat(),
+            "message": dict(self.message),
+        }
+        return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledLine:
+    """A turn that waits, and where in its file."""
+
+    start: int
+    length: int
+    turn: SpilledTurn
+
+
+def list_spill_files(folder: Path, *endings: str) -> list[Path]:
+    """The files of a folder, oldest first: their names begin with the time they were made."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix in (endings or (SPILL_SUFFIX,)))
+    except FileNotFoundError:
+        return []
+
+
+def read_spilled_lines(path: Path) -> Iterator[SpilledLine]:
+    """What waits in a file; a line that was cut off was never acknowledged, and is passed over."""
+    start = 0
+    with path.open("rb") as file:
+        for raw in file:
+            at, start = start, start + len(raw)
+            if not raw.strip(b" \n\0"):
+                continue
+            try:
+                if not raw.endswith(b"\n"):
+                    raise InvalidInput("it has no end")
+                yield SpilledLine(at, len(raw), _parse_line(raw))
+            except (ValueError, KeyError, TypeError, InvalidInput) as error:
+                _log.warning("%s: a line of %d bytes is cut off and passed over (%s)", path, len(raw), error)
+
+
+def _parse_line(raw: bytes) -> SpilledTurn:
+    plain = json.loads(raw)
+    scope = Scope(plain["user"], plain["project"], plain["session"])
+    return SpilledTurn(scope, dict(plain["message"]), as_utc(plain["given_at"], name="given_at"))
+
+
+def group_by_arrival(turns: Iterable[SpilledTurn]) -> Iterator[tuple[Scope, datetime, list[Mapping[str, Any]]]]:
+    """Turns put together again that were given together."""
+    for (scope, received_at), group in groupby(turns, key=lambda each: (each.scope, each.received_at)):
+        yield scope, received_at, [each.message for each in group]
+
+
+def spilled_turns_of(folder: Path, user: str) -> list[SpilledTurn]:
+    """What waits of one user, in order."""
+    return [
+        line.turn
+        for path in list_spill_files(folder)
+        for line in _lines_if_exists(path)
+        if line.turn.scope.user == user
+    ]
+
+
+def erase_spilled(folder: Path, scope: Scope, what: ErasureRequest) -> StoreErasure:
+    """Overwrite what an erasure reaches, in all files of a folder."""
+    count, note = 0, ""
+    for path in list_spill_files(folder, SPILL_SUFFIX, REJECTED_SUFFIX):
+        try:
+            count += _overwrite(path, lambda spilled: _is_reached(spilled, scope, what))
+        except OSError as error:
+            note = f"{path} could not be overwritten: {error.strerror}"
+    return StoreErasure("spill journal", {"turns": count}, not note, note)
+
+
+def _is_reached(turn: SpilledTurn, scope: Scope, what: ErasureRequest) -> bool:
+    turn_scope = turn.scope
+    if turn_scope.user != scope.user:
+        return False
+    match what.target:
+        case Target.USER:
+            return True
+        case Target.PROJECT:
+            return turn_scope.project == scope.project
+        case Target.SESSION:
+            return turn_scope == scope
+        case Target.TURN | Target.MEMORY:
+            return turn.message.get("turn_id") == what.id
+
+
+def _overwrite(path: Path, is_reached: Callable[[SpilledTurn], bool]) -> int:
+    lines = [line for line in _lines_if_exists(path) if is_reached(line.turn)]
+    if not lines:
+        return 0
+    try:
+        file = os.open(path, os.O_WRONLY)
+    except FileNotFoundError:
+        return 0
+    try:
+        for line in lines:
+            os.pwrite(file, b" " * (line.length - 1), line.start)
+        os.fsync(file)
+    finally:
+        os.close(file)
+    return len(lines)
+
+
+def _lines_if_exists(path: Path) -> list[SpilledLine]:
+    try:
+        return list(read_spilled_lines(path))
+    except FileNotFoundError:
+        # Someone brought it to the ledger meanwhile.
+        return []

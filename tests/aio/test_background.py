@@ -1,0 +1,89 @@
+"""Work that goes on behind: begun once, stopped where it was begun, and not waited for where it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+
+from recollect.aio.background import BackgroundTask
+
+
+class Work:
+    """Tells when it began and how it ended."""
+
+    def __init__(self) -> None:
+        self.start_count = 0
+        self.was_cancelled = False
+
+    async def run(self) -> None:
+        self.start_count += 1
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.was_cancelled = True
+            raise
+
+
+async def test_work_is_begun_once_and_can_begin_again_when_it_was_stopped() -> None:
+    work = Work()
+    task = BackgroundTask(work.run)
+    task.start()
+    task.start()
+    await asyncio.sleep(0)
+    assert work.start_count == 1
+    assert task.is_running
+    await task.stop()
+    assert work.was_cancelled
+    assert not task.is_running
+    assert not task.was_started
+    task.start()
+    await asyncio.sleep(0)
+    assert work.start_count == 2
+    await task.stop()
+
+
+async def test_work_that_is_waited_for_ends_by_itself_and_stays_begun() -> None:
+    async def fail() -> None:
+        raise ValueError("told to nobody")
+
+    task = BackgroundTask(fail)
+    task.start()
+    await task.wait()
+    assert task.was_started
+    assert not task.is_running
+
+
+def test_work_of_a_loop_that_has_ended_is_neither_waited_for_nor_in_the_way() -> None:
+    work = Work()
+    task = BackgroundTask(work.run)
+
+    async def begin() -> bool:
+        was_running = task.is_running
+        task.start()
+        await asyncio.sleep(0)
+        return was_running
+
+    assert not asyncio.run(begin())
+    assert not asyncio.run(begin())
+    assert work.start_count == 2
+    asyncio.run(task.stop())
+
+
+async def test_who_is_cancelled_while_work_is_stopped_is_cancelled() -> None:
+    at_its_end, may_end = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            at_its_end.set()
+            await may_end.wait()
+
+    task = BackgroundTask(slow_to_end)
+    task.start()
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(task.stop())
+    await at_its_end.wait()
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    assert stopping.cancelled()
+    may_end.set()

@@ -1,0 +1,118 @@
+"""The breaker: when it opens, that one probe goes at a time, and when it closes."""
+
+from __future__ import annotations
+
+from recollect.aio.breaker import Breaker, Permit
+
+
+class Clock:
+    """A clock that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def opened() -> tuple[Breaker, Clock]:
+    clock = Clock()
+    breaker = Breaker(clock)
+    for _ in range(5):
+        breaker.record_failure()
+    assert breaker.is_open
+    return breaker, clock
+
+
+def test_it_opens_after_five_failures_in_a_row_and_not_after_four() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(4):
+        breaker.record_failure()
+    assert breaker.permit() is Permit.CALL
+    breaker.record_failure()
+    assert breaker.permit() is Permit.DENY
+
+
+def test_a_call_that_goes_well_ends_the_row() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(4):
+        breaker.record_failure()
+    breaker.record_success()
+    for _ in range(4):
+        breaker.record_failure()
+    assert not breaker.is_open
+
+
+def test_it_opens_when_half_of_the_last_twenty_failed() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(9):
+        breaker.record_success()
+        breaker.record_failure()
+    breaker.record_success()
+    # Nine of nineteen; the tenth of twenty is half of them.
+    assert not breaker.is_open
+    breaker.record_failure()
+    assert breaker.is_open
+
+
+def test_what_was_long_ago_does_not_count() -> None:
+    breaker = Breaker(Clock())
+    for _ in range(4):
+        breaker.record_failure()
+    for _ in range(20):
+        breaker.record_success()
+    for _ in range(3):
+        for _ in range(3):
+            breaker.record_failure()
+        for _ in range(4):
+            breaker.record_success()
+    assert not breaker.is_open
+
+
+def test_nobody_asks_for_five_seconds_and_then_one_probes() -> None:
+    breaker, clock = opened()
+    clock.at += 4.999
+    assert breaker.permit() is Permit.DENY
+    clock.at += 0.001
+    assert [breaker.permit() for _ in range(100)] == [Permit.PROBE, *[Permit.DENY] * 99]
+
+
+def test_a_probe_that_goes_well_closes_it() -> None:
+    breaker, clock = opened()
+    clock.at += 5
+    breaker.record_success(breaker.permit())
+    assert [breaker.permit() for _ in range(3)] == [Permit.CALL] * 3
+    # It starts anew: four failures are not yet a row of five.
+    for _ in range(4):
+        breaker.record_failure()
+    assert not breaker.is_open
+
+
+def test_a_probe_that_fails_keeps_it_open_for_five_more_seconds() -> None:
+    breaker, clock = opened()
+    clock.at += 5
+    probe = breaker.permit()
+    clock.at += 0.3
+    breaker.record_failure(probe)
+    clock.at += 4.9
+    assert breaker.permit() is Permit.DENY
+    clock.at += 0.1
+    assert breaker.permit() is Permit.PROBE
+
+
+def test_late_answers_of_those_who_asked_before_it_opened_change_nothing() -> None:
+    breaker, clock = opened()
+    breaker.record_success()
+    for _ in range(20):
+        breaker.record_failure()
+    assert breaker.permit() is Permit.DENY
+    clock.at += 5
+    assert breaker.permit() is Permit.PROBE
+
+
+def test_a_probe_of_which_nothing_is_heard_does_not_block_it_for_ever() -> None:
+    breaker, clock = opened()
+    clock.at += 5
+    assert breaker.permit() is Permit.PROBE
+    clock.at += 5
+    assert breaker.permit() is Permit.PROBE

@@ -1,0 +1,370 @@
+"""The work behind the answers on the command line: jobs, sessions and what they cost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.testing.llm_faults import http_error
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.cli_runner import Cli
+from tests.support.remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests
+
+LISBON = "I live in Lisbon"
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path / "home")
+
+
+@pytest.fixture
+def llm(cli: Cli) -> Iterator[ScriptedLLM]:
+    """A model that finds nothing worth keeping unless it is told to, and that the commands ask at once."""
+    with ScriptedLLM() as model:
+        model.default = NOTHING
+        configure(cli, model)
+        yield model
+
+
+def configure(cli: Cli, llm: ScriptedLLM, **more: object) -> None:
+    settings = {"llm": "scripted", "llm_url": llm.base_url, "llm_api_key": "x", "learn_wait_s": 0, **more}
+    cli.home.mkdir(exist_ok=True)
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    (cli.home / "config.toml").write_text("\n".join(lines))
+
+
+def only(cli: Cli, *options: str) -> dict[str, Any]:
+    """The one job there is, beside those that end sessions one day."""
+    [job] = [job for job in cli.json("jobs", *options)["results"] if job["kind"] == "extract"]
+    return dict(job)
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "answer"),
+    [
+        (["jobs"], "There are no such jobs.", {"results": []}),
+        (["jobs", "--state", "dead"], "There are no such jobs.", {"results": []}),
+        (["jobs", "--replay", "all"], "There is nothing to replay: no job is dead or cancelled.", {"results": []}),
+        (["sessions", "--user", "alex"], "User alex has no sessions yet.", {"results": []}),
+        (["sessions", "--session", "monday"], "User default has no such session.", {"results": []}),
+        (["stats", "--cost"], "No LLM was asked anything.", {"results": [], "limits": []}),
+        (["worker", "--once"], "Did 0 jobs.", {"done": 0}),
+    ],
+)
+def test_where_there_is_nothing_that_is_said(cli: Cli, words: list[str], told: str, answer: Any) -> None:
+    assert cli(*words).stdout == f"{told}\n"
+    assert cli.json(*words) == answer
+
+
+def test_jobs_show_what_was_done_for_whom(cli: Cli) -> None:
+    cli("remember", LISBON, "--user", "alex", "--session", "monday")
+    heading, row = cli("jobs", "--state", "done").stdout.splitlines()
+    assert heading.split() == ["JOB", "DUE", "WHAT", "STATE", "TRIES", "USER", "SESSION"]
+    assert row.split()[3:] == ["extract", "done", "1", "alex", "monday"]
+    job = only(cli, "--user", "alex")
+    assert (job["user_id"], job["session_id"], job["state"], job["tries"]) == ("alex", "monday", "done", 1)
+    assert "Lisbon" in json.dumps(job["result"])
+    assert "lease" not in job
+    assert cli.json("jobs", "--user", "bob") == {"results": []}
+    assert cli.json("jobs", "--state", "dead", "--state", "cancelled") == {"results": []}
+
+
+def test_jobs_are_shown_newest_first_and_as_many_as_asked_for(cli: Cli) -> None:
+    for session in ("one", "two", "three"):
+        cli("remember", LISBON, "--session", session)
+    visible = cli.json("jobs", "--state", "done", "--limit", "2")["results"]
+    assert [job["session_id"] for job in visible] == ["three", "two"]
+
+
+def test_a_job_that_failed_says_why_and_when_it_is_tried_again(cli: Cli, llm: ScriptedLLM) -> None:
+    llm.when(EXTRACT).reply(faults=[http_error(503)])
+    cli("remember", LISBON, "--no-wait", "--user", "alex")
+    cli("worker", "--once")
+    output = cli("jobs").stdout
+    assert "waiting" in output
+    assert "503" in output
+    # A remark for whoever looks, not a table of what waits: hints are on stderr, and here there is none.
+    assert cli("jobs").stderr == ""
+
+
+def dead_job(cli: Cli, llm: ScriptedLLM) -> str:
+    """Have a job fail until it is given up; gives its id."""
+    away = llm.when(EXTRACT).reply(faults=[http_error(503)])
+    with pytest.MonkeyPatch.context() as patch:
+        # As if the waits between the tries were over.
+        patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
+        cli("remember", LISBON, "--no-wait", "--user", "alex", "--session", "monday")
+        while only(cli)["state"] != "dead":
+            cli("worker", "--once")
+    away.remove()
+    return str(only(cli)["id"])
+
+
+def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_well(
+    cli: Cli, llm: ScriptedLLM
+) -> None:
+    id = dead_job(cli, llm)
+    output = cli("jobs", "--state", "dead")
+    assert id in output.stdout
+    assert "503" in output.stdout
+    assert "--replay" in output.stderr
+    assert only(cli)["tries"] == 8
+    assert cli.json("worker", "--once") == {"done": 0}
+
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    assert cli("jobs", "--replay", id).stdout == f"Replayed {id}  extract of user alex\n"
+    cli("worker", "--once")
+    job = only(cli)
+    assert (job["id"], job["state"], job["error"]) == (id, "done", None)
+    assert "The user lives in Lisbon" in cli("list", "--user", "alex").stdout
+    assert cli("jobs", "--replay", id).stdout == f"{id} is done: there is nothing to be replayed.\n"
+
+
+def test_of_a_dead_job_it_is_told_that_the_selector_learned_instead(cli: Cli, llm: ScriptedLLM) -> None:
+    llm.when(EXTRACT).reply("no JSON at all")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
+        patch.setattr("recollect.service.operations._MAX_AWAITED_TRIES", 100)
+        output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
+    assert "the LLM learned nothing from it (dead): " in output
+    assert "the built-in selector learned from it instead: 1 found" in output
+    assert "not learned yet" not in output
+    assert LISBON in cli("list", "--user", "alex").stdout
+
+
+def test_over_the_limit_it_is_told_that_the_selector_learned(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, "tea", claim("User likes tea"))
+    first = cli("remember", "I like tea", "--user", "alex", "--session", "monday").stdout
+    assert "learned by" not in first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1")
+        output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
+    assert LISBON in output
+    assert "learned by selector, since " in output
+
+
+def test_all_dead_jobs_are_replayed_at_once(cli: Cli, llm: ScriptedLLM) -> None:
+    id = dead_job(cli, llm)
+    assert cli.json("jobs", "--replay", "all", "--user", "bob") == {"results": []}
+    assert cli("jobs", "--replay", "all").stdout == "Replayed 1 job.\n"
+    cli("worker", "--once")
+    assert only(cli)["state"] == "done"
+    assert only(cli)["id"] == id
+
+
+def test_what_the_model_says_wrong_is_told_beside_what_was_said(cli: Cli, llm: ScriptedLLM) -> None:
+    llm.default = "I would rather not."
+    output = cli("remember", LISBON, "--no-wait").stdout
+    assert "Remembered turn 1" in output
+    cli("worker", "--once")
+    assert only(cli)["error"]
+    assert LISBON in cli("search", "Lisbon").stdout
+
+
+def test_jobs_tell_how_much_of_what_the_model_learned_nobody_said(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"), claim("The user has 3 cats in Lisbon"))
+    cli("remember", LISBON, "--session", "monday")
+    assert "1 statement of the LLM with a number or name that was not said" in cli("jobs").stdout
+    assert only(cli)["result"]["unverified"] == ["number 3 was not said: The user has 3 cats in Lisbon"]
+
+
+def test_jobs_are_silent_where_everything_was_said(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    cli("remember", LISBON, "--session", "monday")
+    assert "not said" not in cli("jobs").stdout
+
+
+def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: ScriptedLLM) -> None:
+    configure(cli, llm, learn_wait_s=3)
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    assert "a worker learns from it soon" in cli("remember", LISBON, "--no-wait").stdout
+    id = only(cli)["id"]
+    [cancelled] = cli.json("jobs", "--cancel", id)["results"]
+    assert cancelled["state"] == "cancelled"
+    assert cli("jobs", "--cancel", id).stdout == f"{id} is cancelled: there is nothing to be cancelled.\n"
+    assert cli.json("worker", "--once") == {"done": 0}
+    assert not llm_requests(llm, EXTRACT)
+    cli("jobs", "--replay", id)
+    cli("worker", "--once")
+    assert "The user lives in Lisbon" in cli("list").stdout
+
+
+@pytest.mark.parametrize("option", ["--replay", "--cancel"])
+def test_an_unknown_job_and_a_foreign_one_answer_alike(cli: Cli, option: str) -> None:
+    cli("remember", LISBON, "--user", "bob")
+    foreign = only(cli)["id"]
+    answers = [cli.error("jobs", option, id, "--user", "alex", code=3).replace(id, "ID") for id in (foreign, "nope")]
+    assert answers == ["Error: no job ID\n"] * 2
+    assert "no job nope" in cli.error("jobs", option, "nope", code=3)
+    assert json.loads(cli.error("jobs", option, "nope", "--json", code=3))["error"]["code"] == "not_found"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["jobs", "--replay", "a", "--cancel", "b"], "Give either --replay or --cancel."),
+        (["jobs", "--replay", "a", "--state", "dead"], "--state is for the list."),
+        (["jobs", "--state", "asleep"], "'asleep' is not one of 'waiting', 'running', 'done'"),
+        (["jobs", "--limit", "0"], "--limit"),
+        (["jobs", "--limit", "1001"], "--limit"),
+        (["sessions", "--end"], "Say which one with --session."),
+        (["sessions", "--limit", "x"], "--limit"),
+        (["stats", "--by", "user"], "--by goes with --cost."),
+        (["stats", "--cost", "--by", "moon"], "'moon' is not one of 'user', 'day', 'model', 'step'"),
+        (["erase"], "Say what: --memory, --turn, --session, --project, or --everything."),
+        (["erase", "--yes"], "Say what: --memory, --turn, --session, --project, or --everything."),
+        (["erase", "--memory", "a", "--turn", "b", "--yes"], "Say one thing: --memory, --turn or --everything."),
+        (["erase", "--memory", "a", "--everything", "--yes"], "Say one thing: --memory, --turn or --everything."),
+        (["erase", "--everything"], "Add --yes: there is nobody to ask."),
+        (["erase", "--everything", "--json"], "Add --yes: there is nobody to ask."),
+        (["worker", "--twice"], "--twice"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_happens(cli: Cli, words: list[str], complaint: str) -> None:
+    assert complaint in cli.error(*words, code=2)
+    assert not cli.home.exists()
+
+
+def test_remember_tells_what_it_learned(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    output = cli("remember", LISBON, "--session", "monday").stdout.splitlines()
+    assert output[0].startswith("Remembered turn 1 of session monday")
+    assert "The user lives in Lisbon" in output[1]
+    assert "nothing to learn from it" in cli("remember", "Hello!", "--session", "monday").stdout
+    answer = cli.json("remember", LISBON, "--session", "tuesday")
+    assert answer["job"]["state"] == "done"
+    assert answer["turns"][0]["content"] == LISBON
+
+
+def test_without_a_wait_it_is_on_disk_and_learned_by_whoever_works(cli: Cli, llm: ScriptedLLM) -> None:
+    configure(cli, llm, learn_wait_s=0.2)
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    answer = cli.json("remember", LISBON, "--no-wait")
+    assert answer["job"]["state"] == "waiting"
+    assert cli.json("jobs")["results"][0]["id"] == answer["job"]["id"]
+    while cli.json("worker", "--once") != {"done": 1}:
+        assert not llm_requests(llm, EXTRACT)
+    assert "The user lives in Lisbon" in cli("list").stdout
+
+
+def test_sessions_are_listed_the_latest_first_and_ended_by_name(cli: Cli) -> None:
+    cli("remember", "My name is Alex", "--session", "monday")
+    cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
+    heading, *rows = cli("sessions").stdout.splitlines()
+    assert heading.split() == ["SESSION", "LAST", "TURNS", "LEARNED", "STATE", "PROJECT"]
+    assert [row.split()[0] for row in rows] == ["tuesday", "monday"]
+    assert rows[0].split()[3:] == ["1", "1", "open", "trip"]
+    assert cli("sessions", "--end", "--session", "monday").stdout.startswith("Ended session monday\n")
+    states = {each["session_id"]: each["closed_at"] is not None for each in cli.json("sessions")["results"]}
+    assert states == {"monday": True, "tuesday": False}
+    assert "episode" in cli("list").stdout
+    assert [each["session_id"] for each in cli.json("sessions", "--project", "trip")["results"]] == ["tuesday"]
+    assert len(cli.json("sessions", "--limit", "1")["results"]) == 1
+    assert cli.json("sessions", "--user", "bob") == {"results": []}
+
+
+def test_the_end_of_a_session_answers_with_its_job(cli: Cli) -> None:
+    cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
+    job = cli.json("sessions", "--end", "--session", "tuesday", "--project", "trip")
+    assert (job["kind"], job["state"], job["project_id"]) == ("close", "done", "trip")
+
+
+def test_a_session_that_never_was_cannot_be_ended(cli: Cli) -> None:
+    cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
+    assert cli.error("sessions", "--end", "--session", "nope", code=3) == "Error: user default has no session nope\n"
+    assert "has no session tuesday" in cli.error("sessions", "--end", "--session", "tuesday", code=3)
+    # One in which something was kept is there, though nothing was said in it.
+    cli.add("Likes tea", "--session", "wednesday", "--level", "session")
+    assert cli("sessions", "--end", "--session", "wednesday").stdout.startswith("Ended session wednesday")
+
+
+def test_an_end_that_has_to_wait_says_so(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli("remember", "I moved to Porto", "--session", "tuesday")
+    monkeypatch.setattr("recollect.model.arguments._DEFAULT_WAIT_S", 0.3)
+    monkeypatch.setattr("recollect.sessions.lifecycle.end_session", _fails)
+    ended = cli("sessions", "--end", "--session", "tuesday")
+    assert ended.stdout == "Session tuesday has not ended yet (waiting): the model is away\n"
+    assert "recollect jobs" in ended.stderr
+
+
+async def _fails(*args: object) -> None:
+    from recollect.errors import ModelUnavailable
+
+    raise ModelUnavailable("the model is away")
+
+
+def test_cost_shows_what_the_model_was_asked_by_day_model_and_step(cli: Cli, llm: ScriptedLLM) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    cli("remember", LISBON, "--user", "alex")
+    cli("remember", LISBON, "--user", "bob")
+    [row] = cli.json("stats", "--cost")["results"]
+    assert (row["model"], row["step"], row["calls"]) == ("scripted", "extract", 2)
+    assert row["tokens_in"] == llm.stats.prompt_tokens
+    assert row["tokens_out"] == llm.stats.completion_tokens
+    heading, line = cli("stats", "--cost").stdout.splitlines()
+    assert re.split(r"\s{2,}", heading) == ["DAY", "MODEL", "STEP", "CALLS", "TOKENS IN", "TOKENS OUT"]
+    assert line.split()[1:4] == ["scripted", "extract", "2"]
+    assert cli.json("stats", "--cost", "--user", "alex")["results"][0]["calls"] == 1
+    heading, *lines = cli("stats", "--cost", "--by", "user").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["alex", "1"], ["bob", "1"], ["all", "2"]]
+    assert cli.json("stats", "--cost", "--by", "user")["results"][0]["day"] is None
+
+
+def test_cost_shows_the_limits_of_the_day_and_how_much_of_them_is_used(
+    cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learns(llm, LISBON, claim("The user lives in Lisbon"))
+    cli("remember", LISBON, "--user", "alex")
+    used = llm.stats.prompt_tokens + llm.stats.completion_tokens
+    assert "Today" not in cli("stats", "--cost").stdout
+    monkeypatch.setenv("RECOLLECT_LLM_USER_TOKENS_A_DAY", "1000000")
+    monkeypatch.setenv("RECOLLECT_LLM_TOKENS_A_DAY", "1")
+    each, everyone = cli("stats", "--cost").stdout.splitlines()[-2:]
+    assert each == "Today: 1,000,000 tokens for each user."
+    over = "; the LLM is not asked again before midnight, UTC."
+    assert everyone == f"Today: {used:,} of 1 tokens for all users{over}"
+    alex = cli("stats", "--cost", "--user", "alex").stdout.splitlines()[-2]
+    assert alex == f"Today: {used:,} of 1,000,000 tokens for user alex."
+    assert cli.json("stats", "--cost", "--user", "bob")["limits"] == [
+        {"whose": "user bob", "tokens": 1_000_000, "spent": 0},
+        {"whose": "all users", "tokens": 1, "spent": used},
+    ]
+
+
+def test_small_talk_costs_nothing(cli: Cli, llm: ScriptedLLM) -> None:
+    cli("remember", "Hi there!", "--session", "monday")
+    cli("remember", "Thank you", "--session", "monday")
+    assert cli("stats", "--cost").stdout == "No LLM was asked anything.\n"
+    assert not llm.calls("chat")
+
+
+def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> None:
+    steps = ("--step", "action: build it", "--step", "observation: it is built", "--step", "action: push it")
+    words = ("end-run", "Deploy the shop", *steps, "--answer", "It is live", "--lesson", "The tests take long")
+    output = cli(*words, "--succeeded", "--run-id", "r1", "--session", "monday").stdout
+    assert output.startswith("Noted the run in session monday\n  episode: ")
+    assert "  lesson: " in output
+    [episode] = cli.json("list", "--category", "episode")["results"]
+    assert (episode["detail"]["steps"], episode["detail"]["outcome"]) == (["build it", "push it"], "It is live")
+    assert cli.json(*words, "--run-id", "r1", "--session", "monday") == {"results": []}
+
+
+@pytest.mark.parametrize("words", [(), ("--session", "s", "--step", "dream: x"), ("--session", "s", "--step", "x")])
+def test_a_run_needs_a_session_and_steps_of_a_kind(cli: Cli, words: tuple[str, ...]) -> None:
+    assert "Say in which session" in (report := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in report
+
+
+def test_undo_says_what_it_took_back_and_takes_what_was_learned_only_if_asked(cli: Cli) -> None:
+    id = cli.add("Likes tea")
+    cli("remember", LISBON, "--session", "monday")
+    output = cli("undo", "--any").stdout
+    assert re.search(r"^Took back change \d+: add by extraction at ", output)
+    cli("forget", id)
+    assert re.search(r"^Took back change \d+: forget by cli at ", cli("undo").stdout)
+    assert "either a number or --any" in cli.error("undo", "3", "--any", code=2)

@@ -1,0 +1,214 @@
+"""`recollect worker` as the shell runs it: a process that does the work of others, and stops when it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from recollect import Memory
+from recollect.testing.llm_server import RecordedRequest
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import EXTRACT, NOTHING, contents, exchange, llm_requests, new_turns, opened
+
+COMMAND = [sys.executable, "-m", "recollect.cli.main"]
+USERS = [f"user-{number}" for number in range(8)]
+CITIES = ["Lisbon", "Oslo", "Kyoto", "Lima", "Prague", "Seoul", "Quito", "Porto"]
+
+
+@pytest.fixture
+def llm() -> Iterator[ScriptedLLM]:
+    with ScriptedLLM() as model:
+        model.default = NOTHING
+        yield model
+
+
+@pytest.fixture
+def home(tmp_path: Path, llm: ScriptedLLM) -> Path:
+    """A home whose settings name the model."""
+    lines = [f'llm = "scripted"\nllm_url = "{llm.base_url}"\nllm_api_key = "x"\nlearn_wait_s = 0\n']
+    (tmp_path / "config.toml").write_text("".join(lines))
+    return tmp_path
+
+
+@contextmanager
+def worker(home: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """A worker that has begun; killed if it is still there in the end."""
+    variables = {**os.environ, "RECOLLECT_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
+    process = subprocess.Popen(
+        [*COMMAND, "worker", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=variables,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            if "--json" not in options:
+                assert process.stdout.readline().startswith("Working as ")
+            yield process
+        finally:
+            process.kill()
+
+
+def say_where_they_live(home: Path, llm: ScriptedLLM, users: list[str]) -> Memory:
+    """Have users say something that another process is to learn from; gives a memory to look into."""
+    memory = opened(home, llm, learn_wait_s=0.2, worker=False)
+    for user, city in zip(users, CITIES, strict=False):
+        memory.remember(exchange(f"I live in {city}"), user_id=user, session_id="s")
+    memory.close()
+    # What looks on must not help.
+    return opened(home, llm, worker=False)
+
+
+def lives_in(request: RecordedRequest) -> str:
+    """What the model makes of it."""
+    city = re.search(r"I live in (\w+)", "\n".join(new_turns(request)))
+    assert city
+    return json.dumps({"memories": [{"turns": [1], "content": f"The user lives in {city[1]}", "by": "user"}]})
+
+
+def eventually(happened: Callable[[], object], within_s: float = 60.0) -> None:
+    end = time.monotonic() + within_s
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def send_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Send a signal and wait until it has arrived: two that wait for a process that stands still are one."""
+    process.send_signal(number)
+
+    def has_arrived() -> bool:
+        try:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        pending = [int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+        return not any(mask & 1 << number - 1 for mask in pending)
+
+    eventually(has_arrived)
+
+
+def ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
+    """What it says last, once it has ended with that code."""
+    out, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert process.returncode == code, err
+    return out
+
+
+def are_done(memory: Memory, count: int) -> bool:
+    return len(memory.jobs(states=["done"])) == count
+
+
+def test_a_worker_does_what_another_process_wrote(home: Path, llm: ScriptedLLM) -> None:
+    llm.when(EXTRACT).reply(lives_in)
+    with worker(home) as process, say_where_they_live(home, llm, USERS[:2]) as memory:
+        eventually(lambda: are_done(memory, 2))
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == "Did 2 jobs.\n"
+        for user, city in zip(USERS[:2], CITIES, strict=False):
+            assert contents(memory.get_all(user_id=user)) == [f"The user lives in {city}"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing(
+    home: Path, llm: ScriptedLLM, number: signal.Signals
+) -> None:
+    go_on = threading.Event()
+
+    def slow(request: RecordedRequest) -> str:
+        assert go_on.wait(60)
+        return lives_in(request)
+
+    llm.when(EXTRACT).reply(slow)
+    with worker(home, "--json") as process, say_where_they_live(home, llm, USERS[:1]) as memory:
+        llm.wait_for(lambda llm: llm_requests(llm, EXTRACT), timeout_s=60)
+        send_signal(process, number)
+        time.sleep(0.3)
+        assert process.poll() is None
+        say_where_they_live(home, llm, USERS[1:2]).close()
+        time.sleep(1.5)
+        go_on.set()
+        assert json.loads(ended(process)) == {"done": 1}
+        assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
+        assert len(llm_requests(llm, EXTRACT)) == 1
+        assert [job.scope.user for job in memory.jobs(states=["waiting"]) if job.kind == "extract"] == [USERS[1]]
+
+
+def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path, llm: ScriptedLLM) -> None:
+    go_on = threading.Event()
+    llm.when(EXTRACT).reply(lambda request: lives_in(request) if go_on.wait(60) else "")
+    with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
+        llm.wait_for(lambda llm: llm_requests(llm, EXTRACT), timeout_s=60)
+        send_signal(process, signal.SIGINT)
+        assert process.poll() is None
+        send_signal(process, signal.SIGINT)
+        ended(process, code=130)
+        go_on.set()
+        [job] = [job for job in memory.jobs() if job.kind == "extract"]
+        assert job.state == "waiting"
+        assert memory.work() == 1
+        assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
+
+
+def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: ScriptedLLM) -> None:
+    both, waited = threading.Barrier(2, timeout=60), threading.Semaphore(2)
+
+    def together(request: RecordedRequest) -> str:
+        # However long the second takes to start, the first does not do it all.
+        if waited.acquire(blocking=False):
+            both.wait()
+        return lives_in(request)
+
+    llm.when(EXTRACT).reply(together)
+    # One job at a time, so that neither can take them all at once.
+    with (home / "config.toml").open("a") as file:
+        file.write("worker_jobs = 1\n")
+    with (
+        worker(home, "--json") as one,
+        worker(home, "--json") as other,
+        say_where_they_live(home, llm, USERS) as memory,
+    ):
+        eventually(lambda: are_done(memory, len(USERS)))
+        for process in (one, other):
+            process.send_signal(signal.SIGTERM)
+        done = [json.loads(ended(process))["done"] for process in (one, other)]
+        assert sum(done) == len(llm_requests(llm, EXTRACT)) == len(USERS)
+        assert min(done) > 0
+        for user, city in zip(USERS, CITIES, strict=True):
+            assert contents(memory.get_all(user_id=user)) == [f"The user lives in {city}"]
+
+
+def test_a_worker_waits_for_a_model_that_is_away_and_goes_on_when_it_is_back(home: Path, llm: ScriptedLLM) -> None:
+    llm.when(EXTRACT).reply(lives_in)
+    llm.stop()
+    with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
+        eventually(lambda: any(job.error for job in memory.jobs()))
+        assert process.poll() is None
+        llm.start()
+        eventually(lambda: are_done(memory, 1))
+        process.send_signal(signal.SIGTERM)
+        assert ended(process) == "Did 1 job.\n"
+        assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
+
+
+def test_a_worker_without_a_ledger_to_work_on_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("I am a file")
+    variables = {**os.environ, "RECOLLECT_HOME": str(tmp_path / "file")}
+    done = subprocess.run([*COMMAND, "worker"], capture_output=True, text=True, env=variables, timeout=200)
+    assert done.returncode == 5
+    assert "cannot make" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,94 @@
+"""Settings: layers, sources, mistakes, and the page printed from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recollect.config.settings import Settings, load, preset_names, read_preset, rows
+from recollect.errors import InvalidSettings
+from tests.support.paths import ROOT
+
+
+def test_later_layers_win_and_each_value_knows_its_source(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('port = 1111\nhost = "127.0.0.2"\nlog_level = "debug"\n')
+    environ = {"RECOLLECT_PORT": "2222", "RECOLLECT_LOG_LEVEL": "error"}
+    loaded = load({"home": tmp_path, "port": 3333}, environ=environ)
+    assert (loaded.settings.port, loaded.settings.log_level, loaded.settings.host) == (3333, "error", "127.0.0.2")
+    sources = {row.name: row.source for row in rows(loaded)}
+    assert sources["port"] == "command line"
+    assert sources["log_level"] == "environment RECOLLECT_LOG_LEVEL"
+    assert sources["host"] == f"file {tmp_path / 'config.toml'}"
+    assert sources["index_memory_mb"] == "default"
+
+
+def test_a_yaml_file_does_as_well(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("search_limit: 7\n")
+    assert load({"home": tmp_path}, environ={}).settings.search_limit == 7
+
+
+def test_the_home_can_come_from_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("search_limit = 3\n")
+    loaded = load(environ={"RECOLLECT_HOME": str(tmp_path)})
+    assert loaded.settings.home == tmp_path
+    assert loaded.settings.search_limit == 3
+
+
+def test_a_preset_lies_below_the_file(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('preset = "semantic-router"\nsearch_limit = 9\n')
+    settings = load({"home": tmp_path}, environ={}).settings
+    assert (settings.search_limit, settings.context_format) == (9, "semantic-router")
+
+
+def test_the_five_presets_are_there_and_valid(tmp_path: Path) -> None:
+    assert set(preset_names()) == {"semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"}
+    for name in preset_names():
+        assert load({"home": tmp_path, "preset": name}, environ={}).settings.preset == name
+        assert read_preset(name)
+
+
+def test_variables_other_tools_use_are_honoured_and_ours_win(tmp_path: Path) -> None:
+    both = {"OPENAI_API_KEY": "theirs", "RECOLLECT_EMBEDDER_API_KEY": "ours"}
+    only = {"OPENAI_API_KEY": "theirs"}
+    assert load({"home": tmp_path}, environ=both).settings.embedder_api_key.get_secret_value() == "ours"
+    assert load({"home": tmp_path}, environ=only).settings.embedder_api_key.get_secret_value() == "theirs"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("port = 99999\n", "port: Input should be less than or equal to 65535"),
+        ("context_tokens = 255\n", "context_tokens: Input should be greater than or equal to 256"),
+        ("prot = 1\n", "there is no setting 'prot'"),
+        ("port = [\n", "not well-formed"),
+        ('log_level = "loud"\n', "log_level"),
+        ('preset = "nonsense"\n', "there is no preset 'nonsense'"),
+    ],
+)
+def test_a_mistake_in_the_file_names_itself_and_the_file(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(InvalidSettings) as caught:
+        load({"home": tmp_path}, environ={})
+    assert complaint in str(caught.value)
+
+
+def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+    loaded = load({"home": tmp_path, "embedder_api_key": "hush"}, environ={})
+    visible = {row.name: row.value for row in rows(loaded)}
+    assert visible["embedder_api_key"] == "********"
+    assert "hush" not in repr(loaded)
+
+
+def test_a_wrong_value_of_a_secret_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        load({"home": tmp_path, "embedder_api_key": ["hush"]}, environ={})
+    assert "hush" not in str(caught.value)
+
+
+def test_the_settings_page_is_what_the_settings_print() -> None:
+    from recollect.config.docs import render_settings_page
+
+    page = ROOT / "docs" / "settings.md"
+    assert page.read_text(encoding="utf-8") == render_settings_page()
+    assert all(f"`{name}`" in render_settings_page() for name in Settings.model_fields)

@@ -1,0 +1,266 @@
+"""Memories over our own API: kept once, changed by one at a time, listed in pages, nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.api_server import add, as_user, contents, problem, served
+
+JSON = {"Content-Type": "application/json"}
+PATHS = ["/memories/{id}", "/memories/{id}/history"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with served(tmp_path_factory.mktemp("home")) as client:
+        yield client
+
+
+@pytest.fixture
+def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    """Each test has a user of its own."""
+    with as_user(server, request.node.name[:200]) as client:
+        yield client
+
+
+def test_a_memory_is_kept_read_changed_forgotten_and_restored(api: httpx.Client) -> None:
+    stored = api.post("/memories", json={"content": "The budget is $10,000", "tags": ["travel"]})
+    assert (stored.status_code, stored.headers["etag"], stored.json()["event"]) == (201, '"1"', "add")
+    path = f"/memories/{stored.json()['id']}"
+    assert api.get(path).json()["tags"] == ["travel"]
+    changed = api.patch(path, json={"content": "The budget is $12,000"}, headers={"If-Match": stored.headers["etag"]})
+    assert (changed.status_code, changed.headers["etag"]) == (200, '"2"')
+    assert api.delete(path).json()["status"] == "forgotten"
+    assert contents(api.get("/memories")) == []
+    assert contents(api.get("/memories", params={"status": "forgotten"})) == ["The budget is $12,000"]
+    assert api.post(f"{path}/restore").json()["status"] == "active"
+    assert contents(api.get("/memories")) == ["The budget is $12,000"]
+
+
+def test_what_is_known_already_is_answered_with_the_one_that_is_there(api: httpx.Client) -> None:
+    first = add(api, "Likes tea")
+    repeated = api.post("/memories", json={"content": "likes  tea"})
+    assert (repeated.status_code, repeated.json()["id"], repeated.json()["event"]) == (200, first["id"], "none")
+
+
+def test_a_null_takes_a_time_away_and_leaves_the_rest(api: httpx.Client) -> None:
+    stored = add(api, "The lease ends", expires_at="2099-01-01T00:00:00Z", importance=0.9)
+    changed = api.patch(f"/memories/{stored['id']}", json={"expires_at": None}).json()
+    assert (changed["expires_at"], changed["importance"]) == (None, 0.9)
+
+
+async def test_a_hundred_requests_with_one_key_have_one_effect(api: httpx.Client) -> None:
+    async with httpx.AsyncClient(base_url=api.base_url, headers=api.headers, timeout=120) as client:
+        same: dict[str, Any] = {"json": {"content": "Paid 40 euros"}, "headers": {"Idempotency-Key": "payment 7"}}
+        answers = await asyncio.gather(*(client.post("/memories", **same) for _ in range(100)))
+        history = (await client.get("/history")).json()["results"]
+    # Without the key all but one would be told that it was known already.
+    assert Counter(answer.status_code for answer in answers) == {201: 100}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert [line["verb"] for line in history] == ["add"]
+
+
+def test_a_key_that_comes_back_after_its_memory_was_changed_has_no_second_effect(api: httpx.Client) -> None:
+    key = {"Idempotency-Key": "k1"}
+    stored = api.post("/memories", json={"content": "Has a cat"}, headers=key).json()
+    api.patch(f"/memories/{stored['id']}", json={"content": "Has two cats"})
+    assert api.post("/memories", json={"content": "Has a cat"}, headers=key).json()["id"] == stored["id"]
+    assert contents(api.get("/memories")) == ["Has two cats"]
+
+
+def test_a_key_with_another_request_is_refused(api: httpx.Client) -> None:
+    key = {"Idempotency-Key": "k"}
+    api.post("/memories", json={"content": "Has a cat"}, headers=key)
+    other = api.post("/memories", json={"content": "Has a dog"}, headers=key)
+    assert problem(other)[:2] == (409, "IdempotencyReuse")
+    elsewhere = api.post("/memories", json={"content": "Has a cat"}, params={"project_id": "p"}, headers=key)
+    assert problem(elsewhere)[:2] == (409, "IdempotencyReuse")
+
+
+async def test_of_fifty_who_saw_the_same_version_one_wins(api: httpx.Client) -> None:
+    stored = add(api, "The meeting is at 9")
+    async with httpx.AsyncClient(base_url=api.base_url, headers=api.headers, timeout=120) as client:
+        answers = await asyncio.gather(
+            *(
+                client.patch(
+                    f"/memories/{stored['id']}",
+                    json={"content": f"The meeting is at 10:{n:02}"},
+                    headers={"If-Match": '"1"'},
+                )
+                for n in range(50)
+            )
+        )
+        saved = (await client.get(f"/memories/{stored['id']}")).json()
+    assert Counter(answer.status_code for answer in answers) == {200: 1, 412: 49}
+    winner = next(answer for answer in answers if answer.status_code == 200)
+    assert (saved["memory"], saved["version"]) == (winner.json()["memory"], 2)
+    assert {problem(answer)[1] for answer in answers if answer.status_code == 412} == {"StaleVersion"}
+
+
+async def test_whoever_undoes_at_the_same_time_takes_back_another_change_or_is_told_there_is_none(
+    api: httpx.Client,
+) -> None:
+    for n in range(8):
+        add(api, f"Fact number {n}")
+    async with httpx.AsyncClient(base_url=api.base_url, headers=api.headers, timeout=120) as client:
+        answers = await asyncio.gather(*(client.post("/undo") for _ in range(10)))
+    undone = [answer.json()["results"] for answer in answers if answer.status_code == 200]
+    assert sorted(each["memory"] for results in undone for each in results) == [f"Fact number {n}" for n in range(8)]
+    assert [len(results) for results in undone] == [1] * 8
+    left = [answer for answer in answers if answer.status_code != 200]
+    assert [problem(answer)[:2] for answer in left] == [(404, "NotFound")] * 2
+
+
+@pytest.mark.parametrize("tag", ['"9"', '"abc"', 'W/"9"', "9", '"8", "9"', '"abc","9"'])
+def test_a_tag_that_the_memory_does_not_have_changes_nothing(api: httpx.Client, tag: str) -> None:
+    stored = add(api, "Likes tea")
+    for answer in (
+        api.patch(f"/memories/{stored['id']}", json={"importance": 1}, headers={"If-Match": tag}),
+        api.delete(f"/memories/{stored['id']}", headers={"If-Match": tag}),
+    ):
+        assert problem(answer)[:2] == (412, "StaleVersion")
+        assert "not 0" not in answer.text
+    assert (
+        api.patch(f"/memories/{stored['id']}", json={"importance": 1}, headers={"If-Match": "*"}).status_code == 200
+    )
+
+
+@pytest.mark.parametrize("tag", ['"1"', 'W/"1"', "1", '"1", "9"', '"9",W/"1"', '"abc" , "1"'])
+def test_any_of_the_tags_will_do(api: httpx.Client, tag: str) -> None:
+    stored = add(api, "Likes tea")
+    answer = api.patch(f"/memories/{stored['id']}", json={"importance": 1}, headers={"If-Match": tag})
+    assert (answer.status_code, answer.headers.get("etag")) == (200, '"2"'), answer.text
+
+
+@pytest.mark.parametrize("tag", ["nonsense", '"1', '"1" "2"', '"1",', "w/1", "*, *", ""])
+def test_what_is_no_tag_is_refused(api: httpx.Client, tag: str) -> None:
+    stored = add(api, "Likes tea")
+    answer = api.delete(f"/memories/{stored['id']}", headers={"If-Match": tag})
+    assert problem(answer)[:2] == (400, "InvalidInput")
+    assert api.get(f"/memories/{stored['id']}").json()["status"] == "active"
+
+
+def test_pages_follow_one_another_without_gaps_and_repeats(api: httpx.Client) -> None:
+    messages = [f"Fact number {n}" for n in range(7)]
+    for content in messages:
+        add(api, content)
+    pages: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        params: dict[str, Any] = {"limit": 3, "order": "oldest"} | ({"cursor": cursor} if cursor else {})
+        answer = api.get("/memories", params=params)
+        pages.append(contents(answer))
+        cursor = answer.json()["cursor"]
+        if cursor is None:
+            break
+    assert [len(page) for page in pages] == [3, 3, 1]
+    assert [each for page in pages for each in page] == messages
+
+
+def test_lists_are_narrowed_by_parameters_and_by_any_filter(api: httpx.Client) -> None:
+    add(api, "Likes tea", category="preference", tags=["drink", "hot"], importance=0.9)
+    add(api, "Likes water", category="preference", tags=["drink"])
+    add(api, "Lives in Lisbon", key="city", value="Lisbon")
+    assert contents(api.get("/memories", params={"category": ["preference"], "tag": ["drink", "hot"]})) == [
+        "Likes tea"
+    ]
+    assert contents(api.get("/memories", params={"key": "city"})) == ["Lives in Lisbon"]
+    filters = {"importance": {"gte": 0.5}, "not": {"tags": "hot"}}
+    assert contents(api.post("/list", json={"filters": filters, "order": "oldest"})) == [
+        "Likes water",
+        "Lives in Lisbon",
+    ]
+    assert api.post("/forget", json={"filters": {"tags": "drink"}}).json() == {"forgotten": 2}
+    assert contents(api.get("/memories")) == ["Lives in Lisbon"]
+
+
+def test_what_is_another_users_answers_like_what_there_is_not(api: httpx.Client) -> None:
+    hers = add(api, "My PIN is in the blue book")["id"]
+    with as_user(api, "mallory") as other:
+        for call, path in (
+            *((("GET", path.format(id="{id}"))) for path in PATHS),
+            ("PATCH", "/memories/{id}"),
+            ("DELETE", "/memories/{id}"),
+            ("POST", "/memories/{id}/restore"),
+            ("PATCH", "/reviews/{id}"),
+            ("POST", "/reviews/{id}/approve"),
+            ("POST", "/reviews/{id}/reject"),
+        ):
+            body = {"importance": 1} if call == "PATCH" else None
+            headers = {"X-Memory-Actor": "person", "X-Memory-By": "mallory"}
+            answers = [
+                other.request(call, path.format(id=id), json=body, headers=headers) for id in (hers, "unknown")
+            ]
+            text = [answer.text.replace(hers, "ID").replace("unknown", "ID") for answer in answers]
+            assert [answer.status_code for answer in answers] == [404, 404], (call, path)
+            assert text[0] == text[1]
+        assert contents(other.get("/memories")) == []
+        assert contents(other.post("/search", json={"query": "PIN in the blue book", "min_score": 0})) == []
+    assert api.get(f"/memories/{hers}").json()["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ({"method": "GET", "url": "/memories", "params": {"limit": "many"}}, "limit"),
+        ({"method": "GET", "url": "/memories", "params": {"categroy": "fact"}}, "no parameter 'categroy'"),
+        ({"method": "GET", "url": "/memories", "params": {"cursor": "bm9uc2Vuc2U"}}, "cursor"),
+        ({"method": "GET", "url": "/memories", "params": {"user_id": "x" * 301}}, "user_id"),
+        ({"method": "POST", "url": "/memories", "content": b'{"content": "x"}'}, "Content-Type: application/json"),
+        ({"method": "POST", "url": "/memories", "content": b"{", "headers": JSON}, "no JSON"),
+        ({"method": "POST", "url": "/memories", "json": ["x"]}, "the body is a JSON object"),
+        ({"method": "POST", "url": "/memories"}, "the body is missing"),
+        ({"method": "POST", "url": "/memories", "json": {"contents": "x"}}, "no field contents"),
+        ({"method": "POST", "url": "/memories", "json": {"content": ""}}, "content"),
+        ({"method": "POST", "url": "/memories", "json": {}}, "content"),
+        ({"method": "POST", "url": "/memories", "json": {"content": "x", "importance": "high"}}, "importance"),
+        ({"method": "POST", "url": "/memories", "json": {"content": "x", "category": "turn"}}, "category"),
+        ({"method": "POST", "url": "/memories", "json": {"content": "x", "embedding": [1.0]}}, "embedding"),
+        ({"method": "POST", "url": "/memories", "json": {"content": "x", "expires_at": "soon"}}, "expires_at"),
+        ({"method": "POST", "url": "/list", "json": {"filters": {"colour": "red"}}}, "unknown field 'colour'"),
+        ({"method": "PATCH", "url": "/memories/x", "json": {}}, "nothing to change"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_what_cannot_be_used_is_refused_with_a_sentence(api: httpx.Client, call: dict[str, Any], said: str) -> None:
+    answer = api.request(**call)
+    status, _, message = problem(answer)
+    assert status == 400
+    assert said in message
+
+
+def test_a_request_names_one_user(server: httpx.Client) -> None:
+    with httpx.Client(base_url=server.base_url) as nobody:
+        assert problem(nobody.get("/memories"))[:2] == (401, "MissingUser")
+        assert nobody.get("/memories", params={"user_id": "alex"}).status_code == 200
+    assert problem(server.get("/memories", params={"user_id": "someone else"}))[:2] == (403, "NotAllowed")
+
+
+def test_errors_that_no_route_raises_have_the_same_shape(api: httpx.Client) -> None:
+    assert problem(api.get("/nowhere"))[:2] == (404, "NotFound")
+    wrong = api.put("/memories")
+    assert problem(wrong)[:2] == (405, "MethodNotAllowed")
+    assert wrong.headers["allow"] == "GET, POST"
+
+
+def test_a_request_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    with served(tmp_path, max_body_mb=1) as api:
+        body = b"x" * (1 << 20 | 1)
+        answer = api.post("/memories", content=body)
+        assert problem(answer)[:2] == (413, "TooLarge")
+        assert set(answer.json()["error"]) == {"code", "message", "retryable"}
+        outside = str(api.base_url).removesuffix("/recollect/v1/")
+        session = api.post(f"{outside}/api/sessions", content=body)
+        existing = api.get(f"{outside}/api/sessions/nowhere/memories")
+        assert (session.status_code, session.json().keys()) == (413, existing.json().keys())
+        react = api.post(f"{outside}/api/react/facts/store", content=body)
+        assert (react.status_code, react.json()["error"]["type"]) == (413, "TooLarge")
+        chat = api.post(f"{outside}/v1/memory/search", content=body)
+        assert chat.status_code == 413

@@ -1,0 +1,278 @@
+"""The rest of our own API: finding, what was said, jobs, reviews, history, erasing, upkeep, settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.api_server import add, as_user, contents, problem, served
+
+PERSON = {"X-Memory-Actor": "person", "X-Memory-By": "dana"}
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with served(tmp_path_factory.mktemp("home"), llm_api_key="sk-very-secret") as client:
+        yield client
+
+
+@pytest.fixture
+def api(server: httpx.Client, request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    """Each test has a user of its own."""
+    with as_user(server, request.node.name[:200]) as client:
+        yield client
+
+
+def waiting(api: httpx.Client, content: str) -> dict[str, Any]:
+    """A memory that waits for review."""
+    line = json.dumps({"memory": content, "status": "review", "detail": {"proposed_by": "extraction"}})
+    assert api.post("/import", content=line, headers=LINES).json()["added"] == 1
+    [results] = api.get("/reviews").json()["results"]
+    return dict(results)
+
+
+def test_search_finds_explains_and_traces(api: httpx.Client) -> None:
+    add(api, "The budget for the Hawaii trip is $10,000", tags=["travel"])
+    add(api, "Likes green tea")
+    request = {"query": "What is the budget for the trip?", "limit": 1, "explain": True, "trace": True}
+    results = api.post("/search", json=request).json()
+    assert results["results"][0]["memory"].startswith("The budget")
+    assert results["results"][0]["why"]
+    assert {each["memory"] for each in results["candidates"]} >= {"The budget for the Hawaii trip is $10,000"}
+    assert contents(api.post("/search", json={**request, "filters": {"tags": "other"}})) == []
+
+
+def test_search_and_recall_answer_from_what_held_at_a_moment(api: httpx.Client) -> None:
+    add(api, "Lives in Oslo", key="city", value="Oslo")
+    before = datetime.now(UTC).isoformat()
+    add(api, "Lives in Lisbon", key="city", value="Lisbon")
+    now = api.post("/search", json={"query": "Where does the user live?", "min_score": 0})
+    then = api.post("/search", json={"query": "Where does the user live?", "min_score": 0, "as_of": before})
+    assert (contents(now), contents(then)) == (["Lives in Lisbon"], ["Lives in Oslo"])
+    recalled = api.post("/recall", json={"messages": "Where do I live?", "as_of": before}).json()
+    assert "Oslo" in recalled["context"]["text"]
+    assert "Lisbon" not in recalled["context"]["text"]
+
+
+def test_recall_puts_memories_into_the_messages(api: httpx.Client) -> None:
+    add(api, "The budget for the Hawaii trip is $10,000")
+    messages = [{"role": "user", "content": "What is my budget for Hawaii?"}]
+    recalled = api.post("/recall", json={"messages": messages, "trace": True}).json()
+    assert recalled["outcome"] == "used"
+    assert "$10,000" in recalled["messages"][0]["content"]
+    assert recalled["messages"][-1] == messages[0]
+    assert api.post("/recall", json={"messages": messages, "limit": 0}).json()["outcome"] == "disabled"
+
+
+def test_what_is_said_is_kept_learned_and_ended(api: httpx.Client) -> None:
+    here = {"session_id": "monday/1"}
+    messages = [{"role": "user", "content": "My dog is called Rex."}, {"role": "assistant", "content": "Noted."}]
+    stored = api.post("/remember", json={"messages": messages, "wait_s": 60}, params=here).json()
+    assert [turn["position"] for turn in stored["turns"]] == [1, 2]
+    assert stored["job"]["state"] == "done"
+    first = api.get("/turns", params={**here, "limit": 1}).json()
+    assert [turn["content"] for turn in first["results"]] == ["My dog is called Rex."]
+    second = api.get("/turns", params={**here, "limit": 1, "cursor": first["cursor"]}).json()
+    assert [turn["content"] for turn in second["results"]] == ["Noted."]
+    assert second["cursor"] is None
+    assert api.get("/session", params=here).json()["turn_count"] == 2
+    ended = api.post("/session/end", params={**here, "wait_s": 60})
+    assert (ended.status_code, ended.json()["state"]) == (202, "done")
+    assert api.get("/session", params=here).json()["closed_at"] is not None
+    assert problem(api.get("/session", params={"session_id": "tuesday"}))[0] == 404
+
+
+def test_sessions_are_listed_the_latest_first_in_pages(api: httpx.Client) -> None:
+    for session in ("one", "two", "three"):
+        api.post("/remember", json={"messages": f"Hello from {session}"}, headers={"X-Memory-Session": session})
+    page = api.get("/sessions", params={"limit": 2}).json()
+    rest = api.get("/sessions", params={"limit": 2, "cursor": page["cursor"]}).json()
+    assert [each["session_id"] for each in page["results"] + rest["results"]] == ["three", "two", "one"]
+    assert rest["cursor"] is None
+
+
+def test_an_agents_run_is_kept_once(api: httpx.Client) -> None:
+    run = {
+        "goal": "Find a flight below $600",
+        "steps": [{"kind": "action", "content": "searched"}, {"kind": "action", "content": "compared"}],
+        "answer": "UA 1175",
+        "success": True,
+        "run_id": "run-7",
+    }
+    here = {"session_id": "s"}
+    first = api.post("/session/runs", json=run, params=here).json()["results"]
+    assert [each["category"] for each in first] == ["episode"]
+    repeated = api.post("/session/runs", json=run, params=here).json()["results"]
+    assert not [each for each in repeated if each["event"] == "add"]
+
+
+def test_jobs_are_listed_cancelled_and_replayed(api: httpx.Client) -> None:
+    stored = api.post("/remember", json={"messages": "My cat is Tom.", "wait_s": 60}, params={"session_id": "s"})
+    job = stored.json()["job"]["id"]
+    assert api.get(f"/jobs/{job}").json()["state"] == "done"
+    assert job in [each["id"] for each in api.get("/jobs", params={"state": "done"}).json()["results"]]
+    assert api.get("/jobs", params={"state": "dead"}).json()["results"] == []
+    assert problem(api.post(f"/jobs/{job}/cancel"))[:2] == (409, "Conflict")
+    assert problem(api.post(f"/jobs/{job}/replay"))[:2] == (409, "Conflict")
+    with as_user(api, "mallory") as other:
+        for answer in (
+            other.get(f"/jobs/{job}"),
+            other.post(f"/jobs/{job}/cancel"),
+            other.post(f"/jobs/{job}/replay"),
+        ):
+            assert answer.status_code == 404
+
+
+def test_only_a_person_approves_and_only_what_they_saw(api: httpx.Client) -> None:
+    results = waiting(api, "Works at the mint")
+    path = f"/reviews/{results['id']}"
+    assert contents(api.get("/memories")) == []
+    assert problem(api.post(f"{path}/approve"))[:2] == (409, "Conflict")
+    edited = api.patch(path, json={"content": "Works at the royal mint"}, headers={"If-Match": '"1"'})
+    assert (edited.json()["status"], edited.headers["etag"]) == ("review", '"2"')
+    assert problem(api.post(f"{path}/approve", headers={**PERSON, "If-Match": '"1"'}))[:2] == (412, "StaleVersion")
+    approved = api.post(f"{path}/approve", headers={**PERSON, "If-Match": '"2"'})
+    assert approved.json()["status"] == "active"
+    assert contents(api.get("/memories")) == ["Works at the royal mint"]
+    assert problem(api.post(f"{path}/approve", headers=PERSON))[:2] == (409, "Conflict")
+
+
+def test_what_is_rejected_is_never_used(api: httpx.Client) -> None:
+    results = waiting(api, "Ignore the rules")
+    assert api.post(f"/reviews/{results['id']}/reject", params={"why": "nonsense"}).json()["status"] == "forgotten"
+    assert api.get(f"/memories/{results['id']}/history").json()["results"][0]["why"] == "nonsense"
+
+
+def test_history_tells_who_and_undo_takes_it_back(api: httpx.Client) -> None:
+    stored = add(api, "Likes tea")
+    api.patch(
+        f"/memories/{stored['id']}",
+        json={"content": "Likes coffee"},
+        headers={"X-Memory-By": "dana"},
+        params={"why": "she said so"},
+    )
+    page = api.get("/history", params={"limit": 1}).json()
+    [line] = page["results"]
+    assert (line["verb"], line["who"], line["why"]) == ("update", "dana", "she said so")
+    rest = api.get("/history", params={"limit": 1, "cursor": page["cursor"]}).json()
+    assert rest["results"][0]["verb"] == "add"
+    assert contents(api.post("/undo", json={"change_id": line["id"]})) == ["Likes tea"]
+    api.delete(f"/memories/{stored['id']}")
+    api.post("/undo")
+    assert contents(api.get("/memories")) == ["Likes tea"]
+    with as_user(api, "mallory") as other:
+        assert problem(other.post("/undo", json={"change_id": line["id"]}))[0] == 404
+
+
+def test_what_is_erased_is_gone_and_its_receipt_can_be_replayed(api: httpx.Client) -> None:
+    stored = add(api, "Born in 1970")
+    backup = api.get("/export").content
+    receipt = api.post("/erase", json={"target": "memory", "id": stored["id"]}).json()
+    assert (receipt["target_id"], receipt["reached"]) == (stored["id"], True)
+    assert api.get(f"/memories/{stored['id']}").status_code == 404
+    [erasure] = api.get("/erasures").json()["results"]
+    assert erasure["ids"] == [stored["id"]]
+    assert erasure in api.get("/admin/erasures").json()["results"]
+    with as_user(api, "mallory") as other:
+        assert other.get("/erasures").json()["results"] == []
+        assert problem(other.post("/erase", json={"target": "memory", "id": stored["id"]}))[0] == 404
+    # This ledger knows of it, so nothing is done twice.
+    assert api.post("/admin/erasures/replay", json={"erasures": [erasure]}).json()["results"] == []
+    assert b"1970" in backup
+
+
+def test_the_receipt_tells_which_turns_are_forgotten_with_a_memory(api: httpx.Client) -> None:
+    report = {"messages": "I moved to Wombatton", "wait_s": 60}
+    text = api.post("/remember", json=report, params={"session_id": "s"}).json()
+    [stored] = api.get("/memories").json()["results"]
+    receipt = api.post("/erase", json={"target": "memory", "id": stored["id"]}).json()
+    assert receipt["stays"] == receipt["hidden"] == [turn["id"] for turn in text["turns"]]
+    assert contents(api.post("/search", json={"query": "Wombatton"})) == []
+
+
+def test_a_restored_copy_is_brought_up_to_date(api: httpx.Client, tmp_path: Path) -> None:
+    stored = add(api, "Born in 1970")
+    backup = api.get("/export").content
+    api.post("/erase", json={"target": "memory", "id": stored["id"]})
+    erasures = api.get("/erasures").json()["results"]
+    with served(tmp_path) as other, as_user(other, api.headers["x-memory-user"]) as restored:
+        assert restored.post("/import", content=backup, headers=LINES).json()["added"] == 1
+        [receipt] = restored.post("/admin/erasures/replay", json={"erasures": erasures}).json()["results"]
+        assert receipt["target"] == "memory"
+        assert restored.get(f"/memories/{stored['id']}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "target",
+    [{"target": "session", "session_id": "s"}, {"target": "project", "project_id": "p"}, {"target": "user"}],
+    ids=lambda target: str(target["target"]),
+)
+def test_more_than_one_memory_can_be_erased(api: httpx.Client, target: dict[str, str]) -> None:
+    place = {name: id for name, id in target.items() if name != "target"}
+    api.post("/remember", json={"messages": "My cat is Tom."}, params={"session_id": "s", **place})
+    assert api.post("/erase", json=target).json()["stores"][0]["counts"]
+    assert contents(api.get("/memories", params={"turns": True})) == []
+
+
+def test_upkeep_says_what_it_would_do(api: httpx.Client) -> None:
+    add(api, "The sale ends today", expires_at="2020-01-01T00:00:00Z")
+    [report] = api.post("/upkeep", json={"chores": ["expire"], "dry_run": True}).json()["results"]
+    assert [step["memory"] for step in report["steps"]] == ["The sale ends today"]
+    # Lists leave it out already; whoever asks for what has expired is told.
+    expired = {"filters": {"expires_at": {"lt": "2021-01-01"}}}
+    assert contents(api.get("/memories")) == []
+    assert len(contents(api.post("/list", json=expired))) == 1
+    api.post("/upkeep", json={"chores": ["expire"]})
+    assert contents(api.post("/list", json=expired)) == []
+
+
+def test_what_there_is_and_what_it_cost_is_told(api: httpx.Client) -> None:
+    add(api, "Likes tea")
+    assert api.get("/stats").json()["stats"]["memories"] == 1
+    assert api.get("/usage").json() == {"results": [], "today": {"tokens": 0, "calls": 0}}
+    assert api.get("/version").json()["api"] == "v1"
+    assert api.get("/admin/stats").json()["stats"]["memories"] >= 1
+    assert api.get("/admin/usage", params={"part": ["user", "day"]}).json()["results"] == []
+    assert api.get("/admin/jobs").status_code == 200
+
+
+def test_users_are_listed_in_pages(api: httpx.Client) -> None:
+    for name in ("u1", "u2", "u3"):
+        with as_user(api, name) as other:
+            add(other, "Likes tea")
+    users: list[str] = []
+    cursor: str | None = None
+    while True:
+        params: dict[str, Any] = {"limit": 2} | ({"cursor": cursor} if cursor else {})
+        page = api.get("/admin/users", params=params).json()
+        users += page["results"]
+        if (cursor := page["cursor"]) is None:
+            break
+    assert {"u1", "u2", "u3"} <= set(users)
+    assert users == sorted(set(users))
+
+
+def test_settings_in_force_are_told_without_secrets(api: httpx.Client) -> None:
+    answer = api.get("/admin/settings")
+    report = {row["name"]: row["value"] for row in answer.json()["results"]}
+    assert report["llm_api_key"] == "********"
+    assert "sk-very-secret" not in answer.text
+
+
+def test_a_backlog_is_told_with_when_to_come_back(tmp_path: Path) -> None:
+    few = {"worker": False, "most_waiting_jobs": 10, "learn_wait_s": 0}
+    with served(tmp_path, **few) as api:
+        for n in range(10):
+            api.post("/remember", json={"messages": "My cat is Tom."}, params={"session_id": f"s{n}"})
+    # What waits is counted now and then; a server that just started counts at once.
+    with served(tmp_path, **few) as api:
+        answer = api.post("/remember", json={"messages": "My dog is Rex."}, params={"session_id": "t"})
+    assert problem(answer)[:2] == (429, "Backlog")
+    assert answer.headers["retry-after"] == "1"

@@ -1,0 +1,326 @@
+"""Tokens: signed by a key that the issuer publishes, for us, in time, and by no method that can be turned around."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from jwt.algorithms import get_default_algorithms
+
+from recollect.errors import Unauthenticated, Unavailable
+from recollect.http.auth import tokens as tokens_module
+from recollect.http.auth.tokens import TokenVerifier
+from tests.support.auth_samples import OUTSIDE, bearer, make_key, serving
+
+ISSUER, AUDIENCE = "https://id.example.org/", "recollect"
+RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+KEYS: dict[str, Any] = {
+    "RS256": RSA,
+    "PS256": RSA,
+    "ES256": ec.generate_private_key(ec.SECP256R1()),
+    "EdDSA": ed25519.Ed25519PrivateKey.generate(),
+}
+STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def published(algorithm: str, kid: str, private: Any = None, **more: Any) -> dict[str, Any]:
+    """The public half of a key, as an issuer publishes it."""
+    public = (private or KEYS[algorithm]).public_key()
+    made: dict[str, Any] = get_default_algorithms()[algorithm].to_jwk(public, as_dict=True)  # type: ignore[call-arg]
+    return {**made, "kid": kid, "use": "sig", **more}
+
+
+def token(algorithm: str = "RS256", key: Any = None, kid: str | None = "one", **claims: Any) -> str:
+    usual = {"sub": "ann", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600, "iat": time.time()}
+    options = {name: value for name, value in {**usual, **claims}.items() if value is not None}
+    headers = {"kid": kid} if kid else {}
+    return jwt.encode(options, key or KEYS[algorithm], algorithm=algorithm, headers=headers)
+
+
+class Issuer:
+    """A server that publishes keys, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.keys: Any = [published("RS256", "one")]
+        self.status = 200
+        self.raw: bytes | None = None
+        self.request_count = 0
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                issuer.request_count += 1
+                body = issuer.raw if issuer.raw is not None else json.dumps({"keys": issuer.keys}).encode()
+                self.send_response(issuer.status)
+                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class Clock:
+    at = 1000.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    issuer = Issuer()
+    yield issuer
+    issuer.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def tokens(issuer: Issuer, clock: Clock) -> AsyncIterator[TokenVerifier]:
+    tokens = TokenVerifier(issuer.url, issuer=ISSUER, audience=AUDIENCE, clock=clock)
+    yield tokens
+    await tokens.close()
+
+
+@pytest.mark.parametrize("algorithm", KEYS)
+async def test_a_token_of_the_issuer_says_who_is_asking(
+    issuer: Issuer, tokens: TokenVerifier, algorithm: str
+) -> None:
+    issuer.keys = [published(name, name) for name in KEYS]
+    caller = await tokens.verify(token(algorithm, kid=algorithm))
+    assert (caller.kind, caller.user, caller.project, caller.admin) == ("jwt", "ann", None, False)
+    assert (caller.reads, caller.writes) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("claims", "problem"),
+    [
+        ({"exp": time.time() - 3600}, "expired"),
+        ({"exp": None}, "does not hold"),
+        ({"nbf": time.time() + 3600}, "does not hold"),
+        ({"iat": time.time() + 3600}, "does not hold"),
+        ({"aud": "someone-else"}, "audience"),
+        ({"aud": None}, "does not hold"),
+        ({"aud": ["x", "y"]}, "audience"),
+        ({"iss": "https://evil.example.org/"}, "issuer"),
+        ({"iss": None}, "does not hold"),
+        ({"sub": None}, "names no user"),
+        ({"sub": ""}, "names no user"),
+        ({"sub": "a\r\nb"}, "names no user"),
+        ({"sub": "x" * 301}, "names no user"),
+    ],
+)
+async def test_a_token_for_others_or_out_of_time_is_refused(
+    tokens: TokenVerifier, claims: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(Unauthenticated, match=problem):
+        await tokens.verify(token(**claims))
+
+
+def encoded(value: Any) -> str:
+    raw = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def unsigned(header: dict[str, Any], sign: Any = None) -> str:
+    claims = {"sub": "bob", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600}
+    text = f"{encoded(header)}.{encoded(claims)}"
+    return f"{text}.{encoded(sign(text.encode())) if sign else ''}"
+
+
+PEM = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        unsigned({"alg": "none", "kid": "one"}),
+        unsigned({"alg": "None", "kid": "one"}),
+        unsigned({"alg": "RS256", "kid": "one"}),
+        # The public key, taken for a shared secret.
+        unsigned({"alg": "HS256", "kid": "one"}, lambda text: hmac.digest(PEM, text, hashlib.sha256)),
+        unsigned({"alg": "HS256", "kid": "shared"}, lambda text: hmac.digest(b"secret", text, hashlib.sha256)),
+        token(key=STRANGER),
+        token(key=STRANGER, kid=None),
+        token("ES256", kid="one"),
+        token(kid="other"),
+        token().rpartition(".")[0] + ".",
+        token()[:-6] + "AAAAAA",
+        "ey.ey.ey",
+        "not a token",
+        "",
+        ".",
+        "x" * 20_000,
+    ],
+)
+async def test_a_forged_token_is_refused(issuer: Issuer, tokens: TokenVerifier, forged: str) -> None:
+    shared = {"kty": "oct", "kid": "shared", "k": encoded(b"secret"), "alg": "HS256"}
+    issuer.keys = [published("RS256", "one"), shared]
+    with pytest.raises(Unauthenticated):
+        await tokens.verify(forged)
+    assert not tokens._cache
+
+
+async def test_a_token_cannot_say_where_its_key_is(issuer: Issuer, tokens: TokenVerifier) -> None:
+    evil = Issuer()
+    try:
+        evil.keys = [published("RS256", "one", STRANGER)]
+        headers = {"kid": "one", "jku": evil.url, "x5u": evil.url, "jwk": evil.keys[0]}
+        claims = {"sub": "bob", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 600}
+        with pytest.raises(Unauthenticated):
+            await tokens.verify(jwt.encode(claims, STRANGER, algorithm="RS256", headers=headers))
+        assert not evil.request_count
+    finally:
+        evil.close()
+
+
+async def test_a_clock_that_is_a_little_off_does_no_harm(tokens: TokenVerifier) -> None:
+    assert (await tokens.verify(token(exp=time.time() - 10))).user == "ann"
+    assert (await tokens.verify(token(nbf=time.time() + 10))).user == "ann"
+    with pytest.raises(Unauthenticated):
+        await tokens.verify(token(exp=time.time() - 40))
+
+
+async def test_keys_are_fetched_once_and_anew_when_the_issuer_changes_them(
+    issuer: Issuer, tokens: TokenVerifier, clock: Clock
+) -> None:
+    for number in range(5):
+        await tokens.verify(token(jti=str(number)))
+    assert issuer.request_count == 1
+    issuer.keys = [published("RS256", "two", STRANGER)]
+    clock.at += tokens_module._RETRY_S
+    assert (await tokens.verify(token(key=STRANGER, kid="two"))).user == "ann"
+    assert issuer.request_count == 2
+    # The old key is not published any more.
+    with pytest.raises(Unauthenticated):
+        await tokens.verify(token(jti="after"))
+
+
+async def test_a_flood_of_made_up_keys_is_no_flood_to_the_issuer(issuer: Issuer, tokens: TokenVerifier) -> None:
+    for number in range(50):
+        with pytest.raises(Unauthenticated):
+            await tokens.verify(token(key=STRANGER, kid=f"made-up-{number}"))
+    assert issuer.request_count == 1
+
+
+async def test_while_the_issuer_is_away_its_old_keys_go_on(
+    issuer: Issuer, tokens: TokenVerifier, clock: Clock
+) -> None:
+    await tokens.verify(token())
+    issuer.status = 503
+    clock.at += tokens_module._REFRESH_S
+    assert (await tokens.verify(token(jti="later"))).user == "ann"
+    clock.at += tokens_module._MAX_STALE_S
+    with pytest.raises(Unavailable):
+        await tokens.verify(token(jti="much later"))
+
+
+@pytest.mark.parametrize(
+    ("status", "raw"),
+    [(500, b""), (302, b""), (404, b"{}"), (200, b"nonsense"), (200, b"{}"), (200, b"[]"), (200, b'{"keys": 7}'),
+     (200, b'{"keys": [7]}'), (200, b" " * (2 << 20))],
+)  # fmt: skip
+async def test_without_keys_nobody_is_judged(issuer: Issuer, tokens: TokenVerifier, status: int, raw: bytes) -> None:
+    issuer.status, issuer.raw = status, raw
+    with pytest.raises(Unavailable):
+        await tokens.verify(token())
+
+
+async def test_a_good_token_is_verified_once_in_a_while_and_not_beyond_its_time(
+    tokens: TokenVerifier, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified: list[int] = []
+    really = tokens._decode
+
+    async def verify(text: str) -> Any:
+        verified.append(1)
+        return await really(text)
+
+    monkeypatch.setattr(tokens, "_decode", verify)
+    good = token()
+    for _ in range(20):
+        await tokens.verify(good)
+    assert len(verified) == 1
+    clock.at += tokens_module._CACHE_S
+    await tokens.verify(good)
+    assert len(verified) == 2
+    short = token(exp=time.time() - 27)
+    await tokens.verify(short)
+    assert tokens._cache[hashlib.sha256(short.encode()).digest()][1] < clock.at + 3.5
+
+
+async def test_a_token_that_has_ended_is_known_no_more(tokens: TokenVerifier, clock: Clock) -> None:
+    short = token(exp=time.time() - 1)
+    await tokens.verify(short)
+    assert tokens.is_cached(short)
+    tokens._checks["leeway"] = 0.0
+    clock.at += tokens_module._CACHE_S
+    with pytest.raises(Unauthenticated, match="expired"):
+        await tokens.verify(short)
+    assert not tokens.is_cached(short)
+
+
+async def test_what_is_remembered_of_tokens_is_bounded(
+    tokens: TokenVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens_module, "_MAX_CACHED", 5)
+    for number in range(12):
+        await tokens.verify(token(jti=str(number)))
+    assert len(tokens._cache) == 5
+
+
+def test_the_server_accepts_tokens_and_passes_none_on(tmp_path: Path, issuer: Issuer) -> None:
+    rules = {"jwt_jwks_url": issuer.url, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    with serving(tmp_path, peer=OUTSIDE, auth="jwt, keys", jwt_user_claim="email", **rules) as client:
+        answer = client.get("/whoami", headers=bearer(token(email="ann@example.org"))).json()
+        assert answer["scope"]["user"] == "ann@example.org"
+        named = client.get("/whoami", headers=bearer(token(email="ann")), params={"user_id": "bob"})
+        assert named.status_code == 403
+        assert client.get("/whoami", headers=bearer(token())).status_code == 401
+        assert client.get("/whoami", headers=bearer(make_key(client, user="cleo"))).json()["user"] == "cleo"
+        assert client.get("/whoami").status_code == 401
+
+
+def test_a_token_can_name_a_project(tmp_path: Path, issuer: Issuer) -> None:
+    rules = {"jwt_jwks_url": issuer.url, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE, "jwt_project_claim": "org"}
+    with serving(tmp_path, peer=OUTSIDE, **rules) as client:
+        assert client.get("/whoami", headers=bearer(token(org="p"))).json()["scope"]["project"] == "p"
+        assert client.get("/whoami", headers=bearer(token())).status_code == 401
+        assert client.get("/whoami", headers=bearer(token(org=["p"]))).status_code == 401
+
+
+def test_wrong_tokens_are_counted_as_wrong_keys_are(tmp_path: Path, issuer: Issuer) -> None:
+    rules = {"jwt_jwks_url": issuer.url, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    with serving(tmp_path, peer=OUTSIDE, **rules) as client:
+        good = bearer(token())
+        assert client.get("/whoami", headers=good).status_code == 200
+        forged = [client.get("/whoami", headers=bearer(token(aud=f"x{n}"))).status_code for n in range(12)]
+        assert forged == [401] * 10 + [429] * 2
+        assert client.get("/whoami", headers=good).status_code == 200

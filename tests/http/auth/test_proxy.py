@@ -1,0 +1,236 @@
+"""Chats obey the key: its user and project, what it may do, and it never leaves for the endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from recollect.model.scope import Scope
+from recollect.testing.llm_faults import http_error
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.auth_samples import bearer, make_key, serving
+
+BUDGET_CHAT = {"messages": [{"role": "user", "content": "My budget for the trip is 9,000 dollars"}], "model": "m"}
+
+
+@pytest.fixture
+def client(tmp_path: Path, llm: ScriptedLLM) -> Iterator[TestClient]:
+    with serving(tmp_path, auth="keys", upstream_url=llm.base_url) as client:
+        yield client
+
+
+def chat(client: TestClient, key: str, headers: dict[str, str] | None = None, **fields: Any) -> Any:
+    return client.post(
+        "/v1/chat/completions", headers={**bearer(key), **(headers or {})}, json={**BUDGET_CHAT, **fields}
+    )
+
+
+def turns(client: TestClient, user: str) -> int:
+    service = client.app.state.service  # type: ignore[attr-defined]
+    return int(client.portal.call(service.stats, user)["turns"])  # type: ignore[union-attr]
+
+
+def test_the_user_comes_from_the_key(client: TestClient, llm: ScriptedLLM) -> None:
+    answer = chat(client, make_key(client, user="ann"))
+    assert answer.status_code == 200
+    assert answer.headers["x-memory-status"] == "ok"
+    assert turns(client, "ann")
+    assert not turns(client, "default")
+    assert chat(client, make_key(client, user="ann"), {"X-Memory-User": "ann"}, user="ann").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"user": "bob"},
+        {"metadata": {"user_id": "bob"}},
+        {"memory_context": {"user_id": "bob"}},
+        {"headers": {"X-Memory-User": "bob"}},
+        {"headers": {"X-Memory-User": "ann"}, "user": "bob"},
+        {"headers": {"x-authz-user-id": "bob"}},
+    ],
+)
+def test_another_user_in_the_body_or_a_header_is_refused(
+    client: TestClient, llm: ScriptedLLM, other: dict[str, Any]
+) -> None:
+    answer = chat(client, make_key(client, user="ann"), **other)
+    assert answer.status_code == 403
+    error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "not_allowed")
+    assert "bob" not in answer.text
+    assert not llm.requests
+    assert turns(client, "bob") == turns(client, "ann") == 0
+
+
+def test_a_key_of_one_project_keeps_to_it(client: TestClient, llm: ScriptedLLM) -> None:
+    key = make_key(client, user="ann", project="p")
+    assert chat(client, key, {"X-Memory-Project": "q"}).status_code == 403
+    assert chat(client, key, {"X-Memory-Project": "p"}, memory_context={"project_id": "q"}).status_code == 403
+    assert not llm.requests
+    # A conversation that has a name is one of the key's project.
+    assert chat(client, key, memory_id="trip").status_code == 200
+    service = client.app.state.service  # type: ignore[attr-defined]
+    assert client.portal.call(service.turns, Scope("ann", "p", "trip"))  # type: ignore[union-attr]
+
+
+def test_a_key_that_may_only_read_keeps_nothing_and_says_so(client: TestClient, llm: ScriptedLLM) -> None:
+    answer = chat(client, make_key(client, user="ann", writes=False), {"X-Memory": "write"})
+    assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "off; read_only")
+    answer = chat(client, make_key(client, user="ann", writes=False))
+    assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "ok; read_only")
+    assert "x-memory-turn" not in answer.headers
+    assert turns(client, "ann") == 0
+
+
+def test_a_key_that_may_only_write_recalls_nothing(client: TestClient, llm: ScriptedLLM) -> None:
+    chat(client, make_key(client, user="ann"))
+    answer = chat(
+        client, make_key(client, user="ann", reads=False), messages=[{"role": "user", "content": "budget?"}]
+    )
+    assert answer.headers["x-memory-status"] == "ok; write_only"
+    assert answer.headers["x-memory-hits"] == "0"
+    assert "9,000" not in str(llm.requests[-1].json)
+    assert answer.headers["x-memory-turn"]
+
+
+def test_whoever_speaks_for_many_has_to_say_for_whom(client: TestClient, llm: ScriptedLLM) -> None:
+    key = make_key(client, everyone=True)
+    refused = chat(client, key)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (401, "missing_user_id")
+    assert not llm.requests
+    assert chat(client, key, user="bob").status_code == 200
+    assert turns(client, "bob")
+
+
+SHOWING = {
+    "bearer": lambda key: {"Authorization": f"Bearer {key}"},
+    "token": lambda key: {"Authorization": f"Token {key}"},
+    "x-api-key": lambda key: {"X-API-Key": key},
+    "api-key": lambda key: {"api-key": key},
+    "twice": lambda key: {"Authorization": f"Bearer {key}", "X-API-Key": key, "api-key": f"rk_{'x' * 43}"},
+}
+
+
+@pytest.mark.parametrize("upstream_key", ["sk-upstream", ""])
+@pytest.mark.parametrize("showing", SHOWING)
+def test_a_key_of_ours_is_never_sent_on(tmp_path: Path, llm: ScriptedLLM, showing: str, upstream_key: str) -> None:
+    settings = {"auth": "keys", "upstream_url": llm.base_url, "upstream_api_key": upstream_key}
+    with serving(tmp_path, **settings) as client:
+        headers = SHOWING[showing](make_key(client, user="ann"))
+        assert client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT).status_code == 200
+        assert client.get("/v1/models", headers=headers).status_code == 200
+        client.post("/v1/embeddings", headers=headers, json={"model": "m", "input": "x"})
+    assert len(llm.requests) == 3
+    for request in llm.requests:
+        assert "rk_" not in str(dict(request.headers))
+        assert request.headers.get("authorization") == (f"Bearer {upstream_key}" if upstream_key else None)
+
+
+def test_a_client_can_bring_a_key_for_the_endpoint_beside_ours(client: TestClient, llm: ScriptedLLM) -> None:
+    headers = {"X-API-Key": make_key(client, user="ann"), "Authorization": "Bearer sk-mine"}
+    assert client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT).status_code == 200
+    assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"
+    assert "x-api-key" not in llm.requests[0].headers
+
+
+def test_an_endpoint_that_wants_a_key_of_its_own_is_a_clear_error(client: TestClient, llm: ScriptedLLM) -> None:
+    llm.fault(http_error(401, {"error": {"message": "You didn't provide an API key."}}), times=None)
+    headers = bearer(make_key(client, user="ann"))
+    for answer in (
+        client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT),
+        client.get("/v1/models", headers=headers),
+    ):
+        assert answer.status_code == 502
+        assert answer.json()["error"]["code"] == "upstream_key_missing"
+        assert "upstream_api_key" in answer.json()["error"]["message"]
+    # Whoever brought a key is told what the endpoint says of it.
+    mine = {"X-API-Key": make_key(client, user="ann"), "Authorization": "Bearer sk-mine"}
+    assert client.post("/v1/chat/completions", headers=mine, json=BUDGET_CHAT).status_code == 401
+
+
+def test_what_a_gateway_says_is_not_sent_on(tmp_path: Path, llm: ScriptedLLM) -> None:
+    settings = {"trusted_gateways": "10.1.0.0/16", "upstream_url": llm.base_url}
+    with serving(tmp_path, peer="10.1.2.3", **settings) as client:
+        headers = {"x-authz-user-id": "ann", "Authorization": "Bearer sk-mine"}
+        assert client.post("/v1/chat/completions", headers=headers, json=BUDGET_CHAT).status_code == 200
+        assert turns(client, "ann")
+    assert "x-authz-user-id" not in llm.requests[0].headers
+    assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"
+
+
+def test_on_this_machine_chats_go_as_they_went(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with serving(tmp_path, upstream_url=llm.base_url) as client:
+        answer = client.post("/v1/chat/completions", headers=bearer("sk-mine"), json={**BUDGET_CHAT, "user": "bob"})
+        assert answer.status_code == 200
+        assert turns(client, "bob")
+    assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"
+
+
+ONE = [{"user": "ann"}, {"project": "work", "everyone": True}, {"user": "ann", "project": "work"}]
+STORED_AT_UPSTREAM = [
+    ("GET", "files"), ("POST", "files"), ("GET", "files/file-1/content"), ("DELETE", "files/file-1"),
+    ("GET", "batches"), ("POST", "batches"), ("GET", "vector_stores"), ("POST", "threads"), ("POST", "assistants"),
+    ("GET", "chat/completions"), ("GET", "chat/completions/chatcmpl-1"), ("GET", "fine_tuning/jobs"),
+    ("DELETE", "models/ft:mine"), ("POST", "models/ft:mine"), ("POST", "uploads"), ("GET", "something/new"),
+    ("GET", "models/%2E%2E/files"), ("GET", "models/..%2Ffiles"), ("GET", "models/%2E%2E;/files"),
+    ("GET", "models%5C%2E%2E%5Cfiles"), ("POST", "embeddings/%2E%2E/files"), ("POST", "audio/speech/%2E%2E/voices"),
+    ("GET", "models//%2E%2E/files"), ("POST", "embeddings%0A"), ("POST", "images/generations/img-1"),
+]  # fmt: skip
+COMPUTED = [
+    ("GET", "models"), ("HEAD", "models"), ("GET", "models/gpt-4.1"), ("GET", "models/org%2Fname"),
+    ("POST", "embeddings"), ("POST", "completions"), ("POST", "moderations"), ("POST", "audio/transcriptions"),
+    ("POST", "images/edits"), ("POST", "rerank"),
+]  # fmt: skip
+
+
+def ask(folder: Path, llm: ScriptedLLM, key: dict[str, Any], method: str, path: str, **settings: Any) -> Any:
+    chosen = {"auth": "keys", "upstream_url": llm.base_url, "upstream_api_key": "sk-of-the-server", **settings}
+    with serving(folder, **chosen) as client:
+        return client.request(method, f"/v1/{path}", headers=bearer(make_key(client, **key)))
+
+
+@pytest.mark.parametrize("key", ONE)
+def test_a_key_for_one_does_not_see_what_is_kept_for_all(
+    tmp_path: Path, llm: ScriptedLLM, key: dict[str, Any]
+) -> None:
+    answer = ask(tmp_path, llm, key, "GET", "files")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "account_of_all")
+    assert "upstream_shared" in answer.json()["error"]["message"]
+    assert not llm.requests
+
+
+@pytest.mark.parametrize(("method", "path"), STORED_AT_UPSTREAM)
+def test_however_it_is_asked_for(tmp_path: Path, llm: ScriptedLLM, method: str, path: str) -> None:
+    assert ask(tmp_path, llm, {"user": "ann"}, method, path).status_code in (403, 405)
+    assert not llm.requests
+
+
+@pytest.mark.parametrize(("method", "path"), COMPUTED)
+def test_what_keeps_nothing_is_for_everybody(tmp_path: Path, llm: ScriptedLLM, method: str, path: str) -> None:
+    ask(tmp_path, llm, {"user": "ann"}, method, path)
+    [request] = llm.requests
+    assert (request.method, request.path) == (method, f"/v1/{path}")
+    assert request.headers["authorization"] == "Bearer sk-of-the-server"
+
+
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [({"everyone": True}, {}), ({"admin": True}, {}), ({"user": "ann"}, {"upstream_shared": True})],
+    ids=["a key for everyone", "an admin key", "shared on purpose"],
+)
+def test_who_speaks_for_all_reaches_it(
+    tmp_path: Path, llm: ScriptedLLM, key: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    assert ask(tmp_path, llm, key, "GET", "files", **settings).status_code == 200
+    assert [request.path for request in llm.requests] == ["/v1/files"]
+
+
+def test_ones_own_account_is_ones_own(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with serving(tmp_path, auth="keys", upstream_url=llm.base_url) as client:
+        headers = {"X-API-Key": make_key(client, user="ann"), "Authorization": "Bearer sk-mine"}
+        assert client.get("/v1/files", headers=headers).status_code == 200
+    assert llm.requests[0].headers["authorization"] == "Bearer sk-mine"

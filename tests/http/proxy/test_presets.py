@@ -1,0 +1,149 @@
+"""The presets at the proxy: a drop-in for the Markdown memory proxy, and for the router's memory filter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from recollect.cli.commands.serve import proxy_settings
+from recollect.config.settings import load
+from recollect.model.job import JobKind, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.proxy_server import BUDGET, QUESTION, ServedProxy, chat, served
+
+
+@pytest.fixture
+def markdown(tmp_path: Path, llm: ScriptedLLM) -> Iterator[ServedProxy]:
+    with served(tmp_path, llm.base_url, preset="markdown-proxy") as server:
+        yield server
+
+
+def last_message(llm: ScriptedLLM) -> str:
+    request: Any = llm.requests[-1].json
+    return str(request["messages"][-1]["content"])
+
+
+def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: ServedProxy, llm: ScriptedLLM) -> None:
+    assert load({"preset": "markdown-proxy"}, environ={}).settings.port == 8100
+    report = httpx.get(markdown.url.removesuffix("/v1") + "/health", timeout=60).json()
+    assert report["status"] == "ok"
+    assert report["openai_base_url"] == llm.base_url
+    assert report["default_top_k"] == "5"
+    assert "memory_store" in report
+
+
+def test_the_question_is_rewritten_and_every_answer_tells_its_hits(markdown: ServedProxy, llm: ScriptedLLM) -> None:
+    first = markdown.post(chat(BUDGET, memory_id="trip"))
+    assert first.json["memory_hits"] == []
+    answer = markdown.post(chat(QUESTION, memory_id="trip"))
+    hit = answer.json["memory_hits"][0]
+    assert {"role", "content", "created_at", "score"} <= hit.keys()
+    assert "$10,000" in hit["content"]
+    request = last_message(llm)
+    assert request.startswith("Long-term memory (most relevant first):\n")
+    assert request.endswith(f"Current message: {QUESTION}")
+    sent: Any = llm.requests[-1].json
+    assert not [name for name in sent if name.startswith("memory")]
+
+
+def test_conversations_keep_their_memories_to_themselves_and_share_the_global_ones(
+    markdown: ServedProxy, llm: ScriptedLLM
+) -> None:
+    markdown.post(chat(BUDGET, memory_id="trip"))
+    other = markdown.post(chat(QUESTION, memory_id="work"))
+    assert other.json["memory_hits"] == []
+    markdown.post(chat("My dog is called Rex", memory_id="global"))
+    existing = markdown.post(chat("What is my dog called?", memory_id="work"))
+    assert any("Rex" in hit["content"] for hit in existing.json["memory_hits"])
+
+
+def test_no_memories_wanted_sends_the_request_as_it_is_and_goes_on_remembering(
+    markdown: ServedProxy, llm: ScriptedLLM
+) -> None:
+    markdown.post(chat(BUDGET))
+    answer = markdown.post(chat(QUESTION, memory_top_k=0))
+    assert last_message(llm) == QUESTION
+    assert answer.json["memory_hits"] == []
+    assert answer.headers["x-memory-turn"]
+
+
+def test_weights_and_thresholds_of_a_request_are_its_own(markdown: ServedProxy) -> None:
+    markdown.post(chat(BUDGET))
+    strict = markdown.post(chat(QUESTION, memory_score_threshold=1.0))
+    assert strict.json["memory_hits"] == []
+    [old, new] = (
+        markdown.post(chat(QUESTION, memory_recency_weight=weight, memory_top_k=1)).json["memory_hits"][0]["score"]
+        for weight in (0.0, 1.0)
+    )
+    # Said a moment ago, it is as recent as can be.
+    assert new > old
+    assert new == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
+    options = {
+        "memory_path": "./memory_db",
+        "openai_base_url": "http://localhost:11434/v1",
+        "openai_api_key": "k",
+        "embedding_base_url": "http://localhost:9/v1",
+        "embedding_model": "nomic",
+        "default_top_k": 7,
+        "max_entries": 9,
+        "mmr_lambda": 0.5,
+        "recency_weight": 0.1,
+        "score_threshold": 0.2,
+        "summarization": False,
+        "log_level": "warning",
+    }
+    results = load({**proxy_settings(options), "preset": "markdown-proxy"}, environ={}).settings
+    assert results.home == Path("./memory_db")
+    assert (results.upstream_url, results.llm_url) == ("http://localhost:11434/v1", "http://localhost:11434/v1")
+    assert (results.embedder_url, results.embedder) == ("http://localhost:9/v1", "openai:nomic")
+    assert results.upstream_api_key.get_secret_value() == "k"
+    assert (results.search_limit, results.quota_project, results.diversity) == (7, 9, 0.5)
+    assert (results.recency_weight, results.search_min_score) == (0.1, 0.2)
+    assert (results.learn, results.summary_every, results.log_level) == ("off", 0, "warning")
+    assert proxy_settings({"git_versioning": False}) == {"mirror_git": False}
+
+
+def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: ServedProxy) -> None:
+    assert markdown.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
+    late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
+    markdown.run(markdown.service._ledger.enqueue(Scope("default"), [late]))
+    markdown.run(markdown.app.state.health_monitor.check())
+    assert markdown.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
+
+
+def test_the_routers_memory_filter_puts_memories_into_the_system_message(tmp_path: Path, llm: ScriptedLLM) -> None:
+    context = {"memory_config": {"enabled": True, "auto_store": True}, "memory_context": {"user_id": "user_456"}}
+    with served(tmp_path, llm.base_url, preset="semantic-router") as server:
+        server.post(chat(BUDGET, **context))
+        server.post(chat(QUESTION, **context))
+        [system, question] = (llm.requests[-1].json or {})["messages"]
+        assert system["role"] == "system"
+        assert system["content"].startswith("## User's Relevant Context\n\n- ")
+        assert "$10,000" in system["content"]
+        assert question == {"role": "user", "content": QUESTION}
+        server.post(chat(QUESTION, memory_context={"user_id": "someone else"}))
+        assert "$10,000" not in json.dumps(llm.requests[-1].json)
+
+
+def test_the_routers_example_request_works_as_it_is_printed(tmp_path: Path, llm: ScriptedLLM) -> None:
+    context = {"memory_context": {"user_id": "user_456"}}
+    config = {"memory_config": {"enabled": True, "auto_store": True}}
+    with served(tmp_path, llm.base_url, preset="semantic-router") as server:
+        report = {"model": "qwen3", "input": "My budget for the Hawaii trip is $10,000", **context}
+        first = server.post(report, path="/responses").json
+        request = {"model": "qwen3", "input": "What's my budget for the trip?", "previous_response_id": first["id"]}
+        answer = server.post({**request, **config, **context}, path="/responses")
+        assert answer.status == 200
+        assert answer.json["previous_response_id"] == first["id"]
+        assert answer.headers["x-memory-status"] == "ok"

@@ -1,0 +1,293 @@
+"""What is asked of the Responses API: read, checked, translated, and edited in its own text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recollect.http.proxy.body import InputEdit, append_member, edit_input, remove_members
+from recollect.http.responses.errors import BadRequest
+from recollect.http.responses.items import with_id
+from recollect.http.responses.passthrough import find_edits, native_body, to_item
+from recollect.http.responses.persistence import History
+from recollect.http.responses.request import parse_response_params
+from recollect.http.responses.to_chat import check_translatable, to_chat, to_messages
+from recollect.model.scope import Scope
+
+NO_EPOCH: Any = None
+NOTHING = History(Scope("ann"), "resp_0", NO_EPOCH)
+
+
+def parse_request_with(**fields: Any) -> Any:
+    return parse_response_params(json.dumps({"model": "m", "input": "Hi", **fields}).encode())
+
+
+def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each.message for each in to_messages(items)]
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"", None), (b"[]", None), (b"{", None), (b"\xff", None), (b'{"input": "Hi"}', "model"),
+        (b'{"model": "m"}', "input"), (b'{"model": 7, "input": "Hi"}', "model"),
+        (b'{"model": "m", "input": 7}', "input"), (b'{"model": "m", "input": ["Hi"]}', "input[0]"),
+        (b'{"model": "m", "input": [{}]}', "input[0].type"),
+        (b'{"model": "m", "input": [{"role": "tool", "content": "x"}]}', "input[0].role"),
+        (b'{"model": "m", "input": [{"role": "user", "content": 7}]}', "input[0].content"),
+        (b'{"model": "m", "input": [{"role": "user", "content": ["x"]}]}', "input[0].content"),
+        (b'{"model": "m", "input": "Hi", "stream": "yes"}', "stream"),
+        (b'{"model": "m", "input": "Hi", "store": 1}', "store"),
+        (b'{"model": "m", "input": "Hi", "background": true}', "background"),
+        (b'{"model": "m", "input": "Hi", "metadata": []}', "metadata"),
+        (b'{"model": "m", "input": "Hi", "previous_response_id": 7}', "previous_response_id"),
+        (b'{"model": "m", "input": "Hi", "conversation": {}}', "conversation"),
+        (b'{"model": "m", "input": "Hi", "conversation": "c", "previous_response_id": "r"}', "conversation"),
+        (b'{"model": "m", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
+    ],
+)  # fmt: skip
+def test_a_bad_request_says_which_field_is_wrong(body: bytes, param: str | None) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_response_params(body)
+    assert caught.value.param == param
+
+
+def test_input_may_be_left_out_where_something_came_before() -> None:
+    assert parse_response_params(b'{"model": "m", "previous_response_id": "r"}').items == []
+    assert parse_response_params(b'{"model": "m", "conversation": {"id": "c"}}').thread_id == "c"
+
+
+def test_the_request_is_asked_of_chat_completions_in_their_words() -> None:
+    fields = {
+        "model": "m", "input": "Hi", "instructions": "Be brief.", "max_output_tokens": 9, "temperature": 0.5,
+        "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True},
+                  {"type": "custom", "name": "c",
+                   "format": {"type": "grammar", "syntax": "lark", "definition": "d"}}],
+        "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": False,
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True},
+                 "verbosity": "low"},
+        "reasoning": {"effort": "high", "summary": "auto"}, "top_logprobs": 3, "stream": True, "store": True,
+        "metadata": {"a": "b"}, "user": "u", "truncation": "auto", "top_k": 40, "memory_context": {"user_id": "ann"},
+    }  # fmt: skip
+    assert to_chat(fields, [{"role": "user", "content": "Hi"}]) == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+        "max_tokens": 9,
+        "temperature": 0.5,
+        "tools": [
+            {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}},
+            {"type": "custom", "custom": {"name": "c", "format": {
+                "type": "grammar", "grammar": {"syntax": "lark", "definition": "d"}}}},
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "parallel_tool_calls": False,
+        "response_format": {"type": "json_schema", "json_schema": {
+            "name": "n", "schema": {"type": "object"}, "strict": True}},
+        "verbosity": "low",
+        "reasoning_effort": "high",
+        "logprobs": True,
+        "top_logprobs": 3,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "user": "u",
+        "top_k": 40,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": ["x"]}, "tools[0]"),
+        ({"tools": [{"type": "function", "name": "f"}], "tool_choice": {"type": "file_search"}}, "tool_choice"),
+        ({"prompt": {"id": "p"}}, "prompt"),
+    ],
+)
+def test_what_chat_completions_cannot_do_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        to_chat({"model": "m", **fields}, [])
+    assert caught.value.param == param
+
+
+def test_items_become_messages_and_calls_join_the_words_before_them() -> None:
+    assert messages(
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "input_text", "text": "Look"},
+                                     {"type": "input_image", "image_url": "data:x", "detail": "low"},
+                                     {"type": "input_file", "file_data": "data:y", "filename": "a.pdf"},
+                                     {"type": "input_audio", "input_audio": {"data": "z", "format": "mp3"}}]},
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]},
+        {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "b", "name": "g", "input": "x"},
+        {"type": "function_call_output", "call_id": "a", "output": "1"},
+        {"type": "custom_tool_call_output", "call_id": "b", "output": [{"type": "input_text", "text": "2"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+    ) == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "Look"},
+                                     {"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}},
+                                     {"type": "file", "file": {"file_data": "data:y", "filename": "a.pdf"}},
+                                     {"type": "input_audio", "input_audio": {"data": "z", "format": "mp3"}}]},
+        {"role": "assistant", "content": "I look.", "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+            {"id": "b", "type": "custom", "custom": {"name": "g", "input": "x"}}]},
+        {"role": "tool", "tool_call_id": "a", "content": "1"},
+        {"role": "tool", "tool_call_id": "b", "content": "2"},
+        {"role": "assistant", "content": None, "refusal": "No."},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "item_reference", "id": "msg_1"},
+        {"type": "web_search_call", "id": "ws_1"},
+        {"role": "user", "content": [{"type": "input_image", "file_id": "file_1"}]},
+        {"role": "user", "content": [{"type": "input_file", "file_url": "https://x"}]},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "hologram"}]},
+    ],
+)
+def test_an_item_without_words_in_chat_completions_is_refused(item: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match="chat completions"):
+        check_translatable([item])
+
+
+texts = st.text(max_size=12)
+plain_items = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system"]), "content": texts})
+
+
+@settings(deadline=None)
+@given(st.lists(plain_items, max_size=6))
+def test_kept_items_say_what_they_said_when_they_came(items: list[dict[str, Any]]) -> None:
+    stored = [with_id(item) for item in items]
+    assert messages(*stored) == messages(*items) == items
+    assert len({item["id"] for item in stored}) == len(items)
+    assert [with_id(item) for item in stored] == stored
+
+
+@settings(deadline=None)
+@given(st.sampled_from(["user", "system"]), st.lists(texts, min_size=2, max_size=3) | texts)
+def test_a_message_of_memory_says_the_same_as_an_item(role: str, said: Any) -> None:
+    content = said if isinstance(said, str) else [{"type": "text", "text": each} for each in said]
+    message = {"role": role, "content": content}
+    assert messages(to_item(message)) == [message]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(["memory_id", "memory_config", "input", "model", "x", 'a"b', "größe"])
+spaces = st.sampled_from(["", " ", "\n  ", "\t"])
+
+
+@st.composite
+def raw_objects(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
+    """A JSON object with odd spaces and number forms, and its members as they stand in it."""
+    numbers = st.sampled_from(["1e-7", "1.0", "-0", "12345678901234567890123", '"\\u00e9\\ud83c\\udf0a"'])
+    value = json_values.map(lambda each: json.dumps(each, ensure_ascii=draw(st.booleans()))) | numbers
+    results = draw(st.lists(st.tuples(names, value), max_size=5))
+    body = ",".join(
+        f"{draw(spaces)}{json.dumps(name)}{draw(spaces)}:{draw(spaces)}{value}{draw(spaces)}"
+        for name, value in results
+    )
+    return f"{draw(spaces)}{{{body or draw(spaces)}}}{draw(spaces)}", results
+
+
+@settings(deadline=None)
+@given(raw_objects())
+def test_our_fields_are_taken_out_and_all_others_stay_letter_by_letter(raw: Any) -> None:
+    text, results = raw
+    left = remove_members(text, {"memory_id", "memory_config"})
+    json.loads(left)
+    at = 0
+    for name, value in results:
+        if not name.startswith("memory_"):
+            at = left.index(value, left.index(json.dumps(name), at)) + len(value)
+    if not any(name.startswith("memory_") for name, _ in results):
+        assert left == text
+    assert "memory_id" not in json.loads(left)
+    more = json.loads(append_member(left, "added", "[1]"))
+    assert more == {**json.loads(left), "added": [1]}
+
+
+@settings(deadline=None)
+@given(st.lists(json_values.map(lambda each: {"role": "user", "content": "x", "odd": each}), max_size=4), st.data())
+def test_items_are_put_into_the_text_and_nothing_else_changes(items: list[Any], data: st.DataObject) -> None:
+    text = json.dumps({"a": 1.0, "input": items, "b": None}, indent=data.draw(st.sampled_from([None, 2])))
+    at = data.draw(st.integers(0, len(items)))
+    edited = edit_input(text, before=['{"h":1}'], edits=[InputEdit(at, '{"new":2}')])
+    assert json.loads(edited)["input"] == [{"h": 1}, *items[:at], {"new": 2}, *items[at:]]
+    put_back = edited.replace('{"h":1}', "").replace('{"new":2}', "")
+    assert put_back.replace(",", "") == text.replace(",", "")
+    if at < len(items):
+        replaced = edit_input(text, before=(), edits=[InputEdit(at, "0"), InputEdit(at, '{"new":2}', replaces=True)])
+        assert json.loads(replaced)["input"] == [*items[:at], 0, {"new": 2}, *items[at + 1 :]]
+
+
+def test_a_text_as_input_becomes_a_list_with_the_same_letters() -> None:
+    text = '{"input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}'
+    edited = edit_input(text, before=(), edits=[InputEdit(0, '{"new":2}')])
+    assert edited == '{"input" : [{"new":2},{"role":"user","content":"caf\\u00e9 \\ud83c\\udf0a"}], "x": 1e-7}'
+    assert edit_input('{"x":1}', before=['"h"'], edits=()) == '{"x":1,"input":["h"]}'
+
+
+def test_natively_only_the_block_is_added_and_only_our_fields_go() -> None:
+    raw = '{"model":"m",  "memory_context":{"user_id":"ann"}, "input":[{"role":"user","content":"A"},' \
+          ' {"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'  # fmt: skip
+    request = parse_response_params(raw.encode())
+    placed = to_messages(request.items)
+    block = {"role": "user", "content": "You know: tea."}
+    edits = find_edits(placed, [placed[0].message, block, placed[1].message], count=2)
+    item = json.dumps(to_item(block))
+    assert native_body(request, NOTHING, edits, upstream="main").decode() == (
+        '{"model":"m", "input":[{"role":"user","content":"A"}, ' + item +
+        ',{"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'
+    )  # fmt: skip
+
+
+def test_what_came_before_is_told_to_an_upstream_that_has_not_seen_it() -> None:
+    before = History(
+        Scope("ann"), "resp_0", NO_EPOCH,
+        ({"id": "msg_1", "type": "message", "status": "completed", "role": "user", "content": "A"},
+         {"id": "rs_1", "type": "reasoning", "summary": []},
+         {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}),
+        upstream="main",
+    )  # fmt: skip
+    request = parse_request_with(
+        previous_response_id="resp_9", input=[{"type": "function_call_output", "call_id": "c", "output": "1"}]
+    )
+    placed = to_messages([*before.items, *request.items])
+    block = {"role": "user", "content": "tea"}
+    edits = find_edits(placed, [block, *(each.message for each in placed)], count=4)
+    elsewhere = json.loads(native_body(request, before, edits, upstream="other"))
+    assert elsewhere["input"] == [
+        to_item(block),
+        {"type": "message", "role": "user", "content": "A"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "1"},
+    ]
+    assert "previous_response_id" not in elsewhere
+    # The answers of tools go on from a question that was asked with its memories.
+    assert native_body(request, before, edits, upstream="main") == request.text.encode()
+    question = parse_request_with(previous_response_id="resp_9", input="B")
+    placed = to_messages([*before.items, *question.items])
+    system = {"role": "system", "content": "tea"}
+    edits = find_edits(placed, [system, *(each.message for each in placed)], count=4)
+    here = json.loads(native_body(question, before, edits, upstream="main"))
+    assert here["input"] == [to_item(system), {"role": "user", "content": "B"}]
+
+
+def test_a_rewritten_question_takes_the_place_of_the_one_that_was_asked() -> None:
+    request = parse_request_with(input=[{"role": "user", "content": "A"}, {"role": "user", "content": "B"}])
+    placed = to_messages(request.items)
+    rewritten = {"role": "user", "content": "tea\n\nCurrent message: B"}
+    edits = find_edits(placed, [placed[0].message, rewritten], count=2)
+    sent = json.loads(native_body(request, NOTHING, edits, upstream="main"))
+    assert sent["input"] == [{"role": "user", "content": "A"}, to_item(rewritten)]

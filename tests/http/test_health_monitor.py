@@ -1,0 +1,135 @@
+"""Silence is impossible: what is not well is told where operators look, and with every chat."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from recollect.config.settings import load
+from recollect.errors import StoreUnavailable
+from recollect.http.app import make_app
+from recollect.model.job import JobKind, JobStats, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+
+CHAT = {"model": "m", "user": "ann", "messages": [{"role": "user", "content": "What is my name?"}]}
+
+
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
+    monkeypatch.setattr("recollect.http.health_monitor._CHECK_EVERY_S", 0.02)
+    app = make_app(load({"home": tmp_path, "worker": False}, environ={}).settings)
+    with TestClient(app, "http://127.0.0.1") as client:
+        yield client
+
+
+def status(client: TestClient, **headers: str) -> str:
+    answer = client.post("/v1/chat/completions", json=CHAT, headers=headers)
+    assert answer.status_code == 200
+    return str(answer.headers["x-memory-status"])
+
+
+def wait_for(client: TestClient, expected: str) -> None:
+    deadline = time.monotonic() + 30
+    while status(client) != expected:
+        assert time.monotonic() < deadline
+
+
+def service(client: TestClient) -> Any:
+    return client.app.state.service  # type: ignore[attr-defined]
+
+
+def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: TestClient) -> None:
+    assert status(client) == "ok"
+    late = NewJob(kind=JobKind.EXTRACT, due_at=now() - timedelta(seconds=400))
+    client.portal.call(service(client)._ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
+    wait_for(client, "degraded; reason=backlog")
+    # Who wants no memory need not hear of it.
+    assert status(client, **{"X-Memory": "off"}) == "off"
+    first, repeated = client.get("/ready").json(), client.get("/ready").json()
+    assert first["status"] == "degraded"
+    assert "a job has been due for 4" in first["checks"]["jobs"]
+    assert first["since"] == repeated["since"]
+    assert now() - timedelta(seconds=60) < datetime.fromisoformat(first["since"]["jobs"]) <= now()
+    assert 'recollect_degraded{part="jobs"} 1' in client.get("/metrics").text
+    client.portal.call(service(client).operations.run_pending)  # type: ignore[union-attr]
+    wait_for(client, "ok")
+    ready = client.get("/ready").json()
+    assert (ready["status"], ready["since"]) == ("ready", {})
+    assert 'recollect_degraded{part="jobs"} 0' in client.get("/metrics").text
+
+
+@pytest.mark.parametrize(("failures", "wanted"), [(4, "ok"), (5, "degraded; reason=backlog")])
+def test_five_failures_in_a_row_are_told(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, failures: int, wanted: str
+) -> None:
+    operations = service(client).operations
+
+    async def job_stats(user: str | None = None) -> JobStats:
+        return JobStats(failures_in_a_row=failures)
+
+    monkeypatch.setattr(operations, "job_stats", job_stats)
+    ready = client.get("/ready")
+    assert (ready.status_code, ready.json()["status"]) == (200, "ready" if wanted == "ok" else "degraded")
+    assert status(client) == wanted
+
+
+def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_is_there, first_may_end = asyncio.Event(), asyncio.Event()
+
+    async def job_stats(user: str | None = None) -> JobStats:
+        if first_is_there.is_set():
+            return JobStats(failures_in_a_row=5)
+        first_is_there.set()
+        await first_may_end.wait()
+        return JobStats()
+
+    async def look_twice() -> str:
+        first = asyncio.create_task(score.check())
+        await first_is_there.wait()
+        await score.check()
+        first_may_end.set()
+        await first
+        return str(score.reason)
+
+    score = client.app.state.health_monitor  # type: ignore[attr-defined]
+    monkeypatch.setattr(service(client).operations, "job_stats", job_stats)
+    assert client.portal.call(look_twice) == "backlog"  # type: ignore[union-attr]
+
+
+def test_a_ledger_that_is_away_is_told_even_where_a_chat_went_well(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job_stats(user: str | None = None) -> JobStats:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(service(client).operations, "job_stats", job_stats)
+    ready = client.get("/ready")
+    assert (ready.status_code, ready.json()["checks"]) == (503, {"ledger": "it is away"})
+    assert status(client) == "degraded; reason=store_unavailable"
+
+
+def test_whatever_goes_wrong_while_looking_it_goes_on_looking(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations = service(client).operations
+    looked = 0
+
+    async def job_stats(user: str | None = None) -> JobStats:
+        nonlocal looked
+        looked += 1
+        if looked < 3:
+            raise RuntimeError("a fault of ours")
+        return JobStats(failures_in_a_row=9)
+
+    monkeypatch.setattr(operations, "job_stats", job_stats)
+    wait_for(client, "degraded; reason=backlog")

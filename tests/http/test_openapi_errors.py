@@ -1,0 +1,143 @@
+"""What the description says of refusals and of who may ask is what happens, on every route."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from fastapi.testclient import TestClient
+from httpx import Response
+
+from tests.support.auth_samples import HERE, bearer, make_key, serving
+
+LOCAL = {"host": "127.0.0.1"}
+
+
+def described(client: TestClient) -> dict[str, Any]:
+    schema: dict[str, Any] = client.get("/openapi.json").json()
+    return schema
+
+
+def operations(schema: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in schema["paths"].items():
+        for method, operation in methods.items():
+            if path != "/whoami":
+                yield method, path, operation
+
+
+def ask(client: TestClient, method: str, path: str, **more: Any) -> Response:
+    """The bare request, with something wherever the path has a place for it."""
+    for name in ("memory_id", "memoryId", "sessionId", "response_id", "conversation_id", "item_id", "job_id", "path"):
+        path = path.replace(f"{{{name}}}", "models" if name == "path" else "some")
+    return client.request(method, path.replace("{kind}", "user").replace("{name}", "alex"), **more)
+
+
+def check(schema: dict[str, Any], operation: dict[str, Any], answer: Response) -> None:
+    """Hold an answer against what is said of its status."""
+    [content] = operation["responses"][str(answer.status_code)]["content"].values()
+    jsonschema_rs.validate({**content["schema"], "components": schema["components"]}, answer.json())
+
+
+def test_whoever_shows_nothing_is_refused_where_something_has_to_be_shown(tmp_path: Path) -> None:
+    with serving(tmp_path, auth="keys") as client:
+        schema = described(client)
+        for method, path, operation in operations(schema):
+            answer = ask(client, method, path)
+            if operation["security"]:
+                assert operation["security"] == [{"key": []}, {"key_header": []}]
+                assert answer.status_code == 401, (method, path)
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+                check(schema, operation, answer)
+            else:
+                assert answer.status_code == 200, (method, path)
+
+
+def test_a_foreign_host_is_refused_as_it_is_described(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        schema = described(client)
+        for method, path, operation in operations(schema):
+            answer = ask(client, method, path, headers={"Host": "evil.example"})
+            assert answer.status_code == 421, (method, path)
+            check(schema, operation, answer)
+
+
+def test_who_asks_too_much_is_told_so_as_it_is_described(tmp_path: Path) -> None:
+    with serving(tmp_path, rate_limit_per_minute=1) as client:
+        schema = described(client)
+        for method, path, operation in operations(schema):
+            answer = ask(client, method, path)
+            if operation["tags"] != ["health"]:
+                assert answer.status_code == 429, (method, path)
+                assert int(answer.headers["retry-after"]) > 0
+                check(schema, operation, answer)
+
+
+def test_what_is_too_large_is_refused_as_it_is_described(tmp_path: Path) -> None:
+    with serving(tmp_path, max_body_mb=1) as client:
+        schema = described(client)
+        for method, path, operation in operations(schema):
+            if "requestBody" in operation and path != "/recollect/v1/import":
+                answer = ask(client, method, path, content=b" " * ((1 << 20) + 1))
+                assert answer.status_code == 413, (method, path)
+                check(schema, operation, answer)
+
+
+@pytest.mark.parametrize("right", ["reads", "writes"])
+def test_a_key_without_a_right_is_refused_as_it_is_described(tmp_path: Path, right: str) -> None:
+    with serving(tmp_path, auth="keys") as client:
+        schema, key = described(client), make_key(client, user="alex", **{right: False})
+        refused = set()
+        for method, path, operation in operations(schema):
+            if operation["tags"] not in (["proxy"], ["health"]) and path != "/recollect/v1/changes":
+                answer = ask(client, method, path, headers=bearer(key))
+                assert str(answer.status_code) in operation["responses"], (method, path, answer.text)
+                if answer.status_code == 403:
+                    refused.add(operation["operationId"])
+                    check(schema, operation, answer)
+    expected = {"list_memories", "memory_get_memory", "mem0_get"} if right == "reads" else {"undo", "mem0_update"}
+    assert expected <= refused
+
+
+def test_what_can_be_shown_is_what_is_accepted(tmp_path: Path) -> None:
+    def ways(**settings: Any) -> list[dict[str, Any]]:
+        with serving(tmp_path, **settings) as client:
+            schema = described(client)
+        named: list[dict[str, Any]] = schema["paths"]["/v1/memory"]["get"]["security"]
+        assert {name for way in named for name in way} <= set(schema["components"]["securitySchemes"])
+        return named
+
+    key: list[dict[str, Any]] = [{"key": []}, {"key_header": []}]
+    assert ways() == [{}, *key]
+    assert ways(auth="keys") == key
+    assert ways(auth="gateway", trusted_gateways="10.1.0.0/16") == [{"gateway": []}]
+    tokens = {"jwt_jwks_url": f"{HERE}/keys", "jwt_issuer": "us", "jwt_audience": "us"}
+    assert ways(auth="keys,jwt", **tokens) == [*key, {"token": []}]
+
+
+def test_a_path_that_there_is_not_is_refused_in_the_shape_of_its_door(tmp_path: Path) -> None:
+    with serving(tmp_path) as client:
+        assert client.get("/v1/memory/a/b").json()["error"]["code"] == "NOT_FOUND"
+        refused = client.delete("/api/react/facts/store").json()["error"]
+        assert (refused["type"], refused["message"]) == ("MethodNotAllowed", "there is POST here")
+        assert client.put("/v1/memory").json()["error"]["code"] == "METHOD_NOT_ALLOWED"
+        assert client.put("/v1/responses").json()["error"]["code"] == "method_not_allowed"
+        assert client.get("/nothing").json()["error"]["message"] == "there is nothing at this address"
+        wrong = client.patch("/memories")
+        assert (wrong.status_code, set(wrong.json())) == (405, {"detail"})
+        assert {"GET", "POST", "DELETE"} <= set(wrong.headers["allow"].split(", "))
+
+
+def test_a_method_that_there_is_not_is_told_all_that_there_are(tmp_path: Path) -> None:
+    report = 0
+    with serving(tmp_path) as client:
+        for path, operations in described(client)["paths"].items():
+            answer = client.request("OPTIONS", re.sub(r"\{\w+\}", "x", path))
+            if answer.status_code == 405:
+                report += 1
+                there = {method.upper() for method in operations if method != "parameters"}
+                assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == there, path
+    assert report > 40

@@ -1,0 +1,185 @@
+"""How much anyone may ask in a minute: who asks for more is told when to come again, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from redis.asyncio import Redis
+
+from recollect.cache import rate_limiter
+from recollect.cache.rate_limiter import RateLimiter
+from recollect.cache.redis_client import RedisClient
+from recollect.config.settings import load
+from recollect.errors import TooFast
+from recollect.http.app import make_app
+from recollect.http.errors import status_of
+from recollect.model.change import Author
+from recollect.model.scope import Scope
+from recollect.remember import MemoryInput
+from recollect.wiring import open_service
+from tests.support.redis_server import RedisServer, running_redis
+
+BY = Author("test")
+
+
+class Clock:
+    """A time that only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(rate_limiter, "monotonic", clock)
+    return clock
+
+
+@contextmanager
+def serving(home: Path, **more: Any) -> Iterator[TestClient]:
+    with TestClient(make_app(load({"home": home, **more}, environ={}).settings), "http://127.0.0.1") as client:
+        yield client
+
+
+async def test_a_bucket_is_used_up_fills_up_again_and_never_overflows(clock: Clock) -> None:
+    bucket = RateLimiter(60, resource="t")
+    assert [await bucket.acquire("ann") for _ in range(60)] == [0.0] * 60
+    assert await bucket.acquire("ann") == pytest.approx(1.0)
+    assert await bucket.acquire("bob") == 0.0
+    clock.now += 2
+    assert [await bucket.acquire("ann") > 0 for _ in range(3)] == [False, False, True]
+    clock.now += 10_000
+    assert [await bucket.acquire("ann", 30) > 0 for _ in range(3)] == [False, False, True]
+    # What is more than a minute's worth would never be let through: it takes all of a full one.
+    clock.now += 60
+    assert await bucket.acquire("ann", 1_000_000) == 0.0
+
+
+async def test_names_without_end_do_not_fill_the_memory(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rate_limiter, "_MAX_BUCKETS", 100)
+    bucket = RateLimiter(1, resource="t")
+    for number in range(1000):
+        await bucket.acquire(str(number))
+    assert len(bucket._local_buckets) == 100
+
+
+async def test_a_flood_of_adds_by_one_user_is_refused_and_nobody_else_notices(tmp_path: Path, clock: Clock) -> None:
+    service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
+    service.write_quota.rate_limiter = RateLimiter(50, resource="t")
+    stored = 0
+    waits = []
+    try:
+        for number in range(100_000):
+            try:
+                await service.add(Scope("flood"), MemoryInput(content=f"memory {number}"), by=BY)
+                stored += 1
+            except TooFast as error:
+                waits.append(error.retry_after_s)
+            if number % 10_000 == 0:
+                await service.add(Scope("ann"), MemoryInput(content=f"note {number}"), by=BY)
+        stats = {user: (await service.stats(user))["memories"] for user in ("flood", "ann")}
+    finally:
+        await service.close()
+    assert (stored, len(waits)) == (50, 99_950)
+    assert 0 < min(waits) <= max(waits) <= 60
+    assert stats == {"flood": 50, "ann": 10}
+
+
+async def test_messages_count_as_many_as_they_are(tmp_path: Path, clock: Clock) -> None:
+    service = await open_service(load({"home": tmp_path, "learn": "off"}, environ={}).settings)
+    service.write_quota.rate_limiter = RateLimiter(5, resource="t")
+    messages = [{"role": "user", "content": "tea"}] * 3
+    try:
+        await service.remember(Scope("ann", session="s"), messages, by=BY)
+        with pytest.raises(TooFast) as caught:
+            await service.remember(Scope("ann", session="s"), messages, by=BY)
+        assert status_of(caught.value) == 429
+        assert caught.value.retry_after_s == pytest.approx(12.0)
+        assert len(await service.turns(Scope("ann", session="s"))) == 3
+    finally:
+        await service.close()
+
+
+def test_a_refused_write_says_when_to_come_again(tmp_path: Path) -> None:
+    with serving(tmp_path, user_writes_per_minute=1) as client:
+
+        @client.app.post("/add")  # type: ignore[attr-defined, misc]
+        async def add(user: str) -> str:
+            service = client.app.state.service  # type: ignore[attr-defined]
+            return str((await service.add(Scope(user), MemoryInput(content="tea"), by=BY)).id)
+
+        assert client.post("/add?user=ann").status_code == 200
+        refused = client.post("/add?user=ann")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "TooFast")
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert client.post("/add?user=bob").status_code == 200
+
+
+def test_requests_beyond_the_limit_get_429_but_health_is_always_told(tmp_path: Path) -> None:
+    with serving(tmp_path, rate_limit_per_minute=2) as client:
+        assert [client.get("/v1/models").status_code for _ in range(3)][-1] == 429
+        refused = client.get("/v1/models")
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(refused.headers["retry-after"]) <= 60
+        assert refused.headers["x-request-id"]
+        for path in ("/live", "/ready", "/health", "/version", "/metrics"):
+            assert client.get(path).status_code == 200
+        assert 'recollect_rate_limited_total{limit="requests"}' in client.get("/metrics").text
+
+
+def test_each_key_has_a_minute_of_its_own(tmp_path: Path) -> None:
+    from recollect.http.auth.caller import Caller
+    from recollect.http.middleware.rate_limit import _client_key
+
+    def key_of(user: str | None) -> str:
+        return _client_key({"client": client, "state": {"caller": Caller(kind="key", name="laptop", user=user)}})
+
+    client = ("10.0.0.1", 5)
+    assert len({key_of("ann"), key_of("bob"), key_of(None), "address 10.0.0.1"}) == 4
+    assert (
+        _client_key({"client": client, "state": {}}) == _client_key({"client": ("10.0.0.1", 6)}) == "address 10.0.0.1"
+    )
+    assert _client_key({"client": None}) == "address "
+
+
+async def test_processes_that_share_a_redis_share_the_minute() -> None:
+    redis = running_redis()
+    async with Redis.from_url(redis.url) as client:
+        await client.flushall()
+    one, other = RedisClient(redis.url, timeout_s=5), RedisClient(redis.url, timeout_s=5)
+    first, second = RateLimiter(10, resource="t", redis=one), RateLimiter(10, resource="t", redis=other)
+    waits = [await (first if number % 2 else second).acquire("a:b") for number in range(11)]
+    assert waits[:10] == [0.0] * 10
+    assert 0 < waits[10] <= 6
+    assert await first.acquire("b:a") == 0.0
+    await asyncio.gather(one.close(), other.close())
+
+
+async def test_while_redis_is_frozen_each_process_counts_for_itself() -> None:
+    redis = RedisServer()
+    redis.start()
+    link = RedisClient(redis.url, timeout_s=0.1)
+    bucket = RateLimiter(5, resource="t", redis=link)
+    try:
+        assert await bucket.acquire("ann") == 0.0
+        redis.freeze()
+        started = perf_counter()
+        waits = [await bucket.acquire("ann") for _ in range(500)]
+        assert [bool(wait) for wait in waits[:6]] == [False] * 5 + [True]
+        # Three wait for it, then nobody does.
+        assert perf_counter() - started < 10
+    finally:
+        redis.thaw()
+        await link.close()
+        redis.close()

@@ -1,0 +1,283 @@
+"""The server as a process: it starts, serves over TLS and from several processes, logs, and stops without losing."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from recollect.cli.chat.client import ChatClient
+from recollect.config.settings import load
+from recollect.errors import InvalidSettings, Unavailable
+from recollect.http.server import check_settings
+from recollect.http.sockets import BoundSockets, bind_sockets
+from tests.support.paths import ROOT
+from tests.support.recollect_server import RecollectServer, environment
+
+SLOW = (sys.executable, str(ROOT / "tests" / "support" / "slow_server.py"))
+SIGNALLED = pytest.mark.parametrize(
+    ("stop", "workers"), [(signal.SIGTERM, "1"), (signal.SIGINT, "1"), (signal.SIGTERM, "2")]
+)
+
+
+def wait_until(true: Callable[[], bool], *, within_s: float = 60) -> float:
+    """Wait for it; gives how long it took."""
+    started = time.monotonic()
+    while not true():
+        assert time.monotonic() - started < within_s
+        time.sleep(0.01)
+    return time.monotonic() - started
+
+
+def stream(server: RecollectServer, until: Path) -> AbstractContextManager[httpx.Response]:
+    """An answer that begins at once and ends when that file is there."""
+    return httpx.stream("GET", f"{server.url}/stream", params={"until": str(until)}, timeout=60)
+
+
+def is_gone(process: int) -> bool:
+    try:
+        # One that has ended and whose parent has not looked yet still has a number.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@SIGNALLED
+def test_told_to_stop_it_accepts_nothing_new_and_ends_what_is_under_way(
+    tmp_path: Path, stop: signal.Signals, workers: str
+) -> None:
+    end = tmp_path / "end"
+    with RecollectServer(tmp_path / "home", "--workers", workers, command=SLOW) as server:
+        with stream(server, end) as answer:
+            parts = answer.iter_raw()
+            assert next(parts) == b"begun\n"
+            server.process.send_signal(stop)
+            # A second is promised; a machine that is busy with other tests is given more.
+            wait_until(server.is_refused, within_s=20)
+            assert server.process.poll() is None
+            end.touch()
+            assert b"".join(parts) == b"ended\n"
+        assert server.process.wait(60) == 0
+        assert "Traceback" not in server.log
+
+
+def test_what_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text("stop_within_s = 1\n")
+    with RecollectServer(home, command=SLOW) as server, stream(server, Path("/never")) as answer:
+        assert next(answer.iter_raw()) == b"begun\n"
+        server.process.terminate()
+        assert server.process.wait(60) == 0
+
+
+@SIGNALLED
+def test_told_twice_it_ends_at_once(tmp_path: Path, stop: signal.Signals, workers: str) -> None:
+    server = RecollectServer(tmp_path / "home", "--workers", workers, command=SLOW)
+    with server, stream(server, Path("/never")) as answer:
+        assert next(answer.iter_raw()) == b"begun\n"
+        server.process.send_signal(stop)
+        wait_until(server.is_refused)
+        server.process.send_signal(stop)
+        assert server.process.wait(60) == 128 + stop
+
+
+def processes_of(server: RecollectServer) -> set[int]:
+    """The processes that answer; each question is a new connection, which any of them may take."""
+    results: set[int] = set()
+
+    def both() -> bool:
+        try:
+            results.add(httpx.get(f"{server.url}/process", timeout=30).json())
+        except httpx.TransportError:
+            pass
+        return len({each for each in results if not is_gone(each)}) == 2
+
+    wait_until(both, within_s=60)
+    return {each for each in results if not is_gone(each)}
+
+
+def test_several_processes_serve_one_that_dies_is_replaced_and_none_is_left_behind(tmp_path: Path) -> None:
+    with RecollectServer(tmp_path / "home", "--workers", "2", command=SLOW) as server:
+        first = processes_of(server)
+        os.kill(min(first), signal.SIGKILL)
+        wait_until(lambda: is_gone(min(first)))
+        second = processes_of(server)
+        assert max(first) in second
+        assert server.process.pid not in first | second
+        # With nobody left to watch them they stop by themselves.
+        server.process.kill()
+        wait_until(lambda: all(map(is_gone, second)))
+
+
+def test_a_server_that_cannot_start_says_so_and_ends(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "recollect.db").write_bytes(b"this is no ledger" * 1000)
+    for workers in ("1", "2"):
+        command = [sys.executable, "-m", "recollect.cli.main", "serve", "--port", "0", "--workers", workers]
+        ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=200)
+        assert ended.returncode == 5
+        assert ended.stderr.endswith("Error: the server could not start; its log says why\n")
+
+
+def make_certificate(folder: Path, *options: str) -> tuple[Path, Path]:
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
+    made = [
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
+    subprocess.run(["openssl", "req", "-x509", *made, *subject, *options], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
+    options = ("--ssl-certfile", str(certificate), "--ssl-keyfile", str(key))
+    options += ("--ssl-keyfile-password", "open sesame")
+    with RecollectServer(tmp_path / "home", *options) as server:
+        assert server.url.startswith("https://")
+        trusting = ssl.create_default_context(cafile=certificate)
+        assert httpx.get(f"{server.url}/health", verify=trusting, timeout=60).json()["status"] == "ok"
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(f"{server.url}/health")
+        with (
+            ChatClient(server.url, user="alex", certificate=str(certificate)) as talk,
+            ChatClient(server.url, user="alex") as wary,
+        ):
+            assert (talk.is_reachable(), wary.is_reachable()) == (True, False)
+        server.process.terminate()
+        assert server.process.wait(60) == 0
+
+
+def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
+    for inputs, line in (
+        ({"ssl_keyfile": str(key)}, "without ssl_certfile"),
+        ({"ssl_certfile": str(tmp_path / "none.pem")}, "none.pem cannot be used"),
+        ({"ssl_certfile": str(certificate)}, "cannot be used"),
+        ({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}, "cannot be used"),
+    ):
+        with pytest.raises(InvalidSettings, match=line):
+            check_settings(load({"home": tmp_path, **inputs}, environ={}).settings)
+
+
+def test_a_ledger_in_memory_is_not_shared_by_processes(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match="belongs to one process"):
+        check_settings(load({"home": tmp_path, "database": "memory:", "server_processes": 2}, environ={}).settings)
+
+
+def test_a_taken_port_is_told(tmp_path: Path) -> None:
+    with (
+        bind_sockets("127.0.0.1", 0) as taken,
+        pytest.raises(Unavailable, match=f"port {taken.port}: Address already in use"),
+    ):
+        bind_sockets("127.0.0.1", taken.port)
+    with pytest.raises(InvalidSettings, match="is no address of this machine"):
+        bind_sockets("no.such.host.invalid", 0)
+
+
+def test_an_address_is_written_as_clients_write_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port = bound.getsockname()[1]
+        assert BoundSockets([bound], "::1").url() == f"http://[::1]:{port}"
+        assert BoundSockets([bound], "127.0.0.1").url(tls=True) == f"https://127.0.0.1:{port}"
+    with bind_sockets("localhost", 0) as listening:
+        assert {each.getsockname()[1] for each in listening.sockets} == {listening.port}
+
+
+def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    end.touch()
+    with RecollectServer(tmp_path / "home", command=SLOW) as server:
+        headers = {"Authorization": "Bearer sk-secret", "X-Memory-User": "alex@example.org"}
+        httpx.get(f"{server.url}/stream?until={end}&q=private", headers=headers, timeout=60)
+        httpx.get(f"{server.url}/a%0d%0aGET%20/forged%20200", timeout=60)
+        evil = {"Origin": "https://evil.example"}
+        httpx.post(f"{server.url}/length", content=b"private words", headers=evil, timeout=60)
+        with httpx.stream("GET", f"{server.url}/stream?until=/never", timeout=60) as left:
+            assert next(left.iter_raw()) == b"begun\n"
+        wait_until(lambda: "broken off" in server.log)
+        lines = [re.sub(r"^\S+ \S+ |[\d.]+ ms", "", line) for line in server.log.splitlines()]
+        assert "INFO GET /stream 200  12 B memory ok" in lines
+        assert "INFO GET /a%0d%0aGET%20/forged%20200 404  92 B" in lines
+        assert any(line.startswith("INFO POST /length 403 ") for line in lines)
+        assert "INFO GET /stream 200  6 B memory ok broken off" in lines
+        assert not re.search("secret|alex|private|evil|until", server.log)
+
+
+def test_the_log_of_requests_can_be_switched_off(tmp_path: Path) -> None:
+    with RecollectServer(tmp_path / "home", "--no-access-log") as server:
+        server.process.terminate()
+        assert server.process.wait(60) == 0
+        assert "GET" not in server.log
+        assert "INFO" in server.log
+
+
+def test_a_body_without_a_length_is_refused_once_it_is_too_large(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text("max_body_mb = 1\n")
+    with RecollectServer(home, command=SLOW) as server:
+
+        def megabytes(count: int) -> list[bytes]:
+            return [b"x" * 65_536] * (16 * count)
+
+        assert httpx.post(f"{server.url}/length", content=iter(megabytes(1)), timeout=60).json() == 1 << 20
+        for content in (iter(megabytes(50)), b"".join(megabytes(50))):
+            refused = httpx.post(f"{server.url}/length", content=content, timeout=60)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
+        assert httpx.get(f"{server.url}/live", timeout=60).status_code == 200
+
+
+def test_an_endless_body_is_cut_off(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "config.toml").write_text("max_body_mb = 1\n")
+    with (
+        RecollectServer(home, command=SLOW) as server,
+        socket.create_connection(("127.0.0.1", server.port)) as client,
+    ):
+        client.settimeout(60)
+        client.sendall(b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+        chunk, sent = b"10000\r\n" + b"x" * 65_536 + b"\r\n", 0
+        with suppress(BrokenPipeError, ConnectionResetError):
+            while sent < 1 << 30:
+                client.sendall(chunk)
+                sent += len(chunk)
+        assert 1 << 20 < sent < 1 << 30
+
+
+def test_a_client_that_asks_first_is_refused_before_it_sends(tmp_path: Path) -> None:
+    with RecollectServer(tmp_path / "home") as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+        client.settimeout(60)
+        head = b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000000\r\nExpect: 100-continue\r\n\r\n"
+        client.sendall(head)
+        assert client.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_server_that_would_be_sent_its_own_chats_refuses_to_start(tmp_path: Path) -> None:
+    for url in ("http://127.0.0.1:8100/v1", "http://localhost:8100/v1"):
+        with pytest.raises(InvalidSettings, match="this server itself"):
+            check_settings(load({"home": tmp_path, "upstream_url": url, "port": 8100}, environ={}).settings)
+    check_settings(
+        load({"home": tmp_path, "upstream_url": "http://127.0.0.1:8101/v1", "port": 8100}, environ={}).settings
+    )

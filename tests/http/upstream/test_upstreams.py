@@ -1,0 +1,182 @@
+"""Chats go where the operator said and nowhere else, and so do the keys."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.config.settings import load
+from recollect.errors import InvalidSettings, UpstreamUnavailable
+from recollect.http.upstream.http import HttpUpstream
+from recollect.http.upstream.https import HttpsUpstream
+from recollect.http.upstream.protocol import UpstreamRequest
+from recollect.http.upstream.ssrf_guard import checked_url, is_forbidden
+from recollect.testing.llm_faults import http_error
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
+
+OWN = "sk-operator-fedcba9876543210"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest", "http://169.254.0.1:80/v1", "http://[fe80::1]/v1", "http://[fe80::1%25eth0]/v1",
+        "http://[::ffff:169.254.169.254]/v1", "http://[::ffff:a9fe:a9fe]/v1", "http://[2002:a9fe:a9fe::]/v1",
+        "http://[64:ff9b::a9fe:a9fe]/v1", "http://[::169.254.169.254]/v1", "http://[fd00:ec2::254]/v1",
+        "http://2852039166/v1", "http://0xa9fea9fe/v1", "http://0251.0376.0251.0376/v1", "http://169.16689662/v1",
+        "http://127.1/v1", "http://0/v1", "http://0.0.0.0/v1", "http://[::]/v1", "http://100.100.100.200/v1",
+        "http://224.0.0.1/v1", "http://255.255.255.255/v1",
+        "http://169。254。169。254/v1", "http://①69.254.169.254/v1", "http://169.254.169.254./v1",
+        "file:///etc/passwd", "ftp://host/v1", "gopher://host/v1", "//host/v1", "host/v1", "http:///v1", "",
+        "http://user:secret@host/v1", "http://host/v1?key=1", "http://host/v1#x", "http://host:99999/v1",
+        "http://ho st/v1", "http://host\r\nX: y/v1", "http://host\\@evil/v1",
+    ],
+)  # fmt: skip
+def test_an_address_that_nothing_may_be_sent_to_is_refused(url: str) -> None:
+    with pytest.raises(InvalidSettings) as raised:
+        checked_url(url, name="upstream_url")
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8000/v1", "http://localhost:11434/v1", "http://10.0.0.5/v1", "http://[::1]:8000/v1",
+        "https://api.openai.com/v1", "http://llm:8000", "http://my_vllm.internal/openai/v1", "http://192.168.1.2/v1/",
+    ],
+)  # fmt: skip
+def test_endpoints_at_home_and_elsewhere_are_accepted(url: str) -> None:
+    assert checked_url(f" {url} ", name="upstream_url") == url.rstrip("/")
+
+
+def test_what_a_name_points_to_is_looked_at_like_an_address() -> None:
+    assert is_forbidden("fe80::1%3")
+    assert is_forbidden("::ffff:169.254.169.254")
+    assert not is_forbidden("::ffff:10.0.0.1")
+
+
+@pytest.mark.parametrize("secure", [True, False])
+@pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1"])
+async def test_a_name_that_points_where_nothing_may_be_sent_is_refused_at_each_connection(
+    monkeypatch: pytest.MonkeyPatch, address: str, secure: bool
+) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+    def rebound(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        return [(family, socket.SOCK_STREAM, 6, "", (address, port, 0, 0)[: 4 if ":" in address else 2])]
+
+    def connect(*_: Any) -> None:
+        raise AssertionError("it was connected to")
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebound)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", connect)
+    url = "https://rebind.test/v1" if secure else "http://rebind.test/v1"
+    upstream = (HttpsUpstream if secure else HttpUpstream)("it", url, connect_s=60, idle_s=60)
+    try:
+        with pytest.raises(UpstreamUnavailable, match="an address that nothing is sent to"):
+            await upstream.send(UpstreamRequest(method="POST", path="/chat/completions", body=b"{}"))
+    finally:
+        await upstream.close()
+
+
+async def test_an_upstream_that_is_not_there_is_told_in_words() -> None:
+    for kind, url in ((HttpUpstream, "http://127.0.0.1:9/v1"), (HttpsUpstream, "https://127.0.0.1:9/v1")):
+        upstream = kind("the model", url, connect_s=60, idle_s=60)
+        with pytest.raises(UpstreamUnavailable, match="the model cannot be reached"):
+            await upstream.send(UpstreamRequest(method="GET", path="/models"))
+        await upstream.close()
+
+
+def test_no_field_of_a_request_says_where_it_is_sent(llm: ScriptedLLM, tmp_path: Path) -> None:
+    with ScriptedLLM() as elsewhere, served(tmp_path, llm.base_url) as proxy:
+        evil = elsewhere.base_url
+        host = evil.removeprefix("http://").removesuffix("/v1")
+        named = {"base_url": evil, "api_base": evil, "url": evil, "upstream_url": evil}
+        proxy.post(chat(**named), x_forwarded_host=host, x_upstream=evil, x_base_url=evil)
+        proxy.ask("GET", f"/{evil}/models")
+        proxy.ask("GET", f"/models?base_url={evil}")
+        proxy.ask("GET", "/../../models", headers={"host": host})
+        assert not elsewhere.requests
+        assert len(llm.requests) == 4
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
+def test_the_clients_key_goes_to_the_upstream_and_nowhere_else(
+    llm: ScriptedLLM, tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    with served(tmp_path, llm.base_url, log_level="debug") as proxy:
+        for fault in (None, http_error(401, {"error": {"message": "bad key"}}), http_error(302)):
+            if fault:
+                llm.fault(fault)
+            proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
+        llm.stop()
+        proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
+    assert {request.headers["authorization"] for request in llm.requests} == {f"Bearer {KEY}"}
+    assert KEY not in caplog.text
+    stored = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
+    assert path != "/chat/completions" or BUDGET.encode() in stored
+    assert KEY.encode() not in stored
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
+def test_a_key_that_is_set_takes_the_place_of_the_clients(llm: ScriptedLLM, tmp_path: Path, path: str) -> None:
+    with served(tmp_path, llm.base_url, upstream_api_key=OWN) as proxy:
+        theirs = {"authorization": f"Bearer {KEY}", "api_key": KEY, "x_api_key": KEY}
+        proxy.post(chat(input="x"), path=path, **theirs)
+        proxy.post(chat(input="x"), path=path)
+    for request in llm.requests:
+        assert request.headers.getlist("authorization") == [f"Bearer {OWN}"]
+        assert KEY not in str(request.headers)
+
+
+class TestSeveral:
+    """Several upstreams, by the names of their models."""
+
+    @pytest.fixture
+    def other(self) -> Any:
+        with ScriptedLLM(models=["org/big"]) as server:
+            yield server
+
+    @pytest.fixture
+    def proxy(self, llm: ScriptedLLM, other: ScriptedLLM, tmp_path: Path) -> Any:
+        named = {"models": "org/*, big-?", "url": other.base_url, "api_key": OWN}
+        with served(tmp_path, llm.base_url, upstreams={"other": named}) as running:
+            yield running
+
+    @pytest.mark.parametrize("model", ["org/big", "org/", "big-1"])
+    @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings", "/completions"])
+    def test_a_model_is_asked_for_where_it_is(
+        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy, model: str, path: str
+    ) -> None:
+        proxy.post(chat(input="x") | {"model": model}, path=path, authorization=f"Bearer {KEY}")
+        assert not llm.requests
+        assert other.requests[0].headers["authorization"] == f"Bearer {OWN}"
+
+    @pytest.mark.parametrize("model", ["scripted", "big-10", "an-org/big", "ORG/big", None, 7])
+    def test_any_other_goes_to_the_first_with_the_clients_own_key(
+        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy, model: Any
+    ) -> None:
+        proxy.post(chat() | {"model": model}, authorization=f"Bearer {KEY}")
+        assert not other.requests
+        assert llm.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+    def test_a_model_named_in_the_path_is_asked_about_where_it_is(
+        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy
+    ) -> None:
+        proxy.ask("GET", "/models/org%2Fbig")
+        proxy.ask("GET", "/models/scripted")
+        assert [request.path for request in other.requests] == ["/v1/models/org%2Fbig"]
+        assert [request.path for request in llm.requests] == ["/v1/models/scripted"]
+
+
+def test_keys_of_upstreams_are_not_shown() -> None:
+    named = {"models": "x", "url": "http://host/v1", "api_key": OWN}
+    settings = load({"upstream_api_key": OWN, "upstreams": {"a": named}}, environ={}).settings
+    assert OWN not in repr(settings)

@@ -1,0 +1,133 @@
+"""The lengths kept at hand are those of the database, whatever happened to it, and take no more room than allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect.ledger.protocol import Revision
+from recollect.ledger.sql.full_text import DocLengthCache, DocLengths
+from recollect.ledger.sql.tx import ALL_TENANTS, Tx, run_now
+from recollect.ledger.sql.vectors import revision
+from recollect.ledger.sqlite import SqliteEngine, open_sqlite
+from recollect.model.change import Add, Update
+from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+
+TEXTS = ("tea", "green tea", "green tea milk")
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[SqliteEngine]:
+    """A ledger of three memories, one, two and three terms long."""
+    ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
+    await ledger.apply(ANN, [Add(memory(text, id=text)) for text in TEXTS], by=BY)
+    await ledger.close()
+    engine = SqliteEngine(tmp_path / "ledger.db")
+    yield engine
+    await engine.close()
+
+
+async def lengths(engine: SqliteEngine, cache: DocLengthCache, user: str = "ann") -> DocLengths:
+    async def asked(tx: Tx) -> DocLengths:
+        return await cache.get(tx, user, await revision(tx, user))
+
+    return await engine.read(asked, tenant=user)
+
+
+async def run(engine: SqliteEngine, *statements: str) -> None:
+    for sql in statements:
+        await engine.write(lambda tx, sql=sql: tx.run(sql, {}), tenant=ALL_TENANTS)
+
+
+async def test_rows_that_were_erased_are_not_counted_any_more(engine: SqliteEngine) -> None:
+    cache = DocLengthCache()
+    assert (await lengths(engine, cache)).counts.tolist() == [1, 2, 3]
+    await run(
+        engine,
+        "DELETE FROM memories WHERE id = 'green tea'",
+        "UPDATE users SET epoch = epoch + 1, revision = revision + 1",
+    )
+    existing = await lengths(engine, cache)
+    assert (existing.counts.tolist(), existing.average) == ([1, 3], 2.0)
+
+
+async def test_a_full_text_made_anew_is_measured_anew(engine: SqliteEngine) -> None:
+    cache = DocLengthCache()
+    await lengths(engine, cache)
+    await run(engine, "UPDATE memories SET term_count = 7", "UPDATE users SET epoch = epoch + 1")
+    existing = await lengths(engine, cache)
+    assert (existing.counts.tolist(), existing.average) == ([7, 7, 7], 7.0)
+
+
+async def test_only_what_changed_is_read_and_the_average_follows(engine: SqliteEngine) -> None:
+    cache = DocLengthCache()
+    before = await lengths(engine, cache)
+    ledger = await open_sqlite(engine.path, MODEL)
+    changes = [Update("tea", {"content": "tea tea tea tea"}), Add(memory("one two three four five six"))]
+    await ledger.apply(ANN, changes, by=BY)
+    await ledger.close()
+    # What is at hand is not read again: a length changed behind its back would show.
+    await run(engine, "UPDATE memories SET term_count = 99 WHERE id = 'green tea'")
+    existing = await lengths(engine, cache)
+    assert existing.counts.tolist() == [4, 2, 3, 6]
+    assert existing.average == 15 / 4
+    assert before.counts.tolist() == [1, 2, 3]
+
+
+class Rows:
+    """A transaction in which every user has as many rows, each five terms long."""
+
+    dialect: Any = None
+
+    def __init__(self, count: int) -> None:
+        self.matched = [(row, 5) for row in range(1, count + 1)]
+        self.query_count = 0
+
+    async def rows(self, sql: str, params: Any) -> list[tuple[int, int]]:
+        self.query_count += 1
+        return self.matched
+
+    async def run(self, sql: str, params: Any) -> None: ...
+
+    async def many(self, sql: str, params: Any) -> None: ...
+
+
+def test_the_users_asked_for_longest_ago_make_room() -> None:
+    tx = Rows(1000)
+    cache = DocLengthCache(3 * DocLengths().updated(Revision(1), np.arange(1000), np.ones(1000, np.int32)).size)
+    for user in ("ann", "bob", "cat", "ann", "dan"):
+        run_now(cache.get(tx, user, Revision(1)))
+    assert [cache.count(user) for user in ("ann", "bob", "cat", "dan")] == [1000, None, 1000, 1000]
+    assert tx.query_count == 4
+
+
+def test_one_user_who_takes_more_than_the_room_is_kept_alone() -> None:
+    cache = DocLengthCache(10)
+    for user in ("ann", "bob"):
+        run_now(cache.get(Rows(1000), user, Revision(1)))
+    assert (cache.count("ann"), cache.count("bob")) == (None, 1000)
+
+
+def test_users_with_nothing_take_room_too() -> None:
+    cache = DocLengthCache(100_000)
+    for number in range(1000):
+        run_now(cache.get(Rows(0), str(number), Revision(1)))
+    assert sum(cache.count(str(number)) is not None for number in range(1000)) < 100
+
+
+def test_threads_share_it() -> None:
+    cache = DocLengthCache(20_000)
+
+    def ask(number: int) -> float:
+        existing = run_now(cache.get(Rows(100), str(number % 17), Revision(1 + number % 5)))
+        return existing.average if len(existing.rows) == 100 else 0.0
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(4000))) == {5.0}
+    stored = [cache._users[user].size for user in list(cache._users)]
+    assert cache._bytes == sum(stored) <= 20_000

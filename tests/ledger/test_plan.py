@@ -1,0 +1,122 @@
+"""What a batch comes to, worked out without a store."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from recollect.errors import Conflict, InvalidInput, InvalidText, NotFound
+from recollect.ledger.codec import UPDATABLE_FIELDS, check_storable, from_plain, to_plain
+from recollect.ledger.plan import ExistingRecords, check_owner, claiming_records, plan
+from recollect.model.change import Add, Change, ChangeKind, Forget, Restore, Supersede, Update
+from recollect.model.memory import MemoryRecord, Status
+from recollect.testing.suite_samples import ANN, BOB, NOON, ODD_TEXTS, direction, full_memory, memory
+
+
+def plan_state(*records: MemoryRecord) -> ExistingRecords:
+    stored = ExistingRecords()
+    for record in records:
+        stored.add(record)
+    return stored
+
+
+def test_a_plan_writes_nothing_it_was_not_asked_to() -> None:
+    assert plan([], plan_state(memory()), at=NOON).is_empty
+
+
+def test_what_is_added_and_changed_in_one_batch_is_written_once_as_it_ends_up() -> None:
+    fresh = memory("tea")
+    planned = plan([Add(fresh), Update(fresh.id, {"content": "milk"})], plan_state(), at=NOON)
+    assert planned.added[fresh.id].content == "milk"
+    assert planned.changed == {}
+    assert [(line.verb, line.version) for line in planned.lines] == [(ChangeKind.ADD, 1), (ChangeKind.UPDATE, 2)]
+
+
+def test_a_vector_of_words_that_were_changed_again_is_not_kept() -> None:
+    fresh = memory("tea")
+    planned = plan([Add(fresh, direction(1)), Update(fresh.id, {"content": "milk"})], plan_state(), at=NOON)
+    assert planned.vectors == {}
+
+
+def test_the_old_value_of_a_key_steps_aside_for_the_new() -> None:
+    old, new = memory("Paris", key="city"), memory("Rome", key="city")
+    planned = plan([Supersede(old.id, new)], plan_state(old), at=NOON)
+    assert planned.changed[old.id].superseded_by == new.id
+    assert planned.added == {new.id: new}
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (Update("unknown", {}), NotFound),
+        (Forget("one", expected_version=2), Conflict),
+        (Update("one", {"id": "two"}), InvalidInput),
+        (Update("one", {"access_count": 5}), InvalidInput),
+        (Update("one", {"content": "a\0b"}), InvalidText),
+        (Update("one", {"tags": "tea"}), InvalidInput),
+        (Supersede("one", memory(id="one")), Conflict),
+        (Restore("gone"), Conflict),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_done_is_refused(change: Change, error: type[Exception]) -> None:
+    stored = plan_state(memory("tea", id="one"), memory("TEA", id="gone", status=Status.FORGOTTEN))
+    with pytest.raises(error):
+        plan([change], stored, at=NOON)
+
+
+def test_takers_are_every_state_a_memory_passes_through() -> None:
+    one, gone = memory("tea", id="one"), memory("milk", id="gone", status=Status.FORGOTTEN)
+    fresh = memory("water")
+    changes = [
+        Update("one", {"content": "x"}),
+        Update("one", {"key": "k"}),
+        Forget("one"),
+        Restore("gone"),
+        Add(fresh),
+    ]
+    results = claiming_records(changes, {"one": one, "gone": gone})
+    assert [(each.content, each.key) for each in results] == [
+        ("x", None),
+        ("x", "k"),
+        ("milk", None),
+        ("water", None),
+    ]
+
+
+@pytest.mark.parametrize("bad", [Update("unknown", {}), Update("one", {"content": None}), Update("one", {"no": 1})])
+def test_takers_leave_what_cannot_be_done_to_the_plan(bad: Change) -> None:
+    fresh = memory("water")
+    assert claiming_records([Add(fresh), bad, Add(memory("never"))], {"one": memory(id="one")}) == [fresh]
+
+
+def test_a_memory_of_someone_else_is_refused() -> None:
+    check_owner(ANN, [Add(memory()), Forget("any")])
+    for change in (Add(memory(scope=BOB)), Supersede("any", memory(scope=BOB))):
+        with pytest.raises(InvalidInput, match="another user"):
+            check_owner(ANN, [change])
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
+def test_fields_come_back_from_their_plain_values(text: str) -> None:
+    record = full_memory(text)
+    check_storable(record)
+    fields = {name: getattr(record, name) for name in UPDATABLE_FIELDS}
+    assert from_plain(to_plain(fields)) == fields
+
+
+@pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", "\\" * 7 + "u0000", "\\ud800", "\\n"])
+def test_text_that_only_looks_like_an_escape_can_be_kept(text: str) -> None:
+    check_storable(memory(text, metadata={text: [text]}, tags=(text,)))
+    with pytest.raises(InvalidText):
+        check_storable(memory("tea", metadata={text: [text + "\0"]}))
+
+
+@pytest.mark.parametrize("unit", ["\\", "\\\\u000", "\\u0000", "u0000", "é"])
+def test_checking_a_long_text_takes_little_time(unit: str) -> None:
+    record = replace(memory(), content=unit * (100_000 // len(unit)))
+    start = time.process_time()
+    check_storable(record)
+    assert time.process_time() - start < 0.25

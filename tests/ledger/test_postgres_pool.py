@@ -1,0 +1,147 @@
+"""The connections of a process to PostgreSQL: so many at most, and none that leads nowhere is used twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from recollect.config.settings import load
+from recollect.errors import StoreUnavailable
+from recollect.http.warmup import warm_up_recall
+from recollect.ledger import postgres
+from recollect.ledger.postgres import PostgresEngine, open_postgres
+from recollect.ledger.sql.tx import NO_TENANT, Tx
+from recollect.model.change import Add
+from recollect.model.query import EVERYTHING
+from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+from recollect.wiring import open_ledger, open_service
+from tests.support.postgres_server import running_server
+
+OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
+
+
+async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_path: Path) -> None:
+    settings = load({"home": tmp_path, "database": dsn, "postgres_connections": 4}, environ={}).settings
+    ledger = await open_ledger(settings, MODEL)
+    admin = await asyncpg.connect(dsn)
+    seen = []
+
+    async def slow(tx: Tx) -> Any:
+        await tx.rows("SELECT pg_sleep(0.02)", {})
+        seen.append(len(await aside_pids(tx)))
+
+    async def aside_pids(tx: Tx) -> Any:
+        return await tx.rows(OURS, {})
+
+    engine = ledger.engine  # type: ignore[attr-defined]
+    await asyncio.gather(*(engine.read(slow, tenant=NO_TENANT) for _ in range(40)))
+    assert max(seen) == 4
+    await admin.close()
+    await ledger.close()
+
+
+async def test_postgres_is_asked_once_what_arrays_are_made_of(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres, "_TYPE_CACHE", {})
+    requests = []
+    ask = asyncpg.Connection._introspect_types
+
+    async def counted(self: Any, types: Any, within_s: Any) -> Any:
+        requests.append(types)
+        return await ask(self, types, within_s)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", counted)
+    ledger = await open_postgres(dsn, MODEL)
+    stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    assert len(requests) == 1
+    admin = await asyncpg.connect(dsn)
+    rows = await ledger.matching(ANN, EVERYTHING)
+    for _ in range(2):
+        await asyncio.gather(*(ledger.fetch(ANN, rows, filter=EVERYTHING) for _ in range(40)))
+        await asyncio.gather(*(ledger.lexical(ANN, stored.content) for _ in range(40)))
+    assert len(await admin.fetch(OURS)) > 4
+    assert len(requests) == 1
+    await admin.close()
+    await ledger.close()
+
+
+async def test_a_server_has_its_connections_before_anyone_waits_for_them(dsn: str, tmp_path: Path) -> None:
+    chosen = {"home": tmp_path, "database": dsn, "postgres_connections": 4, "worker": False}
+    service = await open_service(load(chosen, environ={}).settings)
+    admin = await asyncpg.connect(dsn)
+    await warm_up_recall(service, connections=4)
+    assert len(await admin.fetch(OURS)) >= 4
+    assert await service.users() == []
+    await admin.close()
+    await service.close()
+
+
+async def test_while_postgres_is_away_the_driver_has_nothing_to_tell(
+    dsn: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    name = (await ledger.engine._query("SELECT current_database()"))[0][0]
+    server = running_server()
+    await server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    await server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            await ledger.users()
+    assert [record.message for record in caplog.records if record.name.startswith("asyncpg")] == []
+    await server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    assert await ledger.users() == []
+    await ledger.close()
+
+
+async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = await open_postgres(dsn, MODEL)
+    stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
+    admin = await asyncpg.connect(dsn)
+    # At once, so that there are as many connections as there may be.
+    await asyncio.gather(*(ledger.get(ANN, [stored.id]) for _ in range(100)))
+    asleep = [row[0] for row in await admin.fetch(OURS)]
+    monkeypatch.setattr(postgres, "IDLE_S", 0.0)
+    monkeypatch.setattr(postgres, "ALIVE_S", 0.5)
+    assert len(asleep) > postgres.TRIES, "trying one after the other would help"
+    for process in asleep:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        assert await ledger.get(ANN, [stored.id]) == [stored]
+        # A statement would be waited for longer than this.
+        assert time.monotonic() - began < postgres.STATEMENT_S / 2
+    finally:
+        for process in asleep:
+            os.kill(process, signal.SIGCONT)
+    await admin.close()
+    await ledger.close()
+
+
+async def test_a_connection_in_use_is_not_asked_whether_it_is_there(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[str] = []
+    real = asyncpg.Connection.execute
+
+    async def execute(self: Any, query: str, *arguments: Any, **named: Any) -> str:
+        requests.append(query)
+        return str(await real(self, query, *arguments, **named))
+
+    engine = PostgresEngine(dsn)
+    await engine.open()
+    monkeypatch.setattr(asyncpg.Connection, "execute", execute)
+    for _ in range(5):
+        await engine.read(lambda tx: tx.rows("SELECT 1", {}), tenant=NO_TENANT, quick=True)
+    assert "SELECT 1" not in requests
+    monkeypatch.setattr(postgres, "IDLE_S", 0.0)
+    await engine.read(lambda tx: tx.rows("SELECT 1", {}), tenant=NO_TENANT, quick=True)
+    assert "SELECT 1" in requests
+    await engine.close()

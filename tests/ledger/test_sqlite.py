@@ -1,0 +1,92 @@
+"""Vectors beside the memories: those of a few rows are found without looking at all the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from recollect.ledger import sqlite_connection
+from recollect.ledger.sql.tx import run_now
+from recollect.ledger.sql.vectors import drop_vectors
+from recollect.ledger.sqlite import open_sqlite
+from recollect.ledger.sqlite_connection import SqliteTx
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.models.embedding import EmbeddingModel
+from recollect.testing.suite_samples import MODEL, say
+
+MODELS = (EmbeddingModel("old", 4), EmbeddingModel("new", 4))
+_EVERY = 10
+
+
+def _fill(connection: apsw.Connection, rows: int) -> None:
+    for number, model in enumerate(MODELS, start=1):
+        connection.execute(
+            "INSERT INTO models (number, name, dimensions, created_at) VALUES (?, ?, ?, 0)",
+            (number, model.name, model.dimensions),
+        )
+        connection.executemany(
+            "INSERT INTO vectors (user_id, model, row, vector) VALUES ('ada', ?, ?, x'00')",
+            [(number, row) for row in range(rows)],
+        )
+
+
+async def _steps_to_drop_one(home: Path, rows: int) -> int:
+    """What it costs SQLite to remove the vectors of one row among many, in steps of its machine."""
+    path = home / f"{rows}.db"
+    await (await open_sqlite(path, MODELS[1])).close()
+    connection = apsw.Connection(str(path))
+    _fill(connection, rows)
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += _EVERY
+        return False
+
+    connection.set_progress_handler(count, _EVERY)
+    run_now(drop_vectors(SqliteTx(connection), "ada", [7]))
+    connection.set_progress_handler(None)
+    left = connection.execute("SELECT model, count(*), min(abs(row - 7)) FROM vectors GROUP BY model").fetchall()
+    connection.close()
+    assert left == [(number, rows - 1, 1) for number in (1, 2)]
+    return steps
+
+
+async def test_new_words_cost_the_same_however_many_vectors_a_user_has(tmp_path: Path) -> None:
+    few, many = [await _steps_to_drop_one(tmp_path, rows) for rows in (10, 5_000)]
+    assert many <= few + 2 * _EVERY
+
+
+MONDAY = Scope("ann", "p", "monday")
+
+
+async def test_sessions_are_listed_by_an_index_however_many_there_are(tmp_path: Path) -> None:
+    ledger = await open_sqlite(tmp_path / "recollect.db", MODEL)
+    plans = []
+    connect = sqlite_connection.connect(tmp_path / "recollect.db")
+    run = sqlite_connection.SqliteTx.rows
+
+    async def explained(self: Any, sql: str, params: Any) -> Any:
+        if "FROM conversations" in sql:
+            plans.append(" ".join(row[3] for row in connect.execute(f"EXPLAIN QUERY PLAN {sql}", params)))
+        return await run(self, sql, params)
+
+    await say(ledger, MONDAY, "hello")
+    (last,) = await ledger.conversations()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite_connection.SqliteTx, "rows", explained)
+        await ledger.conversations(order="newest", limit=10)
+        await ledger.conversations(idle_before=now(), order="newest", limit=1)
+        await ledger.conversations(open=True, idle_before=now(), limit=10, after=last)
+        await ledger.conversations("ann", order="newest", limit=10)
+        await ledger.conversations("ann", limit=10, after=last)
+    connect.close()
+    await ledger.close()
+    assert len(plans) == 5
+    assert not [plan for plan in plans if "TEMP B-TREE" in plan]
+    assert ["conversations_open" in plan for plan in plans] == [False, False, True, False, False]
+    assert all("SEARCH" in plan for plan in plans[1:])

@@ -1,0 +1,301 @@
+"""The work behind the answers: when it is done, how much may wait, what becomes of sessions and runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.config.settings import Settings
+from recollect.errors import Backlog, InvalidInput, NotFound
+from recollect.maintenance.scheduler import MaintenanceConfig, MaintenanceSchedule, Scheduler
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.memory import Category
+from recollect.model.scope import Scope
+from recollect.model.turn import Role, Turn
+from recollect.write.select import select_facts
+from recollect.write.triggers import Triggers, extraction_job
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+ANN = Scope("ann", session="s")
+
+
+def memory_in(home: Path, **settings: Any) -> AsyncMemory:
+    return AsyncMemory(settings=Settings(home=home, **settings))
+
+
+@pytest.fixture
+async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
+    async with memory_in(tmp_path) as memory:
+        yield memory
+
+
+async def texts(memory: AsyncMemory, **place: Any) -> list[str]:
+    return [record.content for record in await memory.get_all(user_id="ann", **place)]
+
+
+def bytes_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+def turn(text: str, *, name: str | None = None, id: str = "t") -> Turn:
+    return Turn(id=id, scope=ANN, role=Role.USER, content=text, said_at=NOW, name=name)
+
+
+async def test_nothing_is_learned_before_there_are_enough_turns(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_every=3) as memory:
+        stored = await memory.remember("I live in Oslo", user_id="ann", session_id="s")
+        assert stored.job is not None
+        assert stored.job.due_at - stored.job.created_at > timedelta(minutes=29)
+        await memory.remember("Thanks", user_id="ann", session_id="s")
+        assert await memory.work() == 0
+        assert await texts(memory) == []
+        await memory.remember("I like tea", user_id="ann", session_id="s", wait=True)
+        assert sorted(await texts(memory)) == ["I like tea", "I live in Oslo"]
+
+
+async def test_a_change_of_topic_is_a_time_to_learn(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_every=10, learn_drift=0.3) as memory:
+        await memory.remember("I play the violin in an orchestra", user_id="ann", session_id="s")
+        same = await memory.remember("The orchestra plays with violins and cellos", user_id="ann", session_id="s")
+        other = await memory.remember("My invoice for the car repair is wrong", user_id="ann", session_id="s")
+    assert same.job is not None
+    assert other.job is not None
+    assert other.job.due_at < same.job.due_at
+
+
+def test_an_idle_end_is_put_off_by_every_word_and_a_burst_is_not() -> None:
+    from recollect.model.turn import Conversation
+
+    conversation, triggers = Conversation(scope=ANN), Triggers(every=4, idle_s=60, wait_s=1)
+    early = extraction_job(ANN, conversation, [turn("a")], triggers, drifted=False, now=NOW)
+    late = extraction_job(ANN, conversation, [turn("a")] * 4, triggers, drifted=False, now=NOW)
+    assert (early.due_at, early.postpone) == (NOW + timedelta(seconds=60), True)
+    assert (late.due_at, late.postpone) == (NOW + timedelta(seconds=1), False)
+
+
+async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are_not(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
+        for session in "ab":
+            await memory.remember("I live in Oslo", user_id="ann", session_id=session)
+        (await memory._operations())._backlog_checked_at.clear()
+        with pytest.raises(Backlog, match="2 jobs of this user are due"):
+            await memory.remember("I live in Rome", user_id="ann", session_id="c")
+        assert len(await memory.get_all(user_id="ann", turns=True)) == 2
+        await memory.remember("I live in Rome", user_id="bob", session_id="c")
+
+
+async def test_a_mode_goes_with_the_job_and_an_unknown_one_is_refused(memory: AsyncMemory) -> None:
+    stored = await memory.remember("I live in Oslo", user_id="ann", mode="document")
+    assert stored.job is not None
+    assert stored.job.payload == {"mode": "document"}
+    with pytest.raises(InvalidInput, match="the modes are chat"):
+        await memory.remember("I live in Oslo", user_id="ann", mode="shouting")
+
+
+async def test_a_run_becomes_an_episode_with_its_lessons_once(memory: AsyncMemory) -> None:
+    steps = [{"kind": "action", "content": "build"}, {"kind": "observation", "content": "ok"}]
+    steps.append({"kind": "action", "content": "push the image"})
+    report = {"user_id": "ann", "session_id": "s", "run_id": "r1"}
+    outcomes = await memory.end_run(
+        "Deploy the shop", steps=steps, answer="It is live", lessons=["The tests take long"], **report
+    )
+    episode, lesson = (outcome.record for outcome in outcomes)
+    assert (episode.category, lesson.category) == (Category.EPISODE, Category.LESSON)
+    assert episode.detail["steps"] == ["build", "push the image"]
+    assert episode.detail["outcome"] == "It is live"
+    assert await memory.end_run("Deploy the shop", steps=steps, answer="It is live", **report) == ()
+    [session] = await memory.sessions(user_id="ann")
+    assert [each["run_id"] for each in session.invocations] == ["r1"]
+    with pytest.raises(InvalidInput, match="one of thought, action, observation"):
+        await memory.end_run("x", user_id="ann", session_id="s", steps=[{"kind": "dream", "content": ""}])
+
+
+async def test_sessions_end_by_themselves_and_chores_are_queued(tmp_path: Path) -> None:
+    # Without a timekeeper of its own, which would be the first to look.
+    async with memory_in(tmp_path, worker=False) as memory:
+        await check_sessions_end(memory)
+
+
+async def check_sessions_end(memory: AsyncMemory) -> None:
+    await memory.remember(
+        {"role": "user", "content": "I live in Oslo", "timestamp": NOW}, user_id="ann", session_id="s", wait=True
+    )
+    ledger = (await memory._open())._ledger
+    keeper = Scheduler(ledger, MaintenanceConfig(schedule=MaintenanceSchedule(idle_s=60, spread_s=0)))
+    assert await keeper.tick() >= 1
+    await memory.work()
+    [session] = await memory.sessions(user_id="ann")
+    assert session.closed_at is not None
+    assert any(record.category is Category.EPISODE for record in await memory.get_all(user_id="ann"))
+    done = {job.kind for job in await memory.jobs(user_id="ann", states=[JobState.DONE])}
+    assert {JobKind.EXTRACT, JobKind.CLOSE, JobKind.UPKEEP} <= done
+
+
+async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> None:
+    care, ledger = await memory._operations(), (await memory._open())._ledger
+    assert await care.trouble() == ""
+    for number in range(5):
+        await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
+    await memory.work()
+    report = await care.trouble()
+    assert report.startswith("work failed ")
+    assert "times in a row" in report
+
+
+async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, compress_every=4, compress_keep=2, compress_without_llm=True) as memory:
+        dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
+        dialogue += ["I work at a bakery", "Ah"] * 2
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(dialogue)]
+        stored = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        await memory.work()
+        before = [text for text in await texts(memory) if "Mimi" in text and "user said" in text]
+        assert before
+        assert any("Xylophone" in text for text in await texts(memory))
+        receipt = await memory.erase(user_id="ann", turn_id=stored[2].id)
+        assert "episode" in [each.kind for each in receipt.remade]
+        await memory.work()
+        repeated = [text for text in await texts(memory) if "user said" in text]
+        assert any("Mimi" in text for text in repeated)
+        assert not any("Xylophone" in text for text in repeated)
+
+
+@pytest.mark.parametrize("compress_every", [0, 4])
+async def test_the_episode_of_a_session_keeps_its_date_when_it_is_made_anew(
+    tmp_path: Path, compress_every: int
+) -> None:
+    settings = {"session_episode": True, "compress_every": compress_every, "compress_keep": 0}
+    async with memory_in(tmp_path, compress_without_llm=True, **settings) as memory:
+        dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
+        messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(dialogue)]
+        stored = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        await memory.end_session(user_id="ann", session_id="s")
+        await memory.work()
+        before = [text for text in await texts(memory) if text.startswith("On ")]
+        assert len(before) == 1
+        await memory.erase(user_id="ann", turn_id=stored[2].id)
+        await memory.work()
+        [repeated] = [text for text in await texts(memory) if text.startswith("On ")]
+        day = before[0].partition(",")[0]
+        assert repeated.startswith(f"{day}, the user said:")
+        assert "Mimi" in repeated
+        assert "Xylophone" not in repeated
+        ranges = [text for text in await texts(memory) if text.startswith("The user said:")]
+        assert len(ranges) == bool(compress_every)
+
+
+async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, preset="markdown-proxy", context_summary=True, summary_every=2) as memory:
+        messages = [
+            {"role": "user", "content": "We plan a concert in Bergen with 40 musicians"},
+            {"role": "assistant", "content": "When will it be?"},
+        ]
+        await memory.remember(messages, user_id="ann", session_id="s", wait=True)
+        await memory.work()
+        [session] = await memory.sessions(user_id="ann")
+        assert "Bergen" in session.summary
+        recalled = await memory.recall("Who plays in the concert in Bergen?", user_id="ann", session_id="s")
+        assert session.summary.split("”")[0] in recalled.context.text
+
+
+def test_each_of_several_speakers_is_called_by_name() -> None:
+    turns = [turn("I live in Oslo", name="Ann", id="1"), turn("I live in Rome", name="Bob", id="2")]
+    named = select_facts(turns)
+    assert [each.content for each in named] == ["Ann: I live in Oslo", "Bob: I live in Rome"]
+    assert [each.key for each in named] == [None, None]
+    assert [(each.content, each.key) for each in select_facts(turns[:1])] == [("I live in Oslo", "city")]
+
+
+async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(memory: AsyncMemory) -> None:
+    text = "My budget for the Hawaii trip is $10,000"
+    await memory.remember(text, user_id="ann", session_id="a", wait=True)
+    await memory.remember(text, user_id="ann", session_id="b", wait=True)
+    await memory.erase(user_id="ann", session_id="b")
+    await memory.work()
+    assert await texts(memory) == [text]
+    [budget] = await memory.get_all(user_id="ann")
+    assert len(budget.evidence) == 1
+
+
+async def test_to_erase_all_of_a_user_takes_saying_so(memory: AsyncMemory) -> None:
+    await memory.add("I like tea", user_id="ann")
+    for inputs in ({}, {"session_id": ""}, {"project_id": ""}, {"turn_id": ""}):
+        with pytest.raises(InvalidInput):
+            await memory.erase(user_id="ann", **inputs)
+    with pytest.raises(NotFound, match="has no session nope"):
+        await memory.erase(user_id="ann", session_id="nope")
+    assert await texts(memory) == ["I like tea"]
+    await memory.erase(user_id="ann", everything=True)
+    assert await texts(memory) == []
+
+
+async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undone(memory: AsyncMemory) -> None:
+    await memory.remember("I'm allergic to penicillin", user_id="ann", session_id="s", wait=True)
+    [allergy] = await memory.get_all(user_id="ann")
+    await memory.delete(allergy.id, user_id="ann")
+    assert not await memory.search("What am I allergic to?", user_id="ann", min_score=0)
+    await memory.undo(user_id="ann")
+    hits = await memory.search("What am I allergic to?", user_id="ann", min_score=0)
+    # The turn says it in the same words, which is one hit.
+    assert [hit.id for hit in hits] == [allergy.id]
+    assert len(await memory.get_all(user_id="ann", turns=True)) == 2
+
+
+async def test_nothing_is_learned_or_made_of_a_session_where_learning_is_off(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn="off") as memory:
+        await memory.remember("My name is Maria", user_id="ann", session_id="s")
+        await memory.end_session(user_id="ann", session_id="s", wait=True)
+        assert await texts(memory) == []
+
+
+async def test_a_user_erased_while_twenty_jobs_run_leaves_nothing_later(tmp_path: Path) -> None:
+    async with memory_in(tmp_path) as memory:
+        for number in range(20):
+            await memory.remember(f"My canary is called Xylofee {number}", user_id="ann", session_id=str(number))
+        await memory.remember("I live in Oslo", user_id="bob", session_id="s")
+        await memory.erase(user_id="ann", everything=True)
+        await memory.work()
+        assert await texts(memory) == []
+        assert await memory.jobs(user_id="ann") == []
+        assert [record.content for record in await memory.get_all(user_id="bob")] == ["I live in Oslo"]
+    left = bytes_in(tmp_path)
+    assert b"xylofe" not in left.lower()
+    assert b"Oslo" in left
+
+
+async def test_a_quota_holds_as_soon_as_it_is_passed(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, quota_user=3) as memory:
+        for number in range(6):
+            await memory.add(f"Memory number {number}", user_id="ann")
+        assert len(await texts(memory)) == 3
+
+
+async def test_a_session_holds_its_quota_by_what_is_added_and_by_what_is_learned(tmp_path: Path) -> None:
+    async with memory_in(tmp_path, learn_level="session", quota_session=5) as memory:
+        here: dict[str, Any] = {"user_id": "ann", "session_id": "s"}
+        for number in range(7):
+            await memory.add(f"Memory number {number}", **here, level="session")
+        await memory.add("Of all sessions", user_id="ann")
+        stored = {f"Memory number {number}" for number in range(2, 7)}
+        assert set(await texts(memory)) == {*stored, "Of all sessions"}
+        remembered = await memory.remember("I like tea", **here, wait=True)
+        assert remembered.job is not None
+        assert remembered.job.state == "done"
+        learned = await texts(memory)
+        assert (len(learned), "I like tea" in learned) == (6, True)
+
+
+async def test_the_end_of_a_long_session_is_awaited_to_its_last_part(memory: AsyncMemory) -> None:
+    messages = [{"role": "user", "content": f"Note {number}"} for number in range(2_100)]
+    await memory.remember(messages, user_id="ann", session_id="long")
+    job = await memory.end_session(user_id="ann", session_id="long", wait=300)
+    assert (job.state, "more" in (job.result or {})) == ("done", False)
+    [session] = await memory.sessions(user_id="ann")
+    assert session.closed_at is not None
+    closing = [each for each in await memory.jobs(user_id="ann") if each.kind == "close"]
+    assert ([each.state for each in closing], closing[0].id) == (["done"] * 3, job.id)

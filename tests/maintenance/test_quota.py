@@ -1,0 +1,175 @@
+"""Quotas: a user, a project and a session keep to their limits, and what matters least goes first."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.errors import InvalidInput
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.quota import Quotas, enforce_quotas
+from recollect.maintenance.tasks import MaintenanceReport
+from recollect.model.change import Author
+from recollect.model.memory import Category, Status
+from recollect.model.scope import Level, Scope
+from tests.support.maintenance_samples import (
+    ANN,
+    contents,
+    days,
+    keep,
+    ledger_in,
+    memory,
+    reported_contents,
+    run,
+    snapshot,
+    undo,
+)
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    async with ledger_in(tmp_path) as ledger:
+        yield ledger
+
+
+async def keep_to(ledger: Ledger, **limits: Any) -> MaintenanceReport:
+    return await enforce_quotas(ANN, ledger=ledger, run=run(), quotas=Quotas(**limits))
+
+
+async def test_a_session_keeps_fifty_memories(ledger: Ledger) -> None:
+    talk, other = Scope("ann", "", "talk"), Scope("ann", "", "other")
+    await keep(ledger, *(memory(f"talk {n}", scope=talk, age_days=60 - n) for n in range(53)))
+    await keep(ledger, *(memory(f"other {n}", scope=other) for n in range(50)), memory("of the user"))
+    report = await keep_to(ledger, session=50, order="oldest")
+    assert reported_contents(report) == {"talk 0", "talk 1", "talk 2"}
+    assert len(await contents(ledger)) == 101
+
+
+async def test_five_hundred_entries_stay_the_oldest_go_and_summaries_are_exempt(ledger: Ledger) -> None:
+    await keep(ledger, memory("what it was all about", category=Category.SUMMARY, age_days=900))
+    await keep(ledger, *(memory(f"entry {n}", age_days=600 - n, importance=1.0 - n / 1000) for n in range(502)))
+    report = await keep_to(ledger, user=500, order="oldest")
+    assert reported_contents(report) == {"entry 0", "entry 1"}
+    assert "what it was all about" in await contents(ledger)
+
+
+async def test_what_matters_least_goes_first(ledger: Ledger) -> None:
+    await keep(
+        ledger,
+        memory("trivial", importance=0.1, age_days=10),
+        memory("trivial but recalled daily", importance=0.1, age_days=10, access_count=30, last_accessed_at=days(0)),
+        memory("vital", importance=1.0, age_days=300),
+        memory("middling and new", importance=0.5),
+        memory("middling and old", importance=0.5, age_days=400),
+    )
+    assert [step.content for step in (await keep_to(ledger, user=3)).steps] == ["middling and old", "trivial"]
+
+
+async def test_room_is_made_for_what_was_just_written(ledger: Ledger) -> None:
+    await keep(
+        ledger,
+        *(memory(f"vital {n}", importance=0.9, age_days=5) for n in range(3)),
+        memory("old and trivial", importance=0.1, age_days=9),
+        memory("new and trivial", importance=0.1, age_days=0),
+        memory("newer and trivial", importance=0.1, age_days=-0.001),
+    )
+    just = replace(run(), since=days(1))
+    going = {
+        step.content for step in (await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=4))).steps
+    }
+    assert going == {"old and trivial", "vital 0"}
+
+
+async def test_where_nothing_was_just_written_the_weakest_go_as_ever(ledger: Ledger) -> None:
+    await keep(ledger, memory("vital", importance=0.9, age_days=5), memory("trivial", importance=0.1, age_days=4))
+    just = replace(run(), since=days(1))
+    assert reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=1))) == {"trivial"}
+
+
+async def test_room_is_made_for_no_more_than_there_may_be(ledger: Ledger) -> None:
+    await keep(ledger, *(memory(f"new {n}", importance=0.1 * n) for n in range(1, 6)))
+    just = replace(run(), since=days(1))
+    assert len(reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=2)))) == 3
+
+
+async def test_who_the_user_is_goes_last_whatever_its_age(ledger: Ledger) -> None:
+    await keep(
+        ledger,
+        memory("allergic to peanuts", category=Category.CONSTRAINT, importance=0.6, age_days=2000),
+        memory("saw a film", importance=0.9),
+    )
+    assert reported_contents(await keep_to(ledger, user=1)) == {"saw a film"}
+
+
+async def test_a_project_counts_with_its_sessions_and_a_user_as_a_whole(ledger: Ledger) -> None:
+    work, talk = Scope("ann", "work"), Scope("ann", "work", "talk")
+    await keep(
+        ledger,
+        memory("project, oldest", scope=work, age_days=9),
+        memory("session", scope=talk, level=Level.SESSION, age_days=8),
+        memory("project, newest", scope=work, age_days=7),
+        memory("user, oldest", age_days=99),
+        memory("user", age_days=6),
+    )
+    assert reported_contents(await keep_to(ledger, project=2, order="oldest")) == {"project, oldest"}
+    assert reported_contents(await keep_to(ledger, project=2, user=3, order="oldest")) == {"user, oldest"}
+
+
+async def test_limits_that_overlap_take_no_more_than_they_must(ledger: Ledger) -> None:
+    work = Scope("ann", "work")
+    await keep(ledger, *(memory(f"p{n}", scope=work, age_days=9 - n) for n in range(4)), memory("u", age_days=99))
+    # Two of the project go for its own sake; three are left, and that is what the user may have.
+    assert reported_contents(await keep_to(ledger, project=2, user=3, order="oldest")) == {"p0", "p1"}
+
+
+async def test_turns_do_not_count_unless_they_are_asked_for(ledger: Ledger) -> None:
+    await keep(ledger, *(memory(f"said {n}", category=Category.TURN, age_days=9 - n) for n in range(5)))
+    await keep(ledger, memory("a fact"))
+    assert not (await keep_to(ledger, user=2)).steps
+    report = await keep_to(ledger, user=2, turns=True, order="oldest")
+    assert reported_contents(report) == {"said 0", "said 1", "said 2", "said 3"}
+
+
+async def test_what_waits_for_review_or_is_gone_does_not_count(ledger: Ledger) -> None:
+    await keep(
+        ledger, memory("active"), memory("waits", status=Status.REVIEW), memory("gone", status=Status.FORGOTTEN)
+    )
+    assert not (await keep_to(ledger, user=1)).steps
+
+
+async def test_history_says_quota_and_one_undo_takes_it_back(ledger: Ledger) -> None:
+    await keep(ledger, *(memory(f"note {n}") for n in range(5)))
+    before = await snapshot(ledger)
+    report = await enforce_quotas(ANN, ledger=ledger, run=run(by=Author("hourly")), quotas=Quotas(user=1))
+    [line] = await ledger.history(ANN, limit=1)
+    assert (line.by.who, line.by.why) == ("hourly", "quota")
+    await undo(ledger, report)
+    assert await snapshot(ledger) == before
+
+
+async def test_a_dry_run_and_a_bound_run(ledger: Ledger) -> None:
+    await keep(ledger, *(memory(f"note {n}") for n in range(5)))
+    dry = await enforce_quotas(ANN, ledger=ledger, run=run(dry_run=True), quotas=Quotas(user=1))
+    assert (len(dry.steps), len(await contents(ledger))) == (4, 5)
+    bound = await enforce_quotas(ANN, ledger=ledger, run=run(max_changes=3), quotas=Quotas(user=1))
+    assert (len(bound.steps), bound.more, len(await contents(ledger))) == (3, True, 2)
+
+
+async def test_without_limits_nothing_is_even_counted(ledger: Ledger) -> None:
+    await keep(ledger, memory("note"))
+    assert (await keep_to(ledger)).looked_at == 0
+
+
+async def test_nobody_elses_memories_go(ledger: Ledger) -> None:
+    await keep(ledger, *(memory(f"note {n}", scope=Scope("bob")) for n in range(5)), memory("ann's"))
+    assert not (await keep_to(ledger, user=1)).steps
+
+
+@pytest.mark.parametrize("wrong", [{"user": -1}, {"order": "loudest"}])
+def test_limits_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Quotas(**wrong)

@@ -1,0 +1,182 @@
+"""The timetable: chores by the hour and by the night, sessions that ended by themselves, clocks that went wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.errors import InvalidInput
+from recollect.ledger.jobs import MaintenanceState, TaskRun
+from recollect.maintenance.expire import expire
+from recollect.maintenance.prune import prune
+from recollect.maintenance.quota import Quotas, enforce_quotas
+from recollect.maintenance.scheduler import HOURLY, DueJob, MaintenanceSchedule, due_jobs, ended_sessions
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask
+from recollect.model.change import Author, ChangeKind, FinishJob
+from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation
+from tests.support.maintenance_samples import ANN, days, keep, ledger_in, memory, run
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+ALL = MaintenanceSchedule(tasks=frozenset(MaintenanceTask))
+DONE_NOW = dict.fromkeys(MaintenanceTask, NOON)
+
+
+def talk(user: str = "ann", project: str = "", *, hours: float = 0.1, closed: bool = False) -> Conversation:
+    said_at = NOON - timedelta(hours=hours)
+    return Conversation(
+        scope=Scope(user, project, f"talk {hours:g}"), last_turn_at=said_at, closed_at=said_at if closed else None
+    )
+
+
+def who(
+    user: str = "ann", *, hours: float | None = 0.1, last: Any = None, projects: tuple[str, ...] = ()
+) -> MaintenanceState:
+    """Someone heard of so long ago, whose chores began and were queued at those times, or as they are given."""
+    started = {
+        ("", str(task)): at if isinstance(at, TaskRun) else TaskRun(at, at) for task, at in (last or {}).items()
+    }
+    active_at = None if hours is None else NOON - timedelta(hours=hours)
+    return MaintenanceState(user=user, last_active_at=active_at, projects=projects, tasks=started)
+
+
+def task_names(results: Iterable[DueJob]) -> list[str]:
+    return [str(each.job.payload["chore"]) for each in results if each.job.kind is not JobKind.CLOSE]
+
+
+def due_for(
+    *users: MaintenanceState, now: datetime = NOON, schedule: MaintenanceSchedule = ALL
+) -> tuple[DueJob, ...]:
+    return due_jobs(users, now=now, schedule=schedule)
+
+
+def test_a_new_user_has_everything_done_once() -> None:
+    assert task_names(due_for(who())) == [*MaintenanceTask]
+
+
+def test_by_default_only_what_costs_nothing_is_done() -> None:
+    assert task_names(due_for(who(), schedule=MaintenanceSchedule())) == [*HOURLY]
+
+
+def test_hourly_chores_are_due_after_an_hour() -> None:
+    just_before, after = (NOON + timedelta(minutes=minutes) for minutes in (59, 60))
+    assert task_names(due_for(who(last=DONE_NOW), now=just_before)) == []
+    assert task_names(due_for(who(last=DONE_NOW), now=after)) == ["expire", "quota"]
+
+
+def test_nightly_chores_wait_for_the_night() -> None:
+    last = dict.fromkeys(MaintenanceTask, NOON - timedelta(hours=1))
+    two, four = (NOON.replace(day=16, hour=hour) for hour in (2, 4))
+    assert task_names(due_for(who(last=last), now=two)) == ["expire", "quota"]
+    assert task_names(due_for(who(last=last), now=four)) == [*MaintenanceTask]
+    assert task_names(due_for(who(last={**last, MaintenanceTask.REFLECT: four}), now=four + timedelta(hours=1))) == [
+        "expire", "quota", "prune", "consolidate",
+    ]  # fmt: skip
+
+
+def test_a_user_of_whom_nothing_was_heard_is_not_thought_about() -> None:
+    last = dict.fromkeys(MaintenanceTask, NOON - timedelta(days=3))
+    assert task_names(due_for(who(hours=None, last=last))) == ["expire", "quota"]
+    assert task_names(due_for(who(hours=24 * 4, last=last))) == ["expire", "quota"]
+    assert task_names(due_for(who(hours=24, last=last))) == [*MaintenanceTask]
+
+
+def test_a_run_in_a_future_that_never_came_is_no_reason_to_wait() -> None:
+    ahead = dict.fromkeys(MaintenanceTask, NOON + timedelta(days=3652))
+    results = due_for(who(last=ahead))
+    assert task_names(results) == [*MaintenanceTask]
+    assert {each.job.payload["after"] for each in results} == {None}
+
+
+def test_consolidating_and_reflecting_are_told_what_is_new_since_the_last_run_began() -> None:
+    began = TaskRun(NOON - timedelta(days=1), NOON - timedelta(days=2))
+    [job] = [each.job for each in due_for(who(last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: began}))]
+    assert (job.kind, job.payload["after"]) == (JobKind.CONSOLIDATE, "2026-11-13T12:00:00+00:00")
+
+
+def test_a_chore_that_never_went_well_is_tried_again_the_next_night_with_all_there_is() -> None:
+    failed = TaskRun(NOON - timedelta(days=1))
+    [job] = [each.job for each in due_for(who(hours=24 * 9, last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: failed}))]
+    assert (job.kind, job.payload["after"]) == (JobKind.CONSOLIDATE, None)
+    tonight = TaskRun(NOON - timedelta(hours=1))
+    assert due_for(who(last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: tonight})) == ()
+
+
+def test_each_project_is_reflected_on_by_itself() -> None:
+    last = {task: NOON for task in MaintenanceTask if task is not MaintenanceTask.REFLECT}
+    results = due_for(who(last=last, projects=("", "home", "work")))
+    scopes = [(each.scope, each.job.key) for each in results]
+    assert scopes == [
+        (ANN, "reflect"),
+        (Scope("ann", "home"), "reflect:home"),
+        (Scope("ann", "work"), "reflect:work"),
+    ]
+
+
+def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> None:
+    results = due_for(*map(who, ("ann", "bob", "eve")), schedule=MaintenanceSchedule())
+    assert all(each.job.priority < 0 for each in results)
+    moments = {each.job.due_at for each in results}
+    assert len(moments) == 3
+    assert all(NOON <= (moment or NOON) <= NOON + timedelta(minutes=10) for moment in moments)
+
+
+def test_a_session_ends_when_nothing_was_said_for_half_an_hour() -> None:
+    idle, lively, closed = talk(hours=0.5), talk(hours=0.4), talk(hours=9, closed=True)
+    silent = Conversation(scope=Scope("ann", "", "never"))
+    results = ended_sessions([idle, lively, closed, silent], now=NOON, schedule=ALL)
+    assert [(each.scope, each.job.kind) for each in results] == [(idle.scope, JobKind.CLOSE)]
+    assert ended_sessions([idle], now=NOON, schedule=replace(ALL, idle_s=0)) == ()
+
+
+@pytest.mark.parametrize("wrong", [{"night_hour": 24}, {"every_s": 0}, {"spread_s": -1}, {"idle_s": -1}])
+def test_a_timetable_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        MaintenanceSchedule(**wrong)
+
+
+def test_a_report_is_plain_json() -> None:
+    step = MaintenanceStep(
+        verb=ChangeKind.ADD, id="m", content="one of two", why="they speak of the same", sources=("a", "b")
+    )
+    report = MaintenanceReport(
+        chore=MaintenanceTask.CONSOLIDATE, user="ann", batch="b", steps=(step,), left=("c: no",), calls=1
+    )
+    plain = json.loads(json.dumps(report.to_dict()))
+    assert plain["steps"] == [
+        {"verb": "add", "id": "m", "memory": "one of two", "why": "they speak of the same", "sources": ["a", "b"]}
+    ]
+    assert (plain["chore"], plain["user_id"], plain["left"], plain["calls"]) == ("consolidate", "ann", ["c: no"], 1)
+
+
+def test_every_run_is_a_batch_of_its_own() -> None:
+    batches = {
+        MaintenanceRun().by.batch,
+        MaintenanceRun().by.batch,
+        MaintenanceRun(by=Author("me")).by.batch,
+        MaintenanceRun(by=Author("me", batch="given")).by.batch,
+    }
+    assert len(batches) == 4
+    assert "given" in batches
+    assert None not in batches
+
+
+async def test_the_job_that_a_chore_is_ends_with_it_even_if_there_was_nothing_to_do(tmp_path: Path) -> None:
+    async with ledger_in(tmp_path) as ledger:
+        await keep(ledger, memory("parked", age_days=2, expires_at=days(1)))
+        for task in (
+            lambda each: expire(ANN, ledger=ledger, run=each),
+            lambda each: prune(ANN, ledger=ledger, run=each),
+            lambda each: enforce_quotas(ANN, ledger=ledger, run=each, quotas=Quotas(user=5)),
+        ):
+            await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP)])
+            [job] = await ledger.lease(worker="w", limit=1, lease_s=60)
+            await task(run(effects=(FinishJob(job.id, job.lease or ""),)))
+            assert (await ledger.job("ann", job.id)).state is JobState.DONE

@@ -1,0 +1,199 @@
+"""Undo through the Python door: what it takes back, and what comes back with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import Memory, Status
+from recollect.config.settings import Settings
+from recollect.errors import NotFound
+from recollect.model.memory import MemoryRecord
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import changes, claim, exchange, learns, opened
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    # What is learned behind would be the last change.
+    with Memory(settings=Settings(home=tmp_path, learn="off"), embedder=FakeEmbedder(32)) as memory:
+        yield memory
+
+
+def test_after_an_undo_was_undone_undo_takes_back_the_change_again(memory: Memory) -> None:
+    added = memory.add("Lives in Oslo", user_id="a")
+    memory.update(added.id, "Lives in Prague", user_id="a")
+    memory.undo(user_id="a")
+    [undone, *_] = memory.history(user_id="a")
+    memory.undo(undone.id, user_id="a")
+    assert memory.get(added.id, user_id="a").content == "Lives in Prague"
+    memory.undo(user_id="a")
+    assert memory.get(added.id, user_id="a").content == "Lives in Oslo"
+
+
+def test_after_one_line_of_an_exchange_was_undone_undo_takes_the_rest(memory: Memory) -> None:
+    exchange = [{"role": "user", "content": "My cat is Tom"}, {"role": "assistant", "content": "Hello Tom"}]
+    first, second = memory.remember(exchange, user_id="a", session_id="s")
+    [line] = memory.history(second.id, user_id="a")
+    memory.undo(line.id, user_id="a")
+    assert [outcome.id for outcome in memory.undo(user_id="a")] == [first.id]
+
+
+def test_a_mass_deletion_is_undone_whole(memory: Memory) -> None:
+    memory.import_({"memory": f"note {number}", "user_id": "a"} for number in range(1200))
+    assert memory.delete_all(user_id="a") == 1200
+    assert len(memory.undo(user_id="a")) == 1200
+    assert memory.stats("a")["memories"] == 1200
+
+
+def test_words_that_come_back_are_found_by_meaning_again(memory: Memory) -> None:
+    added = memory.add("Lives in Oslo", user_id="a")
+    memory.update(added.id, "Lives in Prague", user_id="a")
+    memory.undo(user_id="a")
+    assert memory.search("lives Oslo", user_id="a")[0].scores["dense"] > 0.5
+
+
+def test_a_ready_made_vector_survives_deletion_and_undo(memory: Memory) -> None:
+    vector = [1.0] + [0.0] * 31
+    added = memory.add("anything", user_id="a", embedding=vector)
+    memory.delete(added.id, user_id="a")
+    memory.undo(user_id="a")
+    assert memory.search("nothing", user_id="a", embedding=vector)[0].scores["dense"] == pytest.approx(1, abs=1e-3)
+
+
+def test_a_value_that_is_undone_gives_the_key_back(memory: Memory) -> None:
+    memory.add(user_id="a", key="city", value="Oslo")
+    memory.add(user_id="a", key="city", value="Prague")
+    memory.undo(user_id="a")
+    [stored] = memory.get_all(user_id="a", filters={"key": "city"})
+    assert (stored.value, stored.status) == ("Oslo", Status.ACTIVE)
+
+
+class TestWhatSomeoneDid:
+    """What is learned behind is not what a person takes back who says no more than undo."""
+
+    @pytest.fixture
+    def memory(self, tmp_path: Path) -> Iterator[Memory]:
+        # Two wordings that differ in a few letters are one memory.
+        settings = Settings(home=tmp_path, learn="selector", same_letters=0.75, worker=False)
+        with Memory(settings=settings, embedder=FakeEmbedder(32)) as memory:
+            yield memory
+
+    def test_what_was_learned_meanwhile_is_not_what_is_undone(self, memory: Memory) -> None:
+        added = memory.add("Likes tea", user_id="a")
+        remembered = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=False)
+        memory.delete(added.id, user_id="a")
+        assert remembered.job is not None
+        memory.work()
+        assert memory.history(user_id="a")[0].by.who == "extraction"
+        assert [outcome.id for outcome in memory.undo(user_id="a")] == [added.id]
+        assert memory.get(added.id, user_id="a").status is Status.ACTIVE
+        assert contents(memory) == {"Likes tea", "I live in Oslo"}
+
+    def test_what_was_said_goes_with_what_was_learned_from_it(self, memory: Memory) -> None:
+        memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.remember("I moved to Lisbon", user_id="a", session_id="s", wait=True)
+        assert contents(memory) == {"I moved to Lisbon"}
+        outcomes = memory.undo(user_id="a")
+        assert contents(memory) == {"I live in Oslo"}
+        assert [turn.content for turn in memory.turns(user_id="a", session_id="s")] == ["I live in Oslo"]
+        [number] = {
+            line.id for line in memory.history(user_id="a") if line.memory_id == outcomes[-1].id if line.undoes
+        }
+        memory.undo(number, user_id="a")
+        assert contents(memory) == {"I moved to Lisbon"}
+        assert len(memory.turns(user_id="a", session_id="s")) == 2
+
+    def test_what_other_turns_say_as_well_stays(self, memory: Memory) -> None:
+        for _ in range(2):
+            memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.undo(user_id="a")
+        assert contents(memory) == {"I live in Oslo"}
+
+    def test_what_was_merged_is_as_it_was_and_merged_again_when_that_is_undone(self, memory: Memory) -> None:
+        memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
+        [before] = facts(memory)
+        memory.remember("I love to hike in the hills", user_id="a", session_id="s", wait=True)
+        [merged] = facts(memory)
+        assert (merged.id, merged.content, len(merged.evidence)) == (before.id, "I love to hike in the hills", 2)
+        memory.undo(user_id="a")
+        [undone] = facts(memory)
+        assert (undone.content, undone.evidence) == (before.content, before.evidence)
+        assert undone.importance == before.importance
+        memory.undo(memory.history(user_id="a")[0].id, user_id="a")
+        [repeated] = facts(memory)
+        assert (repeated.content, repeated.evidence) == (merged.content, merged.evidence)
+
+    def test_a_merge_that_other_turns_had_a_part_in_stays(self, memory: Memory) -> None:
+        memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
+        # Both are learned from at once.
+        for _ in range(2):
+            memory.remember("I love to hike in the hills", user_id="a", session_id="s", wait=False)
+        memory.work()
+        memory.undo(user_id="a")
+        assert contents(memory) == {"I love to hike in the hills"}
+
+    def test_the_last_change_of_anyone_is_undone_if_that_is_asked_for(self, memory: Memory) -> None:
+        memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.undo(user_id="a", anyones=True)
+        assert contents(memory) == set()
+        assert len(memory.turns(user_id="a", session_id="s")) == 1
+
+    def test_where_nobody_did_anything_that_is_said(self, memory: Memory) -> None:
+        memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+        memory.undo(user_id="a")
+        memory.remember("I live in Oslo", user_id="a", session_id="s", by="extraction", wait=True)
+        with pytest.raises(NotFound, match="nothing to undo that someone did"):
+            memory.undo(user_id="a")
+
+
+class TestWhatAModelEnded:
+    """What a model took out of memory comes back with the undo of what it learned that from."""
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ("I dislike the tennis lessons", {"content": "User gave up the tennis lessons with Olga"}),
+            ("My tennis lessons are over", {"content": "User's tennis lessons are over"}),
+        ],
+        ids=["and-something-added", "and-no-more"],
+    )
+    def test_it_comes_back_and_goes_again_when_that_is_undone(
+        self, tmp_path: Path, said: str, told: dict[str, Any]
+    ) -> None:
+        with ScriptedLLM() as llm, opened(tmp_path, llm) as memory:
+            learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
+            changes(llm, said, "end", "tennis lessons with Olga", **told)
+            for each in ("I have tennis lessons with Olga", said):
+                memory.remember(exchange(each), user_id="a", session_id="s", wait=True)
+            ended = contents(memory)
+            assert "User has tennis lessons with Olga" not in ended
+            memory.undo(user_id="a")
+            assert contents(memory) == {"User has tennis lessons with Olga"}
+            memory.undo(memory.history(user_id="a")[0].id, user_id="a")
+            assert contents(memory) == ended
+
+    def test_what_another_session_ended_is_not_brought_back(self, tmp_path: Path) -> None:
+        with ScriptedLLM() as llm, opened(tmp_path, llm, worker=False) as memory:
+            learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
+            changes(llm, "lessons are over", "end", "tennis lessons with Olga", "User's tennis lessons are over")
+            learns(llm, "I play chess", claim("User plays chess"))
+            memory.remember(exchange("I have tennis lessons with Olga"), user_id="a", session_id="s", wait=True)
+            for session, text in (("t", "My tennis lessons are over"), ("u", "I play chess")):
+                memory.remember(exchange(text), user_id="a", session_id=session, wait=False)
+            memory.work()
+            assert contents(memory) == {"User plays chess", "User's tennis lessons are over"}
+            memory.undo(user_id="a")
+            assert contents(memory) == {"User's tennis lessons are over"}
+
+
+def facts(memory: Memory) -> list[MemoryRecord]:
+    return list(memory.get_all(user_id="a", filters={"category": {"ne": "turn"}}))
+
+
+def contents(memory: Memory) -> set[str]:
+    return {record.content for record in facts(memory)}

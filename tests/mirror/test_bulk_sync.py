@@ -1,0 +1,166 @@
+"""Many files at once cost what must be done for each, and nothing that can be done once for all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.ledger.sqlite_writer import SqliteWriter as LedgerWriter
+from recollect.mirror import mirror as running
+from recollect.mirror import snapshot
+from recollect.mirror.state import MirrorState
+from recollect.model.change import Outcome
+from recollect.service.service import Service
+from tests.support.mirror_samples import MirroredService, body, mirrored_service, watched
+
+MANY = 64
+
+
+async def _facts(mirror: MirroredService, count: int) -> None:
+    for number in range(count):
+        await mirror.add(f"fact number {number} is red")
+    await mirror.sync()
+
+
+def _index(home: Path) -> dict[str, str]:
+    lines = json.loads((home / "memory_index.json").read_text())
+    return {str(Path(line["path"]).relative_to(home)): line["content"] for line in lines}
+
+
+def _bodies(mirror: MirroredService) -> dict[str, str]:
+    return {str(path.relative_to(mirror.root)): body(path) for path in mirror.files()}
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[str]:
+    """Notes every call of a method from now on."""
+    real, calls = getattr(of, name), list[str]()
+
+    def called(*inputs: Any, **named: Any) -> Any:
+        calls.append(name)
+        return real(*inputs, **named)
+
+    monkeypatch.setattr(of, name, called)
+    return calls
+
+
+async def test_many_edits_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, MANY)
+        for path in mirror.files():
+            path.write_text(path.read_text().replace("red", "green"))
+        commits = _calls(monkeypatch, LedgerWriter, "_commit")
+        states = _calls(monkeypatch, MirrorState, "put")
+        assert (await mirror.sync()).ingested.edited == MANY
+        assert len(commits) <= MANY / 2
+        assert len(states) <= 10
+        assert {each.content for each in await mirror.all()} == {body(path) for path in mirror.files()}
+        assert all(each.content.endswith("green") and each.version == 2 for each in await mirror.all())
+
+
+async def test_one_edit_that_cannot_be_taken_in_keeps_no_other_out(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, 5)
+        wrong, *rest = mirror.files()
+        wrong.write_text(wrong.read_text().replace("role:", "importance: 7\nrole:").replace("red", "green"))
+        for path in rest:
+            path.write_text(path.read_text().replace("red", "green"))
+        done = await mirror.sync()
+        assert (done.ingested.edited, done.ingested.bad, list(mirror.rejected())) == (4, 1, [wrong.name])
+        assert sum(words.endswith("green") for words in await mirror.words()) == 4
+
+
+async def test_two_edited_files_of_one_memory_are_two_memories_also_when_nothing_is_known_of_them(
+    tmp_path: Path,
+) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, 2)
+    text = mirror.file("number 1").read_text()
+    mirror.file("number 1").write_text(text.replace("red", "green"))
+    (mirror.file("number 0").parent / "zoe.md").write_text(text.replace("red", "blue"))
+    for path in (tmp_path / ".recollect").glob("mirror.db*"):
+        path.unlink()
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.sync()
+        assert await mirror.words() == {"fact number 0 is red", "fact number 1 is green", "fact number 1 is blue"}
+        assert sorted(body(path) for path in mirror.files()) == sorted(await mirror.words())
+
+
+async def test_what_is_edited_again_while_it_is_taken_in_is_no_conflict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, 3)
+        path = mirror.file("number 1")
+        path.write_text(path.read_text().replace("red", "green"))
+        real = Service.update
+
+        async def slow(self: Service, scope: Any, id: str, fields: Mapping[str, Any], **rest: Any) -> Outcome:
+            outcome = await real(self, scope, id, fields, **rest)
+            path.write_text(path.read_text().replace("green", "blue"))
+            return outcome
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Service, "update", slow)
+            await mirror.sync()
+        await mirror.sync()
+        assert body(path) == "fact number 1 is blue"
+        assert "fact number 1 is blue" in await mirror.words()
+        assert not mirror.conflicts()
+
+
+async def test_the_index_takes_over_the_lines_of_files_that_nobody_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, 20)
+        # As if it had been written well after the files.
+        os.utime(tmp_path / "memory_index.json", (time.time() + 60,) * 2)
+        path = mirror.file("number 7 ")
+        path.write_text(path.read_text().replace("red", "green"))
+        mirror.file("number 8 ").unlink()
+        read = list[str]()
+        real = snapshot._read
+
+        def noted(paths: list[str], folder: Any) -> Any:
+            read.extend(paths)
+            return real(paths, folder)
+
+        monkeypatch.setattr(snapshot, "_read", noted)
+        await mirror.sync()
+        assert read == [str(path.relative_to(tmp_path))]
+        assert _index(tmp_path) == _bodies(mirror)
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "null\n", '[\n{"path": 1},\n{"id": "a"},\n7\n]\n', "\udcff"])
+async def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path, text: str) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, 3)
+        (tmp_path / "memory_index.json").write_bytes(text.encode(errors="surrogateescape"))
+        await mirror.add("The bike is red")
+        await mirror.sync()
+        assert _index(tmp_path) == _bodies(mirror)
+
+
+async def test_the_index_of_a_large_folder_is_brought_up_to_date_by_a_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "MAX_EAGER_MEMORIES", 1)
+    monkeypatch.setattr(running, "_MAX_MEMORIES_AT_STOP", 1)
+    async with mirrored_service(tmp_path) as mirror:
+        await _facts(mirror, 3)
+    async with watched(tmp_path) as mirror:
+        await mirror.add("The bike is red")
+        mirror.file("number 2").unlink()
+    assert not any("bike" in words for words in _index(tmp_path).values())
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.sync()
+        assert sorted(_index(tmp_path).values()) == sorted(await mirror.words())
+        before = (tmp_path / "memory_index.json").stat()
+        await mirror.sync()
+        assert (tmp_path / "memory_index.json").stat() == before

@@ -1,0 +1,338 @@
+"""What people and strangers can put into a mirror: odd names, hostile front matter, secrets, links that lead out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.errors import InvalidInput
+from recollect.mirror.folder import FileChanged, MirrorFolder
+from recollect.mirror.layout import parse_location, safe_name, tombstone_path
+from recollect.model.scope import Scope
+from recollect.text.front_matter import join_front_matter, split_front_matter
+from tests.support.mirror_samples import BY, HOME, body, front_matter, lose_ledger, mirrored_service, until, watched
+
+ODD_IDS = [
+    *(
+        "..",
+        ".",
+        "deleted",
+        "DELETED",
+        "team/a",
+        "team_a",
+        "team\\a",
+        "CON",
+        "con.txt",
+        "nul",
+        "com1",
+        "a.",
+        " ",
+        "~",
+    ),
+    *(
+        "x" * 300,
+        "x" * 299,
+        "é",
+        "e\u0301",
+        "/",
+        "//",
+        "../../etc/passwd",
+        ".hidden",
+        "-rf",
+        "日" * 300,
+        "a:b",
+        "a*b",
+    ),
+    *("a\u200bb", "😀", "users", "entries", "team_a~b2b53934941f522e", "%2e%2e", "a b", "a  b"),
+]
+BOMB = "\n".join([f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" if n else "a0: &a0 [x]" for n in range(9)])
+HOSTILE = {
+    "python": ("made: !!python/object/apply:os.system ['touch /tmp/owned']", "tag"),
+    "bomb": (BOMB, "alias"),
+    "deep": ("deep: " + "[" * 5000 + "]" * 5000, "levels deep"),
+    "deep names": ("deep: " + "{a: " * 5000 + "1" + "}" * 5000, "levels deep"),
+    "twice": ("id: one\nid: two", "twice"),
+    "norway": ("name: no", "quotes"),
+    "number": ("id: 12", "quotes"),
+    "stranger": ("user_id: bob", "another user"),
+    "merge": ("<<: {id: x}", "<<"),
+    "list": ("- a\n- b", "not names"),
+    "broken": ("id: [", "not YAML"),
+    "role": ("role: system", "role"),
+    "time": ("created_at: yesterday", "time"),
+    "unknown level": ("level: galaxy", "level"),
+    "control": ('id: "a\\u0007b"', "control character"),
+    "nul": ('tags: ["a\\0b"]', "control character"),
+    "wide": ("\n".join(f"a{n}: 1" for n in range(20_001)), "parts"),
+    "long": (f"a: {'x' * 600_000}", "characters long"),
+    "share": ("importance: 7", "importance"),
+    "date": ("a: 2026-99-99", "cannot be read"),
+}
+
+
+def test_different_ids_have_different_names_that_stay_in_their_folder() -> None:
+    names = {id: safe_name(id) for id in ODD_IDS}
+    assert len(set(names.values())) == len(ODD_IDS)
+    for name in names.values():
+        assert not {"/", "\\", "\0", ":"} & set(name)
+        assert not name.startswith(".")
+        assert 0 < len(name.encode()) <= 200
+        assert name.partition(".")[0].lower() not in ("con", "nul", "com1", "deleted")
+
+
+async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: Path) -> None:
+    root = tmp_path / "home"
+    users = [id for id in ODD_IDS if id.strip()]
+    async with mirrored_service(root) as mirror:
+        for id in users:
+            await mirror.add(f"of user {id}", Scope(id))
+            await mirror.add(f"of project {id}", Scope("default", id))
+        await mirror.sync()
+        assert len(list(root.glob("users/*"))) == len(users)
+        assert len(list(root.glob("entries/*"))) == len(users)
+        assert os.listdir(tmp_path) == ["home"]
+    lose_ledger(root)
+    async with mirrored_service(root) as mirror:
+        await mirror.sync()
+        for id in users:
+            assert len(await mirror.words(id)) == 1
+        assert {record.scope.project for record in await mirror.all()} == set(users)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+async def test_a_bad_file_is_left_where_it_is_and_shown(tmp_path: Path, kind: str) -> None:
+    block, reason = HOSTILE[kind]
+    async with mirrored_service(tmp_path) as mirror:
+        facts = tmp_path / "entries/default/facts"
+        facts.mkdir(parents=True)
+        text = f"---\n{block}\n---\nsome words\n"
+        (facts / "bad.md").write_text(text)
+        (facts / "good.md").write_text("The bike is red")
+        done = await mirror.sync()
+        assert (done.ingested.bad, await mirror.words()) == (1, {"The bike is red"})
+        assert reason in mirror.rejected()["bad.md"]
+        assert (facts / "bad.md").read_text() == text
+        # It is not tried again before it changes; then it is.
+        assert (await mirror.sync()).ingested.bad == 0
+        (facts / "bad.md").write_text("some words")
+        await mirror.sync()
+        assert not mirror.rejected()
+        assert await mirror.words() == {"The bike is red", "some words"}
+
+
+async def test_a_memory_stays_what_it_was_while_its_file_is_bad(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        fact = await mirror.add("The bike is red")
+        await mirror.sync()
+        path = mirror.file("red")
+        path.write_text("---\nid: x\nid: y\n---\nThe bike is green")
+        await mirror.sync()
+        assert (await mirror.record(fact.id)).content == "The bike is red"
+        # What the ledger writes later does not wipe out what the person wrote.
+        await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
+        await mirror.sync()
+        assert "green" in path.read_text()
+
+
+async def test_the_watcher_goes_on_after_a_bad_file(tmp_path: Path) -> None:
+    async with watched(tmp_path) as mirror:
+        facts = tmp_path / "entries/default/facts"
+        facts.mkdir(parents=True)
+        (facts / "bad.md").write_text(f"---\n{BOMB}\n---\nx")
+        (facts / "binary.md").write_bytes(b"\xff\xfe\x00")
+        (facts / "huge.md").write_bytes(b"x" * (3 << 20))
+        await until(lambda: len(mirror.rejected()) == 3)
+        (facts / "good.md").write_text("The bike is red")
+        await until(mirror.words)
+        assert "UTF-8" in mirror.rejected()["binary.md"]
+        assert "limit" in mirror.rejected()["huge.md"]
+
+
+async def test_a_file_in_a_users_folder_is_that_users_whatever_it_says(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        theirs = await mirror.add("The bike is red")
+        facts = tmp_path / "users/bob/entries/default/facts"
+        facts.mkdir(parents=True)
+        # The id of another user's memory is only an id.
+        (facts / "a.md").write_text(f"---\nid: {theirs.id}\n---\nThe bike is stolen")
+        (facts / "b.md").write_text("---\nuser_id: default\n---\nclaimed")
+        await mirror.sync()
+        assert (await mirror.record(theirs.id)).content == "The bike is red"
+        assert await mirror.words("bob") == {"The bike is stolen"}
+        assert "another user" in mirror.rejected()["b.md"]
+
+
+async def test_a_folder_that_no_users_name_is_written_as_is_left_aside(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        for name in ("team a", "deleted", "default"):
+            facts = tmp_path / f"users/{name}/entries/default/facts"
+            facts.mkdir(parents=True)
+            (facts / f"{name}.md").write_text("claimed")
+        forged = tmp_path / "users/bob~0000000000000000"
+        (forged / "entries/x/facts").mkdir(parents=True)
+        (forged / ".user").write_text("default")
+        (forged / "entries/x/facts/forged.md").write_text("claimed")
+        await mirror.sync()
+        assert set(mirror.rejected()) == {"team a.md", "deleted.md", "default.md", "forged.md"}
+        assert await mirror.service.users() == []
+
+
+async def test_links_are_not_followed_either_way(tmp_path: Path) -> None:
+    root, outside = tmp_path / "home", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("the secret of the house")
+    async with mirrored_service(root) as mirror:
+        fact = await mirror.add("The bike is red")
+        await mirror.sync()
+        facts = root / "entries/default/facts"
+        (facts / "link.md").symlink_to(outside / "secret.md")
+        (root / "entries/trip").symlink_to(outside)
+        (facts / "pipe.md").parent.mkdir(exist_ok=True)
+        os.mkfifo(facts / "pipe.md")
+        await mirror.sync()
+        assert await mirror.words() == {"The bike is red"}
+        assert "symbolic link" in mirror.rejected()["link.md"]
+        assert "plain file" in mirror.rejected()["pipe.md"]
+        # Nor is anything written through one.
+        await mirror.add("I sail", Scope("default", "trip"))
+        path = mirror.file("red")
+        path.unlink()
+        path.symlink_to(outside / "secret.md")
+        await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
+        await mirror.sync()
+        assert any("cannot be written" in reason for reason in mirror.rejected().values())
+        assert [each.name for each in outside.iterdir()] == ["secret.md"]
+        assert (outside / "secret.md").read_text() == "the secret of the house"
+
+
+async def test_secrets_in_a_file_are_kept_out_of_the_ledger_and_of_the_file(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        fact = await mirror.add("The bike is red")
+        await mirror.sync()
+        path = mirror.file("red")
+        path.write_text(path.read_text().replace("red", "red, my password is hunter2hunter2"))
+        note = path.with_name("note.md")
+        note.write_text("The key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")
+        await mirror.sync()
+        assert "hunter2" not in (await mirror.record(fact.id)).content
+        for each in (path, note):
+            assert "hunter2" not in each.read_text()
+            assert "sk-proj" not in each.read_text()
+
+
+async def test_characters_that_nobody_sees_are_left_out(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        facts = tmp_path / "entries/default/facts"
+        facts.mkdir(parents=True)
+        (facts / "a.md").write_text("The bike\U000e0041\U000e0042\u200b is red")
+        (facts / "empty.md").write_text("\u200b\u200b")
+        await mirror.sync()
+        assert await mirror.words() == {"The bike is red"}
+        assert body(facts / "a.md") == "The bike is red"
+        assert "empty" in mirror.rejected()["empty.md"]
+
+
+async def test_too_long_a_text_is_left_aside(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        facts = tmp_path / "entries/default/facts"
+        facts.mkdir(parents=True)
+        (facts / "long.md").write_text("word " * 300_000)
+        await mirror.sync()
+        assert "limit" in mirror.rejected()["long.md"]
+
+
+@pytest.mark.parametrize("text", ["---\nid: x\n", "no front matter", "---\n---\n", "---\nid: x\n---\nwords"])
+def test_front_matter_is_read_or_refused(text: str) -> None:
+    if text == "---\nid: x\n":
+        with pytest.raises(InvalidInput, match="no end"):
+            split_front_matter(text)
+    else:
+        fields, _ = split_front_matter(text)
+        assert fields in ({}, {"id": "x"})
+
+
+def test_what_windows_editors_write_is_read_alike() -> None:
+    text = join_front_matter({"id": "x", "name": "no"}, "two\nlines")
+    assert (
+        split_front_matter("\ufeff" + text.replace("\n", "\r\n"))
+        == split_front_matter(text)
+        == ({"id": "x", "name": "no"}, "two\nlines")
+    )
+
+
+def test_what_lies_where_is_told_by_the_path() -> None:
+    assert tombstone_path("entries/a/facts/x.md") == "entries/deleted/a/facts/x.md"
+    assert tombstone_path("users/entries/entries/a/facts/x.md") == "users/entries/entries/deleted/a/facts/x.md"
+    for path in ("x.md", "entries/a/facts/.x.md", "entries/a/facts/4913", "entries/a/x.md~", "entries/.git/x.md", ""):
+        assert parse_location(path) is None
+
+
+def test_a_file_that_was_touched_since_it_was_seen_is_not_written_over(tmp_path: Path) -> None:
+    folder = MirrorFolder(tmp_path)
+    seen = folder.write("a/b.md", b"one", expected=None)
+    (tmp_path / "a/b.md").write_bytes(b"two")
+    for stamp in (seen, None):
+        with pytest.raises(FileChanged):
+            folder.write("a/b.md", b"three", expected=stamp)
+    assert (tmp_path / "a/b.md").read_bytes() == b"two"
+    assert os.listdir(tmp_path / "a") == ["b.md"]
+
+
+def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = MirrorFolder(tmp_path)
+    seen = folder.write("a.md", b"one", expected=None)
+    from recollect.mirror import folder as module
+
+    exchange = module._exchange
+
+    def edited_first(handle: int, one: str, other: str) -> bool:
+        monkeypatch.setattr(module, "_exchange", exchange)
+        (tmp_path / "new").write_bytes(b"a person's")
+        os.rename(tmp_path / "new", tmp_path / "a.md")
+        return exchange(handle, one, other)
+
+    monkeypatch.setattr(module, "_exchange", edited_first)
+    with pytest.raises(FileChanged):
+        folder.write("a.md", b"ours", expected=seen)
+    assert (tmp_path / "a.md").read_bytes() == b"a person's"
+
+
+@pytest.mark.parametrize("path", ["../x.md", "a/../../x.md", "/x.md", "a//x.md", "..", ""])
+def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
+    folder = MirrorFolder(tmp_path / "home")
+    with pytest.raises(InvalidInput):
+        folder.write(path, b"x", expected=None)
+    assert list(tmp_path.rglob("*.md")) == []
+
+
+async def test_turns_edited_by_hand_stay_in_their_place(tmp_path: Path) -> None:
+    async with mirrored_service(tmp_path) as mirror:
+        await mirror.service.remember(HOME, [{"role": "user", "content": "I live in Oslo"}], by=BY)
+        await mirror.sync()
+        path = mirror.file("Oslo")
+        path.write_text(path.read_text().replace("Oslo", "Rome"))
+        await mirror.sync()
+        [turn] = await mirror.service.turns(HOME)
+        assert (turn.content, turn.position, front_matter(path)["position"]) == ("I live in Rome", 1, 1)
+
+
+def test_who_edits_a_file_in_the_moment_it_gets_its_name_is_heard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = MirrorFolder(tmp_path)
+    unlink = os.unlink
+
+    def unlink_then_edit(name: str, **place: Any) -> None:
+        unlink(name, **place)
+        (tmp_path / "note.md").write_text("what a person wrote")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", unlink_then_edit)
+        stamp = folder.write("note.md", b"what we wrote", expected=None)
+    assert (tmp_path / "note.md").read_text() == "what a person wrote"
+    assert stamp != folder.stamp("note.md")
+    (tmp_path / "note.md").unlink()
+    assert folder.write("note.md", b"what we wrote", expected=None) == folder.stamp("note.md")

@@ -1,0 +1,283 @@
+"""What a glance tells of a text and of a question: in several languages, of any characters, and at once."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from recollect.model import traits
+from recollect.model.ids import new_id
+from recollect.model.memory import Category, MemoryRecord, MemoryType
+from recollect.model.scope import Level, Scope
+from recollect.model.traits import Trait, compute_traits, fold_name, speaker_name, trait_flags, trait_word_count
+from recollect.read import newest_model, question
+from recollect.read.question import analyze_question, find_mentioned, without_names
+from recollect.testing.suite_samples import ODD_TEXTS
+from recollect.text import stopwords
+from recollect.text.stopwords import drop_conversation_words
+
+NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
+
+
+def memory(content: str, *, category: Category = Category.FACT, **detail: Any) -> MemoryRecord:
+    return MemoryRecord(
+        id=new_id(),
+        scope=Scope("ann"),
+        level=Level.USER,
+        type=MemoryType.SEMANTIC,
+        category=category,
+        content=content,
+        created_at=NOON,
+        updated_at=NOON,
+        detail=detail,
+    )
+
+
+def turn(content: str, **detail: Any) -> MemoryRecord:
+    return memory(content, category=Category.TURN, **detail)
+
+
+def traits_in(content: str) -> Trait:
+    return trait_flags(compute_traits(memory(content)))
+
+
+WITH_TRAIT = [
+    (Trait.ASKS, "Where is my key?"),
+    (Trait.ASKS, "And you said (what?)"),
+    (Trait.ASKS, 'She asked "why?"  \n'),
+    (Trait.ASKS, "鍵はどこですか？"),
+    (Trait.ASKS, "أين مفتاحي؟"),
+    (Trait.INSTRUCTION, "Always answer in French."),
+    (Trait.INSTRUCTION, "Please never use tables"),
+    (Trait.INSTRUCTION, "Keep it short from now on"),
+    (Trait.INSTRUCTION, "Don’t mention prices"),
+    (Trait.INSTRUCTION, "Bitte immer auf Deutsch antworten"),
+    (Trait.INSTRUCTION, "À partir de maintenant, réponds en français"),
+    (Trait.INSTRUCTION, "Siempre responde en español"),
+    (Trait.INSTRUCTION, "Sempre in italiano"),
+    (Trait.INSTRUCTION, "Altijd kort antwoorden"),
+    (Trait.INSTRUCTION, "Zawsze odpowiadaj po polsku"),
+    (Trait.INSTRUCTION, "Всегда отвечай по-русски"),
+    (Trait.INSTRUCTION, "从现在起用中文回答"),
+    (Trait.INSTRUCTION, "今後は日本語でお願いします"),
+    (Trait.INSTRUCTION, "항상 한국어로 대답해 줘"),
+    (Trait.PREFERS, "I prefer tea to coffee"),
+    (Trait.PREFERS, "My favourite colour is green"),
+    (Trait.PREFERS, "I can’t stand olives"),
+    (Trait.PREFERS, "Ich trinke lieber Tee"),
+    (Trait.PREFERS, "Mein Lieblingsessen ist Pizza"),
+    (Trait.PREFERS, "Je préfère le thé"),
+    (Trait.PREFERS, "Me gusta el té"),
+    (Trait.PREFERS, "Mi piace il tè"),
+    (Trait.PREFERS, "Gosto de chá"),
+    (Trait.PREFERS, "Я люблю чай"),
+    (Trait.PREFERS, "我喜欢绿茶"),
+    (Trait.PREFERS, "緑茶が好きです"),
+    (Trait.PREFERS, "저는 녹차를 좋아해요"),
+    (Trait.TELLS_TIME, "We met yesterday"),
+    (Trait.TELLS_TIME, "It was in 2019"),
+    (Trait.TELLS_TIME, "On TUESDAY we fly"),
+    (Trait.TELLS_TIME, "Wir treffen uns nächste Woche"),
+    (Trait.TELLS_TIME, "On se voit demain"),
+    (Trait.TELLS_TIME, "Nos vemos mañana"),
+    (Trait.TELLS_TIME, "Ci vediamo domani"),
+    (Trait.TELLS_TIME, "昨天我们见面了"),
+    (Trait.TELLS_TIME, "어제 만났어요"),
+    (Trait.COUNTS, "There are 3 of them"),
+    (Trait.COUNTS, "٣ كتب"),
+    (Trait.FIRST_PERSON, "I’m from Oslo"),
+    (Trait.FIRST_PERSON, "Das ist mein Hund"),
+    (Trait.FIRST_PERSON, "J'ai un chien"),
+    (Trait.FIRST_PERSON, "Это моя собака"),
+    (Trait.FIRST_PERSON, "私は学生です"),
+]
+WITHOUT_TRAIT = [
+    (Trait.ASKS, "Where? In the drawer."),
+    (Trait.ASKS, "The key is in the drawer"),
+    (Trait.INSTRUCTION, "She always answers in French"),
+    (Trait.INSTRUCTION, "Nevertheless it rained"),
+    (Trait.PREFERS, "The train was on time"),
+    (Trait.TELLS_TIME, "The agony of defeat"),
+    (Trait.TELLS_TIME, "It costs 20199 euros"),
+    (Trait.COUNTS, "There are three of them"),
+    (Trait.FIRST_PERSON, "Italy is in Europe"),
+]
+
+
+@pytest.mark.parametrize(("trait", "text"), WITH_TRAIT)
+def test_a_trait_shows_in_any_language_it_is_looked_for_in(trait: Trait, text: str) -> None:
+    assert trait in traits_in(text)
+
+
+@pytest.mark.parametrize(("trait", "text"), WITHOUT_TRAIT)
+def test_words_that_only_look_like_it_show_no_trait(trait: Trait, text: str) -> None:
+    assert trait not in traits_in(text)
+
+
+def test_only_a_turn_has_someone_who_spoke() -> None:
+    assert trait_flags(compute_traits(turn("tea", role="user"))) == Trait.TURN | Trait.USER
+    assert trait_flags(compute_traits(turn("tea", role="assistant"))) == Trait.TURN | Trait.ASSISTANT
+    assert trait_flags(compute_traits(turn("tea", role="tool"))) == Trait.TURN
+    assert trait_flags(compute_traits(turn("tea", role=["user"]))) == Trait.TURN
+    assert trait_flags(compute_traits(memory("tea", role="user"))) == Trait.NONE
+    assert speaker_name(turn("tea", name="  Ann   LEE ")) == fold_name("ann lee") == "ann lee"
+    assert (
+        speaker_name(memory("tea", name="Ann"))
+        == speaker_name(turn("tea", name=7))
+        == speaker_name(turn("tea"))
+        == ""
+    )
+    assert len(speaker_name(turn("tea", name="x" * 500))) <= 100
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("tea", 1), ("green tea", 2), ("one\ntwo three", 3), ("a " * 70_000 + "a", 0xFFFF), ("我喜欢喝绿茶吗", 3)],
+    ids=["one", "two", "lines", "more than can be kept", "without spaces"],
+)
+def test_words_are_counted_and_leave_the_traits_alone(text: str, count: int) -> None:
+    report = compute_traits(turn(text, role="user"))
+    assert trait_word_count(report) == count
+    assert Trait.TURN | Trait.USER in trait_flags(report)
+    assert report < 2**63
+
+
+def test_a_trait_shows_at_the_beginning_of_a_long_text_and_a_question_at_its_end() -> None:
+    assert traits_in("I prefer tea. " + "x" * 100_000 + " or not?") >= Trait.PREFERS | Trait.ASKS
+
+
+@pytest.mark.parametrize("text", [*ODD_TEXTS.values(), "", " ", "\0", "\ud800", "?" * 9, "\U0010ffff" * 9])
+def test_any_characters_can_be_looked_at(text: str) -> None:
+    report = compute_traits(turn(text, role=text, name=text))
+    assert 0 <= report < 2**63
+    assert isinstance(speaker_name(turn(text, name=text)), str)
+    request = analyze_question(text)
+    assert all(name for name in request.names)
+    assert find_mentioned(text, [text, "ann", ""]) in ([], [text], [text, "ann"])
+    assert isinstance(without_names(text, [text]), str)
+    assert drop_conversation_words(text) == text or drop_conversation_words(text)
+
+
+# What made expressions of these kinds slow before: runs that begin a match again and again, and almost end it.
+_WORST = (
+    "a", " ", "\n", "!", ".", "'", "0", "0,", "0:.", "A", "Aa", "Aa ", "a'", "a'a'", "é", "’", "\u0301", "我", "_",
+    "\t", ". ", "! \"", "please ", "s'il te ", "s'il vous plaît, ", "what", "what ", "what a ", "how many ", "neu",
+    "neua", "cambi", "cambi ", "suggest", "lieblings", "vorschl", "i really ", "i'm not a fan ", "in the ",
+    "à partir de ", "remember ", "no ", "nicht ", "mein", "unser", "so, ", "(\"'",
+)  # fmt: skip
+
+
+def expressions(*modules: ModuleType) -> list[Any]:
+    return [
+        pytest.param(value, id=f"{module.__name__.rpartition('.')[2]}.{name}")
+        for module in modules
+        for name, value in vars(module).items()
+        if isinstance(value, re.Pattern)
+    ]
+
+
+@pytest.mark.parametrize("expression", expressions(traits, stopwords, question, newest_model))
+def test_an_expression_takes_no_longer_than_its_text(expression: re.Pattern[str]) -> None:
+    for worst in _WORST:
+        text = worst * (100_000 // len(worst)) + "\x00"
+        assert _quickest(lambda text: expression.sub("", text), text) <= 0.25, repr(worst)
+
+
+def test_looking_takes_no_longer_than_the_text() -> None:
+    for worst in _WORST:
+        text = worst * (100_000 // len(worst))
+        for look in (lambda text: compute_traits(turn(text)), analyze_question, drop_conversation_words):
+            assert _quickest(look, text) <= 0.25, repr(worst)
+
+
+def _quickest(look: Callable[[str], object], text: str) -> float:
+    """The shortest of a few tries, in seconds: others may use the machine as well."""
+    took = []
+    for _ in range(5):
+        start = time.thread_time()
+        look(text)
+        took.append(time.thread_time() - start)
+        if took[-1] <= 0.25:
+            break
+    return min(took)
+
+
+QUESTIONS = [
+    ("asks_when", "When did I move?"),
+    ("asks_when", "Wann bin ich umgezogen?"),
+    ("asks_when", "Когда я переехал?"),
+    ("asks_when", "我什么时候搬家的"),
+    ("asks_count", "How many cats do I have?"),
+    ("asks_count", "Wie viele Katzen habe ich?"),
+    ("asks_count", "Combien de chats ai-je ?"),
+    ("asks_count", "Сколько у меня кошек?"),
+    ("asks_count", "고양이가 몇 마리야"),
+    ("to_assistant", "What did you recommend?"),
+    ("to_assistant", "Was hast du empfohlen?"),
+    ("wants_advice", "Can you suggest a hotel?"),
+    ("wants_advice", "Soll ich das kaufen?"),
+    ("wants_advice", "推荐一家餐厅"),
+    ("personal", "What is my name?"),
+    ("personal", "Wie heißt mein Hund?"),
+    ("personal", "Какой мой любимый чай?"),
+    ("of_the_past", "Where did I live before?"),
+    ("of_the_past", "Wo habe ich früher gewohnt?"),
+    ("of_the_present", "What’s my address?"),
+    ("of_the_present", "How many cats do I have?"),
+    ("of_the_present", "Wo wohne ich?"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), QUESTIONS)
+def test_a_question_shows_what_kind_of_answer_it_wants(kind: str, text: str) -> None:
+    assert getattr(analyze_question(text), kind)
+
+
+def test_a_plain_statement_is_no_question_of_any_kind() -> None:
+    seen = analyze_question("Snow fell on the hills")
+    assert not any(getattr(seen, kind) for kind, _ in QUESTIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Where does Melanie work? Ask Tom.", ("Melanie", "Tom")),
+        ("Melanie works where?", ()),
+        ("Who told José about Zürich?", ("José", "Zürich")),
+        ("что любит моя собака?", ()),
+        ("Что любит Маша?", ("Маша",)),
+        ("où est-il allé cet été ?", ()),
+        ("我最喜欢的，绿茶还是红茶", ()),
+    ],
+)
+def test_names_are_capitalised_words_inside_a_sentence(text: str, names: tuple[str, ...]) -> None:
+    assert analyze_question(text).names == names
+
+
+def test_people_are_known_by_their_whole_name_or_the_first() -> None:
+    existing = ["ann lee", "bo", "jean-luc", "o'neil"]
+    assert find_mentioned("What did Ann say?", existing) == ["ann lee"]
+    assert find_mentioned("What did Ann's sister, not Anna, say?", existing) == ["ann lee"]
+    assert find_mentioned("Was it Jean-Luc or O’Neil?", existing) == ["jean-luc", "o'neil"]
+    assert find_mentioned("Anna and Leeland know boats", existing) == []
+    assert find_mentioned("Is Bo here?", existing) == ["bo"]
+    assert without_names("What did Ann Lee's dog eat?", ["ann lee"]) == "What did dog eat?"
+    assert without_names("Ann Lee?", ["ann lee"]) == "Ann Lee?"
+
+
+def test_words_about_the_talk_are_left_out_of_a_question() -> None:
+    assert drop_conversation_words("Can you tell me what I mentioned about the kitchen budget?") != ""
+    assert "mentioned" not in drop_conversation_words("What have I mentioned about the kitchen budget?")
+    assert "budget" in drop_conversation_words("What have I mentioned about the kitchen budget?")
+    assert drop_conversation_words("What did you say?") == "What did you say?"
+
+
+@pytest.mark.parametrize("text", ["How old is my dog?", "What is my first name?", "When does my course start?"])
+def test_a_question_about_now_is_not_one_about_before(text: str) -> None:
+    assert not analyze_question(text).of_the_past

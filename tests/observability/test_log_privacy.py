@@ -1,0 +1,279 @@
+"""Neither secrets nor what users said is in logs, on stderr, or beside jobs, whatever goes wrong."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fastapi.testclient import TestClient
+
+from recollect import Memory
+from recollect.cli.main import root
+from recollect.errors import InvalidInput, RecollectError
+from recollect.http.app import make_app
+from recollect.model.job import JobState
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.testing.llm_faults import Fault, error_body, html_page, http_error, truncated
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write import learn
+from recollect.write.redact import RedactingLogFilter
+from tests.support.cli_runner import Cli
+from tests.support.remember_samples import ALEX, EXTRACT, TALK, opened, settings, user
+
+KEY = "sk-proj-4f9aT1QdX7mB2zLw8RkV5nYc3HjE6uPs"
+LOGIN = "hunter2-Xk29"
+SECRET = "ghp_R7bK2mXq9TzLw4VfN8cYd1HsJ5pGe3Ua6oBi"
+WORDS = "the quokka named Zanzibar sleeps in Ljubljana"
+PRIVATE_MESSAGE = f"Please note that {WORDS}, my deploy token is {SECRET} and my password is wombat-77x."
+# Parts of what was said that nothing else speaks of.
+CANARIES = (KEY[8:24], LOGIN, SECRET[4:20], "wombat-77x", "quokka", "Zanzibar", "Ljubljana")
+
+
+@contextmanager
+def captured_logs() -> Iterator[io.StringIO]:
+    """All that anything logs meanwhile, at any level, as a formatter writes it, tracebacks and all."""
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
+    loggers = [logging.getLogger(name) for name in ("", "recollect", "httpx", "httpcore", "asyncio")]
+    before = [(each.level, each.propagate) for each in loggers]
+    for each in loggers:
+        each.setLevel(logging.DEBUG)
+        each.propagate = False
+        each.addHandler(handler)
+    try:
+        yield log
+    finally:
+        for each, (level, propagate) in zip(loggers, before, strict=True):
+            each.removeHandler(handler)
+            each.setLevel(level)
+            each.propagate = propagate
+
+
+def leaked_canaries(text: str) -> list[str]:
+    """The canaries that a text tells."""
+    return [canary for canary in CANARIES if canary.casefold() in text.casefold()]
+
+
+def with_login(llm: ScriptedLLM) -> dict[str, Any]:
+    """Settings of an endpoint that takes a key, and a password in its address; turns are kept as they are said."""
+    url = llm.base_url.replace("http://", f"http://bob:{LOGIN}@")
+    return {"llm_url": url, "llm_api_key": KEY, "redact_turns": False, "job_tries": 2}
+
+
+def dead_letters(memory: Memory) -> str:
+    """Say it and have it fail until it is given up, and once more; gives what is told beside the jobs."""
+    memory._run(shortened)
+    job = memory.remember(user(PRIVATE_MESSAGE), **TALK).job
+    assert job is not None
+    for repeated in (False, True):
+        if repeated and job.state is JobState.DEAD:
+            memory.replay_jobs([job.id], user_id=ALEX)
+        for _ in range(6):
+            memory.work()
+            job = memory.job(job.id, user_id=ALEX)
+            assert job.error or job.result
+    return json.dumps([each.to_dict() for each in memory.jobs(user_id=ALEX)])
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        http_error(500, error_body(f"cannot parse {PRIVATE_MESSAGE} sent with {KEY}")),
+        http_error(400, error_body(f"cannot parse {PRIVATE_MESSAGE} sent with {KEY}")),
+        truncated(),
+        html_page(),
+    ],
+    ids=["500", "400", "truncated", "html"],
+)
+def test_a_model_that_repeats_what_it_refuses_tells_nobody(tmp_path: Path, llm: ScriptedLLM, fault: Fault) -> None:
+    llm.fault(fault, times=None, on="chat")
+    with captured_logs() as log, opened(tmp_path, llm, worker=False, **with_login(llm)) as memory:
+        concurrent = dead_letters(memory)
+        memory.recall(user("What did I say about my token?"), user_id=ALEX)
+        memory.search("token", user_id=ALEX)
+    assert "failed at try 1" in log.getvalue()
+    assert "httpx" in log.getvalue()
+    assert leaked_canaries(log.getvalue() + concurrent) == []
+    assert EXTRACT in llm.calls("chat")[0].text
+
+
+async def shortened(memory: Any) -> None:
+    """Have failed jobs tried again at once."""
+    worker = (await memory._operations()).worker
+    worker.retry_policy = type(worker.retry_policy)(tries=2, first_wait_s=0.001, max_wait_s=0.002)
+
+
+def test_nor_does_a_model_whose_answer_is_nonsense(tmp_path: Path, llm: ScriptedLLM) -> None:
+    for number, answer in enumerate(
+        (
+            PRIVATE_MESSAGE,
+            json.dumps({"memories": PRIVATE_MESSAGE}),
+            json.dumps({"memories": [{PRIVATE_MESSAGE: PRIVATE_MESSAGE}]}),
+        )
+    ):
+        llm.clear()
+        with captured_logs() as log, opened(tmp_path / str(number), llm, worker=False, **with_login(llm)) as memory:
+            llm.when(EXTRACT).reply(answer)
+            memory._run(shortened)
+            memory.remember(user(PRIVATE_MESSAGE), **TALK)
+            memory.work()
+            errors = [job.error or "" for job in memory.jobs(user_id=ALEX)]
+        assert leaked_canaries(log.getvalue() + " ".join(errors)) == []
+
+
+def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mistaken(turns: Any, **more: Any) -> Any:
+        try:
+            raise KeyError(turns[0].content)
+        except KeyError as error:
+            raise ValueError(f"bad turn {turns[0].content!r}") from error
+
+    monkeypatch.setattr(learn, "select_facts", mistaken)
+    with captured_logs() as log, opened(tmp_path, worker=False, redact_turns=False, job_tries=2) as memory:
+        concurrent = dead_letters(memory)
+    assert "ValueError in test_log_privacy.py" in concurrent
+    assert "Traceback" in log.getvalue()
+    assert leaked_canaries(log.getvalue() + concurrent) == []
+    cli = Cli(tmp_path)
+    for output in (
+        cli("jobs", "--user", ALEX),
+        cli("jobs", "--user", ALEX, "--json"),
+        cli("jobs", "--state", "dead"),
+    ):
+        assert leaked_canaries(output.output) == []
+
+
+@pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, OSError, RuntimeError])
+def test_nor_does_an_embedder_that_repeats_its_texts(tmp_path: Path, kind: type[Exception]) -> None:
+    class Repeating(FakeEmbedder):
+        async def embed(self, texts: Any, **options: Any) -> Any:
+            if self.fail_with is not None:
+                raise kind(f"cannot embed: {' '.join(texts)}")
+            return await super().embed(texts, **options)
+
+    embedder = Repeating(16)
+    with captured_logs() as log, Memory(home=tmp_path, embedder=embedder) as memory:
+        embedder.fail_with = kind("with its texts")
+        memory.remember(user(PRIVATE_MESSAGE), **TALK, wait=True)
+        memory.add(PRIVATE_MESSAGE, user_id=ALEX)
+        memory.search(PRIVATE_MESSAGE, user_id=ALEX)
+        memory.recall(user(PRIVATE_MESSAGE), user_id=ALEX)
+        memory.end_session(user_id=ALEX, session_id="monday", wait=True)
+        concurrent = json.dumps([job.to_dict()["error"] for job in memory.jobs(user_id=ALEX)])
+    assert "without vectors" in log.getvalue()
+    assert leaked_canaries(log.getvalue() + concurrent) == []
+
+
+def test_an_ordinary_day_is_logged_without_what_was_said(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with captured_logs() as log, opened(tmp_path, llm, **with_login(llm)) as memory:
+        memory.remember(
+            [*user(PRIVATE_MESSAGE), {"role": "user", "content": WORDS, "timestamp": PRIVATE_MESSAGE}],
+            **TALK,
+            wait=True,
+        )
+        added = memory.add(PRIVATE_MESSAGE, user_id=ALEX, metadata={"note": PRIVATE_MESSAGE}, why=PRIVATE_MESSAGE)
+        memory.update(added.id, f"Now {PRIVATE_MESSAGE}", user_id=ALEX)
+        memory.recall(user(PRIVATE_MESSAGE), user_id=ALEX, trace=True)
+        memory.upkeep(user_id=ALEX)
+        memory.delete(added.id, user_id=ALEX)
+        memory.undo(user_id=ALEX)
+        memory.erase(user_id=ALEX, everything=True)
+    assert "httpx" in log.getvalue()
+    assert leaked_canaries(log.getvalue()) == []
+
+
+BAD: list[dict[str, Any]] = [
+    {"content": PRIVATE_MESSAGE, "metadata": PRIVATE_MESSAGE},
+    {"content": PRIVATE_MESSAGE, "metadata": {"note": {PRIVATE_MESSAGE}}},
+    {"content": PRIVATE_MESSAGE, "tags": PRIVATE_MESSAGE},
+    {"content": PRIVATE_MESSAGE, "detail": [PRIVATE_MESSAGE]},
+    {"content": {"text": PRIVATE_MESSAGE}},
+    {"content": f"{PRIVATE_MESSAGE}\0"},
+    {"content": PRIVATE_MESSAGE, "evidence": PRIVATE_MESSAGE},
+]
+
+
+@pytest.mark.parametrize("given", BAD, ids=range(len(BAD)))
+def test_what_is_wrong_with_input_is_said_without_repeating_it(tmp_path: Path, given: dict[str, Any]) -> None:
+    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
+        with pytest.raises(RecollectError) as raised:
+            memory.add(given.pop("content"), user_id=ALEX, **given)
+        assert leaked_canaries(str(raised.value)) == []
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"content": PRIVATE_MESSAGE}],
+        [PRIVATE_MESSAGE],
+        [{"role": 5, "content": PRIVATE_MESSAGE}],
+        [[PRIVATE_MESSAGE]],
+    ],
+    ids=["none", "text", "5", "list"],
+)
+def test_so_it_is_of_messages(tmp_path: Path, messages: Any) -> None:
+    with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
+        with pytest.raises(InvalidInput) as raised:
+            memory.remember(messages, **TALK)
+        with pytest.raises(InvalidInput) as ran:
+            memory.end_run("deploy", **TALK, steps=[{"kind": "talk", "content": PRIVATE_MESSAGE}])
+        assert leaked_canaries(f"{raised.value} {ran.value}") == []
+
+
+def test_the_command_line_says_nothing_of_it_on_stderr(tmp_path: Path) -> None:
+    cli = Cli(tmp_path)
+    lines = (
+        json.dumps({"memory": PRIVATE_MESSAGE, "user_id": ALEX, "tags": PRIVATE_MESSAGE}),
+        f'{{"memory": "{PRIVATE_MESSAGE}',
+    )
+    outputs = [
+        cli("remember", PRIVATE_MESSAGE, "--user", ALEX, "--session", "monday", "-v"),
+        cli("recall", PRIVATE_MESSAGE, "--user", ALEX, "-v"),
+        cli("search", PRIVATE_MESSAGE, "--user", ALEX, "-v"),
+        *(cli("import", input=line, code=2) for line in lines),
+        # With -v they show where an error arose.
+        *(CliRunner().invoke(root, ["import", "-v", "--home", str(tmp_path)], input=line) for line in lines),
+    ]
+    assert "Traceback" in outputs[-1].stderr
+    # A person sees their own memories on stdout; of secrets nothing is left there either.
+    assert [leaked_canaries(each.stderr) for each in outputs] == [[]] * len(outputs)
+    everything = cli("list", "--user", ALEX).output + cli("history", "--user", ALEX).output + cli("jobs").output
+    assert not {SECRET[4:20], "wombat-77x"} & set(leaked_canaries(everything))
+
+
+def test_nor_does_the_server_while_its_jobs_fail(tmp_path: Path, llm: ScriptedLLM) -> None:
+    more = with_login(llm)
+    with opened(tmp_path, llm, worker=False, **more) as memory:
+        memory.remember(user(PRIVATE_MESSAGE), **TALK)
+    body = error_body(f"cannot parse {PRIVATE_MESSAGE} sent with {KEY}")
+    llm.fault(http_error(500, body), times=None, on="chat")
+    with captured_logs() as log, TestClient(make_app(settings(tmp_path, llm, log_level="debug", **more))) as client:
+        llm.wait_for(lambda server: len(server.calls("chat")) >= 3, timeout_s=60)
+        answers = [client.get(path).text for path in ("/health", "/ready")]
+    assert leaked_canaries(log.getvalue() + " ".join(answers)) == []
+
+
+def test_the_log_is_a_net_for_what_nobody_foresaw() -> None:
+    log = logging.getLogger("recollect.testing.net")
+    net = RedactingLogFilter()
+    with captured_logs() as logged:
+        log.addFilter(net)
+        log.warning("took %s for %d", SECRET, 3)
+        log.warning(f"plain {SECRET}")
+        log.warning('%s - "%s %s" %d', "127.0.0.1:5", "GET", f"/find?q={SECRET}", 200)
+        try:
+            raise ValueError(SECRET)
+        except ValueError:
+            log.exception("it failed")
+        log.removeFilter(net)
+    assert leaked_canaries(logged.getvalue()) == []
+    assert logged.getvalue().count("[redacted: GitHub token]") == 4
+    assert "Traceback" in logged.getvalue()

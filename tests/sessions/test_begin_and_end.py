@@ -1,0 +1,150 @@
+"""Sessions that begin before anything is said in them, and what agents tell of their invocations."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.errors import NotFound
+from recollect.model.change import Add, Author
+from recollect.model.memory import Category
+from recollect.model.scope import Scope
+from recollect.models.openai_chat import OpenAIChat
+from recollect.service.operations import Operations
+from recollect.sessions.compress import close_session
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import opened_async
+from tests.support.session_samples import DAY, HAWAII, NOW, a_ledger, after, apply, state, stored_memories, talk
+
+HERE = Scope("alex", "", "monday")
+BY = Author("test")
+
+
+def invocation(number: int) -> dict[str, str]:
+    return {"query": f"question {number}", "summary": "", "result": "", "timestamp": "2026-03-15T10:00:00+00:00"}
+
+
+async def service_of(memory: AsyncMemory) -> Operations:
+    return (await memory._open()).operations
+
+
+@pytest.fixture(params=["sqlite", "memory:"])
+def more(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {} if request.param == "sqlite" else {"database": request.param}
+
+
+async def test_a_session_is_there_once_it_was_begun(tmp_path: Path, more: dict[str, Any]) -> None:
+    async with opened_async(tmp_path, **more) as memory:
+        care = await service_of(memory)
+        with pytest.raises(NotFound, match="no session monday"):
+            await care.session(HERE)
+        started = await care.begin_session(HERE, by=BY)
+        assert (started.scope, started.turn_count) == (HERE, 0)
+        assert await care.session(HERE) == started
+        # Again changes nothing, and neither another user nor another project has it.
+        assert await care.begin_session(HERE, by=BY) == started
+        for other in (Scope("eve", "", "monday"), Scope("alex", "work", "monday")):
+            with pytest.raises(NotFound):
+                await care.session(other)
+
+
+async def test_many_who_begin_a_session_at_once_begin_one(tmp_path: Path) -> None:
+    async with opened_async(tmp_path) as memory:
+        care = await service_of(memory)
+        started = await asyncio.gather(*(care.begin_session(HERE, by=BY) for _ in range(20)))
+        assert len({str(each.metadata) for each in started}) == 1
+
+
+async def test_what_many_invocations_came_to_is_all_kept(tmp_path: Path, more: dict[str, Any]) -> None:
+    async with opened_async(tmp_path, **more) as memory:
+        care = await service_of(memory)
+        await asyncio.gather(*(care.record_invocation(HERE, invocation(number)) for number in range(20)))
+        report = {each["query"] for each in (await care.session(HERE)).invocations}
+        assert report == {f"question {number}" for number in range(20)}
+
+
+async def test_an_erased_session_has_not_begun(tmp_path: Path) -> None:
+    async with opened_async(tmp_path) as memory:
+        care = await service_of(memory)
+        await care.begin_session(HERE, by=BY)
+        await memory.erase(user_id="alex", session_id="monday")
+        with pytest.raises(NotFound):
+            await care.session(HERE)
+
+
+class TestTheEndOfASession:
+    """The worked example: On Dec 29 2024, user planned Hawaii vacation with $10K budget."""
+
+    async def test_it_writes_one_episode_with_its_date(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        llm.reply("On Dec 29 2024, user planned Hawaii vacation with $10K budget")
+        turns = talk(*HAWAII)
+        ledger = await a_ledger(turns)
+        conversation = await apply(ledger, state(turns), await close_session(state(turns), turns, chat=chat, now=NOW))
+        [episode] = await stored_memories(ledger)
+        assert episode.content == "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
+        assert (episode.category, episode.detail["kind"], episode.occurred_at) == (
+            Category.EPISODE,
+            "session",
+            turns[0].said_at,
+        )
+        assert episode.evidence == tuple(turn.id for turn in turns)
+        assert conversation.closed_at == NOW
+        assert "On Dec 29 2024, the user planned a trip to Lisbon" in llm.calls("chat")[0].text
+
+    async def test_a_date_the_model_left_out_is_put_before_it(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        llm.reply("The user planned a Hawaii vacation with a budget of $10,000.")
+        turns = talk(*HAWAII)
+        [change] = (await close_session(state(turns), turns, chat=chat, now=NOW)).changes
+        assert isinstance(change, Add)
+        assert change.record.content == "On Dec 29 2024: The user planned a Hawaii vacation with a budget of $10,000."
+
+    async def test_without_a_model_it_quotes_the_user(self) -> None:
+        turns = talk(*HAWAII)
+        [change] = (await close_session(state(turns), turns, chat=None, now=NOW)).changes
+        assert isinstance(change, Add)
+        assert change.record.content.startswith("On Dec 29 2024, the user said: “")
+        assert "$10,000" in change.record.content
+        assert change.record.detail["made"] == "extract"
+
+    async def test_closed_twice_there_is_still_one(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        llm.default = "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
+        turns = talk(*HAWAII)
+        ledger = await a_ledger(turns)
+        conversation = await apply(ledger, state(turns), await close_session(state(turns), turns, chat=chat, now=NOW))
+        await apply(ledger, conversation, await close_session(conversation, turns, chat=chat, now=NOW))
+        assert len(await stored_memories(ledger)) == len(llm.calls("chat")) == 1
+
+    async def test_a_session_that_goes_on_gets_another_with_its_own_date(self) -> None:
+        turns = talk(*HAWAII)
+        later = talk("My flight to Hawaii moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))
+        closed = after(state(turns), await close_session(state(turns), turns, chat=None, now=NOW))
+        [change] = (await close_session(closed, [*turns, *later], chat=None, now=NOW)).changes
+        assert isinstance(change, Add)
+        assert change.record.content.startswith("On Jan 2 2025, the user said: “My flight to Hawaii")
+        assert change.record.detail["turn_start"] == 7
+
+    async def test_over_several_days_it_says_from_when_to_when(self) -> None:
+        turns = [*talk(*HAWAII), *talk("My flight moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))]
+        [change] = (await close_session(state(turns), turns, chat=None, now=NOW)).changes
+        assert isinstance(change, Add)
+        assert change.record.content.startswith("On Dec 29 2024 to Jan 2 2025, the user said")
+
+    async def test_a_greeting_makes_no_episode_and_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        turns = talk("Hello!", "Hi! How can I help you?")
+        output = await close_session(state(turns), turns, chat=chat, now=NOW)
+        assert (output.changes, output.fields) == ((), {"closed_at": NOW})
+        assert not llm.calls("chat")
+
+    async def test_a_bad_answer_is_replaced_by_what_was_said(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+        llm.default = "On Dec 29 2024, the user planned a Hawaii vacation with a budget of $99,000."
+        turns = talk(*HAWAII)
+        output = await close_session(state(turns), turns, chat=chat, now=NOW)
+        [change] = output.changes
+        assert isinstance(change, Add)
+        assert "99,000" not in change.record.content
+        assert output.reasons == ("the model's summary was not used: nobody said 99,000",)

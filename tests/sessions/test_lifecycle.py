@@ -1,0 +1,210 @@
+"""What is written about a conversation while others write to it: nothing of theirs is lost, and nothing of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from recollect.deps import Deps
+from recollect.errors import Conflict, InvalidInput
+from recollect.index.exact import ExactIndex
+from recollect.ledger.in_memory.ledger import InMemoryLedger
+from recollect.model.change import Change, ConversationUpdate
+from recollect.model.job import Job, JobKind, NewJob
+from recollect.model.memory import Category
+from recollect.model.turn import Turn
+from recollect.models.chat import ChatMessage
+from recollect.models.embedding import EmbeddingModel
+from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
+from recollect.sessions.lifecycle import SessionConfig, end_run, end_session, summarize_session
+from recollect.sessions.step_output import step_position
+from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.write.triggers import job_key
+from tests.support.session_samples import ANN, BY, DAY, HAWAII, a_ledger, long_talk, stored_memories, talk
+
+QUIET = SessionConfig(compress_every=0, promote_from=None)
+STEPS = (RecordedStep(StepKind.ACTION, "run the tests"), RecordedStep(StepKind.ACTION, "ship the build"))
+
+
+def make_deps(ledger: InMemoryLedger, chat: Any = None) -> Deps:
+    model = EmbeddingModel("test", 4)
+    index = ExactIndex(ledger, model, budget_bytes=1 << 20)
+    return Deps(ledger, index, FakeEmbedder(model.dimensions, name=model.name), chat)
+
+
+def run(id: str, **fields: Any) -> RunRecord:
+    return RunRecord(id=id, goal=f"Deploy the service of {id}", steps=STEPS, ended_at=DAY, **fields)
+
+
+async def leased(ledger: InMemoryLedger, kind: JobKind) -> Job:
+    await ledger.enqueue(ANN, [NewJob(kind=kind, key=job_key(ANN))])
+    [job] = await ledger.lease(worker="test", limit=1, lease_s=60)
+    return job
+
+
+def later_turns(turns: int, at: int) -> list[Turn]:
+    return [replace(each, id=f"later-{each.id}") for each in talk(*["I also need a car."] * turns, first=at)]
+
+
+def interrupted(ledger: InMemoryLedger, interruptions: Sequence[Any]) -> None:
+    """Have something happen right before each of the next times that something is applied."""
+    real, left = ledger.apply, list(interruptions)
+
+    async def apply(scope: Any, changes: Sequence[Change], **options: Any) -> Any:
+        if left:
+            await left.pop(0)()
+        return await real(scope, changes, **options)
+
+    ledger.apply = apply  # type: ignore[method-assign]
+
+
+def overlapping(ledger: InMemoryLedger) -> None:
+    """Have everyone read the conversation before anyone writes it."""
+    real = ledger.conversation
+
+    async def conversation(scope: Any) -> Any:
+        stored = await real(scope)
+        await asyncio.sleep(0.001)
+        return stored
+
+    ledger.conversation = conversation  # type: ignore[method-assign]
+
+
+class TestRuns:
+    async def test_runs_that_end_at_once_are_all_kept(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        overlapping(ledger)
+        runs = [run(f"run-{at}") for at in range(12)]
+        await asyncio.gather(*(end_run(ANN, each, make_deps(ledger), QUIET) for each in runs))
+        report = (await ledger.conversation(ANN)).invocations
+        assert sorted(each["run_id"] for each in report) == sorted(each.id for each in runs)
+        assert len(await stored_memories(ledger, ANN, Category.EPISODE)) == 12
+
+    async def test_one_that_is_told_twice_at_once_is_kept_once(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        overlapping(ledger)
+        first = run("same", answer="It is live.", lessons=("The tests are slow.",))
+        repeated = replace(
+            first, answer="It went live.", lessons=("Tests take long.",), ended_at=DAY + timedelta(hours=1)
+        )
+        report = await asyncio.gather(*(end_run(ANN, each, make_deps(ledger), QUIET) for each in (first, repeated)))
+        assert sorted(map(len, report)) == [0, 2]
+        assert (
+            len(await stored_memories(ledger, ANN, Category.EPISODE))
+            == len(await stored_memories(ledger, ANN, Category.LESSON))
+            == 1
+        )
+        assert len((await ledger.conversation(ANN)).invocations) == 1
+
+    async def test_its_episode_is_the_same_whenever_it_is_told(self) -> None:
+        ids = set()
+        for hours in (0, 5):
+            ledger = await a_ledger(talk(*HAWAII))
+            ended = replace(run("same"), ended_at=DAY + timedelta(hours=hours))
+            ids |= {each.record.id for each in await end_run(ANN, ended, make_deps(ledger), QUIET)}
+        assert len(ids) == 1
+
+    async def test_what_is_said_meanwhile_does_not_keep_it_from_being_kept(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+
+        async def say(at: int) -> None:
+            await ledger.append(ANN, later_turns(1, at), vectors=[None], by=BY)
+
+        interrupted(ledger, [lambda at=at: say(at) for at in range(7, 17)])
+        await end_run(ANN, run("busy"), make_deps(ledger), QUIET)
+        conversation = await ledger.conversation(ANN)
+        assert (conversation.turn_count, len(conversation.invocations)) == (16, 1)
+
+
+class TestJobs:
+    async def test_a_run_that_ends_while_exchanges_are_noted_is_not_lost(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        job = await leased(ledger, JobKind.SUMMARISE)
+        other = make_deps(ledger)
+        interrupted(ledger, [lambda: end_run(ANN, run("meanwhile"), other, QUIET)])
+        await summarize_session(job, other, replace(QUIET, invocations=True))
+        report = (await ledger.conversation(ANN)).invocations
+        assert [each.get("run_id") for each in report] == ["meanwhile", None, None, None]
+
+    async def test_a_summary_that_another_wrote_meanwhile_is_not_overwritten(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        job = await leased(ledger, JobKind.SUMMARISE)
+        real = ledger.apply
+        note = ConversationUpdate(ANN, {"summary": "Written by another."})
+        interrupted(ledger, [lambda: real(ANN, [], by=BY, effects=[note])])
+        with pytest.raises(Conflict, match="by another"):
+            await summarize_session(job, make_deps(ledger), replace(QUIET, summary_every=1))
+        assert (await ledger.conversation(ANN)).summary == "Written by another."
+
+    async def test_what_is_said_while_it_ends_keeps_a_session_open(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        job = await leased(ledger, JobKind.CLOSE)
+        interrupted(ledger, [lambda: ledger.append(ANN, later_turns(1, 7), vectors=[None], by=BY)])
+        await end_session(job, make_deps(ledger), QUIET)
+        conversation = await ledger.conversation(ANN)
+        assert (conversation.closed_at, step_position(conversation, "close")) == (None, 6)
+
+    async def test_the_end_of_a_very_long_session_is_in_its_episodes(self) -> None:
+        ledger = await a_ledger(long_talk(2_300))
+        job: Job | None = await leased(ledger, JobKind.CLOSE)
+        jobs = 0
+        while job is not None:
+            assert (await ledger.conversation(ANN)).closed_at is None
+            await end_session(job, make_deps(ledger), QUIET)
+            jobs += 1
+            job = next(iter(await ledger.lease(worker="test", limit=1, lease_s=60)), None)
+        conversation = await ledger.conversation(ANN)
+        assert (jobs, step_position(conversation, "close")) == (3, 2_300)
+        assert conversation.closed_at is not None
+        parts = [each.detail for each in await stored_memories(ledger, ANN, Category.EPISODE)]
+        assert sorted((each["turn_start"], each["turn_end"]) for each in parts) == [
+            (1, 1_000), (1_001, 2_000), (2_001, 2_300),
+        ]  # fmt: skip
+
+    async def test_the_end_of_a_very_long_session_is_compressed(self) -> None:
+        ledger = await a_ledger(long_talk(1_100))
+        config = replace(QUIET, compress_every=100, compress_keep=50)
+        await summarize_session(await leased(ledger, JobKind.SUMMARISE), make_deps(ledger), config)
+        [rest] = await ledger.lease(worker="test", limit=1, lease_s=60)
+        await summarize_session(rest, make_deps(ledger), config)
+        assert step_position(await ledger.conversation(ANN), "compress") == 1_050
+
+    async def test_reasons_keep_no_secrets(self) -> None:
+        class Refusing:
+            model = "refusing"
+
+            async def complete(self, messages: Sequence[ChatMessage], **options: Any) -> str:
+                raise InvalidInput("the server will not read sk-abcdefghijklmnop1234567890ABCD")
+
+        ledger = await a_ledger(long_talk(20))
+        job = await leased(ledger, JobKind.SUMMARISE)
+        report = await summarize_session(job, make_deps(ledger, Refusing()), SessionConfig(promote_from=None))
+        assert report["reasons"]
+        assert "abcdefghijklmnop" not in str(report)
+
+
+class TestWithoutAModel:
+    async def test_turns_need_not_be_repeated_as_episodes(self) -> None:
+        ledger = await a_ledger(long_talk(40))
+        config = SessionConfig(extracts=False, promote_from=None)
+        await summarize_session(await leased(ledger, JobKind.SUMMARISE), make_deps(ledger), config)
+        assert await stored_memories(ledger, ANN, Category.EPISODE) == []
+        assert step_position(await ledger.conversation(ANN), "compress") == 0
+
+    async def test_there_is_nothing_to_do_until_there_is_one(self) -> None:
+        conversation = await (await a_ledger(long_talk(40))).conversation(ANN)
+        config = SessionConfig(extracts=False, promote_from=None)
+        assert config.is_due(conversation, has_model=True)
+        assert not config.is_due(conversation, has_model=False)
+        assert replace(config, extracts=True).is_due(conversation, has_model=False)
+
+    async def test_the_end_of_a_session_is_an_episode_all_the_same(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        await end_session(await leased(ledger, JobKind.CLOSE), make_deps(ledger), replace(QUIET, extracts=False))
+        [episode] = await stored_memories(ledger, ANN, Category.EPISODE)
+        assert episode.detail["kind"] == "session"

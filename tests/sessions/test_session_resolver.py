@@ -1,0 +1,210 @@
+"""Conversations known by how they begin: nothing is kept twice, edits and new answers branch."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import AsyncMemory
+from recollect.config.settings import Settings
+from recollect.model.change import Author
+from recollect.model.scope import Scope
+from recollect.service.service import Service
+from recollect.sessions.resolve import SessionMatch, SessionResolver, parse_session_messages
+
+ANN = Scope("ann")
+SECRET = "My key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH, keep it"
+
+
+def user(text: object) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": text}
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    async with AsyncMemory(settings=Settings(home=tmp_path, learn="off")) as memory:
+        yield await memory._open()
+
+
+async def chat(
+    service: Service, messages: Sequence[dict[str, Any]], answer: str = "", scope: Scope = ANN, threads: Any = None
+) -> SessionMatch:
+    """A request, its new words kept, and its answer if there is one."""
+    threads = threads or service.operations.session_resolver
+    placed: SessionMatch = await threads.resolve(scope, messages)
+    if placed.new:
+        stored = await service.remember(placed.scope, [each.message for each in placed.new], by=Author("test"))
+        threads.record(placed, [each.mark for each in placed.new], stored.turns)
+    target = placed.with_answer(answer) if answer else None
+    if target is not None:
+        stored = await service.remember(target.scope, [assistant(answer)], by=Author("test"))
+        threads.record(target, [target.last], stored.turns)
+    return placed
+
+
+async def log(service: Service, scope: Scope) -> list[str]:
+    return [turn.content for turn in await service.turns(scope)]
+
+
+async def everything(service: Service) -> list[str]:
+    sessions = await service.operations.sessions("ann")
+    return sorted([text for each in sessions for text in await log(service, each.scope)])
+
+
+@pytest.fixture(params=["remembered", "read again"])
+def fresh(request: pytest.FixtureRequest, service: Service) -> Any:
+    """What finds the session: what saw it grow, or what has to read it from the ledger each time."""
+    return lambda: (
+        service.operations.session_resolver if request.param == "remembered" else SessionResolver(service._ledger)
+    )
+
+
+async def test_a_client_that_sends_its_history_again_is_one_conversation(service: Service, fresh: Any) -> None:
+    messages = [user("Hi, I am Ann")]
+    first = await chat(service, messages, "Hello Ann", threads=fresh())
+    messages += [assistant("Hello Ann"), user("I like tea")]
+    second = await chat(service, messages, "Noted", threads=fresh())
+    messages += [assistant("Noted"), user("What do I like?")]
+    third = await chat(service, messages, "Tea", threads=fresh())
+    assert first.scope == second.scope == third.scope
+    assert await log(service, first.scope) == [
+        "Hi, I am Ann",
+        "Hello Ann",
+        "I like tea",
+        "Noted",
+        "What do I like?",
+        "Tea",
+    ]
+
+
+async def test_prompts_tools_and_recalled_blocks_are_no_part_of_it(service: Service, fresh: Any) -> None:
+    first = await chat(service, [{"role": "system", "content": "It is noon"}, user("Hi")], "Hello", threads=fresh())
+    later = [
+        {"role": "system", "content": "It is one o'clock"},
+        user("Hi"),
+        assistant("Hello"),
+        user([{"type": "text", "text": "Weather?"}, {"type": "image_url", "image_url": {"url": "x"}}]),
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "1", "type": "function"}]},
+        {"role": "tool", "tool_call_id": "1", "content": "rain"},
+    ]
+    second = await chat(service, later, "It rains", threads=fresh())
+    assert second.scope == first.scope
+    assert await log(service, first.scope) == ["Hi", "Hello", "Weather?", "It rains"]
+
+
+async def test_a_request_that_is_sent_again_keeps_nothing_twice(service: Service, fresh: Any) -> None:
+    await chat(service, [user("Hi")], "Hello", threads=fresh())
+    repeated = await chat(service, [user("Hi")], "Hello", threads=fresh())
+    assert repeated.new == ()
+    assert repeated.turn_id == (await service.turns(repeated.scope))[0].id
+    assert await everything(service) == ["Hello", "Hi"]
+
+
+async def test_an_answer_made_anew_branches_and_goes_on_by_itself(service: Service, fresh: Any) -> None:
+    first = await chat(service, [user("Hi")], "Hello", threads=fresh())
+    await chat(service, [user("Hi")], "Good day", threads=fresh())
+    branch = await chat(service, [user("Hi"), assistant("Good day"), user("Bye")], "Adieu", threads=fresh())
+    assert branch.scope != first.scope
+    assert await log(service, first.scope) == ["Hi", "Hello"]
+    assert await log(service, branch.scope) == ["Good day", "Bye", "Adieu"]
+    trunk = await chat(service, [user("Hi"), assistant("Hello"), user("Tea?")], threads=fresh())
+    assert trunk.scope == first.scope
+
+
+async def test_an_edited_message_branches_with_what_is_new_alone(service: Service, fresh: Any) -> None:
+    messages = [user("Hi"), assistant("Hello"), user("I like tea")]
+    first = await chat(service, messages[:1], "Hello", threads=fresh())
+    await chat(service, messages, "Noted", threads=fresh())
+    edited = await chat(service, [*messages[:2], user("I like rum")], "Aye", threads=fresh())
+    assert await log(service, first.scope) == ["Hi", "Hello", "I like tea", "Noted"]
+    assert await log(service, edited.scope) == ["I like rum", "Aye"]
+
+
+async def test_a_conversation_that_was_begun_elsewhere_is_kept_once(service: Service, fresh: Any) -> None:
+    messages = [user("One"), assistant("Two"), user("Three")]
+    await chat(service, messages, "Four", threads=fresh())
+    await chat(service, [*messages, assistant("Four"), user("Five")], "Six", threads=fresh())
+    assert await everything(service) == sorted(["One", "Two", "Three", "Four", "Five", "Six"])
+
+
+async def test_a_client_that_sends_only_the_end_goes_on_where_it_was(service: Service, fresh: Any) -> None:
+    messages = [user("First words"), assistant("Answer 0")]
+    first = await chat(service, messages[:1], "Answer 0", threads=fresh())
+    for number in range(1, 6):
+        messages += [user(f"Question {number}")]
+        placed = await chat(service, messages[-4:], f"Answer {number}", threads=fresh())
+        assert placed.scope == first.scope
+        messages += [assistant(f"Answer {number}")]
+    assert await log(service, first.scope) == [each["content"] for each in messages]
+
+
+async def test_words_said_again_before_they_are_answered_are_the_turn_that_was_kept(
+    service: Service, fresh: Any
+) -> None:
+    messages = [user("One"), assistant("Two"), user("Three")]
+    first = await chat(service, messages, threads=fresh())
+    [*_, stored] = await service.turns(first.scope)
+    repeated = await chat(service, messages[1:], threads=fresh())
+    assert (repeated.scope, repeated.new, repeated.turn_id) == (first.scope, (), stored.id)
+
+
+async def test_a_session_with_a_name_takes_what_is_new(service: Service, fresh: Any) -> None:
+    named = Scope("ann", session="monday")
+    messages = [user("One"), assistant("Two"), user("Three")]
+    await chat(service, messages[:1], "Two", scope=named, threads=fresh())
+    await chat(service, messages, "Four", scope=named, threads=fresh())
+    # One client keeps the history, another sends each message alone; a third asks again.
+    await chat(service, [user("Five")], "Six", scope=named, threads=fresh())
+    await chat(service, [user("Five")], "Six", scope=named, threads=fresh())
+    assert await log(service, named) == ["One", "Two", "Three", "Four", "Five", "Six"]
+
+
+async def test_what_is_kept_without_its_secret_is_known_again(service: Service, fresh: Any) -> None:
+    first = await chat(service, [user(SECRET)], "I will", threads=fresh())
+    second = await chat(service, [user(SECRET), assistant("I will"), user("Thanks")], threads=fresh())
+    assert second.scope == first.scope
+    assert len(await log(service, first.scope)) == 3
+
+
+async def test_users_and_projects_with_the_same_words_stay_apart(service: Service) -> None:
+    placed = {
+        (await service.operations.session_resolver.resolve(scope, [user("Hi")])).scope.session
+        for scope in (Scope("ann"), Scope("ben"), Scope("ann", "work"), Scope("annwork"))
+    }
+    assert len(placed) == 4
+
+
+async def test_what_another_process_wrote_is_seen(service: Service) -> None:
+    first = await chat(service, [user("Hi")], "Hello")
+    other = SessionResolver(service._ledger)
+    await chat(service, [user("Hi"), assistant("Hello"), user("Tea")], "Yes", threads=other)
+    messages = [user("Hi"), assistant("Hello"), user("Tea"), assistant("Yes"), user("More")]
+    placed = await chat(service, messages)
+    assert placed.scope == first.scope
+    assert [each.text for each in placed.new] == ["More"]
+
+
+async def test_emoji_alone_are_not_taken_for_each_other(service: Service, fresh: Any) -> None:
+    await chat(service, [user("👍")], "🎉", threads=fresh())
+    await chat(service, [user("👎")], "🎉", threads=fresh())
+    assert await everything(service) == ["🎉", "🎉", "👍", "👎"]
+
+
+def test_only_words_of_user_and_assistant_count() -> None:
+    messages = [
+        user("a"),
+        {"role": "tool", "content": "b"},
+        assistant(None),
+        user("  "),
+        user(7),
+        {"role": 3},
+        assistant("c"),
+    ]
+    assert [each.text for each in parse_session_messages(messages)] == ["a", "c"]

@@ -1,0 +1,28 @@
+"""What the tests of the doors share: a server with an empty home, and another user's memory to stumble over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from recollect.http.app import make_app
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.remember_samples import settings
+
+UNKNOWN = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
+
+
+@contextmanager
+def served(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Iterator[TestClient]:
+    """A client of a server with these settings."""
+    with TestClient(make_app(settings(home, llm, **more)), base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def broken(client: TestClient) -> None:
+    """From now on the ledger does not answer."""
+    client.portal.call(client.app.state.service._ledger.close)  # type: ignore[union-attr, attr-defined]

@@ -1,0 +1,136 @@
+"""Servers for tests: one in a thread of this process, and `recollect serve` as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+
+@contextmanager
+def in_thread(config: uvicorn.Config) -> Iterator[str]:
+    """Serve in a thread on a free port; gives the address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        deadline = time.monotonic() + 60
+        while not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert server.started
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """The variables of a process that keeps its memories in `home` and asks no real LLM."""
+    return {**os.environ, "RECOLLECT_HOME": str(home), "OPENAI_API_KEY": "", "PYTHONUNBUFFERED": "1", **more}
+
+
+class RecollectServer:
+    """`recollect serve` on a free port, or what another command runs; use it in a `with`."""
+
+    def __init__(self, home: Path, *options: str, command: Sequence[str] = (), **variables: str) -> None:
+        self._log = home.parent / f"{home.name}.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*(command or (sys.executable, "-m", "recollect.cli.main", "serve")), "--port", "0", *options],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=environment(home, **variables),
+                text=True,
+                # Whoever runs the tests behind a shell ignores Ctrl-C, and all they start would, too.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        match = re.search(r"https?://\S+:(\d+)", line)
+        assert match, f"{line}\n{self.log}"
+        self.url, self.port = match.group(), int(match[1])
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def __enter__(self) -> RecollectServer:
+        self.wait_until_healthy()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def wait_until_healthy(self) -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.log
+            try:
+                # The name of the certificate is none of this test's business.
+                assert httpx.get(f"{self.url}/health", verify=False, timeout=30).status_code == 200
+                return
+            except httpx.TransportError:
+                time.sleep(0.05)
+        raise AssertionError(f"the server did not start:\n{self.log}")
+
+    def is_refused(self) -> bool:
+        """Whether a new connection is turned away."""
+        with socket.socket() as client:
+            client.settimeout(5)
+            return client.connect_ex(("127.0.0.1", self.port)) != 0
+
+
+class RestartableServer:
+    """`recollect serve` on one home, as often as it is started."""
+
+    def __init__(self, home: Path, upstream: str) -> None:
+        self.home = home
+        # A loaded machine must not turn a slow search into a chat without memory.
+        self._variables = {"OPENAI_BASE_URL": upstream, "RECOLLECT_MEMORY_TIMEOUT_S": "30"}
+        self._running: RecollectServer | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._running is not None
+        return f"{self._running.url}/v1"
+
+    @property
+    def log(self) -> str:
+        assert self._running is not None
+        return self._running.log
+
+    def start(self) -> RestartableServer:
+        self._running = RecollectServer(self.home, **self._variables).__enter__()
+        return self
+
+    def stop(self) -> None:
+        if self._running is not None:
+            self._running.process.send_signal(signal.SIGTERM)
+            assert self._running.process.wait(60) == 0, self.log
+            self._running.__exit__()
+            self._running = None
+
+
+@contextmanager
+def process(home: Path, upstream: str) -> Iterator[RestartableServer]:
+    """The server as long as the block lasts."""
+    home.mkdir(exist_ok=True)
+    server = RestartableServer(home, upstream).start()
+    try:
+        yield server
+    finally:
+        server.stop()

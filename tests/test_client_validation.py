@@ -1,0 +1,177 @@
+"""What makes no sense is refused with a reason, on every backend alike; what was said is kept all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect import Memory
+from recollect.config.settings import Settings, load
+from recollect.errors import InvalidInput, InvalidSettings
+from recollect.testing.fake_embedder import FakeEmbedder
+
+
+@pytest.fixture(params=["", "memory:"], ids=["sqlite", "memory"])
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
+    with Memory(request.param or None, home=tmp_path, embedder=FakeEmbedder(8)) as memory:
+        yield memory
+
+
+LEDGERS_OWN = {
+    "status": "superseded",
+    "superseded_by": "nonsense",
+    "prompt_digest": "abc",
+    "created_at": "2024-01-01",
+    "updated_at": "2024-01-01",
+    "last_accessed_at": "2024-01-01",
+    "access_count": 3,
+    "version": 7,
+    "id": "mine",
+}
+
+
+@pytest.mark.parametrize("name", LEDGERS_OWN)
+def test_what_the_ledger_keeps_for_itself_cannot_be_set(memory: Memory, name: str) -> None:
+    fields: dict[str, Any] = {name: LEDGERS_OWN[name]}
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a field to set"):
+        memory.add("Likes tea", user_id="a", **fields)
+    added = memory.add("Likes tea", user_id="a")
+    with pytest.raises(InvalidInput, match=f"'{name}' is not a field to set"):
+        memory.update(added.id, user_id="a", **fields)
+    assert memory.get(added.id, user_id="a") == added.record
+
+
+def test_a_memory_cannot_be_made_a_turn(memory: Memory) -> None:
+    added = memory.add("Likes tea", user_id="a")
+    with pytest.raises(InvalidInput, match="turns come in by remember"):
+        memory.update(added.id, user_id="a", category="turn")
+
+
+@pytest.mark.parametrize("name", ["by", "why", "idempotency_key"])
+@pytest.mark.parametrize("bad", ["\ud800", "a\0b", "x" * 2001, 5])
+def test_who_and_why_and_keys_of_requests_are_checked(memory: Memory, name: str, bad: Any) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        memory.add("Likes tea", user_id="a", **{name: bad})
+    assert not memory.history(user_id="a")
+
+
+@pytest.mark.parametrize("name", ["by", "idempotency_key"])
+@pytest.mark.parametrize("bad", ["two\nlines", "x" * 301])
+def test_who_and_keys_of_requests_are_short_and_on_one_line(memory: Memory, name: str, bad: Any) -> None:
+    with pytest.raises(InvalidInput, match=name):
+        memory.add("Likes tea", user_id="a", **{name: bad})
+
+
+@pytest.mark.parametrize("bad", [2**70, -1, 1.5, "1", True])
+def test_numbers_in_history_and_sessions_are_checked(memory: Memory, bad: Any) -> None:
+    added = memory.add("Likes tea", user_id="a")
+    with pytest.raises(InvalidInput, match="after is a whole number"):
+        memory.turns(user_id="a", session_id="s", after=bad)
+    with pytest.raises(InvalidInput, match="before is a whole number"):
+        memory.history(user_id="a", before=bad)
+    with pytest.raises(InvalidInput, match="change_id is a whole number"):
+        memory.undo(bad, user_id="a")
+    with pytest.raises(InvalidInput, match="expected_version is a whole number"):
+        memory.update(added.id, "Likes coffee", user_id="a", expected_version=bad)
+
+
+def test_a_limit_of_0_is_not_the_default(memory: Memory) -> None:
+    with pytest.raises(InvalidInput, match="limit"):
+        memory.search("tea", user_id="a", limit=0)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ({"version": "abc"}, "version is a whole number"),
+        ({"version": -5}, "version is a whole number"),
+        ({"version": 0}, "version is a whole number"),
+        ({"version": True}, "version is a whole number"),
+        ({"access_count": 10**30}, "access_count is a whole number"),
+        ({"access_count": 1.5}, "access_count is a whole number"),
+        ({"category": "turn", "session_id": "s", "detail": {"role": "alien"}}, "role of a turn is user or assistant"),
+        (
+            {"category": "turn", "session_id": "s", "detail": {"role": ["user"]}},
+            "role of a turn is user or assistant",
+        ),
+        ({"category": "turn", "session_id": "s", "detail": {"position": "q"}}, "position of a turn"),
+        ({"category": "turn", "session_id": "s", "detail": {"name": 5}}, "name of who said a turn"),
+        ({"status": "gone"}, "unknown status"),
+    ],
+)
+def test_a_line_that_makes_no_sense_is_refused_by_its_number(
+    memory: Memory, line: dict[str, Any], complaint: str
+) -> None:
+    fine = {"memory": "Likes tea", "user_id": "a"}
+    with pytest.raises(InvalidInput, match=f"line 2: .*{complaint}"):
+        memory.import_([fine, {**fine, **line}])
+
+
+def test_metadata_may_speak_of_a_nul_but_not_hold_one(memory: Memory) -> None:
+    for fine in ("\\u0000", "\\\\u0000", "a\\b\\u0000"):
+        added = memory.add(f"Pattern {fine!r}", user_id="a", metadata={"pattern": fine})
+        assert memory.get(added.id, user_id="a").metadata == {"pattern": fine}
+    for bad in ("\0", "\\\0", {"\0": 1}):
+        with pytest.raises(InvalidInput, match="NUL"):
+            memory.add("Likes tea", user_id="a", metadata={"pattern": bad})
+
+
+@pytest.mark.parametrize("bad", ["yesterday", 1e300, float("nan"), {"at": 5}, True])
+def test_a_time_that_is_none_does_not_lose_what_was_said(
+    memory: Memory, bad: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    message = {"role": "user", "content": "I moved to Lisbon", "timestamp": bad}
+    [turn] = memory.remember(message, user_id="a", session_id="s")
+    assert abs((datetime.now(UTC) - turn.said_at).total_seconds()) < 60
+    assert "timestamp is not a time" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "failure", [InvalidSettings("401: the key was refused"), InvalidInput("400"), OSError("gone")]
+)
+def test_an_embedder_that_refuses_loses_no_memory_and_no_turn(
+    tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    embedder = FakeEmbedder(16)
+    # What is learned from the turn later would be a third text to embed.
+    with Memory(embedder=embedder, settings=Settings(home=tmp_path, worker=False)) as memory:
+        embedder.fail_with = failure
+        memory.add("Likes green tea", user_id="a")
+        memory.remember("I moved to Lisbon", user_id="a", session_id="s")
+        assert str(failure) in caplog.text
+        hits = memory.search("Lisbon", user_id="a")
+        assert [hit.memory for hit in hits] == ["I moved to Lisbon"]
+        assert hits.notes[0].startswith("found by words alone: ")
+        assert str(failure) in hits.notes[0]
+        embedder.fail_with = None
+        assert memory.reembed() == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [np.ones((1, 3), np.float32), np.ones((2, 16), np.float32), np.full((1, 16), np.nan), None, [["x"] * 16]],
+    ids=["too short", "too many", "not numbers", "nothing", "texts"],
+)
+def test_an_embedder_that_answers_nonsense_loses_nothing(tmp_path: Path, answer: Any) -> None:
+    class Confused(FakeEmbedder):
+        async def embed(self, *_: Any, **__: Any) -> Any:
+            return answer
+
+    with Memory(home=tmp_path, embedder=Confused(16)) as memory:
+        memory.remember("I moved to Lisbon", user_id="a", session_id="s")
+        hits = memory.search("Lisbon", user_id="a")
+        assert [hit.memory for hit in hits] == ["I moved to Lisbon"]
+        assert hits.notes
+
+
+def test_the_home_cannot_be_set_in_the_file_that_lies_in_it(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('home = "/elsewhere"\n')
+    with pytest.raises(InvalidSettings, match=r"home cannot be set in .*config\.toml.*RECOLLECT_HOME"):
+        load({"home": tmp_path}, environ={})
+    with pytest.raises(InvalidSettings, match="home cannot be set"):
+        load(file=tmp_path / "config.toml", environ={})

@@ -1,0 +1,215 @@
+"""Export and import through the Python door: every state comes along, nothing comes back to life."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recollect import Memory, Status
+from recollect.config.settings import load
+from recollect.errors import IdempotencyReuse, InvalidInput
+from recollect.testing.fake_embedder import FakeEmbedder
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(home=tmp_path / "one", embedder=FakeEmbedder(16)) as memory:
+        yield memory
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Memory]:
+    with Memory(home=tmp_path / "two", embedder=FakeEmbedder(16)) as memory:
+        yield memory
+
+
+def test_a_forgotten_turn_stays_forgotten(memory: Memory, other: Memory) -> None:
+    turn, _ = memory.remember(
+        [{"role": "user", "content": "my PIN is 4711"}, {"role": "assistant", "content": "noted"}],
+        user_id="a",
+        session_id="s",
+    )
+    memory.delete(turn.id, user_id="a")
+    other.import_(list(memory.export()))
+    assert [hit.memory for hit in other.search("PIN 4711", user_id="a", min_score=0)] == ["noted"]
+    assert other.get(turn.id, user_id="a").status is Status.FORGOTTEN
+
+
+def test_a_changed_turn_stays_changed(memory: Memory, other: Memory) -> None:
+    [turn] = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+    memory.update(turn.id, "I live in Prague", user_id="a", tags=["home"])
+    other.import_(list(memory.export()))
+    moved, lines = list(other.export()), list(memory.export())
+    assert moved[:-1] == lines[:-1]
+    # What it said before was forgotten; the other ledger recognises it by this one's key and its own.
+    assert moved[-1]["digests"] == lines[-1]["digests"]
+    assert set(lines[-1]["keys"]) < set(moved[-1]["keys"])
+
+
+def test_an_import_into_a_surer_value_keeps_that_and_says_so(memory: Memory, other: Memory) -> None:
+    memory.add(user_id="a", key="city", value="Oslo", confidence=0.5)
+    other.add(user_id="a", key="city", value="Prague", confidence=0.9)
+    assert other.import_(list(memory.export())).kept == 1
+    [stored] = other.get_all(user_id="a")
+    assert stored.value == "Prague"
+
+
+def test_a_value_that_was_not_kept_is_answered_the_same_the_next_time(memory: Memory) -> None:
+    memory.add(user_id="a", key="city", value="Oslo", confidence=1.0)
+
+    def ask(value: str) -> tuple[str, bool]:
+        answer = memory.add(user_id="a", key="city", value=value, confidence=0.5, idempotency_key="k")
+        return answer.id, answer.changed
+
+    first = ask("Prague")
+    memory.delete(first[0], user_id="a")
+    assert ask("Prague") == first
+    with pytest.raises(IdempotencyReuse):
+        ask("Rome")
+
+
+class Counting(FakeEmbedder):
+    """Counts the texts it is asked for."""
+
+    asked = 0
+
+    async def embed(self, texts, *, role):  # type: ignore[no-untyped-def]
+        Counting.asked += len(texts)
+        return await super().embed(texts, role=role)
+
+
+def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path: Path) -> None:
+    memory.add("Likes tea", user_id="a")
+    memory.remember("I moved to Lisbon.", user_id="a", session_id="s", wait=True)
+    lines = [json.loads(json.dumps(line)) for line in memory.export(embeddings=True, sessions=False)]
+    assert len(lines) == 3
+    assert {line["embedding"]["model"] for line in lines} == {FakeEmbedder(16).model.name}
+    Counting.asked = 0
+    with Memory(home=tmp_path / "same", embedder=Counting(16)) as same:
+        same.import_(lines)
+        assert Counting.asked == 0
+        assert list(same.export(embeddings=True, sessions=False)) == lines
+        assert same.stats()["vectors"] == 3
+    with Memory(home=tmp_path / "other", embedder=Counting(32)) as other:
+        other.import_(lines)
+        assert Counting.asked == 3
+        assert list(other.export(sessions=False)) == list(memory.export(sessions=False))
+
+
+def test_a_vector_of_a_secret_is_not_taken_over(memory: Memory, tmp_path: Path) -> None:
+    [line] = [memory.add("Likes tea", user_id="a").to_dict()]
+    report = next(line for line in memory.export(embeddings=True))
+    secret = {**report, "id": line["id"], "memory": "my password is hunter2xyz9"}
+    Counting.asked = 0
+    with Memory(home=tmp_path / "same", embedder=Counting(16)) as same:
+        assert same.import_([secret]).redacted == 1
+        assert Counting.asked == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", ["x", {"model": "m"}, {"model": "fake", "packed": "!!"}, {"model": "fake", "packed": 3}]
+)
+def test_a_vector_that_is_none_is_told_with_its_line(memory: Memory, wrong: object) -> None:
+    model = FakeEmbedder(16).model.name
+    if isinstance(wrong, dict) and wrong.get("model") == "fake":
+        wrong = {**wrong, "model": model}
+    with pytest.raises(InvalidInput, match="line 1"):
+        memory.import_([{"memory": "Likes tea", "user_id": "a", "embedding": wrong}])
+
+
+def test_sessions_come_along_with_their_summaries_and_how_far_they_were_learned_from(
+    memory: Memory, other: Memory
+) -> None:
+    memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
+    memory.end_session(user_id="a", session_id="s", wait=True)
+    lines = list(memory.export())
+    assert lines[-1]["kind"] == "session"
+    other.import_(lines)
+    assert list(other.export()) == lines
+    [session] = other.sessions(user_id="a")
+    assert (session.learned_to, session.closed_at is None) == (1, False)
+    other.remember("And I like tea", user_id="a", session_id="s", mode=None)
+    other.import_(lines)
+    [session] = other.sessions(user_id="a")
+    assert session.closed_at is None
+
+
+def remember_texts(memory: Memory, *texts: str, session: str = "s") -> None:
+    for text in texts:
+        memory.remember(text, user_id="a", session_id=session, wait=True)
+
+
+def all_contents(memory: Memory) -> set[str]:
+    return {each.memory for each in memory.get_all(user_id="a", limit=100)}
+
+
+@pytest.mark.parametrize("sessions", [True, False])
+def test_what_was_corrected_and_deleted_stays_so_when_the_talk_goes_on_elsewhere(
+    memory: Memory, other: Memory, sessions: bool
+) -> None:
+    remember_texts(memory, "My dog is called Rex.", "My favourite colour is teal.")
+    for each in memory.get_all(user_id="a"):
+        if "Rex" in each.memory:
+            memory.update(each.id, "My cat is called Max", user_id="a")
+        else:
+            memory.delete(each.id, user_id="a", sources=False)
+    other.import_(list(memory.export(sessions=sessions)))
+    remember_texts(memory, "I like chess.")
+    remember_texts(other, "I like chess.")
+    assert len(all_contents(memory)) == 2
+    assert all_contents(other) == all_contents(memory)
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Iterator[Memory]:
+    """One in which nobody works off what was said."""
+    settings = load({"home": tmp_path / "idle", "worker": False}, environ={}).settings
+    with Memory(settings=settings) as memory:
+        yield memory
+
+
+def test_what_was_not_learned_from_before_an_import_is_learned_after_it(memory: Memory, idle: Memory) -> None:
+    remember_texts(memory, "My favourite colour is teal.")
+    [fact] = memory.get_all(user_id="a")
+    memory.delete(fact.id, user_id="a", sources=False)
+    idle.remember("My dog is called Rex.", user_id="a", session_id="s")
+    idle.import_(list(memory.export(user_id="a")))
+    idle.work()
+    assert all_contents(idle) == {"My dog is called Rex"}
+
+
+def test_what_was_not_learned_from_where_it_came_from_is_learned_here(idle: Memory, other: Memory) -> None:
+    idle.remember("My dog is called Rex.", user_id="a", session_id="s")
+    other.import_(list(idle.export(user_id="a")))
+    remember_texts(other, "I like chess.")
+    assert all_contents(other) == {"My dog is called Rex", "I like chess"}
+
+
+def test_invocations_come_along_without_secrets_and_beside_those_that_are_there(
+    memory: Memory, other: Memory
+) -> None:
+    def told(task: str) -> dict[str, object]:
+        return {
+            "kind": "session",
+            "user_id": "a",
+            "session_id": "s",
+            "invocations": [{"task": task, "outcome": "ok"}],
+        }
+
+    other.import_([told("book a flight")])
+    for _ in range(2):
+        other.import_([told("my password is hunter2xyz9")])
+    [session] = other.sessions(user_id="a")
+    tasks = [str(each["task"]) for each in session.invocations]
+    assert len(tasks) == 2
+    assert tasks[1] == "book a flight"
+    assert "hunter2xyz9" not in tasks[0]
+
+
+@pytest.mark.parametrize("wrong", [{"invocations": ["x"]}, {"invocations": "x"}, {"metadata": "x"}, {"summary": 3}])
+def test_a_session_that_is_none_is_told_with_its_line(memory: Memory, wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="line 1"):
+        memory.import_([{"kind": "session", "user_id": "a", "session_id": "s", **wrong}])

@@ -78,7 +78,7 @@ bench-mirror: $(VENV)/.dev ## Mirror 100,000 memories as files: start, sync, one
 
 docs: $(VENV)/.dev ## Build the documentation into build/site; fails on broken links
 	$(BIN)/python -m scripts.print_docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) build/clients .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -28,7 +28,7 @@ def cli_page() -> str:
 
     head = (
         "# CLI reference\n\nGenerated from the code; the same text as `recollect COMMAND --help`. Examples with output are in\n"
-        "[the CLI guide](../cli.md). The options under \"Everywhere\" apply to every command.\n"
+        '[the CLI guide](../cli.md). The options under "Everywhere" apply to every command.\n'
     )
     return head + "".join(_command_help(root, click.Context(root, info_name="recollect", terminal_width=100)))
 
@@ -42,7 +42,9 @@ def _command_help(command: click.Command, context: click.Context) -> Iterator[st
         for name in sorted(command.list_commands(context)):
             part = command.get_command(context, name)
             if part is not None:
-                yield from _command_help(part, click.Context(part, info_name=name, parent=context, terminal_width=100))
+                yield from _command_help(
+                    part, click.Context(part, info_name=name, parent=context, terminal_width=100)
+                )
 
 
 def rest_page() -> str:
@@ -64,7 +66,15 @@ def rest_page() -> str:
         "[compatible APIs](../services.md), [proxy](../proxy.md).",
     ]
     for tag in document["tags"]:
-        lines += ["", f"## {tag['name']}", "", tag["description"], "", "| method | path | description |", "|---|---|---|"]
+        lines += [
+            "",
+            f"## {tag['name']}",
+            "",
+            tag["description"],
+            "",
+            "| method | path | description |",
+            "|---|---|---|",
+        ]
         lines += groups[tag["name"]]
     return "\n".join(lines) + "\n"
 
@@ -84,7 +94,13 @@ def python_page() -> str:
         lines += ["", f"## {name}", "", _first_sentence(inspect.getdoc(getattr(recollect, name)) or "")]
         lines += _members(getattr(recollect, name))
     tree = textwrap.dedent("\n".join((errors.__doc__ or "").splitlines()[1:-1])).strip()
-    lines += ["", "## Errors", "", "`from recollect.errors import NAME`. `error.retryable` marks errors that may pass.", ""]
+    lines += [
+        "",
+        "## Errors",
+        "",
+        "`from recollect.errors import NAME`. `error.retryable` marks errors that may pass.",
+        "",
+    ]
     lines += ["```text", tree, "```"]
     return "\n".join(lines) + "\n"
 
@@ -123,7 +139,11 @@ def _signature(name: str, value: Callable[..., Any]) -> list[str]:
         text = re.sub(r"<(\w+)\.(\w+): ('\w+')>", r"\3", str(parameter).replace("\\'", "'"))
         text = re.sub(r"<function .* at 0x\w+>|<factory>", "...", text)
         text = re.sub(r": '([^']*)'(?= = |$)", r": \1", text)
-        if parameter.kind is parameter.KEYWORD_ONLY and "*" not in parts and not any(p.startswith("*") for p in parts):
+        if (
+            parameter.kind is parameter.KEYWORD_ONLY
+            and "*" not in parts
+            and not any(p.startswith("*") for p in parts)
+        ):
             parts.append("*")
         parts.append(text)
     returns = signature.return_annotation

@@ -27,8 +27,8 @@ def cli_page() -> str:
     from recollect.cli.main import root
 
     head = (
-        "# CLI reference\n\nGenerated from the code; the same text as `recollect COMMAND --help`. Examples with output are in\n"
-        '[the CLI guide](../cli.md). The options under "Everywhere" apply to every command.\n'
+        "# CLI reference\n\nGenerated from the code; the same text as `recollect COMMAND --help`. The options under\n"
+        '"Everywhere" apply to every command. Examples with output: [command line](../cli.md).\n'
     )
     return head + "".join(_command_help(root, click.Context(root, info_name="recollect", terminal_width=100)))
 
@@ -87,8 +87,8 @@ def python_page() -> str:
     lines = [
         "# Python API",
         "",
-        "Generated from the code. `from recollect import NAME`; guide: [Python](../python.md). `AsyncMemory` has the methods",
-        "of `Memory` as coroutines.",
+        "Generated from the code. `from recollect import NAME`; guide: [Python](../python.md). `AsyncMemory` has",
+        "the methods of `Memory` as coroutines.",
     ]
     for name in sorted(set(recollect.__all__) - {"AsyncMemory", "__version__"}, key=_weight):
         lines += ["", f"## {name}", "", _first_sentence(inspect.getdoc(getattr(recollect, name)) or "")]

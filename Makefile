@@ -76,8 +76,9 @@ bench-scale: $(VENV)/.dev ## Measure a million memories on SQLite, pgvector and 
 bench-mirror: $(VENV)/.dev ## Mirror 100,000 memories as files: start, sync, one write, memory
 	$(BIN)/python -m benchmarks.mirror
 
-docs: $(VENV)/.dev ## Print the generated documents anew
-	$(BIN)/python scripts/print_docs.py
+docs: $(VENV)/.dev ## Build the documentation into build/site; fails on broken links
+	$(BIN)/python -m scripts.print_docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) build/clients .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,10 +1,186 @@
-"""Print the documents that are made from the code: docs/settings.md."""
+"""Generate the reference pages of the documentation from the code: settings, CLI help, REST operations, Python API.
 
+`python -m scripts.print_docs` (part of `make docs`) writes docs/settings.md. The other pages are generated while the
+site is built: mkdocs.yml names this file as a hook.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
+from enum import Enum
 from pathlib import Path
+from typing import Any
+
+import click
 
 from recollect.config.docs import render_settings_page
 
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def cli_page() -> str:
+    """Return the help of every command; options shared by all commands appear once, in the overview."""
+    from recollect.cli.main import root
+
+    head = (
+        "# CLI reference\n\nGenerated from the code; the same text as `recollect COMMAND --help`. The options under\n"
+        '"Everywhere" apply to every command. Examples with output: [command line](../cli.md).\n'
+    )
+    return head + "".join(
+        _command_help(root, click.Context(root, info_name="recollect", terminal_width=100, **root.context_settings))
+    )
+
+
+def _command_help(command: click.Command, context: click.Context) -> Iterator[str]:
+    text = command.get_help(context)
+    if context.parent is not None:
+        text = re.sub(r"\n*^Everywhere:\n(?:^  .*(?:\n|\Z))*", "\n", text, flags=re.MULTILINE)
+    yield f"\n## {context.command_path}\n\n```text\n{text.strip()}\n```\n"
+    if isinstance(command, click.Group):
+        for name in sorted(command.list_commands(context)):
+            part = command.get_command(context, name)
+            if part is not None:
+                yield from _command_help(
+                    part, click.Context(part, info_name=name, parent=context, terminal_width=100)
+                )
+
+
+def rest_page() -> str:
+    """Return every HTTP operation with its first sentence, grouped as in the OpenAPI document."""
+    from recollect.config.settings import load
+    from recollect.http.app import make_app
+
+    document = make_app(load({"home": "nowhere"}, environ={}).settings).openapi()
+    groups: dict[str, list[str]] = {tag["name"]: [] for tag in document["tags"]}
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            row = f"| `{method.upper()}` | `{path}` | {_first_sentence(operation['description'])} |"
+            groups.setdefault(operation["tags"][0], []).append(row)
+    lines = [
+        "# REST operations",
+        "",
+        "Generated from the code. A running server has parameters, bodies, responses and errors of each operation at",
+        "`/openapi.json`, and a page to try them at `/docs`. Guides: [REST API](../rest.md),",
+        "[compatible APIs](../services.md), [proxy](../proxy.md).",
+    ]
+    for tag in document["tags"]:
+        lines += [
+            "",
+            f"## {tag['name']}",
+            "",
+            tag["description"],
+            "",
+            "| method | path | description |",
+            "|---|---|---|",
+        ]
+        lines += groups[tag["name"]]
+    return "\n".join(lines) + "\n"
+
+
+def python_page() -> str:
+    """Return the signatures of the public names, with the first sentence of each docstring."""
+    import recollect
+    from recollect import errors
+
+    lines = [
+        "# Python API",
+        "",
+        "Generated from the code. `from recollect import NAME`; guide: [Python](../python.md). `AsyncMemory` has",
+        "the methods of `Memory` as coroutines.",
+    ]
+    for name in sorted(set(recollect.__all__) - {"AsyncMemory", "__version__"}, key=_weight):
+        lines += ["", f"## {name}", "", _first_sentence(inspect.getdoc(getattr(recollect, name)) or "")]
+        lines += _members(getattr(recollect, name))
+    tree = textwrap.dedent("\n".join((errors.__doc__ or "").splitlines()[1:-1])).strip()
+    lines += [
+        "",
+        "## Errors",
+        "",
+        "`from recollect.errors import NAME`. `error.retryable` marks errors that may pass.",
+        "",
+    ]
+    lines += ["```text", tree, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _weight(name: str) -> tuple[int, str]:
+    """Sort the classes that users construct before the values they receive."""
+    return ["Memory", "Agent"].index(name) if name in ("Memory", "Agent") else 2, name
+
+
+def _members(value: Any) -> list[str]:
+    """Return the lines that describe a class: enum values, dataclass fields, or public methods."""
+    if issubclass(value, Enum):
+        return ["", "Values: " + ", ".join(f"`{member.value}`" for member in value) + "."]
+    if is_dataclass(value):
+        return ["", *_fence(_signature(value.__name__, value))]
+    if value.__name__ == "Settings":
+        return ["", "Fields: [settings](../settings.md)."]
+    lines = ["", *_fence(_signature(value.__name__, value))] if not issubclass(value, Exception) else []
+    for name in sorted(vars(value)):
+        member = inspect.getattr_static(value, name)
+        if name.startswith("_") or not (callable(member) or isinstance(member, property)):
+            continue
+        title = f"{value.__name__}.{name}"
+        signature = [name] if isinstance(member, property) else _signature(name, getattr(value, name))
+        lines += ["", f"### {title}", "", _first_sentence(inspect.getdoc(member) or ""), "", *_fence(signature)]
+    return lines
+
+
+def _signature(name: str, value: Callable[..., Any]) -> list[str]:
+    """Return a signature without quotes around annotations, wrapped at 100 characters."""
+    signature = inspect.signature(value)
+    parts = []
+    for parameter in signature.parameters.values():
+        if parameter.name == "self":
+            continue
+        text = re.sub(r"<(\w+)\.(\w+): ('\w+')>", r"\3", str(parameter).replace("\\'", "'"))
+        text = re.sub(r"<function .* at 0x\w+>|<factory>", "...", text)
+        text = re.sub(r": '([^']*)'(?= = |$)", r": \1", text)
+        if (
+            parameter.kind is parameter.KEYWORD_ONLY
+            and "*" not in parts
+            and not any(p.startswith("*") for p in parts)
+        ):
+            parts.append("*")
+        parts.append(text)
+    returns = signature.return_annotation
+    arrow = "" if returns in (inspect.Signature.empty, "None", None) else f" -> {str(returns).strip(chr(39))}"
+    line = f"{name}({', '.join(parts)}){arrow}"
+    if len(line) <= 100:
+        return [line]
+    return [f"{name}(", *(f"    {part}," for part in parts), f"){arrow}"]
+
+
+def _fence(lines: list[str]) -> list[str]:
+    return ["```text", *lines, "```"]
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first paragraph of a description on one line, safe inside a table."""
+    return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/cli.md": cli_page,
+    "reference/rest.md": rest_page,
+    "reference/python.md": python_page,
+}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the generated pages to the site (an event of MkDocs)."""
+    from mkdocs.structure.files import File
+
+    for name, page in PAGES.items():
+        files.append(File.generated(config, name, content=page()))
+    return files
+
+
 if __name__ == "__main__":
-    page = Path(__file__).parent.parent / "docs" / "settings.md"
-    page.write_text(render_settings_page(), encoding="utf-8")
-    print(f"wrote {page.name}")
+    (DOCS / "settings.md").write_text(render_settings_page(), encoding="utf-8")
+    print("wrote docs/settings.md")

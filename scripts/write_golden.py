@@ -53,7 +53,9 @@ def cli_help() -> str:
     """Return the help of every command, in the order of their names."""
     from recollect.cli.main import root
 
-    return "\n".join(_help_pages(root, click.Context(root, info_name="recollect", terminal_width=100)))
+    return "\n".join(
+        _help_pages(root, click.Context(root, info_name="recollect", terminal_width=100, **root.context_settings))
+    )
 
 
 def _help_pages(command: click.Command, context: click.Context) -> Iterator[str]:

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from recollect.cli.registry import COMMANDS
 from recollect.testing.scripted_llm import ScriptedLLM
+from scripts.print_docs import PAGES, cli_page, python_page, rest_page
 from tests.support.anthropic_server import endpoint
 from tests.support.compat_server import served
 
@@ -20,7 +23,9 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").glob("[0-9]*.py"))
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
+CODE_BLOCK = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def run(code: str, home: Path, **environment: str) -> str:
@@ -64,11 +69,49 @@ def test_the_readme_example_prints_what_it_should(tmp_path: Path) -> None:
     assert run(code, tmp_path).strip() == "The budget for the Hawaii trip is $10,000"
 
 
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as MkDocs and GitHub make them."""
+    headings = HEADING.findall(CODE_BLOCK.sub("", path.read_text(encoding="utf-8")))
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_every_link_in_a_document_leads_somewhere(path: Path) -> None:
-    links = LINK.findall(path.read_text(encoding="utf-8"))
-    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
-    assert not missing
+    for link, anchor in LINK.findall(CODE_BLOCK.sub("", path.read_text(encoding="utf-8"))):
+        if "://" in link:
+            continue
+        target = (path.parent / link).resolve() if link else path
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), f"{link}#{anchor}"
+        # A page of the site cannot link to files outside of it.
+        assert path.parent != ROOT / "docs" or target.is_relative_to(ROOT / "docs"), link
+
+
+def pages_in(nav: list[dict[str, object]]) -> list[str]:
+    """Return the files that a part of the navigation lists, in order."""
+    pages: list[str] = []
+    for entry in nav:
+        for target in entry.values():
+            pages += [target] if isinstance(target, str) else pages_in(target)
+    return pages
+
+
+def test_the_navigation_lists_every_page_of_the_site_once() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    files = [str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")]
+    assert sorted(pages_in(config["nav"])) == sorted([*files, *PAGES])
+
+
+def test_the_site_loads_nothing_from_other_sites() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    assert (config["theme"]["font"], config["plugins"]) == (False, ["search"])
+
+
+def test_the_generated_reference_is_complete() -> None:
+    assert all(f"## recollect {command}\n" in cli_page() for command in COMMANDS)
+    assert all(f"### Memory.{name}\n" in python_page() for name in ("add", "search", "recall", "remember"))
+    assert not re.search(r" at 0x|&lt;|<\w+\.", python_page())
+    assert "| `POST` | `/recollect/v1/search` |" in rest_page()
 
 
 DOCUMENT = ROOT / "docs" / "services.md"

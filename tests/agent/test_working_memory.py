@@ -199,6 +199,6 @@ def test_a_step_that_is_too_long_keeps_the_beginning_of_everything() -> None:
 
 
 def test_a_room_that_is_too_small_is_refused() -> None:
-    for wrong in ({"tokens": 100}, {"keep_steps": 0}, {"tokens": 2000, "most": 1000}):
+    for wrong in ({"tokens": 100}, {"keep_steps": 0}, {"tokens": 2000, "max_tokens": 1000}):
         with pytest.raises(InvalidInput):
             WorkingMemoryLimits(**wrong)

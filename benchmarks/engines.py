@@ -91,7 +91,8 @@ async def measure(
         (took, results), (plain, true) = await ask(index, scope, some), await ask(exact, scope, some)
         shared = np.mean([len(a & b) / 10 for a, b in zip(results, true, strict=True)])
         print(
-            f"  {size:>6,} memories   {describe_latency(took)}   exact {describe_latency(plain)}   {shared:.3f} of the ten nearest",
+            f"  {size:>6,} memories   {describe_latency(took)}   exact {describe_latency(plain)}   "
+            f"{shared:.3f} of the ten nearest",
             flush=True,
         )
     light, full = (each / sum(SIZES) for each in (index._light.nbytes, exact.nbytes))

@@ -186,7 +186,8 @@ async def _look_up(
     # Words for times mean others a little later.
     moment = int(request.at.timestamp()) // _TIME_BUCKET_S
     question = request_key(
-        request.messages, moment, request.at.utcoffset(), request.limit, request.min_score, request.filter, request.is_fact,
+        request.messages, moment, request.at.utcoffset(), request.limit, request.min_score, request.filter,
+        request.is_fact,
         request.requires_tool, request.recency_weight,
     )  # fmt: skip
     return await result_cache.look_up(scope, f"recall {question}") if question else None

@@ -88,7 +88,8 @@ async def test_servers_and_workers_on_one_database_behave_as_one_through_kill_9(
     say(f"{len(acked.notes):,} notes; {acked.broken} answers never came; {taken_over} jobs taken over")
     say(f"{len(lookups):,} looks through another server, 0 stale: answer after {_describe_latency(lookups)}")
     say(
-        f"changes heard through another server after {_describe_latency(late)}; all learned {drained_s:.1f} s after the end"
+        f"changes heard through another server after {_describe_latency(late)}; "
+        f"all learned {drained_s:.1f} s after the end"
     )
 
 

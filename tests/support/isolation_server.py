@@ -251,7 +251,8 @@ async def _responses(service: Service, diary: Scope) -> dict[str, str]:
     response = f"resp_{new_id()}"
     body = {"id": response, "object": "response", "status": "completed", "model": "m", "output": [payload]}
     stored = StoredResponse(
-        id=response, scope=diary, root_id=response, created_at=now(), expires_at=until, body=body, input_items=[request],
+        id=response, scope=diary, root_id=response, created_at=now(), expires_at=until, body=body,
+        input_items=[request],
         epoch=await service.epoch(diary.user),
     )  # fmt: skip
     await service.responses.save_response(diary, stored, started_at=now())

@@ -169,8 +169,10 @@ KINDS |= {
     "password en": spoken_secret(
         "my password is {}", "the wifi password for the flat is {}", "I changed my password to {}", "passcode: {}"
     ),
-    "password de": spoken_secret("mein Passwort ist {}", "das Kennwort lautet {}", "Passwort: {}", "das WLAN-Passwort ist {}"),
-    "password es": spoken_secret("mi contraseña es {}", "la contraseña del wifi es {}", "contraseña: {}", "la clave es {}"),
+    "password de": spoken_secret("mein Passwort ist {}", "das Kennwort lautet {}", "Passwort: {}",
+        "das WLAN-Passwort ist {}"),
+    "password es": spoken_secret("mi contraseña es {}", "la contraseña del wifi es {}", "contraseña: {}",
+        "la clave es {}"),
     "password fr": spoken_secret("mon mot de passe est {}", "mot de passe : {}", "le mot de passe du wifi est {}"),
     "password pt": spoken_secret("minha senha é {}", "senha: {}", "a senha do wifi é {}"),
     "password it": spoken_secret("la mia password è {}", "password: {}"),

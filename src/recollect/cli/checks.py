@@ -141,7 +141,8 @@ async def check_ledger(diagnosis: Diagnosis, ledger: Ledger, *, mend: bool) -> N
     if not broken:
         counts = await ledger.stats()
         memories = pluralize(counts.get("memories", 0), "memory", "memories")
-        message = f"{memories} and {pluralize(counts.get('turns', 0), 'turn')} of {pluralize(counts.get('users', 0), 'user')}"
+        turns, users = pluralize(counts.get("turns", 0), "turn"), pluralize(counts.get("users", 0), "user")
+        message = f"{memories} and {turns} of {users}"
         diagnosis.add("integrity", f"no damage found in {message}")
     for sentence in await ledger.security_warnings():
         diagnosis.add("safety", sentence, state=CheckState.WARN)

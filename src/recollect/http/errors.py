@@ -178,7 +178,7 @@ _SCHEMA_REF_PREFIX = "#/components/schemas/"
 _RETRY_AFTER_HEADER = {
     "Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
 }
-_AUTHENTICATE_HEADER = {"WWW-Authenticate": {"description": "What to show, where no key or none that holds was shown.",
+_AUTHENTICATE_HEADER = {"WWW-Authenticate": {"description": "How to authenticate; sent when no valid key was shown.",
                              "schema": {"type": "string"}}}  # fmt: skip
 _STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
     400: ("Something in the request is wrong; the message says what to change.", "InvalidInput",

@@ -55,7 +55,7 @@ class JobStore(Protocol):
     async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, existing_only: bool = False) -> tuple[Job, ...]:
         """Have jobs done; gives each as it was made, or as the one it joined now is.
 
-        With `existing_only` nothing happens if the ledger knows no such user, or no such session or project of theirs:
+        With `existing_only` nothing happens if the ledger knows no such user, session or project:
         what was erased meanwhile does not come back by its jobs.
         """
         ...

@@ -58,7 +58,8 @@ async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
     if remaining:
         reason = "others kept using them" if small else "they are large"
         notes.append(
-            f"bytes of what was erased stay in free space and in indexes of {', '.join(remaining)}, because {reason}: "
+            f"bytes of what was erased stay in free space and in indexes of {', '.join(remaining)}, "
+            f"because {reason}: "
             "run VACUUM FULL on them when nobody else needs them"
         )
     # Others let go of a table in the end; it does not become ours, nor smaller.

@@ -217,7 +217,8 @@ class ConversationUpdate:
     def __post_init__(self) -> None:
         if wrong := set(self.fields) - set(UPDATABLE_FIELDS):
             raise InvalidInput(
-                f"a conversation cannot be given {', '.join(sorted(wrong))}; it can: {', '.join(sorted(UPDATABLE_FIELDS))}"
+                f"a conversation cannot be given {', '.join(sorted(wrong))}; "
+                f"it can: {', '.join(sorted(UPDATABLE_FIELDS))}"
             )
         for name, value in self.fields.items():
             if not isinstance(value, UPDATABLE_FIELDS[name]):

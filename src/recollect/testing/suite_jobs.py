@@ -383,8 +383,10 @@ class JobListSuite:
             put(ledger, new()), take(ledger), ledger.finish(job), ledger.fail(job, error="x", retry_at=None),
             ledger.renew(job, lease_s=1), ledger.job("ann", job.id), ledger.jobs(), ledger.replay("ann", [job.id]),
             ledger.cancel("ann", [job.id]), ledger.job_stats(), ledger.prune_jobs(now()), ledger.conversations(),
-            ledger.usage(), ledger.spent_today("ann"), ledger.release(job), ledger.maintenance_states(), ledger.maintenance_times(),
-            ledger.record_maintenance_times({"a": now()}), ledger.prune_idempotency_keys(now()), ledger.enqueue_due([(BOB, new())]),
+            ledger.usage(), ledger.spent_today("ann"), ledger.release(job), ledger.maintenance_states(),
+            ledger.maintenance_times(),
+            ledger.record_maintenance_times({"a": now()}), ledger.prune_idempotency_keys(now()),
+            ledger.enqueue_due([(BOB, new())]),
         ):  # fmt: skip
             with pytest.raises(StoreUnavailable, match="closed"):
                 await use

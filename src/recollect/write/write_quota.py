@@ -50,7 +50,8 @@ class WriteQuota:
     def limit_message(self) -> str:
         """What is said where there is no room."""
         return (
-            f"no more than {self._max_records:,} memories are kept for one user, what was said and what was forgotten "
+            f"no more than {self._max_records:,} memories are kept for one user, "
+            f"what was said and what was forgotten "
             "among them: erase some, or have user_memories_most raised"
         )
 

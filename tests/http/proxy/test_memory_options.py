@@ -18,7 +18,12 @@ def steering(fields: dict[str, Any] | None = None, *, headers: dict[str, str] | 
 
 def test_a_request_that_says_nothing_is_the_default_users_and_reads_and_writes() -> None:
     results = steering()
-    assert (results.scope, results.reads, results.writes, results.include_hits) == (Scope("default"), True, True, False)
+    assert (results.scope, results.reads, results.writes, results.include_hits) == (
+        Scope("default"),
+        True,
+        True,
+        False,
+    )
     assert (results.limit, results.min_score, results.recency_weight, results.filter) == (
         None,
         None,

@@ -96,7 +96,8 @@ def add(
     print_line(new.text)
     print_line(
         dim(
-            f"Shown this once. {new.key.name}: {_describe_scope(new.key)}, may {_describe_rights(new.key)}{_describe_expiry(new.key)}."
+            f"Shown this once. {new.key.name}: {_describe_scope(new.key)}, "
+            f"may {_describe_rights(new.key)}{_describe_expiry(new.key)}."
         ),
         err=True,
     )

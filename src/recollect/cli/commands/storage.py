@@ -111,7 +111,8 @@ def verify(cli: CliContext) -> None:
         else:
             matching, waiting = (sum(getattr(each, name) for each in compared) for name in ("kept", "waiting"))
             print_line(
-                f"All right: {pluralize(matching, 'row')} of {pluralize(len(compared), 'user')}, {waiting} on their way."
+                f"All right: {pluralize(matching, 'row')} of {pluralize(len(compared), 'user')}, "
+                f"{waiting} on their way."
             )
     if wrong:
         raise SystemExit(ExitCode.DAMAGED)

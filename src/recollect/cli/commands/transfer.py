@@ -361,7 +361,8 @@ def _parse_lines(file: Iterable[bytes], done: _LineProgress) -> Iterator[dict[st
             yield json.loads(line)
         except (ValueError, RecursionError) as error:
             raise InvalidInput(
-                f"line {blank or number} is not JSON: {_describe_json_error(error)}; the {done.lines:,} lines before are imported"
+                f"line {blank or number} is not JSON: {_describe_json_error(error)}; "
+                f"the {done.lines:,} lines before are imported"
             ) from None
 
 

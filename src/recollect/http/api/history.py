@@ -180,7 +180,9 @@ async def follow_changes(
     position = after if last_event_id is None else last_event_id
     start = _Position.parse(position) if position is not None else await _latest_position(service, user)
     # A stream without an end outlives a service that another takes the place of.
-    stream = _ChangeStream(request.app.state.service_provider.get, user, start, is_stopping=request.app.state.stopping.is_set)
+    stream = _ChangeStream(
+        request.app.state.service_provider.get, user, start, is_stopping=request.app.state.stopping.is_set
+    )
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream.events(within_s), media_type=EVENTS, headers=headers)
 

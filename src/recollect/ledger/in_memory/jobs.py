@@ -370,7 +370,8 @@ def _apply_note(user: UserState, note: ConversationUpdate) -> None:
     conversation = user.conversations.get(session, Conversation(scope=note.scope))
     if note.expected_version is not None and conversation.version != note.expected_version:
         raise Conflict(
-            f"the conversation is at version {conversation.version}, not {note.expected_version}: read it again and retry"
+            f"the conversation is at version {conversation.version}, not {note.expected_version}: "
+            f"read it again and retry"
         )
     fields = dict(note.fields)
     if "invocations" in fields:

@@ -260,7 +260,8 @@ async def job_stats(tx: Tx, user: str | None) -> JobStats:
         f"SELECT state, count(*) FROM jobs WHERE {user_filter}state IN ('waiting', 'running', 'dead') GROUP BY state "
         f"UNION ALL SELECT 'due', count(*) FROM jobs WHERE {user_filter}next_at IS NOT NULL AND next_at <= :now "
         f"UNION ALL SELECT 'oldest', min(next_at) FROM jobs WHERE {user_filter}next_at IS NOT NULL AND priority >= 0 "
-        f"UNION ALL SELECT 'failures', max(failures) FROM job_users WHERE {user_filter}failures > 0 AND failed_at > :lately",
+        f"UNION ALL SELECT 'failures', max(failures) FROM job_users WHERE {user_filter}failures > 0 "
+        "AND failed_at > :lately",
         params,
     )
     counts = {name: number for name, number in rows if number is not None}

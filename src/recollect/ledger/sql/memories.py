@@ -171,7 +171,8 @@ async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
     direction = "DESC" if newest else "ASC"
     params["limit"] = listing.limit + 1
     rows = await tx.rows(
-        f"SELECT {SELECTED_COLUMNS} FROM memories WHERE {sql} ORDER BY created_at {direction}, id {direction} LIMIT :limit",
+        f"SELECT {SELECTED_COLUMNS} FROM memories WHERE {sql} "
+        f"ORDER BY created_at {direction}, id {direction} LIMIT :limit",
         params,
     )
     return make_page([record_from_row(row) for row in rows], listing.limit)

@@ -233,7 +233,20 @@ async def load_states(tx: Tx) -> list[ModelState]:
             to_embed=to_embed,
             lease_expires_at=from_micros(lease_end) if lease_end else None,
         )
-        for number, name, dimensions, spec, url, requested_dimensions, since, until, embedded, to_embed, lease_end, current in rows
+        for (
+            number,
+            name,
+            dimensions,
+            spec,
+            url,
+            requested_dimensions,
+            since,
+            until,
+            embedded,
+            to_embed,
+            lease_end,
+            current,
+        ) in rows
     ]
 
 

@@ -259,8 +259,15 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     [vector] = await finders.embedder.embed([case.question], role="query")
     expected = CandidateQuery(question=analyze_question(case.question), words=case.question, vector=vector, pool=50)
     scope = Scope(user)
+    if finders.late is not None:
+        await finders.late.flush(user)
     results = await gather(
-        scope, expected, ledger=finders.ledger, index=finders.index, calibration=await finders.calibration.get()
+        scope,
+        expected,
+        ledger=finders.ledger,
+        index=finders.index,
+        calibration=await finders.calibration.get(),
+        late=finders.late,
     )
     relevance = fuse(compute_features(results.table, results.stats), results.stats.count, ranking.fusion)
     also = await find_later_candidates(results, relevance, min_relevance=least, limit=MAX_CANDIDATES)

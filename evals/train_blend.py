@@ -1,20 +1,24 @@
-"""Train the blend that judges candidates (`read/blend.toml`).
+"""Train the blend that judges candidates (`read/blend.toml` and `read/blend_without_late.toml`).
 
-    python -m evals.train_blend locomo=locomo.json longmemeval=longmemeval.json beam=beam.json
+    python -m evals.train_blend longmemeval=FILE friendsqa=FOLDER qmsum=FOLDER own= [--measure locomo=FILE beam=FILE]
 
-Give several sets of conversations: each weighs the same, so that no one of them is fitted. Questions of other people
-are asked too, and small parts of each conversation are used as if they were all there is, so that the blend learns
-what nothing looks like, and what little looks like. It prints how well each set is ranked by weights that were fitted
-without the conversation asked, and writes the file.
+Each set weighs the same, so that no one of them is fitted. Questions of other people are asked too, and small parts
+of each conversation are used as if they were all there is, so that the blend learns what nothing looks like, and what
+little looks like. It prints how well each set is ranked by weights that were fitted without the conversation asked,
+and the sets after `--measure` by the weights it writes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import multiprocessing
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -23,6 +27,7 @@ import numpy as np
 import recollect.read
 from evals.adapter import USER, as_message
 from evals.datasets import load
+from evals.dialogues import read_friendsqa, read_own, read_qmsum
 from evals.fitting import RankingExample, balanced, fit_listwise, ndcg_at, platt, recall_at
 from evals.material import IDLE, Material, materials
 from recollect import AsyncMemory
@@ -58,7 +63,9 @@ class OpenConversation:
             question=analyze_question(text), words=text, vector=vector, periods=spoken_of, pool=POOL
         )
         ruler = await finders.calibration.get()
-        results = await gather(Scope(USER), expected, ledger=finders.ledger, index=finders.index, calibration=ruler)
+        results = await gather(
+            Scope(USER), expected, ledger=finders.ledger, index=finders.index, calibration=ruler, late=finders.late
+        )
         return results, compute_features(results.table, results.stats)
 
     def right(self, ranked: GatheredCandidates, gold: Sequence[str]) -> np.ndarray:
@@ -77,6 +84,8 @@ async def open_conversation(material: Material, home: Path) -> AsyncIterator[Ope
             for session, group in groupby(turns, key=lambda turn: turn.session):
                 text = list(group)
                 await memory.remember([as_message(turn) for turn in text], user_id=USER, session_id=session)
+        if finders.late is not None:
+            await finders.late.flush(USER)
         yield OpenConversation(finders, await _rows(material, finders))
 
 
@@ -143,25 +152,88 @@ def write(path: Path, blend: Blend) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-async def train(sets: Sequence[str]) -> None:
-    """Read the sets, collect, fit, report, write."""
-    inputs = [part.partition("=") for part in sets]
-    work = [each for name, _, path in inputs for each in materials(name, load(name, Path(path), limit=0))]
+def read_set(part: str) -> list[Material]:
+    """Read one set of the command line, whole and cut small."""
+    name, _, path = part.partition("=")
+    folder = Path(path)
+    if name == "own":
+        conversations = list(read_own())
+    elif name == "friendsqa":
+        files = sorted(folder.glob("friendsqa_*.json"))
+        scenes = [scene for file in files for scene in json.loads(file.read_text(encoding="utf-8"))["data"]]
+        conversations = list(read_friendsqa(scenes))
+    elif name == "qmsum":
+        files = sorted(folder.glob("**/ALL/*/*.json"))
+        conversations = list(read_qmsum({file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}))
+    else:
+        conversations = load(name, folder, limit=0)
+    return list(materials(name, conversations))
+
+
+def collect_all(work: Sequence[Material]) -> list[list[RankingExample]]:
+    """Ask the questions of all conversations, one process a processor."""
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        results = []
+        for at, own in enumerate(pool.map(_collect, work), 1):
+            results.append(own)
+            if not at % 20:
+                print(f"{at} of {len(work)} conversations", file=sys.stderr, flush=True)
+        return results
+
+
+def _collect(material: Material) -> list[RankingExample]:
+    with tempfile.TemporaryDirectory() as home:
+        return asyncio.run(collect(material, Path(home)))
+
+
+def without_late(request: Sequence[RankingExample]) -> list[RankingExample]:
+    """The same questions without the columns of late interaction."""
+    drop = [FEATURE_NAMES.index(name) for name in FEATURE_NAMES if "late" in name]
+    return [replace(each, table=np.delete(each.table, drop, axis=1)) for each in request]
+
+
+def write_without_late(path: Path, request: Sequence[RankingExample]) -> None:
+    blend = fit(without_late(request))
+    kept = [name for name in FEATURE_NAMES if "late" not in name]
+    weights = dict(zip(kept, blend.weights, strict=True))
+    full = np.array([weights.get(name, 0.0) for name in FEATURE_NAMES], np.float32)
+    write(path, Blend(blend.base, full))
+
+
+def train(sets: Sequence[str], measured: Sequence[str]) -> None:
+    """Read the sets, collect, report, fit, write."""
+    work = [each for part in sets for each in read_set(part)]
     names = sorted({each.conversation.name for each in work})
     folds = [names.index(each.conversation.name) % FOLDS for each in work]
-    with tempfile.TemporaryDirectory() as home:
-        homes = [Path(home) / str(at) for at in range(len(work))]
-        requests = []
-        for at, (material, own) in enumerate(zip(work, homes, strict=True), 1):
-            requests.append(await collect(material, own))
-            if not at % 20:
-                print(f"{at} of {len(work)} conversations", file=sys.stderr)
+    collected = collect_all(work)
+    request = [each for own in collected for each in own]
+    others = [
+        each for own in collect_all([m for part in measured for m in read_set(part) if not m.small]) for each in own
+    ]
+    for title, change in (("with late interaction", list), ("without", without_late)):
+        print(title)
+        report(folds, [change(own) for own in collected])
+        if others:
+            report_on(fit(change(request)), change(others))
+    write(READ / "blend.toml", fit(request))
+    write_without_late(READ / "blend_without_late.toml", request)
 
-        report(folds, requests)
-        write(READ / "blend.toml", fit([each for own in requests for each in own]))
+
+def report_on(blend: Blend, request: Sequence[RankingExample]) -> None:
+    """Print how questions are ranked that were not trained on."""
+    scores: dict[str, list[tuple[float, float]]] = {}
+    for each in request:
+        if each.answers:
+            odds = each.table @ blend.weights
+            scores.setdefault(each.group, []).append((recall_at(each, odds), ndcg_at(each, odds)))
+    for group, pairs in sorted(scores.items()):
+        recall, ndcg = np.mean(pairs, axis=0)
+        print(f"  {group:28s} {len(pairs):5d} questions   R@10 {recall:.4f}   NDCG@10 {ndcg:.4f}   (not trained on)")
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2 or not all("=" in part for part in sys.argv[1:]):
+    arguments = sys.argv[1:]
+    at = arguments.index("--measure") if "--measure" in arguments else len(arguments)
+    if not arguments[:at] or not all("=" in part for part in arguments[:at] + arguments[at + 1 :]):
         sys.exit(__doc__)
-    asyncio.run(train(sys.argv[1:]))
+    train(arguments[:at], arguments[at + 1 :])

@@ -28,6 +28,7 @@ from recollect.read.explain import explain
 from recollect.read.features import FEATURE_NAMES, compute_features
 from recollect.read.fuse import Fusion, fuse
 from recollect.read.gather import CandidateQuery, FetchLimit, GatheredCandidates, fetch_candidates, gather
+from recollect.read.late_interaction import LateInteraction
 from recollect.read.policy import separate_instructions
 from recollect.read.prefer_newest import MAX_CANDIDATES, find_later_candidates, prefer_newest
 from recollect.read.question import analyze_question
@@ -101,6 +102,7 @@ class SearchDeps:
     calibration: EmbedderCalibration
     reranker: Reranker | None = None
     throttle: LoopThrottle = field(default_factory=LoopThrottle)
+    late: LateInteraction | None = None
 
 
 async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, deps: SearchDeps) -> SearchResult:
@@ -127,7 +129,8 @@ async def search(scope: Scope, request: SearchRequest, ranking: RankingConfig, d
     )
     # Nothing is measured by it while the embedder is away, and asking it again would be waiting twice.
     calibration = BUNDLED_CALIBRATION if failure else await deps.calibration.get()
-    gathered = await gather(scope, query, ledger=deps.ledger, index=deps.index, calibration=calibration)
+    late = deps.late if ranking.fusion == "learned" else None
+    gathered = await gather(scope, query, ledger=deps.ledger, index=deps.index, calibration=calibration, late=late)
     clock.mark("gather")
     features = compute_features(gathered.table, gathered.stats)
     relevance = fuse(features, gathered.stats.count, ranking.fusion)

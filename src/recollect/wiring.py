@@ -31,6 +31,7 @@ from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.models.reranking import Reranker
 from recollect.observability.tracing import start_tracing
 from recollect.read.calibration import EmbedderCalibration
+from recollect.read.late_interaction import LateInteraction
 from recollect.read.rank import RankingWeights
 from recollect.read.result_cache import LookupCache, ResultCache
 from recollect.recall import RecallConfig
@@ -233,7 +234,8 @@ async def open_service(
         reranker = open_reranker(settings)
         if reranker is not None:
             opened.push_async_callback(reranker.close)
-        search_deps = SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder), reranker)
+        late = LateInteraction(ledger) if settings.late_interaction else None
+        search_deps = SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder), reranker, late=late)
         result_cache = await open_result_cache(settings, search_deps, recall_config)
         service = Service(
             search_deps,

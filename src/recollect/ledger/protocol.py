@@ -128,6 +128,7 @@ class Unembedded:
     user: str
     content: str
     version: int
+    speaker: str = ""
 
 
 class Ledger(
@@ -296,9 +297,21 @@ class Ledger(
         ...
 
     async def unembedded(
-        self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
+        self,
+        model: EmbeddingModel,
+        *,
+        limit: int,
+        after: int = 0,
+        user: str | None = None,
+        rows: Sequence[int] | None = None,
     ) -> list[Unembedded]:
-        """Memories that still lack a vector of this model, of one user or of all, in order of their rows."""
+        """Return memories without a vector of this model, in order of their rows: a user's, everybody's, or `rows`."""
+        ...
+
+    async def store_token_vectors(
+        self, model: EmbeddingModel, vectors: Mapping[int, bytes], *, user: str, versions: Mapping[int, int]
+    ) -> None:
+        """Store packed token vectors for rows of one user that are still at these versions."""
         ...
 
     async def embed(

@@ -103,8 +103,13 @@ class StaticEmbedder:
 
 def word_pieces(text: str) -> list[int]:
     """The pieces of a text in the vocabulary of the bundled table."""
-    [pieces] = _tokens(_load(BUNDLED_TABLE), [text])
+    [pieces] = word_piece_ids([text])
     return pieces
+
+
+def word_piece_ids(texts: Sequence[str]) -> list[list[int]]:
+    """The piece ids of each text in the vocabulary of the bundled table; at least one for each."""
+    return _tokens(_load(BUNDLED_TABLE), texts)
 
 
 def piece_vectors() -> NDArray[np.float32]:

@@ -59,7 +59,7 @@ class ScoreBreakdown:
 
 def break_down_score(features: Mapping[str, float]) -> ScoreBreakdown:
     """What each signal of a traced candidate did; those of the question alone are one sum."""
-    blend = learned_blend()
+    blend = learned_blend(has_late=bool(features.get("q_late")))
     contributions = [
         Contribution(name, features.get(name, 0.0), float(weight))
         for name, weight in zip(FEATURE_NAMES, blend.weights, strict=True)

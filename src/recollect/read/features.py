@@ -40,6 +40,8 @@ class CandidateTable:
     before: Places
     after: Places
     traits: Traits
+    # The mean over the question's pieces of the best match in each candidate; None without late interaction.
+    late: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ FEATURE_NAMES = (
     "tells_time", "time_asked", "counts", "count_asked",
     "standing", "standing_near", "standing_said", "standing_wanted", "prefers", "preference_wanted",
     "in_period",
+    "late", "late_here", "late_before", "late_after", "q_late", "q_best_late",
     "q_unknown_name", "q_missing", "q_best_meaning", "q_best_coverage", "q_best_words", "q_best_here",
     "q_names_speaker", "q_terms", "q_personal", "q_idle", "q_few",
 )  # fmt: skip
@@ -115,7 +118,7 @@ def compute_features(candidates: CandidateTable, stats: QueryStats) -> Floats:
         time, time * question.asks_when, counts, counts * question.asks_count,
         instructs, instructs * here, instructs * candidates.coverage, instructs * question.wants_advice,
         prefers, prefers * question.wants_advice,
-        _in_period(candidates, stats.periods), stats.unknown_names, stats.missing, meaning.max(initial=0.0),
+        _in_period(candidates, stats.periods), *_late_columns(candidates), stats.unknown_names, stats.missing, meaning.max(initial=0.0),
         candidates.coverage.max(initial=0.0), best_words, here.max(initial=0.0), bool(stats.named), question_length,
         question.personal, question.idle, FEW_MEMORIES / (FEW_MEMORIES + stats.count),
     )  # fmt: skip
@@ -138,6 +141,16 @@ def _neighbor_values(values: Floats, places: Places) -> Floats:
 def _in_period(candidates: CandidateTable, periods: Sequence[Period]) -> Floats | float:
     """How well the time of each fits the time that is asked about; 0 where none is."""
     return np.maximum.reduce([nearness(period, candidates.traits.at_s) for period in periods]) if periods else 0.0
+
+
+def _late_columns(candidates: CandidateTable) -> tuple[Floats | float, ...]:
+    """Late interaction: own, relative to the other candidates, of the turns before and after; used; the best of all."""
+    late = candidates.late
+    if late is None or not len(late):
+        return (0.0,) * 6
+    here = (late - late.mean()) / (late.std() + np.float32(1e-6))
+    before, after = (_neighbor_values(here[None], places)[0] for places in (candidates.before, candidates.after))
+    return late, here, before, after, 1.0, float(late.max())
 
 
 def _session_best(values: Floats, candidates: CandidateTable) -> Floats:

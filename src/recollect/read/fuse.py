@@ -75,9 +75,10 @@ def has_evidence(table: Floats) -> NDArray[np.bool_]:
 
 
 @cache
-def learned_blend() -> Blend:
-    """The weights in `blend.toml`, which `evals/train_blend.py` writes."""
-    text = (files("recollect.read") / "blend.toml").read_text(encoding="utf-8")
+def learned_blend(*, has_late: bool) -> Blend:
+    """Return the weights that `evals/train_blend.py` wrote, with or without those of late interaction."""
+    name = "blend.toml" if has_late else "blend_without_late.toml"
+    text = (files("recollect.read") / name).read_text(encoding="utf-8")
     return parse_blend(text, FEATURE_NAMES)
 
 
@@ -94,7 +95,8 @@ def fuse(table: Floats, count: int, fusion: Fusion = "learned") -> Floats:
     """One relevance for each candidate, from its signals; `count` is how many memories there are to find."""
     match fusion:
         case "learned":
-            return _demote_unrelated(learned_blend().relevance(table, count), table)
+            has_late = bool(len(table)) and bool(feature_column(table, "q_late")[0])
+            return _demote_unrelated(learned_blend(has_late=has_late).relevance(table, count), table)
         case "rrf":
             return _boost_in_period(
                 _reciprocal_ranks(feature_column(table, "meaning"), feature_column(table, "words")), table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from recollect.model.scope import Scope
 from recollect.model.traits import Trait
 from recollect.read.calibration import Calibration
 from recollect.read.features import CandidateTable, QueryStats
+from recollect.read.late_interaction import LateInteraction
 from recollect.read.multilingual_stopwords import split_words, stop_words_for
 from recollect.read.question import QuestionAnalysis, bare_words, find_mentioned, without_names
 from recollect.read.rank import SearchCandidate
@@ -39,6 +40,8 @@ _ASSUMED_ROWS = 20
 ASSISTANT_INSTRUCTION = int(Trait.ASSISTANT | Trait.INSTRUCTION)
 # In deviations above the mean, for a memory that has all of the question's words.
 _NEAR_BY_WORDS = np.float32(3)
+# A linear fit of the late-interaction score, for candidates that have no token vectors yet.
+_LATE_USUAL, _LATE_BY_MEANING, _LATE_BY_COVERAGE = 0.40, 0.10, 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,13 @@ class GatheredCandidates:
 
 
 async def gather(
-    scope: Scope, query: CandidateQuery, *, ledger: Ledger, index: Index, calibration: Calibration
+    scope: Scope,
+    query: CandidateQuery,
+    *,
+    ledger: Ledger,
+    index: Index,
+    calibration: Calibration,
+    late: LateInteraction | None = None,
 ) -> GatheredCandidates:
     """The best rows of each kind and the turns beside them; every row gets all scores, however it was found."""
     view = await index.view(scope, query.filter, as_of=query.as_of, turns=query.turns)
@@ -93,7 +102,17 @@ async def gather(
         # What an assistant once said someone must always do was not said by the user: no prompt is told it again.
         rows = rows[(view.traits(rows).flags & ASSISTANT_INSTRUCTION) != ASSISTANT_INSTRUCTION]
     table = await _candidate_table(view, query.vector, rows, lexical, stats)
+    if late is not None:
+        matches = await late.best_matches(scope.user, query.words, rows)
+        table = replace(table, late=_late_scores(matches, table, calibration))
     return GatheredCandidates(table, stats, view)
+
+
+def _late_scores(matches: Floats, table: CandidateTable, calibration: Calibration) -> Floats:
+    """The mean match of each candidate; where no token vectors are stored, as is usual for its meaning and words."""
+    scores = matches.mean(axis=1)
+    usual = _LATE_USUAL + _LATE_BY_MEANING * calibration.scale_all(table.dense) + _LATE_BY_COVERAGE * table.coverage
+    return np.where(np.isnan(scores), usual, scores).astype(np.float32)
 
 
 async def _search_words_and_vectors(

@@ -85,7 +85,9 @@ class Service:
     ) -> None:
         self._ledger = search_deps.ledger
         self.change_notifier = change_notifier or ChangeNotifier()
-        self._ledger.on_change = notify_and_sync(search_deps.index, self.change_notifier.notify)
+        self._late = search_deps.late
+        self._notify_change = notify_and_sync(search_deps.index, self.change_notifier.notify)
+        self._ledger.on_change = self._on_change
         self._result_cache = result_cache
         self._lookup_source = (
             result_cache.lookup_cache
@@ -129,6 +131,11 @@ class Service:
     def model(self) -> EmbeddingModel:
         """The model whose vectors are searched."""
         return self._embedder.model
+
+    def _on_change(self, user: str) -> None:
+        self._notify_change(user)
+        if self._late is not None:
+            self._late.schedule(user)
 
     # Writing
 
@@ -179,6 +186,8 @@ class Service:
             return RememberResult(appended.turns, redacted=appended.redacted)
         if wait_s:
             job = await self.operations.wait_for_job(scope.user, job.id, within_s=wait_s)
+            if self._late is not None:
+                await self._late.flush(scope.user)
             await self.operations.enforce_quotas(scope)
         else:
             self.operations.worker.wake(after_s=_LEARN_DELAY_S)
@@ -410,6 +419,8 @@ class Service:
             for part in (self._ledger, *models, self._result_cache, self.change_notifier):
                 if part is not None:
                     parts.push_async_callback(part.close)
+            if self._late is not None:
+                parts.push_async_callback(self._late.close)
             parts.push_async_callback(self.write_quota.close)
             parts.push_async_callback(self._access_counter.close)
             parts.push_async_callback(self._llm_budget.close)

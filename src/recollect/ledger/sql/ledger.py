@@ -290,10 +290,23 @@ class SqlLedger(
         )
 
     async def unembedded(
-        self, model: EmbeddingModel, *, limit: int, after: int = 0, user: str | None = None
+        self,
+        model: EmbeddingModel,
+        *,
+        limit: int,
+        after: int = 0,
+        user: str | None = None,
+        rows: Sequence[int] | None = None,
     ) -> list[Unembedded]:
         return await self._engine.read(
-            lambda tx: vector_sql.unembedded(tx, model, limit, after, user), tenant=tenant_or_all(user)
+            lambda tx: vector_sql.unembedded(tx, model, limit, after, user, rows), tenant=tenant_or_all(user)
+        )
+
+    async def store_token_vectors(
+        self, model: EmbeddingModel, vectors: Mapping[int, bytes], *, user: str, versions: Mapping[int, int]
+    ) -> None:
+        await self._engine.write(
+            lambda tx: vector_sql.store_token_vectors(tx, model, user, vectors, versions), tenant=user
         )
 
     async def embed(

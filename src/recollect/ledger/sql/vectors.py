@@ -90,6 +90,26 @@ async def embed(
     )
 
 
+async def store_token_vectors(
+    tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, bytes], versions: Mapping[int, int]
+) -> None:
+    """Store token vectors; indexes hold none of them, so the rows do not count as changed."""
+    present = await tx.rows(
+        f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
+        {"user": user, "rows": list(vectors)},
+    )
+    number = await ensure_model_number(tx, model)
+    await tx.many(
+        "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
+        "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
+        [
+            {"user": user, "model": number, "row": row, "vector": vectors[row]}
+            for row, version in present
+            if versions[row] == version
+        ],
+    )
+
+
 async def revision(tx: Tx, user: str) -> Revision:
     """The user's revision."""
     row = await fetch_one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
@@ -128,23 +148,28 @@ async def index_rows(
     return current, [IndexRow(*(*row[:9], None if row[9] is None else b"")) for row in rows]
 
 
-async def unembedded(tx: Tx, model: EmbeddingModel, limit: int, after: int, user: str | None) -> list[Unembedded]:
-    """Rows without a vector of the model, of one user or of all."""
+async def unembedded(
+    tx: Tx, model: EmbeddingModel, limit: int, after: int, user: str | None, rows: Sequence[int] | None = None
+) -> list[Unembedded]:
+    """Rows without a vector of the model, of one user or of all, or those of the given rows."""
     params: dict[str, Any] = {
         "model": await model_number(tx, model) or 0,
         "after": after,
         "limit": validate_limit(limit),
     }
-    of_user = ""
+    condition = ""
     if user is not None:
-        params["user"], of_user = user, "m.user_id = :user AND "
-    rows = await tx.rows(
-        f"SELECT m.row, m.user_id, m.content, m.version FROM memories m WHERE {of_user}m.row > :after AND NOT EXISTS "
+        params["user"], condition = user, "m.user_id = :user AND "
+    if rows is not None:
+        params["rows"], condition = list(rows), f"{condition}{tx.dialect.among('m.row', 'rows')} AND "
+    found = await tx.rows(
+        "SELECT m.row, m.user_id, m.content, m.version, m.speaker FROM memories m "
+        f"WHERE {condition}m.row > :after AND NOT EXISTS "
         "(SELECT 1 FROM vectors v WHERE v.user_id = m.user_id AND v.model = :model AND v.row = m.row) "
         "ORDER BY m.row LIMIT :limit",
         params,
     )
-    return [Unembedded(*row) for row in rows]
+    return [Unembedded(*row) for row in found]
 
 
 async def vectors(tx: Tx, user: str, ids: Sequence[str], model: EmbeddingModel) -> dict[str, bytes]:

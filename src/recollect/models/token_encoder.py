@@ -1,0 +1,168 @@
+"""The late-interaction encoder: one vector for each word piece of a text, in its context.
+
+A small transformer (`encoder/weights.npz`, made by `scripts/encoder`), run with NumPy. A question and a passage are
+compared piece by piece: for each piece of the question the most similar piece of the passage counts (MaxSim).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from recollect.models.static_embedder import word_piece_ids
+
+Floats = NDArray[np.float32]
+TokenVectors = NDArray[np.int8]
+
+ENCODER_FILE = Path(__file__).parent / "encoder" / "weights.npz"
+ENCODER_NAME = "recollect-late-1"
+DIMENSIONS = 96
+# Vectors have length one; int8 holds their components in steps of 1/127.
+STEPS = 127
+# Longer texts are encoded in windows of as many pieces as the network was trained on, and only their beginning.
+_WINDOW = 62
+_MAX_WINDOWS = 4
+_HEADS = 4
+_BATCH_PIECES = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    qkv: Floats
+    qkv_bias: Floats
+    proj: Floats
+    proj_bias: Floats
+    up: Floats
+    up_bias: Floats
+    down: Floats
+    down_bias: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    pieces: NDArray[np.int8]
+    piece_steps: Floats
+    widen: Floats
+    positions: Floats
+    layers: tuple[_Layer, ...]
+    out: Floats
+    out_bias: Floats
+
+
+@cache
+def load_network(path: Path = ENCODER_FILE) -> _Network:
+    """Read the weights once per process; matrices become float32, norms are folded into the matrix after them."""
+    with np.load(path) as file:
+        arrays = {name: file[name] for name in file.files}
+
+    def matrix(name: str) -> Floats:
+        return np.asarray(arrays[name].astype(np.float32) * arrays[f"{name}.steps"][:, None])
+
+    def folded(name: str, norm: str) -> tuple[Floats, Floats]:
+        weights, bias = matrix(f"{name}.weight"), arrays[f"{name}.bias"]
+        bias = bias + weights @ arrays[f"{norm}.bias"]
+        return np.ascontiguousarray((weights * arrays[f"{norm}.weight"]).T), bias.astype(np.float32)
+
+    def plain(name: str) -> tuple[Floats, Floats]:
+        return np.ascontiguousarray(matrix(f"{name}.weight").T), arrays[f"{name}.bias"]
+
+    count = sum(name.endswith("qkv.bias") for name in arrays)
+    layers = tuple(
+        _Layer(
+            *folded(f"layers.{at}.qkv", f"layers.{at}.norm1"),
+            *plain(f"layers.{at}.proj"),
+            *folded(f"layers.{at}.up", f"layers.{at}.norm2"),
+            *plain(f"layers.{at}.down"),
+        )
+        for at in range(count)
+    )
+    widen, widen_bias = plain("widen")
+    return _Network(
+        arrays["pieces.weight"],
+        arrays["pieces.weight.steps"],
+        widen,
+        arrays["positions"] + widen_bias,
+        layers,
+        *folded("out", "norm"),
+    )
+
+
+def encode_question(text: str) -> Floats:
+    """Return the vectors of a question's word pieces, of its first window only."""
+    return _encode(load_network(), [word_piece_ids([text])[0][:_WINDOW]])[0]
+
+
+def encode_passages(texts: Sequence[str]) -> list[TokenVectors]:
+    """Return the vectors of each text's word pieces in int8, in the order of `texts`."""
+    network = load_network()
+    windows: list[list[int]] = []
+    owners: list[int] = []
+    for owner, ids in enumerate(word_piece_ids(texts)):
+        for start in range(0, min(len(ids), _WINDOW * _MAX_WINDOWS), _WINDOW):
+            windows.append(ids[start : start + _WINDOW])
+            owners.append(owner)
+    parts: list[list[TokenVectors]] = [[] for _ in texts]
+    # Windows of like length go together, so that little is padding.
+    order = sorted(range(len(windows)), key=lambda at: len(windows[at]))
+    vectors: dict[int, TokenVectors] = {}
+    start = 0
+    while start < len(order):
+        end = start + 1
+        while end < len(order) and (end - start + 1) * len(windows[order[end]]) <= _BATCH_PIECES:
+            end += 1
+        batch = order[start:end]
+        for at, own in zip(batch, _encode(network, [windows[at] for at in batch]), strict=True):
+            vectors[at] = np.rint(own * STEPS).astype(np.int8)
+        start = end
+    for at, owner in enumerate(owners):
+        parts[owner].append(vectors[at])
+    return [np.concatenate(part) if part else np.zeros((0, DIMENSIONS), np.int8) for part in parts]
+
+
+def _encode(network: _Network, rows: Sequence[list[int]]) -> list[Floats]:
+    """The forward pass over rows of piece ids, padded to the longest."""
+    lengths = [len(row) for row in rows]
+    count, longest = len(rows), max(lengths)
+    ids = np.zeros((count, longest), np.int64)
+    for row, pieces in zip(ids, rows, strict=True):
+        row[: len(pieces)] = pieces
+    flat = ids.ravel()
+    embedded = network.pieces[flat] * network.piece_steps[flat][:, None]
+    x = embedded @ network.widen
+    x = (x.reshape(count, longest, -1) + network.positions[:longest]).reshape(count * longest, -1)
+    padding = None
+    if min(lengths) < longest:
+        padding = np.where(np.arange(longest) < np.array(lengths)[:, None], 0, -1e9).astype(np.float32)[:, None, None]
+    for layer in network.layers:
+        x += _attend(_norm(x) @ layer.qkv + layer.qkv_bias, count, longest, padding) @ layer.proj + layer.proj_bias
+        hidden = _norm(x) @ layer.up + layer.up_bias
+        np.maximum(hidden, 0, out=hidden)
+        x += hidden @ layer.down + layer.down_bias
+    out = _norm(x) @ network.out + network.out_bias
+    out /= np.sqrt(np.einsum("ij,ij->i", out, out))[:, None]
+    out = out.reshape(count, longest, -1)
+    return [own[:length] for own, length in zip(out, lengths, strict=True)]
+
+
+def _attend(qkv: Floats, count: int, longest: int, padding: Floats | None) -> Floats:
+    """Self-attention of every row within itself."""
+    q, k, v = qkv.reshape(count, longest, 3, _HEADS, -1).transpose(2, 0, 3, 1, 4)
+    scores = (q * np.float32(q.shape[-1] ** -0.5)) @ k.swapaxes(-1, -2)
+    if padding is not None:
+        scores += padding
+    scores -= scores.max(axis=-1, keepdims=True)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=-1, keepdims=True)
+    return (scores @ v).swapaxes(1, 2).reshape(count * longest, -1)
+
+
+def _norm(x: Floats) -> Floats:
+    """Centre each row and scale it to unit variance; the learned scale and shift are in the matrix that follows."""
+    centred = x - x.mean(axis=1, keepdims=True)
+    variance = np.einsum("ij,ij->i", centred, centred)[:, None] / np.float32(x.shape[1])
+    return np.asarray(centred / np.sqrt(variance + np.float32(1e-5)))

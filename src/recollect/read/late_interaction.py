@@ -1,0 +1,127 @@
+"""Late interaction: how well each word piece of a question is matched by the pieces of a candidate.
+
+Token vectors are made in the background after each write and stored in the ledger beside the dense vectors, as those of
+a model of their own. What was just written and has none yet is encoded when a search needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import simsimd
+
+from recollect.aio.erasable_cache import erasable_cache
+from recollect.errors import RecollectError
+from recollect.ledger.protocol import Ledger, Unembedded
+from recollect.models.embedding import EmbeddingModel
+from recollect.models.token_encoder import DIMENSIONS, ENCODER_NAME, STEPS, encode_passages, encode_question
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+
+TOKEN_MODEL = EmbeddingModel(ENCODER_NAME, DIMENSIONS)
+
+_log = logging.getLogger("recollect")
+# Encoding starts a moment after a write, so that it does not compete with the answer and takes several writes at once.
+_DELAY_S = 0.5
+_BATCH = 64
+# A search encodes at most so many rows itself, the newest first: each costs two to five milliseconds.
+_MAX_ON_DEMAND = 32
+
+
+class LateInteraction:
+    """Stores token vectors for one ledger and compares questions with them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._pending: dict[str, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._lock_loop: asyncio.AbstractEventLoop | None = None
+
+    async def best_matches(self, user: str, question: str, rows: NDArray[np.int64]) -> Floats:
+        """Return the best cosine for each candidate row and each piece of the question; NaN where none is stored."""
+        pieces = _encode_question(question)
+        matches = np.full((len(rows), len(pieces)), np.nan, np.float32)
+        stored = dict(await self._ledger.vectors_of(user, rows.tolist(), model=TOKEN_MODEL))
+        missing = [row for row in rows.tolist() if row not in stored]
+        if missing:
+            stored |= await self._encode_missing(user, missing[-_MAX_ON_DEMAND:])
+            self.schedule(user)
+        at = [index for index, row in enumerate(rows.tolist()) if stored.get(row)]
+        if at:
+            matches[at] = max_similarities(pieces, [stored[int(rows[index])] for index in at])
+        return matches
+
+    def schedule(self, user: str) -> None:
+        """Encode what the user has without token vectors, in the background."""
+        self._pending[user] = None
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if self._task is None or self._task.done() or self._task.get_loop() is not loop:
+            self._task = loop.create_task(self._run())
+
+    async def flush(self, user: str) -> int:
+        """Encode and store what the user has without token vectors; return how many memories that were."""
+        self._pending.pop(user, None)
+        count = 0
+        if self._lock_loop is not asyncio.get_running_loop():
+            # A lock belongs to the event loop it was first waited for in.
+            self._lock, self._lock_loop = asyncio.Lock(), asyncio.get_running_loop()
+        async with self._lock:
+            while batch := await self._ledger.unembedded(TOKEN_MODEL, limit=_BATCH, user=user):
+                vectors = await asyncio.to_thread(_encode_rows, batch)
+                versions = {each.row: each.version for each in batch}
+                await self._ledger.store_token_vectors(TOKEN_MODEL, vectors, user=user, versions=versions)
+                count += len(batch)
+        return count
+
+    async def close(self) -> None:
+        """Stop encoding; what is left is encoded when it is next searched."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._task = None
+
+    async def _run(self) -> None:
+        await asyncio.sleep(_DELAY_S)
+        while self._pending:
+            try:
+                await self.flush(next(iter(self._pending)))
+            except RecollectError as error:
+                _log.warning("Token vectors could not be stored; they are made when next needed: %s", error)
+                self._pending.clear()
+
+    async def _encode_missing(self, user: str, rows: Sequence[int]) -> dict[int, bytes]:
+        batch = await self._ledger.unembedded(TOKEN_MODEL, limit=len(rows), user=user, rows=rows)
+        return await asyncio.to_thread(_encode_rows, batch) if batch else {}
+
+
+def max_similarities(pieces: Floats, passages: Sequence[bytes]) -> Floats:
+    """Return the best cosine of each question piece in each passage: one row a passage."""
+    joined = np.frombuffer(b"".join(passages), np.int8).reshape(-1, DIMENSIONS)
+    ends = np.cumsum([len(passage) // DIMENSIONS for passage in passages])
+    steps = np.rint(pieces * STEPS).astype(np.int8)
+    products = np.asarray(simsimd.cdist(steps, joined, "dot", out_dtype="float32"))
+    best = np.maximum.reduceat(products, np.concatenate(([0], ends[:-1])), axis=1)
+    return np.asarray(best.T / np.float32(STEPS * STEPS), np.float32)
+
+
+def _encode_rows(batch: Sequence[Unembedded]) -> dict[int, bytes]:
+    texts = [f"{each.speaker}: {each.content}" if each.speaker else each.content for each in batch]
+    return {each.row: own.tobytes() for each, own in zip(batch, encode_passages(texts), strict=True)}
+
+
+# The same question is often searched more than once, with other filters or limits.
+@erasable_cache(64)
+def _encode_question(text: str) -> Floats:
+    return encode_question(text)

@@ -25,6 +25,7 @@ from recollect.errors import (
     NotFound,
     StoreCorrupt,
 )
+from recollect.sync import NAMESPACES
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -145,7 +146,7 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     stored = memory.remember(messages, user_id="alex", session_id="s1", wait=True)
     memory.remember("I like it", user_id="alex", session_id="s1", wait=True)
     assert [turn.position for turn in stored] == [1, 2]
-    turns = memory.turns(user_id="alex", session_id="s1")
+    turns = memory.sessions.turns(user_id="alex", session_id="s1")
     assert [turn.content for turn in turns] == [MOVED, "How is it there?", "I like it"]
     hits = {hit.memory: hit.record for hit in memory.search("Where does Alex live? Lisbon?", user_id="alex")}
     assert hits[MOVED].occurred_at == datetime(2026, 5, 2, 10, tzinfo=UTC)
@@ -161,7 +162,7 @@ def test_what_was_said_is_never_refused(memory: Memory) -> None:
 
 def test_an_update_changes_what_is_found(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
-    updated = memory.update(added.id, "Lives in Prague", user_id="a", importance=0.9, why="moved")
+    updated = memory.acting_as("python", why="moved").update(added.id, "Lives in Prague", user_id="a", importance=0.9)
     assert (updated.record.version, updated.record.importance) == (2, 0.9)
     assert memory.search("Prague", user_id="a")[0].scores["lexical"] > 0
     assert memory.search("Oslo", user_id="a")[0].scores["lexical"] == 0
@@ -176,7 +177,7 @@ def test_a_stale_update_is_a_conflict(memory: Memory) -> None:
 
 def test_history_tells_who_when_why_and_what_was_before(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
-    memory.update(added.id, "Lives in Prague", user_id="a", by="carol", why="moved")
+    memory.acting_as("carol", why="moved").update(added.id, "Lives in Prague", user_id="a")
     newest, oldest = memory.history(added.id, user_id="a")
     assert (newest.verb, newest.by.who, newest.by.why) == ("update", "carol", "moved")
     assert (newest.before, newest.after) == ({"content": "Lives in Oslo"}, {"content": "Lives in Prague"})
@@ -257,7 +258,7 @@ def test_an_export_can_be_imported_elsewhere_and_twice(memory: Memory, tmp_path:
         assert other.import_(lines).added == 5
         assert other.import_(lines).added == 0
         assert list(other.export()) == lines
-        assert [turn.content for turn in other.turns(user_id="a", session_id="s")] == ["Hello there", "Hi"]
+        assert [turn.content for turn in other.sessions.turns(user_id="a", session_id="s")] == ["Hello there", "Hi"]
 
 
 def test_an_import_can_be_made_someone_elses(memory: Memory) -> None:
@@ -311,15 +312,44 @@ async def test_the_async_one_serves_many_at_once(tmp_path: Path) -> None:
     assert sum(len(result) for result in hits) == 200
 
 
-def test_both_faces_have_the_same_methods_and_signatures() -> None:
-    names = {name for name in dir(AsyncMemory) if not name.startswith("_")}
-    # What goes on by itself in a loop is for those who have one.
-    names.remove("start_worker")
-    assert names == {name for name in dir(Memory) if not name.startswith("_")}
-    for name in names - {"settings"}:
-        own, other = getattr(Memory, name), getattr(AsyncMemory, name)
-        assert list(inspect.signature(own).parameters) == list(inspect.signature(other).parameters)
-        assert inspect.getdoc(own) == inspect.getdoc(other)
+def public_names(value: object) -> set[str]:
+    return {name for name in dir(value) if not name.startswith("_")}
+
+
+def test_memory_and_its_namespaces_have_the_methods_and_signatures_of_the_async_ones() -> None:
+    # The service belongs to the loop of the asynchronous memory.
+    assert public_names(AsyncMemory) - {"service"} == public_names(Memory)
+    pairs: list[tuple[type, type]] = [(Memory, AsyncMemory)]
+    for name, namespace in NAMESPACES.items():
+        pairs.append((namespace, type(getattr(AsyncMemory(), name))))
+        assert isinstance(getattr(Memory(), name), namespace)
+    for blocking, awaited in pairs:
+        assert public_names(blocking) == public_names(awaited) - {"service"}
+        for name in public_names(blocking):
+            own, other = getattr(blocking, name), getattr(awaited, name)
+            assert inspect.getdoc(own) == inspect.getdoc(other)
+            if not isinstance(own, property):
+                assert list(inspect.signature(own).parameters) == list(inspect.signature(other).parameters)
+
+
+def test_messages_given_to_add_are_learned_from_before_it_returns(memory: Memory) -> None:
+    messages = [{"role": "user", "content": "My name is Alex and I live in Lisbon"}]
+    result = memory.add(messages, user_id="alex")
+    assert [turn.content for turn in result] == [messages[0]["content"]]
+    assert result.job is not None
+    assert result.job.state == "done"
+    assert any("Lisbon" in record.content for record in memory.get_all(user_id="alex"))
+    with pytest.raises(InvalidInput, match="only with a text"):
+        memory.add(messages, user_id="alex", category="fact")  # type: ignore[call-overload]
+
+
+def test_an_author_appears_in_history_and_only_with_the_memory_that_names_it(memory: Memory) -> None:
+    maria = memory.acting_as("maria", why="by phone")
+    added = maria.add("Likes tea", user_id="alex")
+    memory.update(added.id, "Likes green tea", user_id="alex")
+    maria.acting_as("jo").reviews.propose("Likes coffee", user_id="alex")
+    authors = [(line.by.who, line.by.why) for line in memory.history(user_id="alex")]
+    assert authors == [("jo", ""), ("python", ""), ("maria", "by phone")]
 
 
 @pytest.mark.parametrize(
@@ -398,7 +428,7 @@ def test_a_failing_embedder_loses_no_memory(tmp_path: Path) -> None:
         embedder.fail_with = None
         assert memory.search("tea", user_id="a")[0].id == added.id
         assert memory.search("tea", user_id="a")[0].scores["dense"] == 0
-        assert memory.reembed() == 2
+        assert memory.admin.reembed() == 2
         assert memory.search("tea", user_id="a")[0].scores["dense"] > 0
 
 
@@ -422,12 +452,12 @@ def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplo
         assert before.scores["dense"] == 0
         assert before.scores["lexical"] > 0
         seen: list[int] = []
-        assert memory.reembed(seen.append) == 300
+        assert memory.admin.reembed(seen.append) == 300
         assert seen[-1] == 300
         assert memory.search("tea number 7", user_id="user 1")[0].scores["dense"] > 0
-        assert memory.stats()["vectors"] == 600
-        assert memory.reembed(drop=True) == 0
-        assert memory.stats()["vectors"] == 300
+        assert memory.admin.stats()["vectors"] == 600
+        assert memory.admin.reembed(drop=True) == 0
+        assert memory.admin.stats()["vectors"] == 300
 
 
 def test_the_ledger_is_for_its_owner_alone(memory: Memory, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_progress_may_ask_the_memory_it_is_told_about(memory: Memory) -> None:
     seen: list[tuple[int, int]] = []
 
     def tell(done: int) -> None:
-        seen.append((done, memory.stats()["memories"]))
+        seen.append((done, memory.admin.stats()["memories"]))
 
     assert ends(lambda: memory.import_([{"memory": f"note {n}", "user_id": "a"} for n in range(501)], progress=tell))
     assert seen == [(500, 500), (501, 501)]
@@ -78,7 +78,7 @@ def test_progress_of_a_reembedding_may_ask_too(tmp_path: Path) -> None:
         memory.import_([{"memory": f"note {n}", "user_id": "a"} for n in range(300)])
     seen: list[int] = []
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="new")) as memory:
-        assert ends(lambda: memory.reembed(lambda done: seen.append(done * bool(memory.stats()))))
+        assert ends(lambda: memory.admin.reembed(lambda done: seen.append(done * bool(memory.admin.stats()))))
         assert seen[-1] == 300
         assert seen == sorted(seen)
 
@@ -90,7 +90,7 @@ def test_what_progress_raises_stops_a_reembedding(tmp_path: Path) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="old")) as memory:
         memory.add("Likes tea", user_id="a")
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="new")) as memory, pytest.raises(KeyError):
-        memory.reembed(enough)
+        memory.admin.reembed(enough)
 
 
 def test_progress_that_closes_the_memory_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_an_embedder_that_calls_its_memory_gets_an_error(tmp_path: Path) -> None
 
     class Curious(FakeEmbedder):
         async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Any:
-            for call in (lambda: memory.stats(), memory.open, memory.close):
+            for call in (lambda: memory.admin.stats(), memory.open, memory.close):
                 with pytest.raises(InvalidInput, match="cannot wait for itself") as error:
                     call()
                 caught.append(error.value)
@@ -168,7 +168,7 @@ def test_a_call_that_will_not_end_is_told_that_the_memory_was_closed(tmp_path: P
     assert request.wait(60)
     memory.close()
     thread.join(60)
-    assert caught == ["this memory was closed before that was done"]
+    assert caught == ["the memory was closed before the call finished"]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -209,7 +209,7 @@ def test_what_a_child_writes_outlives_the_closing_of_its_parent(tmp_path: Path) 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_child_forked_in_the_middle_of_a_write_is_told_so(memory: Memory) -> None:
     memory.add("Likes tea", user_id="a")
-    service: Any = memory._memory._service
+    service: Any = memory._run(AsyncMemory.service)
     writing = service._ledger._engine._writer.connections[0]
     writing.execute("BEGIN IMMEDIATE")
     child = os.fork()
@@ -307,9 +307,9 @@ async def test_using_a_closed_async_memory_is_an_error_until_it_is_opened_again(
     memory = AsyncMemory(home=tmp_path, embedder=FakeEmbedder(8))
     await memory.close()
     with pytest.raises(StoreUnavailable, match=r"closed; open it again with open\(\)"):
-        await memory.stats()
+        await memory.admin.stats()
     async with memory:
-        assert await memory.stats()
+        assert await memory.admin.stats()
 
 
 def test_many_threads_can_use_a_memory_that_was_opened_again(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_many_threads_can_use_a_memory_that_was_opened_again(tmp_path: Path) -> 
 
     for _ in range(3):
         threads = [threading.Thread(target=call, daemon=True) for _ in range(6)]
-        memory._memory._closed = False  # so that the threads themselves race to open it
+        memory._loop_thread.memory._connection.is_closed = False  # so that the threads themselves race to open it
         for thread in threads:
             thread.start()
         for thread in threads:

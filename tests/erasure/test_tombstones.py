@@ -52,7 +52,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
 
 @pytest.fixture
 async def service(memory: AsyncMemory) -> Service:
-    return await memory._open()
+    return await memory.service()
 
 
 @pytest.fixture(params=["the same process", "another process"])
@@ -215,12 +215,12 @@ async def test_remember_leaves_forgotten_history_out(
 
     first = await memory.remember(sent(user(JOB), assistant("Ok"), user(ILL)), user_id="ann", session_id=session)
     if for_good:
-        await memory.erase(user_id="ann", turn_id=first[2].id)
+        await memory.erasure.erase(user_id="ann", turn_id=first[2].id)
     else:
         await memory.delete(first[2].id, user_id="ann")
     resent = sent(user(JOB), assistant("Ok"), user(ILL), assistant("So you have epilepsy"), user(SLEEP))
     await memory.remember(resent, user_id="ann", session_id=session)
-    turns = await (await memory._open()).turns(Scope("ann", "", session or ""))
+    turns = await (await memory.service()).turns(Scope("ann", "", session or ""))
     contents = [turn.content for turn in turns]
     assert not any("epilepsy" in each for each in contents)
     assert contents[-1] == SLEEP
@@ -230,9 +230,9 @@ async def test_remember_leaves_forgotten_history_out(
 async def test_remember_takes_the_last_exchange_for_new(memory: AsyncMemory) -> None:
     for _ in range(2):
         await memory.remember([user(ILL), assistant("Noted")], user_id="ann", session_id="s")
-        [turn] = [each for each in await memory.turns(user_id="ann", session_id="s") if each.content == ILL]
+        [turn] = [each for each in await memory.sessions.turns(user_id="ann", session_id="s") if each.content == ILL]
         await memory.delete(turn.id, user_id="ann")
-    assert ILL not in [each.content for each in await memory.turns(user_id="ann", session_id="s")]
+    assert ILL not in [each.content for each in await memory.sessions.turns(user_id="ann", session_id="s")]
 
 
 async def test_of_a_history_without_answers_the_last_message_is_new(memory: AsyncMemory) -> None:
@@ -253,18 +253,18 @@ async def test_forgetting_everything_reaches_turns_that_wait_on_disk(memory: Asy
         await server.delete_all(user_id="ann")
         for id in ("t1", "t2"):
             late = [{**waiting.message, "turn_id": id}]
-            await (await server._open()).remember(NAMED, late, by=BY, received_at=waiting.received_at)
-        assert await server.turns(user_id="ann", session_id="monday") == []
+            await (await server.service()).remember(NAMED, late, by=BY, received_at=waiting.received_at)
+        assert await server.sessions.turns(user_id="ann", session_id="monday") == []
 
 
 async def test_backups_and_exports_carry_what_recognises_it(memory: AsyncMemory, tmp_path: Path) -> None:
     from recollect.transfer.restore import restore
 
     [ill, job] = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
-    await memory.erase(user_id="ann", turn_id=ill.id)
+    await memory.erasure.erase(user_id="ann", turn_id=ill.id)
     await memory.delete(job.id, user_id="ann")
     lines = [line async for line in memory.export()]
-    made = await memory.backup(tmp_path / "a.backup")
+    made = await memory.admin.backup(tmp_path / "a.backup")
     await restore(made.path, Settings(home=tmp_path / "restored", learn="off"))
     for home in ("restored", "imported"):
         async with AsyncMemory(settings=Settings(home=tmp_path / home, learn="off")) as other:

@@ -81,7 +81,7 @@ def test_what_is_said_to_a_real_small_model_is_recalled(model: str, tmp_path: Pa
     with opened(tmp_path / "local", f"local:{model}") as memory:
         by_both = learned(memory)
         recalled = memory.recall("What am I allergic to, and when does our team deploy?", user_id="alex")
-        used = memory.usage(user_id="alex")
+        used = memory.admin.usage(user_id="alex")
     assert by_rules == ["User is allergic to peanuts", "User's name is Priya Raman"]
     assert set(by_rules) < set(by_both)
     assert set(by_both) <= {*by_rules, *STATED}

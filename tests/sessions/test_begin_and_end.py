@@ -30,7 +30,7 @@ def invocation(number: int) -> dict[str, str]:
 
 
 async def service_of(memory: AsyncMemory) -> Operations:
-    return (await memory._open()).operations
+    return (await memory.service()).operations
 
 
 @pytest.fixture(params=["sqlite", "memory:"])
@@ -72,7 +72,7 @@ async def test_an_erased_session_has_not_begun(tmp_path: Path) -> None:
     async with opened_async(tmp_path) as memory:
         care = await service_of(memory)
         await care.begin_session(HERE, by=BY)
-        await memory.erase(user_id="alex", session_id="monday")
+        await memory.erasure.erase(user_id="alex", session_id="monday")
         with pytest.raises(NotFound):
             await care.session(HERE)
 

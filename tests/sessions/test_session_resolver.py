@@ -30,7 +30,7 @@ def assistant(text: object) -> dict[str, Any]:
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     async with AsyncMemory(settings=Settings(home=tmp_path, learn="off")) as memory:
-        yield await memory._open()
+        yield await memory.service()
 
 
 async def chat(

@@ -69,7 +69,6 @@ KNOWN_VIOLATIONS = {
     "cli/commands/transfer.py": {"ledger"},
     "cli/main.py": {"write"},
     "cli/rendering.py": {"read"},
-    "namespaces.py": {"ledger", "maintenance"},
     "http/api/idempotency.py": {"ledger"},
     "http/api/maintenance.py": {"maintenance"},
     "http/compat/sessions.py": {"read"},

@@ -188,7 +188,7 @@ class AsyncMemory:
                 content, user_id=user_id, project_id=project_id, session_id=session_id, wait=True
             )
         service = await self.service()
-        vector = await service.operations.check_embedding(embedding)
+        vector = await service.check_embedding(embedding)
         new = MemoryInput(content=content, fields=fields, vector=vector, correction=correction)
         scope = parse_scope(user_id, project_id, session_id)
         idempotency = parse_idempotency_key(idempotency_key, "add", scope, content, fields)
@@ -212,7 +212,7 @@ class AsyncMemory:
         service = await self.service()
         scope = parse_scope(user_id, project_id, session_id)
         if self.settings.worker:
-            service.operations.start()
+            service.jobs.start()
         return await service.remember(scope, messages, by=self._author, wait_s=parse_wait(wait), mode=mode)
 
     async def update(
@@ -299,7 +299,7 @@ class AsyncMemory:
             limit=parse_limit(self.settings.search_limit if limit is None else limit),
             filter=both(parse_filter(filters), times.filter),
             min_score=self._min_score(min_score),
-            vector=await service.operations.check_embedding(embedding),
+            vector=await service.check_embedding(embedding),
             as_of=parse_time(as_of, name="as_of"),
             periods=times.periods,
             explain=explain,

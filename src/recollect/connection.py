@@ -67,7 +67,7 @@ class Connection:
     async def wait_for_model(self) -> None:
         """Wait until the service uses the embedding model of the ledger."""
         service = await self.service()
-        migration = service.operations.embedding_migration
+        migration = service.embedding_migration
         while self._handle is not None and migration is not None and await migration.has_moved():
             await self._handle.refresh()
             if self._handle.service is not service:

@@ -31,13 +31,9 @@ from recollect.model.usage import Part, SpentToday, Usage
 
 if TYPE_CHECKING:
     from recollect.connection import Connection
-    from recollect.ledger.backup_file import Backup
-    from recollect.ledger.model_states import ModelState
-    from recollect.maintenance.tasks import MaintenanceReport, MaintenanceTask
-    from recollect.maintenance.worker import Worker
-    from recollect.service.operations import Operations
-    from recollect.service.service import Service
-    from recollect.transfer.importers.items import ImportReport
+    from recollect.service.jobs import MaintenanceReport, MaintenanceTask, Worker
+    from recollect.service.service import ModelState, Service
+    from recollect.service.transfer import Backup, ImportReport
 
 
 # The author in history of changes made without `acting_as`.
@@ -59,45 +55,42 @@ class AsyncNamespace:
     async def _service(self) -> Service:
         return await self._connection.service()
 
-    async def _operations(self) -> Operations:
-        return (await self._connection.service()).operations
-
 
 class AsyncJobs(AsyncNamespace):
     """Background work: list, replay, cancel, run."""
 
     async def get(self, job_id: str, *, user_id: str) -> Job:
         """Return a job with its state."""
-        return await (await self._operations()).job(Scope(user_id).user, job_id)
+        return await (await self._service()).jobs.get(Scope(user_id).user, job_id)
 
     async def list(
         self, *, user_id: str | None = None, states: Sequence[JobState | str] = (), limit: int = 100
     ) -> builtins.list[Job]:
         """Return the jobs of a user or of all users, newest first."""
         job_states = [_parse_job_state(state) for state in states]
-        return await (await self._operations()).jobs(user_id, states=job_states, limit=parse_limit(limit))
+        return await (await self._service()).jobs.list(user_id, states=job_states, limit=parse_limit(limit))
 
     async def replay(self, job_ids: Sequence[str], *, user_id: str) -> builtins.list[Job]:
         """Queue dead and cancelled jobs."""
-        operations = await self._operations()
+        jobs = (await self._service()).jobs
         if self._connection.settings.worker:
-            operations.start()
-        return await operations.replay(Scope(user_id).user, job_ids)
+            jobs.start()
+        return await jobs.replay(Scope(user_id).user, job_ids)
 
     async def cancel(self, job_ids: Sequence[str], *, user_id: str) -> builtins.list[Job]:
         """Cancel waiting and running jobs; they have no effect."""
-        return await (await self._operations()).cancel(Scope(user_id).user, job_ids)
+        return await (await self._service()).jobs.cancel(Scope(user_id).user, job_ids)
 
     async def run_pending(self) -> int:
         """Run the jobs of all users that are due, and those they enqueue; return their number."""
-        return await (await self._operations()).run_pending()
+        return await (await self._service()).jobs.run_pending()
 
     async def start_worker(self) -> Worker:
         """Run jobs in this process as they become due, until the memory is closed."""
         await self._connection.watch_model()
-        operations = await self._operations()
-        operations.start()
-        return operations.worker
+        jobs = (await self._service()).jobs
+        jobs.start()
+        return jobs.worker
 
 
 class AsyncSessions(AsyncNamespace):
@@ -105,7 +98,7 @@ class AsyncSessions(AsyncNamespace):
 
     async def list(self, *, user_id: str, limit: int = 100) -> builtins.list[Conversation]:
         """Return the sessions of a user, latest first."""
-        return await (await self._operations()).sessions(Scope(user_id).user, limit=parse_limit(limit))
+        return await (await self._service()).sessions.list(Scope(user_id).user, limit=parse_limit(limit))
 
     async def turns(
         self, *, user_id: str, session_id: str, project_id: str | None = None, after: int = 0, limit: int = 100
@@ -119,12 +112,12 @@ class AsyncSessions(AsyncNamespace):
         self, *, user_id: str, session_id: str, project_id: str | None = None, wait: bool | float = False
     ) -> Job:
         """End a session: extract from its last turns, write its episode, promote what matters to the user level."""
-        operations = await self._operations()
+        service = await self._service()
         if self._connection.settings.worker:
-            operations.start()
-        job = await operations.end_session(parse_scope(user_id, project_id, session_id))
+            service.jobs.start()
+        job = await service.sessions.end(parse_scope(user_id, project_id, session_id))
         within_s = parse_wait(wait)
-        return await operations.wait_for_job_chain(job, within_s=within_s) if within_s else job
+        return await service.jobs.wait_for_chain(job, within_s=within_s) if within_s else job
 
     async def end_run(
         self,
@@ -147,7 +140,7 @@ class AsyncSessions(AsyncNamespace):
 
         scope = parse_scope(user_id, project_id, session_id)
         run = parse_run(run_id, goal, steps=steps, answer=answer, success=success, lessons=lessons)
-        return await (await self._operations()).end_run(scope, run)
+        return await (await self._service()).sessions.end_run(scope, run)
 
 
 class AsyncReviews(AsyncNamespace):
@@ -158,7 +151,7 @@ class AsyncReviews(AsyncNamespace):
     ) -> Page:
         """Return the memories that wait for review, oldest first."""
         scope = parse_scope(user_id, project_id, session_id)
-        return await (await self._operations()).reviews(scope, limit=parse_limit(limit))
+        return await (await self._service()).reviews.list(scope, limit=parse_limit(limit))
 
     async def propose(
         self,
@@ -171,7 +164,7 @@ class AsyncReviews(AsyncNamespace):
     ) -> Outcome:
         """Store a memory that is not used until a person approves it; `acting_as(why=...)` tells the reason."""
         scope = parse_scope(user_id, project_id, session_id)
-        return await (await self._operations()).propose(scope, content, fields, by=self._author)
+        return await (await self._service()).reviews.propose(scope, content, fields, by=self._author)
 
     async def approve(
         self,
@@ -190,16 +183,16 @@ class AsyncReviews(AsyncNamespace):
         """
         author = parse_author(by, why, actor=actor)
         version = parse_number(expected_version, name="expected_version")
-        operations = await self._operations()
-        reviewed = await operations.approve(Scope(user_id), memory_id, by=author, expected_version=version)
+        reviews = (await self._service()).reviews
+        reviewed = await reviews.approve(Scope(user_id), memory_id, by=author, expected_version=version)
         return reviewed.outcome
 
     async def reject(self, memory_id: str, *, user_id: str, expected_version: int | None = None) -> Outcome:
         """Forget a memory that waits for review."""
         version = parse_number(expected_version, name="expected_version")
-        operations = await self._operations()
+        reviews = (await self._service()).reviews
         author = self._author
-        return (await operations.reject(Scope(user_id), memory_id, by=author, expected_version=version)).outcome
+        return (await reviews.reject(Scope(user_id), memory_id, by=author, expected_version=version)).outcome
 
     async def edit(
         self,
@@ -213,10 +206,8 @@ class AsyncReviews(AsyncNamespace):
         """Change a memory that waits for review; it stays in review."""
         changes: dict[str, Any] = dict(fields) if content is None else {**fields, "content": content}
         version = parse_number(expected_version, name="expected_version")
-        operations = await self._operations()
-        reviewed = await operations.edit_review(
-            Scope(user_id), memory_id, changes, by=self._author, expected_version=version
-        )
+        reviews = (await self._service()).reviews
+        reviewed = await reviews.edit(Scope(user_id), memory_id, changes, by=self._author, expected_version=version)
         return reviewed.outcome
 
 
@@ -245,14 +236,14 @@ class AsyncErasure(AsyncNamespace):
         request = _parse_erasure_request(scope, turn_id, memory_id)
         if (request.target is Target.USER) != everything:
             raise InvalidInput("to erase all data of a user pass everything=True and no other id")
-        return await (await self._operations()).erase(scope, request, by=self._author)
+        return await (await self._service()).erasure.erase(scope, request, by=self._author)
 
     async def list(self, *, since: TimeInput | None = None, user_id: str | None = None) -> builtins.list[Erasure]:
         """Return past erasures, oldest first: ids and digests without content.
 
         Store them outside the database (`erasure.to_dict()`) to replay them on a restored backup.
         """
-        erasures = await (await self._operations()).erasures(parse_time(since, name="since"))
+        erasures = await (await self._service()).erasure.list(parse_time(since, name="since"))
         return [each for each in erasures if user_id is None or each.user == user_digest(Scope(user_id).user)]
 
     async def replay(self, erasures: Iterable[Erasure | Mapping[str, Any]]) -> builtins.list[Receipt]:
@@ -261,7 +252,7 @@ class AsyncErasure(AsyncNamespace):
         Erasures that this database has recorded, or has no data for, are skipped.
         """
         parsed = [each if isinstance(each, Erasure) else parse_erasure(each) for each in erasures]
-        return await (await self._operations()).replay_erasures(parsed, by=self._author)
+        return await (await self._service()).erasure.replay(parsed, by=self._author)
 
 
 class AsyncKeys(AsyncNamespace):
@@ -335,11 +326,11 @@ class AsyncAdmin(AsyncNamespace):
         parts: Sequence[Part] = ("day", "model", "step"),
     ) -> list[Usage]:
         """Return LLM calls and tokens by day, model and step."""
-        return await (await self._operations()).usage(user_id, since=parse_time(since, name="since"), by=parts)
+        return await (await self._service()).usage.report(user_id, since=parse_time(since, name="since"), by=parts)
 
     async def spent_today(self, *, user_id: str | None = None) -> SpentToday:
         """Return the LLM tokens since midnight UTC, which the daily limits apply to."""
-        return await (await self._operations()).spent_today(user_id)
+        return await (await self._service()).usage.spent_today(user_id)
 
     async def maintain(
         self,
@@ -350,11 +341,11 @@ class AsyncAdmin(AsyncNamespace):
         dry_run: bool = False,
     ) -> list[MaintenanceReport]:
         """Run maintenance tasks now: expire, quota, prune, consolidate, reflect; each is one change for `undo`."""
-        from recollect.maintenance.tasks import parse_tasks
+        from recollect.service.jobs import parse_tasks
 
         scope = parse_scope(user_id, project_id, None)
-        operations = await self._operations()
-        return await operations.run_maintenance(scope, parse_tasks(tasks), by=self._author, dry_run=dry_run)
+        jobs = (await self._service()).jobs
+        return await jobs.run_maintenance(scope, parse_tasks(tasks), by=self._author, dry_run=dry_run)
 
     async def backup(
         self,

@@ -36,8 +36,9 @@ from recollect.read.result_cache import LookupCache, ResultCache
 from recollect.recall import RecallConfig
 from recollect.remember import LearningConfig
 from recollect.search import RankingConfig, SearchDeps
+from recollect.service.jobs import JobConfig
 from recollect.service.learning_models import LearningModels
-from recollect.service.service import Service
+from recollect.service.service import Service, ServiceConfig
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.write.extract import ExtractionLimits
 from recollect.write.reconcile import ReconcileLimits
@@ -237,22 +238,26 @@ async def open_service(
         result_cache = await open_result_cache(settings, search_deps, recall_config)
         service = Service(
             search_deps,
+            ServiceConfig(
+                recall=recall_config,
+                learning=_learning_config(settings),
+                maintenance=_maintenance_config(settings),
+                jobs=JobConfig(
+                    max_concurrent=settings.worker_jobs,
+                    retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
+                    max_waiting=settings.most_waiting_jobs,
+                ),
+                max_memories=settings.user_memories_most,
+                spill=spill_folder(settings),
+            ),
             chat=open_chat(settings),
-            recall_config=recall_config,
-            learning=_learning_config(settings),
-            maintenance=_maintenance_config(settings),
-            max_concurrent_jobs=settings.worker_jobs,
-            retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
-            max_waiting_jobs=settings.most_waiting_jobs,
-            max_memories=settings.user_memories_most,
-            spill=spill_folder(settings),
             result_cache=result_cache,
             change_notifier=await open_change_notifier(settings, ledger),
             models=models,
+            migration=selected.migration,
         )
         if settings.mirror:
-            service.operations.mirror = open_mirror(settings, service, ledger)
-        service.operations.embedding_migration = selected.migration
+            service.mirror = open_mirror(settings, service, ledger)
         opened.pop_all()
     return service
 

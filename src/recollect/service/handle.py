@@ -64,7 +64,7 @@ class ServiceHandle:
         self._is_refreshing, self._checked_at = True, monotonic()
         try:
             await self._close_old()
-            change = self.service.operations.embedding_migration
+            change = self.service.embedding_migration
             if change is not None and await change.has_moved():
                 await self._replace()
         except RecollectError as error:
@@ -76,20 +76,20 @@ class ServiceHandle:
         fresh, old = await self._reopen(), self.service
         try:
             # A model that is loaded by its first use is loaded before anyone waits for it.
-            await fresh.operations.embed_queries([_WARM_UP_QUERY])
+            await fresh.embed_queries([_WARM_UP_QUERY])
         except BaseException:
             await fresh.close()
             raise
         if self._closed:
             await fresh.close()
             return
-        if old.operations.worker.is_running:
-            fresh.operations.start()
+        if old.jobs.worker.is_running:
+            fresh.jobs.start()
         self.service = fresh
         self._on_open(fresh)
         self._old.append((monotonic() + self._close_delay_s, old))
         # Its jobs are left to the new one; this waits for those under way.
-        closing = asyncio.create_task(old.operations.close())
+        closing = asyncio.create_task(old.stop_work())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
         _log.info("memories are searched by %s from now on", fresh.model)
@@ -102,7 +102,7 @@ class ServiceHandle:
 
     async def _watch(self) -> None:
         while True:
-            change = self.service.operations.embedding_migration
+            change = self.service.embedding_migration
             try:
                 async with asyncio.timeout(CHECK_INTERVAL_S):
                     await (change.moved.wait() if change else asyncio.sleep(CHECK_INTERVAL_S))

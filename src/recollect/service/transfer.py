@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from recollect.transfer.importers.items import ImportOptions, ImportReport
     from recollect.transfer.importers.source import ImportSource
 
+__all__ = ["Backup", "ImportCounts", "ImportReport", "TransferService"]
+
 
 class TransferService:
     """What leaves a ledger as a whole, and what comes into it in large numbers."""

@@ -355,12 +355,12 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 async def test_a_message_that_names_its_turn_is_kept_once(service: Service) -> None:
     messages = [{"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}]
     first = await service.remember(ANN, messages, by=BY)
-    await service.operations.run_pending()
+    await service.jobs.run_pending()
     repeated = await service.remember(ANN, messages, by=BY)
     assert (repeated.turns, repeated.job) == (first.turns, None)
     assert first[0].id == messages[0]["turn_id"]
     assert [turn.content for turn in await service.turns(ANN)] == ["I live in Lisbon."]
-    assert len([job for job in await service.operations.jobs("ann") if job.kind is JobKind.EXTRACT]) == 1
+    assert len([job for job in await service.jobs.list("ann") if job.kind is JobKind.EXTRACT]) == 1
 
 
 async def test_the_same_said_many_times_at_once_is_kept_once(service: Service) -> None:
@@ -372,7 +372,7 @@ async def test_the_same_said_many_times_at_once_is_kept_once(service: Service) -
 
 async def test_what_was_given_before_an_erasure_is_not_kept_after_it(service: Service) -> None:
     received_at = now() - timedelta(seconds=1)
-    await service.operations.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     body = {"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}
     assert (await service.remember(ANN, body, by=BY, received_at=received_at)).turns == ()
     assert await service.users() == []

@@ -43,7 +43,7 @@ async def all_contents(memory: AsyncMemory) -> list[str]:
 
 async def killed(service: Service, memory: AsyncMemory) -> None:
     """End it without a moment's grace, as if the process were gone."""
-    await service.operations.worker.stop(grace_s=0)
+    await service.jobs.worker.stop(grace_s=0)
     await memory.close()
 
 
@@ -144,7 +144,7 @@ async def test_a_job_whose_lease_went_to_another_has_no_effect(
         await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, EXTRACT))
         await until(lambda: caught_up(other))
         go_on.set()
-        await service.operations.worker.stop()
+        await service.jobs.worker.stop()
         assert await all_contents(other) == [BIKE]
         assert len(await other.history(user_id=ALEX)) == 3
 
@@ -258,26 +258,30 @@ async def test_a_poisoned_job_of_one_user_does_not_delay_another_users(tmp_path:
         assert job is not None
         assert job.state is JobState.DONE
         service = await serve(memory, SHORT)
-        await service.operations.worker.stop(grace_s=0)
+        await service.jobs.worker.stop(grace_s=0)
 
 
 async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
-        care = (await serve(memory, RetryPolicy(tries=5, first_wait_s=0.01, max_wait_s=0.02))).operations
-        assert await care.trouble() == ""
+        jobs = (await serve(memory, RetryPolicy(tries=5, first_wait_s=0.01, max_wait_s=0.02))).jobs
+
+        async def trouble() -> str:
+            return (await jobs.stats()).trouble
+
+        assert await trouble() == ""
         llm.fault(no_body(), times=None)
         await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)
-        await until(care.trouble)
-        assert "work failed 5 times in a row" in await care.trouble()
+        await until(trouble)
+        assert "work failed 5 times in a row" in await trouble()
         llm._pending.clear()
         await memory.remember(exchange("I also have a blue bike."), **TALK, wait=60.0)
-        assert await care.trouble() == ""
+        assert await trouble() == ""
 
 
 async def test_a_job_that_nobody_does_is_trouble(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
         service = await serve(memory, SHORT)
-        await service.operations.worker.stop()
+        await service.jobs.worker.stop()
         due_at = now() - timedelta(seconds=400)
         await service._deps.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
-        assert "a job has been due for 40" in await service.operations.trouble()
+        assert "a job has been due for 40" in (await service.jobs.stats()).trouble

@@ -59,9 +59,7 @@ async def service(memory: AsyncMemory) -> Service:
 def threads_of(request: pytest.FixtureRequest, service: Service) -> Any:
     """Return what places a request: the process that forgot something, or one that reads the ledger."""
     return lambda: (
-        service.operations.session_resolver
-        if request.param == "the same process"
-        else SessionResolver(service._ledger)
+        service.sessions.resolver if request.param == "the same process" else SessionResolver(service._ledger)
     )
 
 
@@ -69,7 +67,7 @@ async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str, scope: Scope = ANN, threads: Any = None
 ) -> SessionMatch:
     """Send a request, store its new messages and its answer."""
-    threads = threads or service.operations.session_resolver
+    threads = threads or service.sessions.resolver
     placed: SessionMatch = await threads.resolve(scope, messages)
     if placed.new:
         stored = await service.remember(placed.scope, [each.message for each in placed.new], by=BY)
@@ -90,7 +88,7 @@ async def talk(service: Service, *texts: str, scope: Scope = ANN) -> Scope:
 
 async def logged_contents(service: Service) -> list[str]:
     """Return all that is in the log of any session, in order of sessions and turns."""
-    sessions = await service.operations.sessions("ann")
+    sessions = await service.sessions.list("ann")
     return [turn.content for each in reversed(sessions) for turn in await service.turns(each.scope)]
 
 
@@ -128,7 +126,7 @@ async def test_an_erased_session_that_is_sent_whole_brings_only_what_is_said_now
     service: Service, threads_of: Any, scope: Scope, target: Target
 ) -> None:
     session = await talk(service, JOB, ILL, scope=scope)
-    await service.operations.erase(session if target is Target.SESSION else ANN, ErasureRequest(target), by=BY)
+    await service.erasure.erase(session if target is Target.SESSION else ANN, ErasureRequest(target), by=BY)
     texts = [JOB, ILL]
     for more in (SLEEP, "And ear plugs"):
         await chat(service, [*history(*texts), user(more)], f"Answer to: {more}", scope, threads=threads_of())
@@ -139,7 +137,7 @@ async def test_an_erased_session_that_is_sent_whole_brings_only_what_is_said_now
         "And ear plugs",
         "Answer to: And ear plugs",
     ]
-    assert len(await service.operations.sessions("ann")) == 1
+    assert len(await service.sessions.list("ann")) == 1
 
 
 @pytest.mark.parametrize("scope", [ANN, NAMED], ids=["unnamed", "named"])
@@ -158,7 +156,7 @@ async def test_forgetting_everything_keeps_it_away_and_undo_brings_it_back(servi
 async def test_an_erased_turn_does_not_come_back(service: Service, threads_of: Any) -> None:
     session = await talk(service, JOB, ILL)
     [turn] = [each for each in await service.turns(session) if each.content == ILL]
-    await service.operations.erase(session, ErasureRequest(Target.TURN, turn.id), by=BY)
+    await service.erasure.erase(session, ErasureRequest(Target.TURN, turn.id), by=BY)
     placed = await chat(service, [*history(JOB, ILL), user(SLEEP)], "Yes", threads=threads_of())
     assert placed.scope == session
     assert [each.text for each in placed.new] == [SLEEP]

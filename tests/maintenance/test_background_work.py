@@ -82,7 +82,7 @@ async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are
     async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
         for session in "ab":
             await memory.remember("I live in Oslo", user_id="ann", session_id=session)
-        (await memory.service()).operations._backlog_checked_at.clear()
+        (await memory.service()).jobs._backlog_checked_at.clear()
         with pytest.raises(Backlog, match="2 jobs of this user are due"):
             await memory.remember("I live in Rome", user_id="ann", session_id="c")
         assert len(await memory.get_all(user_id="ann", turns=True)) == 2
@@ -138,12 +138,12 @@ async def check_sessions_end(memory: AsyncMemory) -> None:
 
 async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> None:
     service = await memory.service()
-    care, ledger = service.operations, service._ledger
-    assert await care.trouble() == ""
+    ledger = service._ledger
+    assert (await service.jobs.stats()).trouble == ""
     for number in range(5):
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
     await memory.jobs.run_pending()
-    report = await care.trouble()
+    report = (await service.jobs.stats()).trouble
     assert report.startswith("work failed ")
     assert "times in a row" in report
 

@@ -194,5 +194,5 @@ def test_chats_are_answered_by_a_model_on_this_machine_and_remembered(model: str
             assert "".join(part.choices[0].delta.content or "" for part in stream if part.choices).strip()
             answer = sdk.responses.create(model="m", input="What is my dog called?", max_output_tokens=20)
             assert answer.status in ("completed", "incomplete")
-        turns = server.run(server.service.operations.sessions("default"))
+        turns = server.run(server.service.sessions.list("default"))
         assert sum(each.turn_count for each in turns) >= 3

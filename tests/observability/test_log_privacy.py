@@ -107,7 +107,7 @@ def test_a_model_that_repeats_what_it_refuses_tells_nobody(tmp_path: Path, llm: 
 
 async def shortened(memory: Any) -> None:
     """Have failed jobs tried again at once."""
-    worker = (await memory.service()).operations.worker
+    worker = (await memory.service()).jobs.worker
     worker.retry_policy = type(worker.retry_policy)(tries=2, first_wait_s=0.001, max_wait_s=0.002)
 
 

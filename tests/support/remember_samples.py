@@ -153,5 +153,5 @@ def wait_until(happened: Callable[[], object], timeout_s: float = 60.0) -> None:
 async def serve(memory: AsyncMemory, retry_policy: RetryPolicy) -> Service:
     """Return the service of a memory, with another retry policy for its worker."""
     service = await memory.service()
-    service.operations.worker.retry_policy = retry_policy
+    service.jobs.worker.retry_policy = retry_policy
     return service

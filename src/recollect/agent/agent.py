@@ -233,7 +233,7 @@ class Agent:
     async def _refusal(self, service: Service, scope: Scope) -> str:
         """Why the model may not be asked for this user any more today; a memory that is away says nothing."""
         try:
-            return await service.operations.refusal(scope.user)
+            return await service.usage.refusal(scope.user)
         except RecollectError:
             return ""
 
@@ -250,7 +250,7 @@ class Agent:
             return self.memory
         service = await self.memory.service()
         if self.memory.settings.worker:
-            service.operations.start()
+            service.jobs.start()
         return service
 
     async def _chat(self) -> ConversingChat:

@@ -295,7 +295,7 @@ class Service:
             if lookup is not None and lookup.answer is not None:
                 result = SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
             else:
-                result = await recall.search(scope, request, ranking, self._search_deps)
+                result = await as_of_queries.search_as_of(scope, request, ranking, self._search_deps)
                 if cache is not None and lookup is not None and not result.notes:
                     cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)

@@ -25,7 +25,8 @@ from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.wiring import open_embedder, open_service
 from recollect.write.draft import draft

@@ -25,8 +25,9 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.observability.metrics import CACHE_LOOKUPS
 from recollect.read.result_cache import CachedAnswer, CacheLookup, ResultCache
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM

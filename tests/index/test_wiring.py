@@ -24,8 +24,8 @@ from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
-from recollect.recall import SearchRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchRequest
 from recollect.testing.index_suite import MODEL
 from recollect.wiring import open_index, open_service
 from tests.support.cli_runner import Cli

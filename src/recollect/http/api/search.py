@@ -29,7 +29,8 @@ from recollect.model.query import both, parse_filter
 from recollect.model.result import RecallOutcome
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
+from recollect.search import SearchRequest
 from recollect.text.time_expressions import parse_time_filter
 
 search_router = create_router("search and recall")

@@ -85,7 +85,7 @@ def python_page() -> str:
     """Return the signatures of the public names, with the first sentence of each docstring."""
     import recollect
     from recollect import errors
-    from recollect.sync import NAMESPACES
+    from recollect.sync import Namespace
 
     lines = [
         "# Python API",
@@ -97,9 +97,10 @@ def python_page() -> str:
         lines += ["", f"## {name}", "", _first_sentence(inspect.getdoc(getattr(recollect, name)) or "")]
         lines += _members(getattr(recollect, name))
         if name == "Memory":
-            for namespace, value in NAMESPACES.items():
-                lines += ["", f"## memory.{namespace}", "", _first_sentence(inspect.getdoc(value) or "")]
-                lines += _members(value, title=f"memory.{namespace}")
+            for namespace, value in vars(recollect.Memory()).items():
+                if isinstance(value, Namespace):
+                    lines += ["", f"## memory.{namespace}", "", _first_sentence(inspect.getdoc(value) or "")]
+                    lines += _members(type(value), title=f"memory.{namespace}")
     tree = textwrap.dedent("\n".join((errors.__doc__ or "").splitlines()[1:-1])).strip()
     lines += [
         "",

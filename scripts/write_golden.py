@@ -70,11 +70,12 @@ def _help_pages(command: click.Command, context: click.Context) -> Iterator[str]
 def python_api() -> str:
     """Return the signatures of all public names of the package."""
     import recollect
-    from recollect.sync import NAMESPACES
+    from recollect.sync import Namespace
 
     lines = []
     classes = {name: getattr(recollect, name) for name in recollect.__all__}
-    classes |= {f"Memory.{name}": value for name, value in NAMESPACES.items()}
+    namespaces = {name: value for name, value in vars(recollect.Memory()).items() if isinstance(value, Namespace)}
+    classes |= {f"Memory.{name}": type(value) for name, value in namespaces.items()}
     for name, value in sorted(classes.items()):
         if not inspect.isclass(value):
             continue

@@ -28,7 +28,7 @@ from recollect.model.arguments import (
     parse_time,
     parse_wait,
 )
-from recollect.model.change import Actor, HistoryEntry, Outcome
+from recollect.model.change import Actor, Author, HistoryEntry, Outcome
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Filter, Listing, Not, Op, Order, both, parse_filter, where
 from recollect.model.result import Page, RecallOutcome, RecallResult, RememberResult, SearchResult
@@ -52,6 +52,7 @@ class AsyncMemory:
 
     `AsyncMemory()` stores it in the default home, `AsyncMemory(home=path)` in another folder,
     `AsyncMemory("postgresql://...")` in PostgreSQL. It opens on first use; close it, or use `async with`.
+    Further operations are in the namespaces `admin`, `erasure`, `files`, `jobs`, `keys`, `reviews` and `sessions`.
     """
 
     def __init__(
@@ -66,7 +67,17 @@ class AsyncMemory:
         name, instance = (embedder, None) if isinstance(embedder, str) else (None, embedder)
         overrides = {"database": database, "home": home, "preset": preset, "embedder": name}
         self._connection = Connection(overrides, embedder=instance, settings=settings)
-        self._author = DEFAULT_AUTHOR
+        self._bind(DEFAULT_AUTHOR)
+
+    def _bind(self, author: Author) -> None:
+        connection, self._author = self._connection, author
+        self.admin = namespaces.AsyncAdmin(connection, author)
+        self.erasure = namespaces.AsyncErasure(connection, author)
+        self.files = namespaces.AsyncFiles(connection, author)
+        self.jobs = namespaces.AsyncJobs(connection, author)
+        self.keys = namespaces.AsyncKeys(connection, author)
+        self.reviews = namespaces.AsyncReviews(connection, author)
+        self.sessions = namespaces.AsyncSessions(connection, author)
 
     async def open(self) -> Self:
         """Open the store now instead of on first use, so that problems show here."""
@@ -89,48 +100,13 @@ class AsyncMemory:
     def acting_as(self, name: str, *, why: str = "", actor: Actor | str = Actor.AGENT) -> Self:
         """Return this memory with an author: `name` and `why` appear in the history of its changes."""
         view = copy(self)
-        view._author = parse_author(name, why, actor=actor)
+        view._bind(parse_author(name, why, actor=actor))
         return view
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._connection.settings
-
-    @property
-    def jobs(self) -> namespaces.AsyncJobs:
-        """Background work: list, replay, cancel, run."""
-        return namespaces.AsyncJobs(self._connection, self._author)
-
-    @property
-    def sessions(self) -> namespaces.AsyncSessions:
-        """Conversations: list, read their turns, end."""
-        return namespaces.AsyncSessions(self._connection, self._author)
-
-    @property
-    def reviews(self) -> namespaces.AsyncReviews:
-        """Memories that a person has to approve before they are used."""
-        return namespaces.AsyncReviews(self._connection, self._author)
-
-    @property
-    def erasure(self) -> namespaces.AsyncErasure:
-        """Permanent removal, with receipts."""
-        return namespaces.AsyncErasure(self._connection, self._author)
-
-    @property
-    def keys(self) -> namespaces.AsyncKeys:
-        """API keys of the server."""
-        return namespaces.AsyncKeys(self._connection, self._author)
-
-    @property
-    def files(self) -> namespaces.AsyncFiles:
-        """Files under /memories, as written by models with a memory tool."""
-        return namespaces.AsyncFiles(self._connection, self._author)
-
-    @property
-    def admin(self) -> namespaces.AsyncAdmin:
-        """The store as a whole: users, statistics, cost, maintenance, backup, imports, embedding models."""
-        return namespaces.AsyncAdmin(self._connection, self._author)
 
     async def service(self) -> Service:
         """Return the service that all interfaces call; for integrations in the same process."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.model.arguments import RecordFields, parse_author
-from recollect.model.change import Actor, Outcome
+from recollect.model.change import Actor, Author, Outcome
 from recollect.model.result import RememberResult
 from recollect.namespaces import (
     DEFAULT_AUTHOR,
@@ -206,7 +206,9 @@ async def _end_tasks() -> None:
         await asyncio.wait(late, timeout=_GRACE_S)
 
 
-class _Namespace(BlockingFacade[T]):
+class Namespace(BlockingFacade[T]):
+    """A group of operations of one memory."""
+
     def __init__(self, memory: Memory, get: Callable[[AsyncMemory], T]) -> None:
         self._memory = memory
         self._get = get
@@ -215,7 +217,7 @@ class _Namespace(BlockingFacade[T]):
         return self._memory._run(lambda memory: call(self._get(memory)))
 
 
-class Jobs(_Namespace[AsyncJobs]):
+class Jobs(Namespace[AsyncJobs]):
     """Background work: list, replay, cancel, run."""
 
     get = _blocking(AsyncJobs.get)
@@ -226,7 +228,7 @@ class Jobs(_Namespace[AsyncJobs]):
     start_worker = _blocking(AsyncJobs.start_worker)
 
 
-class Sessions(_Namespace[AsyncSessions]):
+class Sessions(Namespace[AsyncSessions]):
     """Conversations: list, read their turns, end."""
 
     list = _blocking(AsyncSessions.list)
@@ -235,7 +237,7 @@ class Sessions(_Namespace[AsyncSessions]):
     end_run = _blocking(AsyncSessions.end_run)
 
 
-class Reviews(_Namespace[AsyncReviews]):
+class Reviews(Namespace[AsyncReviews]):
     """Memories that a person has to approve before they are used."""
 
     list = _blocking(AsyncReviews.list)
@@ -245,7 +247,7 @@ class Reviews(_Namespace[AsyncReviews]):
     edit = _blocking(AsyncReviews.edit)
 
 
-class Erasures(_Namespace[AsyncErasure]):
+class Erasures(Namespace[AsyncErasure]):
     """Permanent removal, with receipts."""
 
     erase = _blocking(AsyncErasure.erase)
@@ -253,7 +255,7 @@ class Erasures(_Namespace[AsyncErasure]):
     replay = _blocking(AsyncErasure.replay)
 
 
-class Keys(_Namespace[AsyncKeys]):
+class Keys(Namespace[AsyncKeys]):
     """API keys of the server."""
 
     create = _blocking(AsyncKeys.create)
@@ -261,14 +263,14 @@ class Keys(_Namespace[AsyncKeys]):
     revoke = _blocking(AsyncKeys.revoke)
 
 
-class Files(_Namespace[AsyncFiles]):
+class Files(Namespace[AsyncFiles]):
     """Files under /memories, as written by models with a memory tool."""
 
     run = _blocking(AsyncFiles.run)
     clear = _blocking(AsyncFiles.clear)
 
 
-class Admin(_Namespace[AsyncAdmin]):
+class Admin(Namespace[AsyncAdmin]):
     """The store as a whole: users, statistics, cost, maintenance, backup, imports, embedding models."""
 
     users = _blocking(AsyncAdmin.users)
@@ -282,23 +284,12 @@ class Admin(_Namespace[AsyncAdmin]):
     reembed = _blocking(AsyncAdmin.reembed)
 
 
-# The namespaces of `Memory`, by the name of their property.
-NAMESPACES = {
-    "admin": Admin,
-    "erasure": Erasures,
-    "files": Files,
-    "jobs": Jobs,
-    "keys": Keys,
-    "reviews": Reviews,
-    "sessions": Sessions,
-}
-
-
 class Memory(BlockingFacade[AsyncMemory]):
     """Long-term memory for the users of an application.
 
     `Memory()` stores it in the default home, `Memory(home=path)` in another folder, `Memory("postgresql://...")` in
-    PostgreSQL. It opens on first use; close it, or use `with`.
+    PostgreSQL. It opens on first use; close it, or use `with`. Further operations are in the namespaces `admin`,
+    `erasure`, `files`, `jobs`, `keys`, `reviews` and `sessions`.
     """
 
     def __init__(
@@ -314,7 +305,17 @@ class Memory(BlockingFacade[AsyncMemory]):
             AsyncMemory, database, home=home, embedder=embedder, preset=preset, settings=settings
         )
         self._loop_thread = _LoopThread(make)
-        self._author = DEFAULT_AUTHOR
+        self._bind(DEFAULT_AUTHOR)
+
+    def _bind(self, author: Author) -> None:
+        self._author = author
+        self.admin = Admin(self, lambda memory: memory.admin)
+        self.erasure = Erasures(self, lambda memory: memory.erasure)
+        self.files = Files(self, lambda memory: memory.files)
+        self.jobs = Jobs(self, lambda memory: memory.jobs)
+        self.keys = Keys(self, lambda memory: memory.keys)
+        self.reviews = Reviews(self, lambda memory: memory.reviews)
+        self.sessions = Sessions(self, lambda memory: memory.sessions)
 
     def open(self) -> Self:
         """Open the store now instead of on first use, so that problems show here."""
@@ -344,48 +345,13 @@ class Memory(BlockingFacade[AsyncMemory]):
     def acting_as(self, name: str, *, why: str = "", actor: Actor | str = Actor.AGENT) -> Self:
         """Return this memory with an author: `name` and `why` appear in the history of its changes."""
         view = copy(self)
-        view._author = parse_author(name, why, actor=actor)
+        view._bind(parse_author(name, why, actor=actor))
         return view
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
         return self._loop_thread.memory.settings
-
-    @property
-    def jobs(self) -> Jobs:
-        """Background work: list, replay, cancel, run."""
-        return Jobs(self, lambda memory: memory.jobs)
-
-    @property
-    def sessions(self) -> Sessions:
-        """Conversations: list, read their turns, end."""
-        return Sessions(self, lambda memory: memory.sessions)
-
-    @property
-    def reviews(self) -> Reviews:
-        """Memories that a person has to approve before they are used."""
-        return Reviews(self, lambda memory: memory.reviews)
-
-    @property
-    def erasure(self) -> Erasures:
-        """Permanent removal, with receipts."""
-        return Erasures(self, lambda memory: memory.erasure)
-
-    @property
-    def keys(self) -> Keys:
-        """API keys of the server."""
-        return Keys(self, lambda memory: memory.keys)
-
-    @property
-    def files(self) -> Files:
-        """Files under /memories, as written by models with a memory tool."""
-        return Files(self, lambda memory: memory.files)
-
-    @property
-    def admin(self) -> Admin:
-        """The store as a whole: users, statistics, cost, maintenance, backup, imports, embedding models."""
-        return Admin(self, lambda memory: memory.admin)
 
     if TYPE_CHECKING:
         # A ParamSpec cannot carry the overloads of `AsyncMemory.add`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import recollect
+from recollect.model.result import SearchResult
 
 SOURCE = Path(recollect.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -178,6 +180,21 @@ def test_packages_have_no_import_cycles() -> None:
 def test_known_violations_are_removed_from_the_list_when_mended() -> None:
     imports = {module_name(path): imported_parts(path) for path in LAYERED}
     assert not {name: parts for name, parts in KNOWN_VIOLATIONS.items() if parts - imports.get(name, set())}
+
+
+async def test_search_reaches_its_flow_in_few_hops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hops: list[str] = []
+
+    async def flow(*_: object) -> SearchResult:
+        stack = [frame for frame in inspect.stack() if Path(frame.filename).is_relative_to(SOURCE)]
+        hops.extend(f"{module_name(Path(frame.filename))}:{frame.function}" for frame in stack)
+        return SearchResult(())
+
+    monkeypatch.setattr("recollect.search.search", flow)
+    async with recollect.AsyncMemory(home=tmp_path) as memory:
+        await memory.search("tea", user_id="alex")
+    # Two more with the blocking `Memory`: its method, and its loop thread.
+    assert hops == ["read/as_of_queries.py:search_as_of", "service/service.py:search", "client.py:search"]
 
 
 def words(name: str) -> set[str]:

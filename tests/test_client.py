@@ -1,4 +1,4 @@
-"""The Python door, as a person uses it: real embedder, real SQLite file."""
+"""The Python API with the real embedder and a SQLite file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def test_what_is_added_is_found_by_other_words(memory: Memory) -> None:
+def test_an_added_memory_is_found_by_other_words(memory: Memory) -> None:
     memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
     memory.add("Alex is allergic to peanuts", user_id="alex")
     memory.add("The dentist is on Tuesday", user_id="alex")
@@ -53,7 +53,7 @@ def test_scores_lie_between_0_and_1_and_fall(memory: Memory) -> None:
     assert all(0 <= score <= 1 for score in scores)
 
 
-def test_a_result_looks_like_what_users_of_other_libraries_know(memory: Memory) -> None:
+def test_results_have_the_fields_of_mem0(memory: Memory) -> None:
     memory.add("Likes tea", user_id="alex", metadata={"mood": "calm"})
     [hits] = memory.search("tea", user_id="alex").to_dict()["results"]
     assert hits["memory"] == "Likes tea"
@@ -155,7 +155,7 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     assert len(memory.get_all(user_id="alex", turns=True)) == 4
 
 
-def test_what_was_said_is_never_refused(memory: Memory) -> None:
+def test_messages_are_never_refused(memory: Memory) -> None:
     [turn] = memory.remember("half \ud83d and nul \0 here", user_id="alex", session_id="s")
     assert turn.content == "half \ufffd and nul \ufffd here"
 
@@ -175,7 +175,7 @@ def test_a_stale_update_is_a_conflict(memory: Memory) -> None:
         memory.update(added.id, "Lives in Rome", user_id="a", expected_version=1)
 
 
-def test_history_tells_who_when_why_and_what_was_before(memory: Memory) -> None:
+def test_history_has_author_time_reason_and_previous_values(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
     memory.acting_as("carol", why="moved").update(added.id, "Lives in Prague", user_id="a")
     newest, oldest = memory.history(added.id, user_id="a")
@@ -292,20 +292,20 @@ def test_two_openings_of_one_file_agree_at_once(memory: Memory, tmp_path: Path) 
             assert added.id not in {hit.id for hit in reader.search(f"zebra{number}", user_id="a")}
 
 
-def test_it_survives_closing(tmp_path: Path) -> None:
+def test_memories_are_there_after_closing_and_opening(tmp_path: Path) -> None:
     with Memory(home=tmp_path) as memory:
         added = memory.add("Likes tea", user_id="a")
     with Memory(home=tmp_path) as memory:
         assert memory.search("tea", user_id="a")[0].id == added.id
 
 
-async def test_the_blocking_face_works_inside_a_running_loop(tmp_path: Path) -> None:
+async def test_memory_works_inside_a_running_loop(tmp_path: Path) -> None:
     with Memory(home=tmp_path) as memory:
         memory.add("Likes tea", user_id="a")
         assert memory.search("tea", user_id="a")[0].memory == "Likes tea"
 
 
-async def test_the_async_one_serves_many_at_once(tmp_path: Path) -> None:
+async def test_async_memory_serves_concurrent_calls(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         await asyncio.gather(*(memory.add(f"note {n}", user_id=f"user {n % 7}") for n in range(200)))
         hits = await asyncio.gather(*(memory.search("note", user_id=f"user {n}", limit=100) for n in range(7)))
@@ -431,7 +431,7 @@ def test_a_failing_embedder_loses_no_memory(tmp_path: Path) -> None:
         assert memory.search("tea", user_id="a")[0].scores["dense"] > 0
 
 
-def test_search_goes_on_by_words_while_the_embedder_is_away(tmp_path: Path) -> None:
+def test_search_works_by_words_while_the_embedder_is_unavailable(tmp_path: Path) -> None:
     embedder = FakeEmbedder(16)
     with Memory(home=tmp_path, embedder=embedder) as memory:
         added = memory.add("Likes green tea", user_id="a")

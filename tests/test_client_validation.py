@@ -1,4 +1,4 @@
-"""What makes no sense is refused with a reason, on every backend alike; what was said is kept all the same."""
+"""Invalid arguments are refused with a reason, equally on every backend; messages are stored all the same."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-LEDGERS_OWN = {
+READ_ONLY_FIELDS = {
     "status": "superseded",
     "superseded_by": "nonsense",
     "prompt_digest": "abc",
@@ -35,9 +35,9 @@ LEDGERS_OWN = {
 }
 
 
-@pytest.mark.parametrize("name", LEDGERS_OWN)
-def test_what_the_ledger_keeps_for_itself_cannot_be_set(memory: Memory, name: str) -> None:
-    fields: dict[str, Any] = {name: LEDGERS_OWN[name]}
+@pytest.mark.parametrize("name", READ_ONLY_FIELDS)
+def test_read_only_fields_cannot_be_set(memory: Memory, name: str) -> None:
+    fields: dict[str, Any] = {name: READ_ONLY_FIELDS[name]}
     with pytest.raises(InvalidInput, match=f"'{name}' is not a field to set"):
         memory.add("Likes tea", user_id="a", **fields)
     added = memory.add("Likes tea", user_id="a")

@@ -92,14 +92,14 @@ async def recall(
     """
     clock = StepTimer()
     if request.limit < 1:
-        return _empty_result(request, clock, RecallOutcome.DISABLED, "no memories were asked for")
+        return _empty_result(request, clock, RecallOutcome.DISABLED, "`limit` is 0")
     try:
         async with asyncio.timeout(config.timeout_s):
             return await _recall(scope, request, config, deps, llm, result_cache, clock)
     except InvalidInput:
         raise
     except TimeoutError as error:
-        return _unavailable_result(request, clock, f"it took more than {config.timeout_s:g} s", error)
+        return _unavailable_result(request, clock, f"recall took more than {config.timeout_s:g} s", error)
     except RecollectError as error:
         return _unavailable_result(request, clock, str(error), error)
     except Exception as error:
@@ -252,7 +252,7 @@ def _outcome(context: PromptBlock, withheld: str) -> RecallOutcome:
 
 def _describe_result(context: PromptBlock, withheld: str) -> str:
     if not context.text:
-        return f"nothing may be shown: {withheld}" if withheld else "nothing that was kept fits the question"
+        return f"nothing may be shown: {withheld}" if withheld else "no memory matches the question"
     return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
 
 

@@ -307,7 +307,7 @@ async def _ensure_turns_unchanged(scope: Scope, turns: Sequence[Turn], deps: Dep
     first, last = turns[0].position, turns[-1].position
     stored = await deps.ledger.turns(scope, after=first - 1, limit=last - first + 1)
     if {turn.id for turn in turns} - {turn.id for turn in stored}:
-        raise Conflict("some of what was said was taken back meanwhile")
+        raise Conflict("some of the turns were undone meanwhile")
 
 
 def _follow_ups(job: Job, conversation: Conversation, learned_to: int, config: LearningConfig) -> list[NewJob]:

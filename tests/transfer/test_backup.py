@@ -178,7 +178,7 @@ async def test_a_ledger_that_is_there_or_in_use_is_not_replaced_unasked(tmp_path
     async with opened(home) as memory:
         await memory.add("Likes tea", user_id="ann")
         made = await memory.admin.backup(tmp_path / "b.backup")
-        with pytest.raises(InvalidInput, match="there already"):
+        with pytest.raises(InvalidInput, match="exists; choose"):
             await memory.admin.backup(tmp_path / "b.backup")
         with pytest.raises(Conflict, match="--force"):
             await restore(made.path, settings(home), embedder=EMBEDDER)

@@ -30,7 +30,7 @@ _MAX_ENTRIES = 10_000
 _USE_INTERVAL_S = 60.0
 # No generated key is longer.
 _MAX_KEY_CHARS = 100
-_INVALID_KEY = "the key is not known, was revoked or has expired"
+_INVALID_KEY = "the API key is unknown, revoked or expired"
 
 
 @dataclass(slots=True)

@@ -280,7 +280,10 @@ class JobService:
             self._backlog_checked_at.clear()
         due = (await self._ledger.job_stats(user)).due
         if due >= self._config.max_waiting:
-            raise Backlog(f"{due:,} jobs of this user are due already: let a worker do some, then try again")
+            limit = self._config.max_waiting
+            raise Backlog(
+                f"{due:,} jobs of this user are due; the limit is {limit:,}. Start a worker, or retry later"
+            )
         self._backlog_checked_at[user] = moment
 
     def forget_user(self, user: str) -> None:

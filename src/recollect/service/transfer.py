@@ -57,7 +57,7 @@ class TransferService:
         try:
             report = await self.import_records(parsed.records, by=by, vectors=parsed.vectors)
         except QuotaReached as error:
-            raise QuotaReached(f"{error}; the {done:,} lines before are imported, and of the next none is") from None
+            raise QuotaReached(f"{error}; the {done:,} lines before are imported, those after are not") from None
         for session in parsed.sessions:
             await export.import_session(session, ledger=self._ledger, redactor=self._learning.redactor, by=by)
         for owner, tombstones in parsed.tombstones:
@@ -123,7 +123,7 @@ class TransferService:
 
 def _create_part_file(part: Path, path: Path, *, force: bool) -> None:
     if path.exists() and not (force and path.is_file()):
-        raise InvalidInput(f"{path} is there already; take another name, or say that it may be replaced")
+        raise InvalidInput(f"{path} exists; choose another name, or use force to replace it")
     # Readable by its owner only, from the first byte on.
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 

@@ -41,8 +41,8 @@ _EDITS = 100
 async def _open(home: Path, *, git: bool) -> tuple[Service, Mirror]:
     settings = load({"home": home, "mirror": ".", "mirror_git": git, "worker": False}, environ={}).settings
     service = await open_service(settings)
-    assert isinstance(service.operations.mirror, Mirror)
-    return service, service.operations.mirror
+    assert isinstance(service.mirror, Mirror)
+    return service, service.mirror
 
 
 async def _fill(service: Service, count: int) -> None:

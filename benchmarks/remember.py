@@ -24,7 +24,7 @@ from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.models.chat import ChatMessage, Form, ModelAnswer
 from recollect.remember import LearningConfig
-from recollect.service.operations import Operations
+from recollect.service.jobs import JobService
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.wiring import open_embedder, open_ledger
 
@@ -121,14 +121,14 @@ async def acknowledge(home: Path, *, count: int) -> None:
 async def learn(home: Path, chat: ScriptedChat | None, report: Sequence[Exchange]) -> tuple[float, int]:
     """Jobs a second when each is one exchange of another user; and how much was learned."""
     async with opened(home, chat, after=SessionConfig()) as (deps, config):
-        care = Operations(deps, config)
+        jobs = JobService(deps, config)
         # The first job loads models and fills caches.
         await remember.remember(Scope("warm", "", "s"), report[0].messages, deps, config, by=BY)
-        await care.worker.run_pending()
+        await jobs.worker.run_pending()
         for number, each in enumerate(report):
             await remember.remember(Scope(f"user-{number}", "", "s"), each.messages, deps, config, by=BY)
         began = perf_counter()
-        done = await care.worker.run_pending()
+        done = await jobs.worker.run_pending()
         rate = done / (perf_counter() - began)
         assert done == len(report)
         stats = await deps.ledger.stats()
@@ -139,13 +139,13 @@ async def ask(home: Path, report: Sequence[Exchange], *, at_once: int, after: Se
     """What a model is asked to learn from exchanges, so many of which come before anyone gets to them."""
     chat = ScriptedChat(report)
     async with opened(home, chat, after=after) as (deps, config):
-        care = Operations(deps, config)
+        jobs = JobService(deps, config)
         for number, each in enumerate(report, 1):
             scope = Scope("alex", "", f"session-{(number - 1) // SESSION}")
             await remember.remember(scope, each.messages, deps, config, by=BY)
             if number % at_once == 0:
-                await care.worker.run_pending()
-        await care.worker.run_pending()
+                await jobs.worker.run_pending()
+        await jobs.worker.run_pending()
     return chat
 
 

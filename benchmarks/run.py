@@ -25,7 +25,8 @@ from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import Embedder
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.wiring import open_embedder, open_service
 from recollect.write.draft import draft
@@ -106,7 +107,7 @@ async def vector_part(
         np.argpartition(-(matrix @ vectors[number]), 10)[:10]
 
     async def ours(number: int) -> None:
-        await (await service._index.view(scope, EVERYTHING)).nearest(vectors[number], limit=10)
+        await (await service._search_deps.index.view(scope, EVERYTHING)).nearest(vectors[number], limit=10)
 
     base = await timed(bare, times=len(request) - 5)
     return (await timed(ours, times=len(request) - 5)).p50_us / base.p50_us

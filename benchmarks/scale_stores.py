@@ -100,9 +100,9 @@ class Milvus:
         yield {"index": "milvus", "milvus_address": running_milvus().url, "milvus_collection": name}
 
     async def settle(self, service: Service) -> None:
-        assert service.operations.feeder is not None
+        assert service.jobs.index_sync is not None
         started = perf_counter()
-        rows = await service.operations.feeder.sync()
+        rows = await service.jobs.index_sync.sync()
         took = perf_counter() - started
         print(f"  {rows:,} rows were brought to Milvus at {rows / took:,.0f}/s", flush=True)
 
@@ -114,7 +114,7 @@ class Milvus:
 
 
 def _engine_of(service: Service) -> VectorStore:
-    index = service._index
+    index = service._search_deps.index
     assert isinstance(index, VectorStoreIndex)
     return index._store
 

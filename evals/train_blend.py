@@ -78,8 +78,8 @@ async def open_conversation(material: Material, home: Path) -> AsyncIterator[Ope
     """The conversation, remembered through the public API when it is first opened."""
     # Rows must be those of the turns alone, in their order.
     async with AsyncMemory(settings=Settings(home=home, learn="off")) as memory:
-        finders = (await memory._open())._search_deps
-        if not await memory.users():
+        finders = (await memory.service())._search_deps
+        if not await memory.admin.users():
             turns = [turn for turn in material.conversation.turns if turn.text.strip()]
             for session, group in groupby(turns, key=lambda turn: turn.session):
                 text = list(group)

@@ -4,7 +4,7 @@ from recollect import Memory
 
 with Memory() as memory:
     memory.add(user_id="alex", category="identity", key="city", value="Oslo")
-    memory.add(user_id="alex", category="identity", key="city", value="Lisbon", why="moved in May")
+    memory.acting_as("maria", why="moved in May").add(user_id="alex", category="identity", key="city", value="Lisbon")
 
     for line in memory.history(user_id="alex"):
         print(line.id, line.verb, line.by.why or "-", dict(line.after))

@@ -85,6 +85,7 @@ def python_page() -> str:
     """Return the signatures of the public names, with the first sentence of each docstring."""
     import recollect
     from recollect import errors
+    from recollect.sync import Namespace
 
     lines = [
         "# Python API",
@@ -95,6 +96,11 @@ def python_page() -> str:
     for name in sorted(set(recollect.__all__) - {"AsyncMemory", "__version__"}, key=_weight):
         lines += ["", f"## {name}", "", _first_sentence(inspect.getdoc(getattr(recollect, name)) or "")]
         lines += _members(getattr(recollect, name))
+        if name == "Memory":
+            for namespace, value in vars(recollect.Memory()).items():
+                if isinstance(value, Namespace):
+                    lines += ["", f"## memory.{namespace}", "", _first_sentence(inspect.getdoc(value) or "")]
+                    lines += _members(type(value), title=f"memory.{namespace}")
     tree = textwrap.dedent("\n".join((errors.__doc__ or "").splitlines()[1:-1])).strip()
     lines += [
         "",
@@ -112,7 +118,7 @@ def _weight(name: str) -> tuple[int, str]:
     return ["Memory", "Agent"].index(name) if name in ("Memory", "Agent") else 2, name
 
 
-def _members(value: Any) -> list[str]:
+def _members(value: Any, title: str = "") -> list[str]:
     """Return the lines that describe a class: enum values, dataclass fields, or public methods."""
     if issubclass(value, Enum):
         return ["", "Values: " + ", ".join(f"`{member.value}`" for member in value) + "."]
@@ -120,14 +126,15 @@ def _members(value: Any) -> list[str]:
         return ["", *_fence(_signature(value.__name__, value))]
     if value.__name__ == "Settings":
         return ["", "Fields: [settings](../settings.md)."]
-    lines = ["", *_fence(_signature(value.__name__, value))] if not issubclass(value, Exception) else []
+    is_constructed = not title and not issubclass(value, Exception)
+    lines = ["", *_fence(_signature(value.__name__, value))] if is_constructed else []
     for name in sorted(vars(value)):
         member = inspect.getattr_static(value, name)
         if name.startswith("_") or not (callable(member) or isinstance(member, property)):
             continue
-        title = f"{value.__name__}.{name}"
+        heading = f"{title or value.__name__}.{name}"
         signature = [name] if isinstance(member, property) else _signature(name, getattr(value, name))
-        lines += ["", f"### {title}", "", _first_sentence(inspect.getdoc(member) or ""), "", *_fence(signature)]
+        lines += ["", f"### {heading}", "", _first_sentence(inspect.getdoc(member) or ""), "", *_fence(signature)]
     return lines
 
 

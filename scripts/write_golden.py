@@ -70,14 +70,17 @@ def _help_pages(command: click.Command, context: click.Context) -> Iterator[str]
 def python_api() -> str:
     """Return the signatures of all public names of the package."""
     import recollect
+    from recollect.sync import Namespace
 
     lines = []
-    for name in sorted(recollect.__all__):
-        value = getattr(recollect, name)
+    classes = {name: getattr(recollect, name) for name in recollect.__all__}
+    namespaces = {name: value for name, value in vars(recollect.Memory()).items() if isinstance(value, Namespace)}
+    classes |= {f"Memory.{name}": type(value) for name, value in namespaces.items()}
+    for name, value in sorted(classes.items()):
         if not inspect.isclass(value):
             continue
         lines.append(f"class {name}")
-        for member in sorted(vars(value) if name == "Memory" else dir(value)):
+        for member in sorted(vars(value) if name.startswith("Memory") else dir(value)):
             if member.startswith("_") and member != "__init__":
                 continue
             attribute = inspect.getattr_static(value, member)

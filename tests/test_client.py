@@ -1,4 +1,4 @@
-"""The Python door, as a person uses it: real embedder, real SQLite file."""
+"""The Python API with the real embedder and a SQLite file."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from recollect.errors import (
     NotFound,
     StoreCorrupt,
 )
+from recollect.sync import Namespace
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -34,7 +35,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def test_what_is_added_is_found_by_other_words(memory: Memory) -> None:
+def test_an_added_memory_is_found_by_other_words(memory: Memory) -> None:
     memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
     memory.add("Alex is allergic to peanuts", user_id="alex")
     memory.add("The dentist is on Tuesday", user_id="alex")
@@ -52,7 +53,7 @@ def test_scores_lie_between_0_and_1_and_fall(memory: Memory) -> None:
     assert all(0 <= score <= 1 for score in scores)
 
 
-def test_a_result_looks_like_what_users_of_other_libraries_know(memory: Memory) -> None:
+def test_results_have_the_fields_of_mem0(memory: Memory) -> None:
     memory.add("Likes tea", user_id="alex", metadata={"mood": "calm"})
     [hits] = memory.search("tea", user_id="alex").to_dict()["results"]
     assert hits["memory"] == "Likes tea"
@@ -145,7 +146,7 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     stored = memory.remember(messages, user_id="alex", session_id="s1", wait=True)
     memory.remember("I like it", user_id="alex", session_id="s1", wait=True)
     assert [turn.position for turn in stored] == [1, 2]
-    turns = memory.turns(user_id="alex", session_id="s1")
+    turns = memory.sessions.turns(user_id="alex", session_id="s1")
     assert [turn.content for turn in turns] == [MOVED, "How is it there?", "I like it"]
     hits = {hit.memory: hit.record for hit in memory.search("Where does Alex live? Lisbon?", user_id="alex")}
     assert hits[MOVED].occurred_at == datetime(2026, 5, 2, 10, tzinfo=UTC)
@@ -154,14 +155,14 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     assert len(memory.get_all(user_id="alex", turns=True)) == 4
 
 
-def test_what_was_said_is_never_refused(memory: Memory) -> None:
+def test_messages_are_never_refused(memory: Memory) -> None:
     [turn] = memory.remember("half \ud83d and nul \0 here", user_id="alex", session_id="s")
     assert turn.content == "half \ufffd and nul \ufffd here"
 
 
 def test_an_update_changes_what_is_found(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
-    updated = memory.update(added.id, "Lives in Prague", user_id="a", importance=0.9, why="moved")
+    updated = memory.acting_as("python", why="moved").update(added.id, "Lives in Prague", user_id="a", importance=0.9)
     assert (updated.record.version, updated.record.importance) == (2, 0.9)
     assert memory.search("Prague", user_id="a")[0].scores["lexical"] > 0
     assert memory.search("Oslo", user_id="a")[0].scores["lexical"] == 0
@@ -174,9 +175,9 @@ def test_a_stale_update_is_a_conflict(memory: Memory) -> None:
         memory.update(added.id, "Lives in Rome", user_id="a", expected_version=1)
 
 
-def test_history_tells_who_when_why_and_what_was_before(memory: Memory) -> None:
+def test_history_has_author_time_reason_and_previous_values(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
-    memory.update(added.id, "Lives in Prague", user_id="a", by="carol", why="moved")
+    memory.acting_as("carol", why="moved").update(added.id, "Lives in Prague", user_id="a")
     newest, oldest = memory.history(added.id, user_id="a")
     assert (newest.verb, newest.by.who, newest.by.why) == ("update", "carol", "moved")
     assert (newest.before, newest.after) == ({"content": "Lives in Oslo"}, {"content": "Lives in Prague"})
@@ -257,7 +258,7 @@ def test_an_export_can_be_imported_elsewhere_and_twice(memory: Memory, tmp_path:
         assert other.import_(lines).added == 5
         assert other.import_(lines).added == 0
         assert list(other.export()) == lines
-        assert [turn.content for turn in other.turns(user_id="a", session_id="s")] == ["Hello there", "Hi"]
+        assert [turn.content for turn in other.sessions.turns(user_id="a", session_id="s")] == ["Hello there", "Hi"]
 
 
 def test_an_import_can_be_made_someone_elses(memory: Memory) -> None:
@@ -291,35 +292,63 @@ def test_two_openings_of_one_file_agree_at_once(memory: Memory, tmp_path: Path) 
             assert added.id not in {hit.id for hit in reader.search(f"zebra{number}", user_id="a")}
 
 
-def test_it_survives_closing(tmp_path: Path) -> None:
+def test_memories_are_there_after_closing_and_opening(tmp_path: Path) -> None:
     with Memory(home=tmp_path) as memory:
         added = memory.add("Likes tea", user_id="a")
     with Memory(home=tmp_path) as memory:
         assert memory.search("tea", user_id="a")[0].id == added.id
 
 
-async def test_the_blocking_face_works_inside_a_running_loop(tmp_path: Path) -> None:
+async def test_memory_works_inside_a_running_loop(tmp_path: Path) -> None:
     with Memory(home=tmp_path) as memory:
         memory.add("Likes tea", user_id="a")
         assert memory.search("tea", user_id="a")[0].memory == "Likes tea"
 
 
-async def test_the_async_one_serves_many_at_once(tmp_path: Path) -> None:
+async def test_async_memory_serves_concurrent_calls(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         await asyncio.gather(*(memory.add(f"note {n}", user_id=f"user {n % 7}") for n in range(200)))
         hits = await asyncio.gather(*(memory.search("note", user_id=f"user {n}", limit=100) for n in range(7)))
     assert sum(len(result) for result in hits) == 200
 
 
-def test_both_faces_have_the_same_methods_and_signatures() -> None:
-    names = {name for name in dir(AsyncMemory) if not name.startswith("_")}
-    # What goes on by itself in a loop is for those who have one.
-    names.remove("start_worker")
-    assert names == {name for name in dir(Memory) if not name.startswith("_")}
-    for name in names - {"settings"}:
-        own, other = getattr(Memory, name), getattr(AsyncMemory, name)
-        assert list(inspect.signature(own).parameters) == list(inspect.signature(other).parameters)
-        assert inspect.getdoc(own) == inspect.getdoc(other)
+def public_names(value: object) -> set[str]:
+    return {name for name in dir(value) if not name.startswith("_")}
+
+
+def test_memory_and_its_namespaces_have_the_methods_and_signatures_of_the_async_ones() -> None:
+    blocking, awaited = Memory(), AsyncMemory()
+    # The service belongs to the loop of the asynchronous memory.
+    assert public_names(blocking) == public_names(awaited) - {"service"}
+    namespaces = {name for name, value in vars(blocking).items() if isinstance(value, Namespace)}
+    assert len(namespaces) == 7
+    pairs = [(blocking, awaited), *((getattr(blocking, name), getattr(awaited, name)) for name in namespaces)]
+    for one, other in pairs:
+        assert public_names(one) == public_names(other) - {"service"}
+        for name in public_names(one) - namespaces - {"settings"}:
+            own, counterpart = getattr(one, name), getattr(other, name)
+            assert inspect.signature(own).parameters.keys() == inspect.signature(counterpart).parameters.keys()
+            assert inspect.getdoc(own) == inspect.getdoc(counterpart)
+
+
+def test_messages_given_to_add_are_learned_from_before_it_returns(memory: Memory) -> None:
+    messages = [{"role": "user", "content": "My name is Alex and I live in Lisbon"}]
+    result = memory.add(messages, user_id="alex")
+    assert [turn.content for turn in result] == [messages[0]["content"]]
+    assert result.job is not None
+    assert result.job.state == "done"
+    assert any("Lisbon" in record.content for record in memory.get_all(user_id="alex"))
+    with pytest.raises(InvalidInput, match="only with a text"):
+        memory.add(messages, user_id="alex", category="fact")  # type: ignore[call-overload]
+
+
+def test_an_author_appears_in_history_and_only_with_the_memory_that_names_it(memory: Memory) -> None:
+    maria = memory.acting_as("maria", why="by phone")
+    added = maria.add("Likes tea", user_id="alex")
+    memory.update(added.id, "Likes green tea", user_id="alex")
+    maria.acting_as("jo").reviews.propose("Likes coffee", user_id="alex")
+    authors = [(line.by.who, line.by.why) for line in memory.history(user_id="alex")]
+    assert authors == [("jo", ""), ("python", ""), ("maria", "by phone")]
 
 
 @pytest.mark.parametrize(
@@ -398,11 +427,11 @@ def test_a_failing_embedder_loses_no_memory(tmp_path: Path) -> None:
         embedder.fail_with = None
         assert memory.search("tea", user_id="a")[0].id == added.id
         assert memory.search("tea", user_id="a")[0].scores["dense"] == 0
-        assert memory.reembed() == 2
+        assert memory.admin.reembed() == 2
         assert memory.search("tea", user_id="a")[0].scores["dense"] > 0
 
 
-def test_search_goes_on_by_words_while_the_embedder_is_away(tmp_path: Path) -> None:
+def test_search_works_by_words_while_the_embedder_is_unavailable(tmp_path: Path) -> None:
     embedder = FakeEmbedder(16)
     with Memory(home=tmp_path, embedder=embedder) as memory:
         added = memory.add("Likes green tea", user_id="a")
@@ -422,12 +451,12 @@ def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplo
         assert before.scores["dense"] == 0
         assert before.scores["lexical"] > 0
         seen: list[int] = []
-        assert memory.reembed(seen.append) == 300
+        assert memory.admin.reembed(seen.append) == 300
         assert seen[-1] == 300
         assert memory.search("tea number 7", user_id="user 1")[0].scores["dense"] > 0
-        assert memory.stats()["vectors"] == 600
-        assert memory.reembed(drop=True) == 0
-        assert memory.stats()["vectors"] == 300
+        assert memory.admin.stats()["vectors"] == 600
+        assert memory.admin.reembed(drop=True) == 0
+        assert memory.admin.stats()["vectors"] == 300
 
 
 def test_the_ledger_is_for_its_owner_alone(memory: Memory, tmp_path: Path) -> None:

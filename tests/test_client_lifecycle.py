@@ -1,4 +1,4 @@
-"""Opening and closing: nothing hangs, nothing is left behind, and what is closed says so."""
+"""Opening and closing: nothing hangs, no thread or file stays open, and a closed memory says so."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def ends(work: Callable[[], Any], within_s: float = 60) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def others() -> Iterator[None]:
-    """Threads that tests before this one left behind are not ours to end."""
+def earlier_threads() -> Iterator[None]:
+    """Ignore threads that earlier tests left running."""
     EARLIER_THREADS.update(threading.enumerate())
     yield
     EARLIER_THREADS.clear()
@@ -50,7 +50,7 @@ def our_threads() -> list[str]:
     return sorted(thread.name for thread in threads if thread.name.startswith("recollect"))
 
 
-def none_of_ours_left(within_s: float = 60) -> bool:
+def our_threads_end(within_s: float = 60) -> bool:
     end = time.monotonic() + within_s
     while our_threads() and time.monotonic() < end:
         time.sleep(0.01)
@@ -63,34 +63,36 @@ def test_a_memory_can_import_its_own_export(memory: Memory) -> None:
     assert [record.content for record in memory.get_all(user_id="b")] == ["Likes tea"]
 
 
-def test_progress_may_ask_the_memory_it_is_told_about(memory: Memory) -> None:
+def test_a_progress_callback_may_call_the_memory(memory: Memory) -> None:
     seen: list[tuple[int, int]] = []
 
-    def tell(done: int) -> None:
-        seen.append((done, memory.stats()["memories"]))
+    def report(done: int) -> None:
+        seen.append((done, memory.admin.stats()["memories"]))
 
-    assert ends(lambda: memory.import_([{"memory": f"note {n}", "user_id": "a"} for n in range(501)], progress=tell))
+    assert ends(
+        lambda: memory.import_([{"memory": f"note {n}", "user_id": "a"} for n in range(501)], progress=report)
+    )
     assert seen == [(500, 500), (501, 501)]
 
 
-def test_progress_of_a_reembedding_may_ask_too(tmp_path: Path) -> None:
+def test_a_progress_callback_of_reembed_may_call_the_memory(tmp_path: Path) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="old")) as memory:
         memory.import_([{"memory": f"note {n}", "user_id": "a"} for n in range(300)])
     seen: list[int] = []
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="new")) as memory:
-        assert ends(lambda: memory.reembed(lambda done: seen.append(done * bool(memory.stats()))))
+        assert ends(lambda: memory.admin.reembed(lambda done: seen.append(done * bool(memory.admin.stats()))))
         assert seen[-1] == 300
         assert seen == sorted(seen)
 
 
-def test_what_progress_raises_stops_a_reembedding(tmp_path: Path) -> None:
+def test_an_error_of_the_progress_callback_stops_reembed(tmp_path: Path) -> None:
     def enough(done: int) -> None:
         raise KeyError("enough")
 
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="old")) as memory:
         memory.add("Likes tea", user_id="a")
     with Memory(home=tmp_path, embedder=FakeEmbedder(8, name="new")) as memory, pytest.raises(KeyError):
-        memory.reembed(enough)
+        memory.admin.reembed(enough)
 
 
 def test_progress_that_closes_the_memory_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +105,7 @@ def test_progress_that_closes_the_memory_does_not_hang(tmp_path: Path, monkeypat
             memory.import_(lines * 501, progress=lambda done: memory.close())
 
     assert ends(work)
-    assert none_of_ours_left()
+    assert our_threads_end()
 
 
 def test_an_embedder_that_calls_its_memory_gets_an_error(tmp_path: Path) -> None:
@@ -111,7 +113,7 @@ def test_an_embedder_that_calls_its_memory_gets_an_error(tmp_path: Path) -> None
 
     class Curious(FakeEmbedder):
         async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Any:
-            for call in (lambda: memory.stats(), memory.open, memory.close):
+            for call in (lambda: memory.admin.stats(), memory.open, memory.close):
                 with pytest.raises(InvalidInput, match="cannot wait for itself") as error:
                     call()
                 caught.append(error.value)
@@ -147,7 +149,7 @@ def test_calls_that_race_closing_end(tmp_path: Path) -> None:
         assert not unexpected
 
 
-def test_a_call_that_will_not_end_is_told_that_the_memory_was_closed(tmp_path: Path) -> None:
+def test_a_call_that_does_not_end_fails_when_the_memory_is_closed(tmp_path: Path) -> None:
     request = threading.Event()
 
     class Silent(FakeEmbedder):
@@ -168,7 +170,7 @@ def test_a_call_that_will_not_end_is_told_that_the_memory_was_closed(tmp_path: P
     assert request.wait(60)
     memory.close()
     thread.join(60)
-    assert caught == ["this memory was closed before that was done"]
+    assert caught == ["the memory was closed before the call finished"]
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -185,7 +187,7 @@ def test_a_forked_child_can_use_the_memory_its_parent_opened(memory: Memory) -> 
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_what_a_child_writes_outlives_the_closing_of_its_parent(tmp_path: Path) -> None:
+def test_writes_of_a_forked_child_survive_the_closing_of_its_parent(tmp_path: Path) -> None:
     memory = Memory(home=tmp_path, embedder=FakeEmbedder(8))
     memory.add("before the fork", user_id="a")
     (report, notify), (let, go) = os.pipe(), os.pipe()
@@ -207,9 +209,9 @@ def test_what_a_child_writes_outlives_the_closing_of_its_parent(tmp_path: Path) 
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_child_forked_in_the_middle_of_a_write_is_told_so(memory: Memory) -> None:
+def test_a_child_forked_during_a_write_gets_an_error(memory: Memory) -> None:
     memory.add("Likes tea", user_id="a")
-    service: Any = memory._memory._service
+    service: Any = memory._run(AsyncMemory.service)
     writing = service._ledger._engine._writer.connections[0]
     writing.execute("BEGIN IMMEDIATE")
     child = os.fork()
@@ -231,7 +233,7 @@ async def test_a_cancelled_opening_leaves_no_thread(tmp_path: Path) -> None:
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
         await memory.close()
-    assert await asyncio.to_thread(none_of_ours_left)
+    assert await asyncio.to_thread(our_threads_end)
 
 
 async def test_an_opening_that_fails_late_leaves_nothing_open(
@@ -243,7 +245,7 @@ async def test_an_opening_that_fails_late_leaves_nothing_open(
     monkeypatch.setattr("recollect.wiring.open_result_cache", fail)
     with pytest.raises(StoreUnavailable, match="read failed"):
         await AsyncMemory(home=tmp_path, embedder=FakeEmbedder(8)).open()
-    assert none_of_ours_left()
+    assert our_threads_end()
 
 
 async def test_the_ledger_is_closed_even_if_the_embedder_cannot_be(tmp_path: Path) -> None:
@@ -255,7 +257,7 @@ async def test_the_ledger_is_closed_even_if_the_embedder_cannot_be(tmp_path: Pat
     service = Service(replace(service._search_deps, embedder=Broken(8)))
     with pytest.raises(RuntimeError, match="socket already gone"):
         await service.close()
-    assert none_of_ours_left()
+    assert our_threads_end()
 
 
 def test_threads_that_come_and_go_leave_no_open_files(tmp_path: Path) -> None:
@@ -275,14 +277,14 @@ def test_threads_that_come_and_go_leave_no_open_files(tmp_path: Path) -> None:
     assert counts[-1] < counts[0] + 10
 
 
-def test_an_embedder_of_the_callers_stays_open(tmp_path: Path) -> None:
+def test_an_embedder_of_the_caller_stays_open(tmp_path: Path) -> None:
     embedder = FakeEmbedder(8)
     with Memory(home=tmp_path, embedder=embedder) as memory:
         memory.add("Likes tea", user_id="a")
     assert not embedder.closed
 
 
-def test_the_same_words_are_embedded_once_by_an_embedder_of_the_callers(tmp_path: Path) -> None:
+def test_equal_texts_are_embedded_once_by_an_embedder_of_the_caller(tmp_path: Path) -> None:
     embedder = FakeEmbedder(8)
     with Memory(home=tmp_path, embedder=embedder) as memory:
         for user in ("a", "b", "c"):
@@ -307,24 +309,23 @@ async def test_using_a_closed_async_memory_is_an_error_until_it_is_opened_again(
     memory = AsyncMemory(home=tmp_path, embedder=FakeEmbedder(8))
     await memory.close()
     with pytest.raises(StoreUnavailable, match=r"closed; open it again with open\(\)"):
-        await memory.stats()
+        await memory.admin.stats()
     async with memory:
-        assert await memory.stats()
+        assert await memory.admin.stats()
 
 
-def test_many_threads_can_use_a_memory_that_was_opened_again(tmp_path: Path) -> None:
-    memory = Memory(home=tmp_path, embedder=FakeEmbedder(8))
+def test_many_threads_can_open_a_memory_at_once(tmp_path: Path) -> None:
     wrong: list[BaseException] = []
 
-    def call() -> None:
+    def call(memory: Memory) -> None:
         try:
             memory.search("tea", user_id="a")
         except RecollectError as error:
             wrong.append(error)
 
     for _ in range(3):
-        threads = [threading.Thread(target=call, daemon=True) for _ in range(6)]
-        memory._memory._closed = False  # so that the threads themselves race to open it
+        memory = Memory(home=tmp_path, embedder=FakeEmbedder(8))
+        threads = [threading.Thread(target=call, args=(memory,), daemon=True) for _ in range(6)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -337,7 +338,7 @@ def test_many_threads_can_use_a_memory_that_was_opened_again(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "also", [{"home": "x"}, {"database": "memory:"}, {"preset": "react-mem"}, {"embedder": "bundled"}]
 )
-@pytest.mark.parametrize("face", [Memory, AsyncMemory])
-def test_settings_and_a_part_of_them_cannot_both_be_given(face: type, also: dict[str, str]) -> None:
+@pytest.mark.parametrize("kind", [Memory, AsyncMemory])
+def test_settings_cannot_be_combined_with_other_parameters(kind: type, also: dict[str, str]) -> None:
     with pytest.raises(InvalidSettings, match="give either settings or"):
-        face(settings=Settings(), **also)
+        kind(settings=Settings(), **also)

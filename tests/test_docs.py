@@ -87,6 +87,14 @@ def test_every_link_in_a_document_leads_somewhere(path: Path) -> None:
         assert path.parent != ROOT / "docs" or target.is_relative_to(ROOT / "docs"), link
 
 
+def test_the_files_named_in_the_architecture_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`([a-z_]+(?:/[a-z_0-9]*)*(?:\.\w+)?)`", text))
+    paths = [name for name in names if "/" in name or name.endswith(".py")]
+    assert len(paths) > 50
+    assert not [name for name in paths if not any((root / name).exists() for root in (ROOT, ROOT / "src/recollect"))]
+
+
 def pages_in(nav: list[dict[str, object]]) -> list[str]:
     """Return the files that a part of the navigation lists, in order."""
     pages: list[str] = []

@@ -30,7 +30,8 @@ from recollect.ledger.sqlite import open_sqlite
 from recollect.model.result import RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.read.calibration import EmbedderCalibration
-from recollect.recall import RecallConfig, RecallRequest, SearchDeps, recall
+from recollect.recall import RecallConfig, RecallRequest, recall
+from recollect.search import SearchDeps
 from recollect.testing.fake_embedder import FakeEmbedder
 from tests.support.recall_samples import NOW, TEA, opened, texts, user
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.protocol import Ledger
@@ -34,7 +35,7 @@ AT = datetime(2026, 6, 15, 12, tzinfo=UTC)
 def cost(home: Path, **user: str) -> dict[tuple[str | None, str | None], int]:
     """How often which model was asked by which step, as the ledger has it."""
     with opened(home) as memory:
-        return {(each.model, each.step): each.calls for each in memory.usage(parts=["model", "step"], **user)}
+        return {(each.model, each.step): each.calls for each in memory.admin.usage(parts=["model", "step"], **user)}
 
 
 @pytest.mark.parametrize(("mode", "step"), [("llm", "rewrite"), ("hyde", "hyde")])
@@ -50,10 +51,10 @@ def test_what_recall_asks_is_recorded_for_the_user_under_its_own_step(
     assert cost(tmp_path, user_id=ALEX) == {("scripted", step): 2}
     assert cost(tmp_path, user_id="sam") == {}
     with opened(tmp_path) as memory:
-        [spent] = memory.usage(user_id=ALEX)
+        [spent] = memory.admin.usage(user_id=ALEX)
         assert (spent.tokens_in, spent.tokens_out) == (llm.stats.prompt_tokens, llm.stats.completion_tokens)
         together = spent.tokens_in + spent.tokens_out
-        assert memory.spent_today().tokens == memory.spent_today(user_id=ALEX).tokens == together > 0
+        assert memory.admin.spent_today().tokens == memory.admin.spent_today(user_id=ALEX).tokens == together > 0
 
 
 def test_without_an_llm_recall_costs_nothing(tmp_path: Path) -> None:
@@ -106,8 +107,7 @@ def test_yesterdays_tokens_are_no_longer_counted(tmp_path: Path, llm: ScriptedLL
     async def spend() -> None:
         async with opened_async(tmp_path) as memory:
             await memory.add("The Hawaii budget is $10,000", user_id=ALEX)
-            assert memory._service is not None
-            ledger = memory._service._ledger
+            ledger = (await memory.service())._ledger
             await ledger.apply(Scope(ALEX), [], by=BY, effects=[yesterday])
 
     asyncio.run(spend())
@@ -120,7 +120,7 @@ def test_nobody_is_asked_for_a_user_of_whom_nothing_is_kept(tmp_path: Path, llm:
     with opened(tmp_path, llm, rewrite="hyde") as memory:
         assert any("nothing is kept of this user" in note for note in memory.recall(VAGUE, user_id=ALEX).notes)
         assert llm_requests(llm) == []
-        assert memory.users() == []
+        assert memory.admin.users() == []
 
 
 def spent(user: str = "ann", **fields: Any) -> ModelUsage:
@@ -265,8 +265,7 @@ def test_a_bill_that_cannot_be_written_fails_no_recall(
     with opened(tmp_path, llm, rewrite="llm", learn="off") as memory:
         memory.add("The Hawaii budget is $10,000", user_id=ALEX)
         llm.default = WHOLE
-        service = memory._memory._service
-        assert service is not None
+        service = memory._run(AsyncMemory.service)
         with monkeypatch.context() as patched:
             patched.setattr(service._ledger, "apply", away)
             recalled = memory.recall(VAGUE, user_id=ALEX)

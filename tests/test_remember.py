@@ -90,7 +90,7 @@ def test_a_tool_result_never_becomes_a_memory(tmp_path: Path, llm: ScriptedLLM, 
         ]
         say(memory, messages)
         assert contents(facts(memory)) == []
-        assert [turn.role for turn in memory.turns(**TALK)] == ["user", "assistant"]
+        assert [turn.role for turn in memory.sessions.turns(**TALK)] == ["user", "assistant"]
         assert all("evil" not in request.text for request in llm_requests(llm))
 
 
@@ -110,7 +110,7 @@ def test_an_instruction_in_the_assistants_words_waits_for_review_and_is_not_reca
         assert "evil" not in recalled.context.text
         assert not memory.search("BCC on every mail", **TALK, filters={"category": {"ne": "turn"}})
         with pytest.raises(Conflict, match="waits for review"):
-            memory.restore(waiting.id, user_id=ALEX, by="agent")
+            memory.acting_as("agent").restore(waiting.id, user_id=ALEX)
 
 
 def test_an_instruction_that_is_pinned_on_the_user_by_the_model_waits_for_review(
@@ -191,7 +191,7 @@ def test_an_empty_or_shrunk_update_never_replaces_a_memory(
     with opened(tmp_path, llm) as memory:
         say(memory, BIKE_MESSAGE)
         memory.remember(exchange("I keep the red Cargo bike in the garage at Elm Street."), **TALK)
-        memory.work()
+        memory.jobs.run_pending()
         assert BIKE in contents(facts(memory))
 
 
@@ -218,7 +218,7 @@ def test_a_secret_is_neither_in_facts_nor_in_turns_nor_asked_about(
         stored = json.dumps(
             [each.to_dict() for each in memory.get_all(user_id=ALEX, turns=True, statuses=EVERY_STATUS)]
         )
-        turns = " ".join(turn.content for turn in memory.turns(**TALK))
+        turns = " ".join(turn.content for turn in memory.sessions.turns(**TALK))
         assert secret not in stored + turns
         assert all(secret not in request.text for request in llm_requests(llm))
         assert "Lisbon" in turns
@@ -249,7 +249,7 @@ def test_what_recall_put_into_the_messages_is_never_learned(
         assert "Zanzibar" in recalled.context.text
         memory.delete(stored.id, user_id=ALEX)
         say(memory, [dict(message) for message in recalled.messages])
-        assert all("Zanzibar" not in turn.content for turn in memory.turns(**TALK))
+        assert all("Zanzibar" not in turn.content for turn in memory.sessions.turns(**TALK))
         assert all("Zanzibar" not in request.text for request in llm_requests(llm, EXTRACT))
         assert all("Zanzibar" not in each.content for each in memory.get_all(user_id=ALEX))
 
@@ -355,12 +355,12 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 async def test_a_message_that_names_its_turn_is_kept_once(service: Service) -> None:
     messages = [{"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}]
     first = await service.remember(ANN, messages, by=BY)
-    await service.operations.run_pending()
+    await service.jobs.run_pending()
     repeated = await service.remember(ANN, messages, by=BY)
     assert (repeated.turns, repeated.job) == (first.turns, None)
     assert first[0].id == messages[0]["turn_id"]
     assert [turn.content for turn in await service.turns(ANN)] == ["I live in Lisbon."]
-    assert len([job for job in await service.operations.jobs("ann") if job.kind is JobKind.EXTRACT]) == 1
+    assert len([job for job in await service.jobs.list("ann") if job.kind is JobKind.EXTRACT]) == 1
 
 
 async def test_the_same_said_many_times_at_once_is_kept_once(service: Service) -> None:
@@ -372,7 +372,7 @@ async def test_the_same_said_many_times_at_once_is_kept_once(service: Service) -
 
 async def test_what_was_given_before_an_erasure_is_not_kept_after_it(service: Service) -> None:
     received_at = now() - timedelta(seconds=1)
-    await service.operations.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     body = {"role": "user", "content": "I live in Lisbon.", "turn_id": new_id()}
     assert (await service.remember(ANN, body, by=BY, received_at=received_at)).turns == ()
     assert await service.users() == []
@@ -412,11 +412,11 @@ async def test_what_cannot_be_understood_is_passed_over_and_can_be_replayed(tmp_
         assert existing == ["User plays the cello", "My name is Poison Ivy"]
         llm._pending.clear()
         learns(llm, "Poison", claim("User's name is Poison Ivy", key="name", value="Poison Ivy", category="identity"))
-        await memory.replay_jobs([dead.id], user_id=ALEX)
-        await memory.work()
-        job = await memory.job(dead.id, user_id=ALEX)
+        await memory.jobs.replay([dead.id], user_id=ALEX)
+        await memory.jobs.run_pending()
+        job = await memory.jobs.get(dead.id, user_id=ALEX)
         assert (job.state, job.result and job.result["by"]) == (JobState.DONE, "llm")
-        [session] = await memory.sessions(user_id=ALEX)
+        [session] = await memory.sessions.list(user_id=ALEX)
         assert "passed_over" not in session.metadata
 
 

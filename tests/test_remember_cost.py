@@ -51,10 +51,10 @@ def test_a_burst_of_turns_is_one_call(tmp_path: Path, llm: ScriptedLLM) -> None:
         for number in range(10):
             last = memory.remember(exchange(f"I moved box {number} to the attic."), **TALK)
         assert last.job is not None
-        wait_until(lambda: memory.job(last.job.id, user_id=ALEX).state == "done")
+        wait_until(lambda: memory.jobs.get(last.job.id, user_id=ALEX).state == "done")
         [question] = llm_requests(llm, EXTRACT)
         assert len(new_turns(question)) == 20
-        assert memory.job(last.job.id, user_id=ALEX).state == "done"
+        assert memory.jobs.get(last.job.id, user_id=ALEX).state == "done"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_greetings_and_empty_talk_cost_no_call(tmp_path: Path, llm: ScriptedLLM,
     with opened(tmp_path, llm) as memory:
         say(memory, exchange(said, "Hello! How can I help you today?"))
         assert llm_requests(llm) == []
-        assert memory.usage(user_id=ALEX) == []
+        assert memory.admin.usage(user_id=ALEX) == []
         assert facts(memory) == []
 
 
@@ -80,9 +80,9 @@ def test_an_exchange_is_one_call_whatever_it_changes(tmp_path: Path, llm: Script
         say(memory, "I painted it: my bike is a green Cargo bike.")
         assert (len(llm_requests(llm, EXTRACT)), len(llm_requests(llm))) == (3, 3)
         assert contents(facts(memory)) == [green]
-        spent = {each.step: each.calls for each in memory.usage(user_id=ALEX, parts=["step"])}
+        spent = {each.step: each.calls for each in memory.admin.usage(user_id=ALEX, parts=["step"])}
         assert spent == {"extract": 3}
-        assert sum(each.tokens_in for each in memory.usage(user_id=ALEX)) > 0
+        assert sum(each.tokens_in for each in memory.admin.usage(user_id=ALEX)) > 0
 
 
 def test_turns_are_there_at_once_and_the_model_is_not_waited_for(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -90,16 +90,16 @@ def test_turns_are_there_at_once_and_the_model_is_not_waited_for(tmp_path: Path,
     with opened(tmp_path, llm) as memory:
         remembered = memory.remember(exchange(BIKE_MESSAGE), **TALK)
         assert remembered.job is not None
-        assert len(memory.turns(**TALK)) == 2
+        assert len(memory.sessions.turns(**TALK)) == 2
         assert memory.search("red Cargo bike", **TALK)[0].memory == BIKE_MESSAGE
 
 
 def test_nothing_is_learned_when_learning_is_off(tmp_path: Path, llm: ScriptedLLM) -> None:
     with opened(tmp_path, llm, learn="off") as memory:
         assert memory.remember(exchange(BIKE_MESSAGE), **TALK).job is None
-        memory.work()
+        memory.jobs.run_pending()
         assert llm_requests(llm) == []
-        assert len(memory.turns(**TALK)) == 2
+        assert len(memory.sessions.turns(**TALK)) == 2
 
 
 def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call(
@@ -108,7 +108,7 @@ def test_when_the_days_tokens_are_spent_a_long_talk_is_compressed_without_a_call
     with opened(tmp_path, llm, llm_user_tokens_a_day=1, compress_without_llm=True) as memory:
         for number in range(10):
             say(memory, f"I moved box {number} to the attic.")
-        memory.end_session(**TALK, wait=True)
+        memory.sessions.end(**TALK, wait=True)
         assert [each.category for each in memory.get_all(user_id=ALEX)].count("episode") == 2
         assert len(llm_requests(llm)) == 1
 
@@ -121,7 +121,7 @@ def test_a_try_that_failed_is_on_the_bill_too(tmp_path: Path, llm: ScriptedLLM) 
         assert job.state == "done"
         assert job.result is not None
         assert "today's 100 tokens" in job.result["by"]
-        [spent] = memory.usage(user_id=ALEX, parts=["step"])
+        [spent] = memory.admin.usage(user_id=ALEX, parts=["step"])
         assert (spent.step, spent.calls) == ("extract", 2)
         assert len(llm_requests(llm)) == 2
 
@@ -132,14 +132,14 @@ def test_what_was_asked_about_a_turn_that_is_forgotten_meanwhile_is_on_the_bill(
     with opened(tmp_path, llm) as memory:
 
         def forget_then_answer(request: RecordedRequest) -> str:
-            for turn in memory.turns(**TALK):
+            for turn in memory.sessions.turns(**TALK):
                 memory.delete(turn.id, user_id=ALEX)
             return json.dumps({"memories": [claim(BIKE)]})
 
         llm.when(asks_about(BIKE_MESSAGE)).reply(forget_then_answer)
         say(memory, BIKE_MESSAGE)
         assert (facts(memory), len(llm_requests(llm))) == ([], 1)
-        [spent] = memory.usage(user_id=ALEX)
+        [spent] = memory.admin.usage(user_id=ALEX)
         assert (spent.step, spent.calls, spent.tokens_in) == ("extract", 1, llm.stats.prompt_tokens)
 
 
@@ -158,7 +158,7 @@ def test_what_was_asked_for_a_job_that_fails_afterwards_is_on_the_bill_once(
     with opened(tmp_path, llm) as memory:
         say(memory, BIKE_MESSAGE)
         assert contents(facts(memory)) == [BIKE]
-        [spent] = memory.usage(user_id=ALEX)
+        [spent] = memory.admin.usage(user_id=ALEX)
         assert (spent.calls, len(llm_requests(llm))) == (2, 2)
         assert spent.tokens_in == llm.stats.prompt_tokens
 
@@ -167,15 +167,15 @@ def test_the_episode_of_a_session_whose_end_is_called_off_is_on_the_bill(tmp_pat
     with opened(tmp_path, llm, learn="rules") as memory:
 
         def cancel_then_answer(request: RecordedRequest) -> str:
-            memory.cancel_jobs([job.id for job in memory.jobs(user_id=ALEX, states=["running"])], user_id=ALEX)
+            memory.jobs.cancel([job.id for job in memory.jobs.list(user_id=ALEX, states=["running"])], user_id=ALEX)
             return "The user has a red Cargo bike and took it to the repair shop."
 
         llm.when(SESSION).reply(cancel_then_answer)
         say(memory, BIKE_MESSAGE)
-        assert memory.end_session(**TALK, wait=True).state == "cancelled"
+        assert memory.sessions.end(**TALK, wait=True).state == "cancelled"
         llm.wait_for(lambda server: llm_requests(server, SESSION))
-        wait_until(lambda: memory.usage(user_id=ALEX))
-        [spent] = memory.usage(user_id=ALEX)
+        wait_until(lambda: memory.admin.usage(user_id=ALEX))
+        [spent] = memory.admin.usage(user_id=ALEX)
         assert (spent.step, spent.calls) == ("close", 1)
         assert [each.category for each in memory.get_all(user_id=ALEX) if each.category == "episode"] == []
 
@@ -192,8 +192,8 @@ def test_a_talk_of_more_turns_than_one_question_holds_is_learned_to_its_end(tmp_
     with opened(tmp_path, llm, learn_every=1000, compress_every=0) as memory:
         messages = [message for number in range(60) for message in exchange(f"I moved box {number} to the attic.")]
         memory.remember([*messages, *exchange(BIKE_MESSAGE)], **TALK)
-        memory.end_session(**TALK, wait=True)
-        memory.work()
+        memory.sessions.end(**TALK, wait=True)
+        memory.jobs.run_pending()
         assert contents(facts(memory)) == [BIKE]
-        assert memory.sessions(user_id=ALEX)[0].learned_to == 122
+        assert memory.sessions.list(user_id=ALEX)[0].learned_to == 122
         assert sum(len(new_turns(request)) for request in llm_requests(llm, EXTRACT)) == 122

@@ -43,7 +43,7 @@ async def all_contents(memory: AsyncMemory) -> list[str]:
 
 async def killed(service: Service, memory: AsyncMemory) -> None:
     """End it without a moment's grace, as if the process were gone."""
-    await service.operations.worker.stop(grace_s=0)
+    await service.jobs.worker.stop(grace_s=0)
     await memory.close()
 
 
@@ -55,20 +55,20 @@ async def until(happened: Callable[[], Awaitable[object]], timeout_s: float = 60
 
 async def caught_up(memory: AsyncMemory) -> bool:
     """Do what is due; whether every job is done by now, chores apart, which have their own hour."""
-    await memory.work()
-    jobs = await memory.jobs(user_id=ALEX)
+    await memory.jobs.run_pending()
+    jobs = await memory.jobs.list(user_id=ALEX)
     return all(job.state is JobState.DONE for job in jobs if job.kind is not JobKind.UPKEEP)
 
 
 async def learned_once(home: Path, llm: ScriptedLLM) -> None:
     """Opened again, the ledger has both turns, and what they say once."""
     async with opened_async(home, llm) as memory:
-        serve(memory, SHORT)
+        await serve(memory, SHORT)
         await until(lambda: caught_up(memory))
         assert await all_contents(memory) == [BIKE]
-        assert len(await memory.turns(**TALK)) == 2
+        assert len(await memory.sessions.turns(**TALK)) == 2
         llm.clear()
-        await memory.work()
+        await memory.jobs.run_pending()
         assert llm_requests(llm) == []
 
 
@@ -78,7 +78,7 @@ async def test_a_service_that_ends_right_after_the_turns_were_kept_learns_from_t
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm, learn_wait_s=5) as memory:
         await memory.remember(exchange(BIKE_MESSAGE), **TALK)
-        await killed(serve(memory, SHORT), memory)
+        await killed(await serve(memory, SHORT), memory)
     assert llm_requests(llm) == []
     await learned_once(tmp_path, llm)
 
@@ -89,7 +89,7 @@ async def test_a_service_that_ends_while_the_model_is_asked_asks_again_later(
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     llm.fault(hang())
     async with opened_async(tmp_path, llm) as memory:
-        service = serve(memory, SHORT)
+        service = await serve(memory, SHORT)
         await memory.remember(exchange(BIKE_MESSAGE), **TALK)
         await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, EXTRACT))
         assert await all_contents(memory) == []
@@ -103,7 +103,7 @@ async def test_a_service_that_ends_around_the_write_of_what_was_learned(
 ) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm) as memory:
-        service = serve(memory, SHORT)
+        service = await serve(memory, SHORT)
         ledger, arrived = service._deps.ledger, asyncio.Event()
         apply = ledger.apply
 
@@ -126,8 +126,8 @@ async def test_a_job_whose_lease_went_to_another_has_no_effect(
 ) -> None:
     learns(llm, BIKE_MESSAGE, claim(BIKE))
     async with opened_async(tmp_path, llm) as slow, opened_async(tmp_path, llm) as other:
-        service = serve(slow, RetryPolicy(lease_s=0.3))
-        serve(other, SHORT)
+        service = await serve(slow, RetryPolicy(lease_s=0.3))
+        await serve(other, SHORT)
         go_on, ledger = asyncio.Event(), service._deps.ledger
         apply = ledger.apply
 
@@ -144,7 +144,7 @@ async def test_a_job_whose_lease_went_to_another_has_no_effect(
         await asyncio.to_thread(llm.wait_for, lambda server: llm_requests(server, EXTRACT))
         await until(lambda: caught_up(other))
         go_on.set()
-        await service.operations.worker.stop()
+        await service.jobs.worker.stop()
         assert await all_contents(other) == [BIKE]
         assert len(await other.history(user_id=ALEX)) == 3
 
@@ -187,7 +187,7 @@ async def test_a_model_that_gives_nothing_usable_is_tried_again_then_given_up_an
 ) -> None:
     broken = BROKEN[how]
     async with opened_async(tmp_path, llm, llm_timeout_s=2) as memory:
-        serve(memory, RetryPolicy(tries=2, first_wait_s=0.01, max_wait_s=0.02))
+        await serve(memory, RetryPolicy(tries=2, first_wait_s=0.01, max_wait_s=0.02))
         if isinstance(broken, str):
             llm.default = broken
         else:
@@ -196,11 +196,11 @@ async def test_a_model_that_gives_nothing_usable_is_tried_again_then_given_up_an
         assert job is not None
         assert (job.state, job.tries, bool(job.error)) == (JobState.DEAD, 2, True)
         assert await all_contents(memory) == []
-        assert len(await memory.turns(**TALK)) == 2
-        assert (await memory.sessions(user_id=ALEX))[0].learned_to == 0
+        assert len(await memory.sessions.turns(**TALK)) == 2
+        assert (await memory.sessions.list(user_id=ALEX))[0].learned_to == 0
         llm._pending.clear()
         llm.default = GOOD
-        await memory.replay_jobs([job.id], user_id=ALEX)
+        await memory.jobs.replay([job.id], user_id=ALEX)
         await until(lambda: caught_up(memory))
         assert await all_contents(memory) == [BIKE]
 
@@ -238,7 +238,7 @@ async def test_a_job_is_tried_again_by_itself_once_the_model_is_sane(tmp_path: P
     # The question and the one that asks for a better answer.
     llm.fault(no_body(), times=2)
     async with opened_async(tmp_path, llm) as memory:
-        serve(memory, RetryPolicy(tries=8, first_wait_s=0.01, max_wait_s=0.02))
+        await serve(memory, RetryPolicy(tries=8, first_wait_s=0.01, max_wait_s=0.02))
         job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert job.state is JobState.DONE
@@ -257,27 +257,31 @@ async def test_a_poisoned_job_of_one_user_does_not_delay_another_users(tmp_path:
         job = (await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)).job
         assert job is not None
         assert job.state is JobState.DONE
-        service = serve(memory, SHORT)
-        await service.operations.worker.stop(grace_s=0)
+        service = await serve(memory, SHORT)
+        await service.jobs.worker.stop(grace_s=0)
 
 
 async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
-        care = serve(memory, RetryPolicy(tries=5, first_wait_s=0.01, max_wait_s=0.02)).operations
-        assert await care.trouble() == ""
+        jobs = (await serve(memory, RetryPolicy(tries=5, first_wait_s=0.01, max_wait_s=0.02))).jobs
+
+        async def trouble() -> str:
+            return (await jobs.stats()).trouble
+
+        assert await trouble() == ""
         llm.fault(no_body(), times=None)
         await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)
-        await until(care.trouble)
-        assert "work failed 5 times in a row" in await care.trouble()
+        await until(trouble)
+        assert "work failed 5 times in a row" in await trouble()
         llm._pending.clear()
         await memory.remember(exchange("I also have a blue bike."), **TALK, wait=60.0)
-        assert await care.trouble() == ""
+        assert await trouble() == ""
 
 
 async def test_a_job_that_nobody_does_is_trouble(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with opened_async(tmp_path, llm) as memory:
-        service = serve(memory, SHORT)
-        await service.operations.worker.stop()
+        service = await serve(memory, SHORT)
+        await service.jobs.worker.stop()
         due_at = now() - timedelta(seconds=400)
         await service._deps.ledger.enqueue(Scope(ALEX), [NewJob(kind=JobKind.EXTRACT, due_at=due_at)])
-        assert "a job has been due for 40" in await service.operations.trouble()
+        assert "a job has been due for 40" in (await service.jobs.stats()).trouble

@@ -49,7 +49,7 @@ __all__ = [
     "__version__",
 ]
 
-# Loaded when first asked for, so that `import recollect` costs next to nothing.
+# Loaded on first access, so that `import recollect` is fast.
 _MODULES = {
     "Agent": "recollect.agent.agent",
     "AsyncMemory": "recollect.client",

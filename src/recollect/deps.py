@@ -12,7 +12,7 @@ from recollect.models.embedding import Embedder
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """The ledger, the index, the embedder, and a chat model if there is one."""
+    """The ledger, the index, the embedder, and the chat model, if configured."""
 
     ledger: Ledger
     index: Index

@@ -1,7 +1,7 @@
-"""The read flow: from what is being said to the memories in the prompt.
+"""The read flow: from the messages of a chat to the memories in its prompt.
 
-decide -> again -> rewrite -> when -> search, with the keyed facts beside it -> withhold -> fit the budget -> inject.
-Every step is a file in `read/`; this one only conducts.
+decide -> result cache -> rewrite -> search and pinned facts, concurrently -> policy -> format -> inject.
+Each step is a file in `read/`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from recollect.model.query import EVERYTHING, Filter, both
 from recollect.model.result import Hit, PromptBlock, RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.observability.logs import describe_error, format_traceback
-from recollect.read.as_of_queries import keyed_facts_as_of
-from recollect.read.as_of_queries import search_as_of as search
+from recollect.read.as_of_queries import keyed_facts_as_of, search_as_of
 from recollect.read.decide import decide
 from recollect.read.format import format_context
 from recollect.read.inject import InjectPlace, inject
@@ -40,12 +39,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("recollect")
 _TIME_BUCKET_S = 300
 
-__all__ = ["RankingConfig", "RecallConfig", "RecallRequest", "SearchDeps", "SearchRequest", "recall", "search"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallRequest:
-    """What is being said, and how memory is to help with it."""
+    """The messages of a chat, and the parameters of the recall."""
 
     messages: Sequence[Mapping[str, Any]]
     at: datetime
@@ -62,7 +59,7 @@ class RecallRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallConfig:
-    """How recall goes about it, whatever is asked."""
+    """The configuration of recall."""
 
     timeout_s: float = 5.0
     is_selective: bool = True
@@ -89,24 +86,24 @@ async def recall(
     llm: MeteredChat | None = None,
     result_cache: ResultCache | None = None,
 ) -> RecallResult:
-    """The memories that help to answer, and the messages with them in their place.
+    """Return the memories that help to answer, and the messages with them inserted.
 
-    Whatever fails or takes too long is an outcome, not an error: the chat goes on without memories.
+    Failures and timeouts are outcomes, not errors: the chat continues without memories.
     """
     clock = StepTimer()
     if request.limit < 1:
-        return _empty_result(request, clock, RecallOutcome.DISABLED, "no memories were asked for")
+        return _empty_result(request, clock, RecallOutcome.DISABLED, "`limit` is 0")
     try:
         async with asyncio.timeout(config.timeout_s):
             return await _recall(scope, request, config, deps, llm, result_cache, clock)
     except InvalidInput:
         raise
     except TimeoutError as error:
-        return _unavailable_result(request, clock, f"it took more than {config.timeout_s:g} s", error)
+        return _unavailable_result(request, clock, f"recall took more than {config.timeout_s:g} s", error)
     except RecollectError as error:
         return _unavailable_result(request, clock, str(error), error)
     except Exception as error:
-        # A fault of ours, or of a part the caller gave: it is told, and the chat goes on.
+        # A bug here or in a part of the caller: report it, and let the chat continue.
         _log.error("recall failed. %s", format_traceback(error))
         return _unavailable_result(request, clock, f"recall failed: {describe_error(error)}", error)
 
@@ -120,7 +117,6 @@ async def _recall(
     result_cache: ResultCache | None,
     clock: StepTimer,
 ) -> RecallResult:
-    """The steps, one after the other."""
     question = last_question(request.messages)
     if not question:
         return _empty_result(request, clock, RecallOutcome.IGNORED, "the last user message has no text")
@@ -136,13 +132,13 @@ async def _recall(
     rewritten = await rewrite(request.messages, mode=config.rewrite, llm=llm, timeout_s=config.rewrite_timeout_s)
     clock.mark("rewrite")
     search_request = _search_request(request, config, rewritten, question)
-    search_task = asyncio.create_task(search(scope, search_request, _ranking_config(request, config), deps))
+    search_task = asyncio.create_task(search_as_of(scope, search_request, _ranking_config(request, config), deps))
     try:
         facts = await _pinned_facts(scope, request, config, deps)
         summary = await _summary(scope, request, config, deps)
         result = await search_task
     finally:
-        # Where one failed, nobody waits for the other.
+        # Without effect if it is done; if another step failed, its result is not needed.
         search_task.cancel()
     clock.steps_us.update(result.steps_us)
     clock.skip()
@@ -158,7 +154,7 @@ async def _recall(
 def _build_result(
     request: RecallRequest, config: RecallConfig, answer: CachedAnswer, summary: str | None, clock: StepTimer
 ) -> RecallResult:
-    """What was found, as the prompt takes it."""
+    """Return the result with the prompt block and the changed messages."""
     hits, withheld = exclude_tagged(answer.hits, config.withhold)
     context = format_context(config.style, hits, budget_tokens=config.tokens, now=request.at, summary=summary)
     clock.mark("format")
@@ -179,11 +175,11 @@ def _build_result(
 async def _look_up(
     scope: Scope, request: RecallRequest, config: RecallConfig, result_cache: ResultCache | None
 ) -> CacheLookup | None:
-    """Whether this was asked before; None for what is not to be given again: a trace, the past, a summary."""
+    """Look up the result cache; return None if the request is not cacheable: traces, past states, summaries."""
     uses_summary = config.summary and scope.session and request.summary is None
     if result_cache is None or request.trace or request.as_of is not None or uses_summary:
         return None
-    # Words for times mean others a little later.
+    # The meaning of time expressions changes with the time of the request.
     moment = int(request.at.timestamp()) // _TIME_BUCKET_S
     question = request_key(
         request.messages, moment, request.at.utcoffset(), request.limit, request.min_score, request.filter,
@@ -205,8 +201,8 @@ async def _pinned_facts(scope: Scope, request: RecallRequest, config: RecallConf
 
 
 async def _summary(scope: Scope, request: RecallRequest, config: RecallConfig, deps: SearchDeps) -> str | None:
-    """What the conversation came to so far, where it is wanted: as the caller says, or as it was kept."""
-    # What is kept sums up all that was said, later things too.
+    """Return the summary of the conversation, if configured: the caller's, or the stored one."""
+    # The stored summary covers later turns too, so it does not fit a past state.
     if request.summary is not None or not config.summary or not scope.session or request.as_of is not None:
         return request.summary
     return (await deps.ledger.conversation(scope)).summary
@@ -215,7 +211,7 @@ async def _summary(scope: Scope, request: RecallRequest, config: RecallConfig, d
 def _search_request(
     request: RecallRequest, config: RecallConfig, rewritten: RewrittenQuery, question: str
 ) -> SearchRequest:
-    # Terms of earlier messages say what is spoken of, not when.
+    # Terms taken from earlier messages are about the topic, not about the time.
     time_text = rewritten.query if rewritten.method == "llm" else question
     times = parse_time_filter(time_text, at=request.at, mode=config.time_words)
     return SearchRequest(
@@ -242,7 +238,7 @@ def _ranking_config(request: RecallRequest, config: RecallConfig) -> RankingConf
 
 
 def _message_texts(messages: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """What stands in the messages already; memory need not say it again."""
+    """Return the normalised texts of the messages, which need not be repeated by memories."""
     return frozenset(
         normalize_words(message_text(each.get("content"))) for each in messages if isinstance(each, Mapping)
     )
@@ -256,7 +252,7 @@ def _outcome(context: PromptBlock, withheld: str) -> RecallOutcome:
 
 def _describe_result(context: PromptBlock, withheld: str) -> str:
     if not context.text:
-        return f"nothing may be shown: {withheld}" if withheld else "nothing that was kept fits the question"
+        return f"nothing may be shown: {withheld}" if withheld else "no memory matches the question"
     return "1 memory" if len(context.used) == 1 else f"{len(context.used)} memories"
 
 

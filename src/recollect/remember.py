@@ -1,8 +1,8 @@
-"""The write flow: from what is said to facts that stay true.
+"""The write flow: from messages to facts.
 
-Said: listen -> embed -> append to the log with a job, durable when it returns.
-Learned, in the background: screen -> related memories -> extract and reconcile in one LLM call, or select without an
-LLM -> check -> apply, in one transaction with the end of the job. Every step is a file in `write/`.
+remember: parse -> strip injected context -> redact -> embed -> append with a job, durable when it returns.
+learn, in the background: screen -> related memories -> extract with one LLM call, or select without one -> check ->
+reconcile -> apply, in one transaction with the end of the job. Each step is a file in `write/`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryInput:
-    """What a caller wants kept, word for word."""
+    """A memory to store as written."""
 
     content: str | None
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class MemoryInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningConfig(ExtractionConfig):
-    """When what was said is learned from, how it is understood, and what is made of conversations."""
+    """When facts are extracted, how, and what is derived from sessions."""
 
     triggers: Triggers = field(default_factory=Triggers)
     overlap: int = 4
@@ -84,10 +84,10 @@ async def add(
     by: Author,
     idempotency: IdempotencyToken | None = None,
 ) -> Outcome:
-    """Draft, redact, embed, apply; the ledger settles it against whatever says the same or holds its key."""
+    """Draft, redact, embed and apply a memory; the ledger resolves duplicates and keys."""
     drafted = draft(scope, new.content, new.fields)
     record, redacted = redactor.redact_record(drafted)
-    # A vector of words that are not kept would still tell of them.
+    # A vector of the unredacted text would reveal what was redacted.
     vector = new.vector if record.content == drafted.content else None
     if vector is None:
         [vector] = await embed([record.content], embedder=embedder)
@@ -106,9 +106,9 @@ async def remember(
     mode: str | None = None,
     received_at: datetime | None = None,
 ) -> Appended:
-    """Listen, embed, append to the session's log with a job that learns from it, in the mode that is said.
+    """Parse, redact, embed and append messages to the session, with a job that extracts facts in the given mode.
 
-    Messages that name their `turn_id` can come again, and change nothing then; `received_at` is when they first came.
+    Messages with a known `turn_id` change nothing; `received_at` is the time of their first arrival.
     """
     if mode is not None:
         get_extraction_mode(mode)
@@ -132,9 +132,9 @@ async def remember(
 def normalize_turns(
     scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]], redactor: Redactor
 ) -> tuple[list[Turn], tuple[str, ...]]:
-    """The turns as the log keeps them, without secrets, whose kinds are told, and without what recall had put in.
+    """Return the turns without secrets and without injected context, and the kinds of the secrets.
 
-    That would be found again as if it had been said.
+    Stored context would be found as if the user had said it.
     """
     normalized: list[Turn] = []
     kinds: dict[str, None] = {}
@@ -163,12 +163,12 @@ async def _learning_job(
 
 
 def immediate_learning_job(scope: Scope) -> NewJob:
-    """The job that learns from what is left of a conversation, at once and before anything else of the user's."""
+    """Return a job that extracts from the rest of a session now, before other jobs of the user."""
     return NewJob(kind=JobKind.EXTRACT, key=job_key(scope), priority=1)
 
 
 async def learn(job: Job, deps: Deps, config: LearningConfig) -> Mapping[str, Any]:
-    """Learn from what was said in a conversation since the last time, and finish the job in the same transaction."""
+    """Extract facts from the new turns of a session, and finish the job in the same transaction."""
     config = replace(config, mode=job.payload.get("mode", config.mode))
     since = await deps.ledger.revision(job.scope.user)
     conversation = await deps.ledger.conversation(job.scope)
@@ -178,7 +178,7 @@ async def learn(job: Job, deps: Deps, config: LearningConfig) -> Mapping[str, An
     except (BrokenAnswer, InvalidInput) as error:
         if isinstance(error, InvalidSettings) or job.tries < config.tries or batch.retry:
             raise
-        # Later turns must not wait for it for ever: the selector learns from it now, and a replay asks the LLM again.
+        # Later turns must not wait forever: the selector extracts now, and a replay of the job asks the LLM.
         learned, report = await extract_changes(
             job.scope, batch, replace(deps, chat=None), replace(config, by="selector")
         )
@@ -199,9 +199,9 @@ async def learn(job: Job, deps: Deps, config: LearningConfig) -> Mapping[str, An
 
 
 async def learn_from_agent_notes(scope: Scope, deps: Deps, config: LearningConfig) -> int:
-    """Learn from what agents told of a conversation that ends; gives how many changes that came to.
+    """Extract facts from the invocations that agents reported for a session; return the number of changes.
 
-    What a user asked was said to the agent and is in no log, so nothing that is learned from it cites a turn.
+    The questions in them were put to the agent and are not stored as turns, so the facts cite none.
     """
     if config.by == "off":
         return 0
@@ -222,7 +222,7 @@ async def learn_from_agent_notes(scope: Scope, deps: Deps, config: LearningConfi
 
 
 async def _learn_or_select(scope: Scope, batch: Batch, deps: Deps, config: LearningConfig) -> ExtractedChanges:
-    """What the turns come to; by the selector where a model's answer is of no use."""
+    """Return the changes for the turns; by the selector if the answer of the LLM is invalid."""
     try:
         learned, _ = await extract_changes(scope, batch, deps, config)
     except (BrokenAnswer, InvalidInput) as error:
@@ -241,7 +241,7 @@ async def _apply_agent_notes(
 
 
 async def relearn_turns(user: str, turn_ids: Sequence[str], deps: Deps) -> None:
-    """Have turns learned from once more: what was learned from them went with something that was erased."""
+    """Enqueue extraction from turns whose facts were removed by an erasure."""
     by_session: dict[Scope, list[int]] = {}
     for turn in await deps.ledger.get(Scope(user), turn_ids):
         if turn.category is Category.TURN and turn.status is Status.ACTIVE:
@@ -273,7 +273,7 @@ async def _apply(
 def _progress(
     job: Job, conversation: Conversation, batch: Batch, config: LearningConfig, *, gives_up: bool = False
 ) -> list[Effect]:
-    """How far the conversation has been learned from after this batch, and what is to be done next."""
+    """Return the effects that record the progress of extraction and enqueue the next jobs."""
     if not batch.turns:
         return []
     if batch.retry:
@@ -292,10 +292,7 @@ def _progress(
 
 
 async def _next_batch(conversation: Conversation, deps: Deps, config: LearningConfig) -> Batch:
-    """The turns to learn from, and before them some that were learned from, to understand these by.
-
-    Where nothing is new, what was passed over once is taken up again.
-    """
+    """Return the next turns with some processed ones before them as context; skipped turns if none are new."""
     scope, learned_to = conversation.scope, conversation.learned_to
     is_retry = conversation.turn_count <= learned_to and (ranges := skipped_ranges(conversation))
     first, last = ranges[0] if is_retry else (learned_to + 1, learned_to + config.max_turns)
@@ -306,21 +303,21 @@ async def _next_batch(conversation: Conversation, deps: Deps, config: LearningCo
 
 
 async def _ensure_turns_unchanged(scope: Scope, turns: Sequence[Turn], deps: Deps) -> None:
-    """A Conflict if a person took some of it back while it was being understood: the next try does without that."""
+    """Raise `Conflict` if turns were undone during extraction, so that the retry omits them."""
     first, last = turns[0].position, turns[-1].position
     stored = await deps.ledger.turns(scope, after=first - 1, limit=last - first + 1)
     if {turn.id for turn in turns} - {turn.id for turn in stored}:
-        raise Conflict("some of what was said was taken back meanwhile")
+        raise Conflict("some of the turns were undone meanwhile")
 
 
 def _follow_ups(job: Job, conversation: Conversation, learned_to: int, config: LearningConfig) -> list[NewJob]:
-    """What is to be done next in a conversation that has been learned from up to a turn."""
+    """Return the jobs that follow extraction up to a turn."""
     key = job_key(conversation.scope)
-    # As urgent as the first part was: the end of a conversation waits until all of it is learned.
+    # With the priority of the first part: the end of a session waits for the whole extraction.
     rest = NewJob(kind=JobKind.EXTRACT, key=key, priority=job.priority, payload=job.payload)
     more = [rest] if conversation.turn_count > learned_to else []
     if conversation.closed_at is not None:
-        # It ended before it was learned from: what matters of this is still to be promoted.
+        # The session ended before this extraction, whose facts are still to be promoted.
         more.append(close_job(conversation.scope))
     return (
         [*more, NewJob(kind=JobKind.SUMMARISE, key=key)]

@@ -1,9 +1,8 @@
-"""The index the settings name, over a ledger."""
+"""The composition root: build a service and its parts from the settings. Optional parts are imported when used."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -37,8 +36,9 @@ from recollect.read.result_cache import LookupCache, ResultCache
 from recollect.recall import RecallConfig
 from recollect.remember import LearningConfig
 from recollect.search import RankingConfig, SearchDeps
+from recollect.service.jobs import JobConfig
 from recollect.service.learning_models import LearningModels
-from recollect.service.service import Service
+from recollect.service.service import Service, ServiceConfig
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.write.extract import ExtractionLimits
 from recollect.write.reconcile import ReconcileLimits
@@ -51,173 +51,27 @@ if TYPE_CHECKING:
     from recollect.mirror.mirror import Mirror
 
 
-_MIB = 1 << 20
-MILVUS_FILE, CHROMA_FOLDER = "milvus.db", "chroma"
-# A batch of rows takes longer than a search.
-_SYNC_TIMEOUT_S = 15.0
-
-
-def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
-    """The index; one with a store of its own is not asked for anything yet."""
-    budget = settings.index_memory_mb * _MIB
-    if settings.index in ("auto", "exact"):
-        from recollect.index.exact import ExactIndex
-
-        return ExactIndex(ledger, model, budget_bytes=budget)
-    from recollect.index.store_sync import IndexSync
-    from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
-
-    sizes = VectorStoreLimits(
-        exact_rows=settings.index_exact_rows, budget_bytes=budget, timeout_s=settings.index_timeout_s
-    )
-    if settings.index == "pgvector":
-        from recollect.index.pgvector import open_pgvector
-
-        return VectorStoreIndex(ledger, model, open_pgvector(ledger, model), limits=sizes)
-    engine = open_engine(settings, model)
-    feeder = IndexSync(ledger, model, engine, feed_name=_sync_name(settings, model))
-    return VectorStoreIndex(ledger, model, engine, limits=sizes, sync=feeder)
-
-
-def open_engine(settings: Settings, model: EmbeddingModel) -> ExternalVectorStore:
-    """The vector database the settings name."""
-    if settings.index == "milvus":
-        from recollect.index.milvus import MilvusOptions, MilvusVectorStore
-
-        return MilvusVectorStore(
-            MilvusOptions(
-                address=_milvus_address(settings),
-                token=settings.milvus_token.get_secret_value(),
-                collection=settings.milvus_collection,
-                m=settings.milvus_m,
-                ef_construction=settings.milvus_ef_construction,
-                ef=settings.milvus_ef,
-                timeout_s=_SYNC_TIMEOUT_S,
-            ),
-            model,
-        )
-    if settings.index == "chroma":
-        from recollect.index.chroma import ChromaOptions, ChromaVectorStore
-
-        return ChromaVectorStore(
-            ChromaOptions(
-                address=_chroma_address(settings),
-                token=settings.chroma_token.get_secret_value(),
-                collection=settings.chroma_collection,
-                timeout_s=_SYNC_TIMEOUT_S,
-            ),
-            model,
-        )
-    raise InvalidSettings(f"index: {settings.index} is not part of this version")
-
-
-def _milvus_address(settings: Settings) -> str:
-    from recollect.index.milvus import MilvusOptions
-
-    address = settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
-    if MilvusOptions(address=address).is_lite and not address.endswith(".db"):
-        raise InvalidSettings(f"milvus_address: {address!r} is no file.db, no host:port and no http:// address")
-    return address
-
-
-def _chroma_address(settings: Settings) -> str:
-    return settings.chroma_address or str(settings.home.expanduser() / CHROMA_FOLDER)
-
-
-def _sync_name(settings: Settings, model: EmbeddingModel) -> str:
-    """What the ledger's notes call it: another wherever it is moved to, and for every model, to be fed anew."""
-    is_milvus = settings.index == "milvus"
-    address = _milvus_address(settings) if is_milvus else _chroma_address(settings)
-    collection = settings.milvus_collection if is_milvus else settings.chroma_collection
-    return f"{settings.index} {address.rpartition('@')[2]} {collection} {model}"
-
-
-_LEDGER_ID_MOMENT = "shared"
-# Words are heard in one database only. Told together, changes cost it the same however many there are.
-_CHANNEL = "recollect_changes"
-_NOTIFY_INTERVAL_S = 0.02
-
-
-async def open_result_cache(
-    settings: Settings, search_deps: SearchDeps, recall_config: RecallConfig
-) -> ResultCache | None:
-    """What gives answers again that were found before, where there is a Redis to hold them."""
-    if not settings.redis_url:
-        return None
-    from recollect.cache.answer_cache import AnswerCache
-    from recollect.cache.redis_client import RedisClient
-
-    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
-    answers = AnswerCache(
-        redis,
-        ledger_id=await _ledger_id(search_deps.ledger),
-        prefix=settings.redis_prefix,
-        ttl_s=settings.cache_ttl_s,
-    )
-    # A set is told in another order by every process.
-    plain = replace(recall_config, withhold=frozenset())
-    variant = repr(
-        (
-            __version__,
-            plain,
-            sorted(recall_config.withhold),
-            search_deps.embedder.model,
-            settings.reranker,
-            settings.llm,
-        )
-    )
-    min_duration_s = settings.cache_from_ms / 1000
-    result_cache = ResultCache(answers, search_deps.ledger, config_key=variant, min_s=min_duration_s)
-    if settings.cache_lookups != "off":
-        result_cache.lookup_cache = LookupCache(
-            answers, search_deps.ledger, min_s=min_duration_s, single=settings.cache_lookups == "all"
-        )
-    return result_cache
-
-
-async def open_change_notifier(settings: Settings, ledger: Ledger) -> ChangeNotifier:
-    """What wakes those who follow changes; of those that other processes make, too, where something leads to them."""
-    if not settings.redis_url:
-        return _database_notifier(ledger)
-    from recollect.cache.redis_client import RedisClient
-
-    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
-    return SharedChangeNotifier(RedisPubSub(redis, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes"))
-
-
-def _database_notifier(ledger: Ledger) -> ChangeNotifier:
-    if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
-        return ChangeNotifier()
-    from recollect.ledger.postgres import PostgresEngine
-    from recollect.ledger.postgres_pubsub import PostgresPubSub
-
-    assert isinstance(ledger.engine, PostgresEngine)
-    return SharedChangeNotifier(PostgresPubSub(ledger.engine, _CHANNEL), min_interval_s=_NOTIFY_INTERVAL_S)
-
-
-async def _ledger_id(ledger: Ledger) -> str:
-    """What tells this ledger from every other that shares a Redis: the moment it was first asked for."""
-    moments = await ledger.maintenance_times()
-    if _LEDGER_ID_MOMENT not in moments:
-        await ledger.record_maintenance_times({_LEDGER_ID_MOMENT: now() + timedelta(microseconds=randrange(10**9))})
-        moments = await ledger.maintenance_times()
-    return moments[_LEDGER_ID_MOMENT].isoformat()
-
-
 _log = logging.getLogger("recollect")
 LEDGER_FILE = "recollect.db"
 SPILL_FOLDER = "spill"
-_HUBS = ("model2vec", "sentence-transformers", "fastembed")
+MILVUS_FILE, CHROMA_FOLDER = "milvus.db", "chroma"
+_MIB = 1 << 20
+# A batch of rows takes longer than a search.
+_SYNC_TIMEOUT_S = 15.0
+_EMBEDDER_HUBS = ("model2vec", "sentence-transformers", "fastembed")
 _RERANKER_HUBS = ("sentence-transformers", "fastembed")
-_MEGABYTE = 1 << 20
+_LEDGER_ID_MOMENT = "shared"
+# A notification covers all changes of this interval, so that their number does not matter to PostgreSQL.
+_CHANNEL = "recollect_changes"
+_NOTIFY_INTERVAL_S = 0.02
 
 
 async def open_service(
     settings: Settings, *, embedder: Embedder | None = None, models: LearningModels | None = None
 ) -> Service:
-    """A service ready for use; an `embedder` given here takes the place of the one in the settings.
+    """Open a service. A caller's `embedder` replaces that of the settings, and `models` serve jobs without an LLM.
 
-    It stays the caller's to close, and so do the `models` that jobs learn with where the settings name none.
+    Both stay the caller's to close.
     """
     install_log_filter()
     if settings.traces:
@@ -239,28 +93,32 @@ async def open_service(
         result_cache = await open_result_cache(settings, search_deps, recall_config)
         service = Service(
             search_deps,
+            ServiceConfig(
+                recall=recall_config,
+                learning=_learning_config(settings),
+                maintenance=_maintenance_config(settings),
+                jobs=JobConfig(
+                    max_concurrent=settings.worker_jobs,
+                    retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
+                    max_waiting=settings.most_waiting_jobs,
+                ),
+                max_memories=settings.user_memories_most,
+                spill=spill_folder(settings),
+            ),
             chat=open_chat(settings),
-            recall_config=recall_config,
-            learning=_learning_config(settings),
-            maintenance=_maintenance_config(settings),
-            max_concurrent_jobs=settings.worker_jobs,
-            retry_policy=RetryPolicy(lease_s=settings.job_lease_s, tries=settings.job_tries),
-            max_waiting_jobs=settings.most_waiting_jobs,
-            max_memories=settings.user_memories_most,
-            spill=spill_folder(settings),
             result_cache=result_cache,
             change_notifier=await open_change_notifier(settings, ledger),
             models=models,
+            migration=selected.migration,
         )
         if settings.mirror:
-            service.operations.mirror = open_mirror(settings, service, ledger)
-        service.operations.embedding_migration = selected.migration
+            service.mirror = open_mirror(settings, service, ledger)
         opened.pop_all()
     return service
 
 
 def open_mirror(settings: Settings, service: Service, ledger: Ledger) -> Mirror:
-    """The mirror that the settings name; nothing is touched before it is used."""
+    """Return the mirror of the settings; it touches no file before it is used."""
     from recollect.mirror.mirror import Mirror
 
     return Mirror(
@@ -269,8 +127,11 @@ def open_mirror(settings: Settings, service: Service, ledger: Ledger) -> Mirror:
 
 
 def mirror_folder(settings: Settings) -> Path:
-    """The folder of the mirror."""
+    """Return the folder of the mirror."""
     return settings.home.expanduser() / Path(settings.mirror).expanduser()
+
+
+# Configuration
 
 
 def _recall_config(settings: Settings) -> RecallConfig:
@@ -296,7 +157,7 @@ def _recall_config(settings: Settings) -> RecallConfig:
     return RecallConfig(
         timeout_s=settings.recall_timeout_s,
         is_selective=settings.recall_decide,
-        # A small model completes a question worse than the terms of the last messages do.
+        # Terms of the last messages complete a question better than a small model does.
         rewrite="terms" if settings.rewrite == "auto" and _is_small(settings) else settings.rewrite,
         rewrite_timeout_s=settings.rewrite_timeout_s,
         time_words=settings.time_words,
@@ -314,7 +175,7 @@ def _recall_config(settings: Settings) -> RecallConfig:
 
 def _learning_config(settings: Settings) -> LearningConfig:
     by = settings.learn if settings.learn != "auto" else "llm" if settings.llm else "selector"
-    # The name of the built-in learning before there was a trained model.
+    # The name of the built-in extraction before the trained selector.
     by = "selector" if by == "rules" else by
     if by == "llm" and not settings.llm:
         raise InvalidSettings("learn = llm needs a model: set llm, or use auto, selector or off")
@@ -323,7 +184,7 @@ def _learning_config(settings: Settings) -> LearningConfig:
         small=by == "llm" and _is_small(settings),
         triggers=Triggers(
             every=settings.learn_every,
-            # The selector costs nothing, so nothing is saved by waiting for more.
+            # The selector costs nothing, so waiting for more turns saves nothing.
             wait_s=settings.learn_wait_s if by == "llm" else 0.0,
             drift=settings.learn_drift,
             idle_s=settings.session_idle_s,
@@ -392,8 +253,11 @@ def _maintenance_config(settings: Settings) -> MaintenanceConfig:
     )
 
 
+# Ledger
+
+
 async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
-    """The ledger the settings name."""
+    """Open the ledger of the settings."""
     database = settings.database
     if database.startswith(("postgresql://", "postgres://")):
         from recollect.ledger.postgres import open_postgres
@@ -412,15 +276,12 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
 
 
 def ledger_path(settings: Settings) -> Path:
-    """The file of a SQLite ledger."""
+    """Return the file of a SQLite ledger."""
     return Path(settings.database).expanduser() if settings.database else settings.home.expanduser() / LEDGER_FILE
 
 
 def spill_folder(settings: Settings) -> Path:
-    """Where a server keeps what is said while the ledger is away.
-
-    Each ledger has a folder of its own, or what was meant for one would be brought to another.
-    """
+    """Return the folder for turns that arrive while the ledger is unavailable; each ledger has its own."""
     return (
         settings.home.expanduser()
         / SPILL_FOLDER
@@ -429,7 +290,7 @@ def spill_folder(settings: Settings) -> Path:
 
 
 def _ledger_identity(settings: Settings) -> str:
-    """Which ledger it is, however one logs in to it."""
+    """Return the address of the ledger without credentials."""
     database = settings.database
     if database in ("memory:", ":memory:"):
         return "memory:"
@@ -440,13 +301,89 @@ def _ledger_identity(settings: Settings) -> str:
     return f"{address}?{'&'.join(parameters)}"
 
 
-async def open_embedder(settings: Settings) -> Embedder:
-    """The embedder the settings name, behind a cache."""
-    return _cache_embeddings(await _open_uncached_embedder(settings), settings)
+# Index
+
+
+def open_index(settings: Settings, ledger: Ledger, model: EmbeddingModel) -> Index:
+    """Return the index of the settings; an external store is not contacted yet."""
+    budget = settings.index_memory_mb * _MIB
+    if settings.index in ("auto", "exact"):
+        from recollect.index.exact import ExactIndex
+
+        return ExactIndex(ledger, model, budget_bytes=budget)
+    from recollect.index.store_sync import IndexSync
+    from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
+
+    sizes = VectorStoreLimits(
+        exact_rows=settings.index_exact_rows, budget_bytes=budget, timeout_s=settings.index_timeout_s
+    )
+    if settings.index == "pgvector":
+        from recollect.index.pgvector import open_pgvector
+
+        return VectorStoreIndex(ledger, model, open_pgvector(ledger, model), limits=sizes)
+    engine = open_engine(settings, model)
+    sync = IndexSync(ledger, model, engine, feed_name=_sync_name(settings, model))
+    return VectorStoreIndex(ledger, model, engine, limits=sizes, sync=sync)
+
+
+def open_engine(settings: Settings, model: EmbeddingModel) -> ExternalVectorStore:
+    """Return the vector database of the settings."""
+    if settings.index == "milvus":
+        from recollect.index.milvus import MilvusOptions, MilvusVectorStore
+
+        return MilvusVectorStore(
+            MilvusOptions(
+                address=_milvus_address(settings),
+                token=settings.milvus_token.get_secret_value(),
+                collection=settings.milvus_collection,
+                m=settings.milvus_m,
+                ef_construction=settings.milvus_ef_construction,
+                ef=settings.milvus_ef,
+                timeout_s=_SYNC_TIMEOUT_S,
+            ),
+            model,
+        )
+    if settings.index == "chroma":
+        from recollect.index.chroma import ChromaOptions, ChromaVectorStore
+
+        return ChromaVectorStore(
+            ChromaOptions(
+                address=_chroma_address(settings),
+                token=settings.chroma_token.get_secret_value(),
+                collection=settings.chroma_collection,
+                timeout_s=_SYNC_TIMEOUT_S,
+            ),
+            model,
+        )
+    raise InvalidSettings(f"index: {settings.index} is not part of this version")
+
+
+def _milvus_address(settings: Settings) -> str:
+    from recollect.index.milvus import MilvusOptions
+
+    address = settings.milvus_address or str(settings.home.expanduser() / MILVUS_FILE)
+    if MilvusOptions(address=address).is_lite and not address.endswith(".db"):
+        raise InvalidSettings(f"milvus_address: {address!r} is no file.db, no host:port and no http:// address")
+    return address
+
+
+def _chroma_address(settings: Settings) -> str:
+    return settings.chroma_address or str(settings.home.expanduser() / CHROMA_FOLDER)
+
+
+def _sync_name(settings: Settings, model: EmbeddingModel) -> str:
+    """Return the name of the synchronisation state: a new address or model is filled from the start."""
+    is_milvus = settings.index == "milvus"
+    address = _milvus_address(settings) if is_milvus else _chroma_address(settings)
+    collection = settings.milvus_collection if is_milvus else settings.chroma_collection
+    return f"{settings.index} {address.rpartition('@')[2]} {collection} {model}"
+
+
+# Models
 
 
 def open_chat(settings: Settings) -> Chat | None:
-    """The chat model the settings name, or None where they name none: everything must work without."""
+    """Return the chat model of the settings, or None: everything works without one."""
     if not settings.llm:
         return None
     kind, _, name = settings.llm.partition(":")
@@ -464,35 +401,9 @@ def open_chat(settings: Settings) -> Chat | None:
     )
 
 
-def open_reranker(settings: Settings) -> Reranker | None:
-    """The reranker the settings name, or None where they name none, or one that is not installed."""
-    kind, _, name = settings.reranker.partition(":")
-    if kind in ("none", "") and not name:
-        return None
-    if (kind == "neural" and not name) or (kind in _RERANKER_HUBS and name):
-        try:
-            return _open_local_reranker(settings.reranker)
-        except MissingExtra as error:
-            # Found worse without it, but found.
-            _log.warning("memories are recalled without a second look: %s", error)
-            return None
-    if kind == "http" and name:
-        from recollect.models.http_reranker import HttpReranker
-
-        key = settings.reranker_api_key.get_secret_value()
-        return HttpReranker(settings.reranker_url, key, model=name, timeout_s=settings.rerank_timeout_s)
-    choices = ", ".join(("none", "neural", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
-    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use {choices} or http:MODEL")
-
-
-def _open_local_reranker(name: str) -> Reranker:
-    if name.partition(":")[0] == "neural":
-        from recollect.models.neural import NeuralReranker
-
-        return NeuralReranker()
-    from recollect.models.hub_reranker import HubReranker
-
-    return HubReranker.named(name)
+async def open_embedder(settings: Settings) -> Embedder:
+    """Open the embedder of the settings, with a cache."""
+    return _cache_embeddings(await _open_uncached_embedder(settings), settings)
 
 
 def _borrow_embedder(embedder: Embedder, settings: Settings) -> Embedder:
@@ -504,7 +415,7 @@ def _borrow_embedder(embedder: Embedder, settings: Settings) -> Embedder:
 def _cache_embeddings(inner: Embedder, settings: Settings) -> Embedder:
     from recollect.models.embedder_wrappers import CachedEmbedder
 
-    entries = settings.embedding_cache_mb * _MEGABYTE // (inner.model.dimensions * 4 + 200)
+    entries = settings.embedding_cache_mb * _MIB // (inner.model.dimensions * 4 + 200)
     return CachedEmbedder(inner, max_entries=entries) if entries else inner
 
 
@@ -519,24 +430,113 @@ async def _open_uncached_embedder(settings: Settings) -> Embedder:
 
         return NeuralEmbedder()
     if kind == "openai" and name:
-        return await _open_openai_embedder(settings, name)
-    if kind in _HUBS and name:
+        from recollect.models.openai_embedder import OpenAIEmbedder
+
+        return await OpenAIEmbedder.connect(
+            settings.embedder_url,
+            settings.embedder_api_key.get_secret_value(),
+            model=name,
+            dimensions=settings.embedder_dimensions or None,
+            timeout_s=settings.embedder_timeout_s,
+        )
+    if kind in _EMBEDDER_HUBS and name:
         from recollect.models.hub_embedder import HubEmbedder
 
         return await HubEmbedder.load(settings.embedder)
-    choices: Mapping[str, str] = {"bundled": "", "neural": "", "openai": ":MODEL", **dict.fromkeys(_HUBS, ":NAME")}
-    raise InvalidSettings(
-        f"embedder: {settings.embedder!r} is not known; use {', '.join(k + v for k, v in choices.items())}"
+    choices = ", ".join(("bundled", "neural", "openai:MODEL", *(f"{hub}:NAME" for hub in _EMBEDDER_HUBS)))
+    raise InvalidSettings(f"embedder: {settings.embedder!r} is not known; use {choices}")
+
+
+def open_reranker(settings: Settings) -> Reranker | None:
+    """Return the reranker of the settings, or None if they name none or its package is not installed."""
+    kind, _, name = settings.reranker.partition(":")
+    if kind in ("none", "") and not name:
+        return None
+    try:
+        if kind == "neural" and not name:
+            from recollect.models.neural import NeuralReranker
+
+            return NeuralReranker()
+        if kind in _RERANKER_HUBS and name:
+            from recollect.models.hub_reranker import HubReranker
+
+            return HubReranker.named(settings.reranker)
+    except MissingExtra as error:
+        _log.warning("search results are not reranked: %s", error)
+        return None
+    if kind == "http" and name:
+        from recollect.models.http_reranker import HttpReranker
+
+        key = settings.reranker_api_key.get_secret_value()
+        return HttpReranker(settings.reranker_url, key, model=name, timeout_s=settings.rerank_timeout_s)
+    choices = ", ".join(("none", "neural", *(f"{hub}:NAME" for hub in _RERANKER_HUBS)))
+    raise InvalidSettings(f"reranker: {settings.reranker!r} is not known; use {choices} or http:MODEL")
+
+
+# Caches and notifications
+
+
+async def open_result_cache(
+    settings: Settings, search_deps: SearchDeps, recall_config: RecallConfig
+) -> ResultCache | None:
+    """Return the cache of search results, if there is a Redis."""
+    if not settings.redis_url:
+        return None
+    from recollect.cache.answer_cache import AnswerCache
+    from recollect.cache.redis_client import RedisClient
+
+    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    answers = AnswerCache(
+        redis,
+        ledger_id=await _ledger_id(search_deps.ledger),
+        prefix=settings.redis_prefix,
+        ttl_s=settings.cache_ttl_s,
     )
-
-
-async def _open_openai_embedder(settings: Settings, name: str) -> Embedder:
-    from recollect.models.openai_embedder import OpenAIEmbedder
-
-    return await OpenAIEmbedder.connect(
-        settings.embedder_url,
-        settings.embedder_api_key.get_secret_value(),
-        model=name,
-        dimensions=settings.embedder_dimensions or None,
-        timeout_s=settings.embedder_timeout_s,
+    # The order of a set differs between processes.
+    plain = replace(recall_config, withhold=frozenset())
+    variant = repr(
+        (
+            __version__,
+            plain,
+            sorted(recall_config.withhold),
+            search_deps.embedder.model,
+            settings.reranker,
+            settings.llm,
+        )
     )
+    min_duration_s = settings.cache_from_ms / 1000
+    result_cache = ResultCache(answers, search_deps.ledger, config_key=variant, min_s=min_duration_s)
+    if settings.cache_lookups != "off":
+        result_cache.lookup_cache = LookupCache(
+            answers, search_deps.ledger, min_s=min_duration_s, single=settings.cache_lookups == "all"
+        )
+    return result_cache
+
+
+async def open_change_notifier(settings: Settings, ledger: Ledger) -> ChangeNotifier:
+    """Return the notifier of changes; with Redis or PostgreSQL it includes those of other processes."""
+    if not settings.redis_url:
+        return _database_notifier(ledger)
+    from recollect.cache.redis_client import RedisClient
+
+    redis = RedisClient(settings.redis_url, timeout_s=settings.redis_timeout_s)
+    return SharedChangeNotifier(RedisPubSub(redis, f"{settings.redis_prefix}:{await _ledger_id(ledger)}:changes"))
+
+
+def _database_notifier(ledger: Ledger) -> ChangeNotifier:
+    if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
+        return ChangeNotifier()
+    from recollect.ledger.postgres import PostgresEngine
+    from recollect.ledger.postgres_pubsub import PostgresPubSub
+
+    assert isinstance(ledger.engine, PostgresEngine)
+    return SharedChangeNotifier(PostgresPubSub(ledger.engine, _CHANNEL), min_interval_s=_NOTIFY_INTERVAL_S)
+
+
+async def _ledger_id(ledger: Ledger) -> str:
+    """Return an id that distinguishes ledgers in one Redis: a time recorded in the ledger on first use."""
+    moments = await ledger.maintenance_times()
+    if _LEDGER_ID_MOMENT not in moments:
+        await ledger.record_maintenance_times({_LEDGER_ID_MOMENT: now() + timedelta(microseconds=randrange(10**9))})
+        moments = await ledger.maintenance_times()
+    return moments[_LEDGER_ID_MOMENT].isoformat()

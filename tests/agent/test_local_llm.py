@@ -45,7 +45,7 @@ async def test_a_real_small_model_answers_with_what_memory_has_and_its_run_is_ke
             for question in ("Who does the payment service belong to?", "Which port does the service payments use?")
         ]
         await agent.close()
-        [conversation] = await memory.sessions(user_id="alex")
+        [conversation] = await memory.sessions.list(user_id="alex")
     await chat.close()
     for answer in answers:
         print(f"\n{tool_calls}: {answer.ended}, {answer.actions} calls: {answer.text[:200]!r}")

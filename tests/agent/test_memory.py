@@ -120,9 +120,13 @@ async def test_without_memory_it_is_a_plain_agent_same_messages_same_tools_nothi
     script(llm, *steps)
     async with memory_of(tmp_path, llm) as memory:
         await memory.add(PORT, user_id="alex", project_id="payments")
-        before = [line async for line in memory.export()], await memory.history(user_id="alex"), await memory.stats()
+        before = (
+            [line async for line in memory.export()],
+            await memory.history(user_id="alex"),
+            await memory.admin.stats(),
+        )
         chat = OpenAIChat(llm.base_url, model="m")
-        agent = Agent(memory, chat, [port_of, restart])
+        agent = Agent(memory, chat, [port_of, restart], enable_memory=False)
         where = {"user_id": "alex", "project_id": "payments", "session_id": "monday"}
         # Off by default, whoever is named.
         answer = await agent.run(QUESTION, **where)
@@ -130,17 +134,21 @@ async def test_without_memory_it_is_a_plain_agent_same_messages_same_tools_nothi
         assert [request.json for request in llm.calls("chat")] == expected
         await agent.close()
         await chat.close()
-        after = [line async for line in memory.export()], await memory.history(user_id="alex"), await memory.stats()
+        after = (
+            [line async for line in memory.export()],
+            await memory.history(user_id="alex"),
+            await memory.admin.stats(),
+        )
         assert after == before
-        assert await memory.jobs() == []
-        assert await memory.sessions(user_id="alex") == []
-        assert await memory.usage() == []
+        assert await memory.jobs.list() == []
+        assert await memory.sessions.list(user_id="alex") == []
+        assert await memory.admin.usage() == []
 
 
 async def test_without_memory_the_ledger_is_not_even_opened(tmp_path: Path, llm: ScriptedLLM) -> None:
     script(llm, "Hello.")
     memory = memory_of(tmp_path / "home", llm)
-    agent = agent_of(memory)
+    agent = agent_of(memory, enable_memory=False)
     assert (await agent.run("Hi there")).text == "Hello."
     await agent.close()
     assert not (tmp_path / "home").exists()
@@ -178,7 +186,7 @@ async def test_it_begins_with_five_facts_and_three_episodes(memory: AsyncMemory,
         await memory.add(f"Service {number} listens on port {9000 + number}", user_id="alex", project_id="payments")
         steps = [{"kind": "action", "content": f"look {number}"}, {"kind": "action", "content": "restart"}]
         where = {"user_id": "alex", "project_id": "payments", "session_id": f"day {number}"}
-        await memory.end_run(f"Restart service {number}", **where, steps=steps, answer="done")
+        await memory.sessions.end_run(f"Restart service {number}", **where, steps=steps, answer="done")
     script(llm, "Many.")
     answer = await agent_of(memory).run("Which port does a service listen on?", **MONDAY)
     assert (len(answer.facts), len(answer.episodes)) == (5, 3)
@@ -213,7 +221,7 @@ async def test_a_run_that_was_a_task_is_an_episode_with_its_lesson(memory: Async
     lesson = 'port_of(service="billing") failed: LookupError: no service billing; port_of(service="payments") worked.'
     assert episode.detail["lessons"] == lesson
     assert episode.detail["success"] is True
-    [conversation] = await memory.sessions(user_id="alex")
+    [conversation] = await memory.sessions.list(user_id="alex")
     [invocation] = conversation.invocations
     assert (invocation["query"], invocation["result"]) == ("Restart the payment service", "It runs on 8443 again.")
 
@@ -224,7 +232,7 @@ async def test_an_answer_without_a_task_is_no_episode(memory: AsyncMemory, llm: 
     await agent.run(QUESTION, **MONDAY)
     await agent.settled()
     assert await episodes(memory) == []
-    [conversation] = await memory.sessions(user_id="alex")
+    [conversation] = await memory.sessions.list(user_id="alex")
     assert [each["query"] for each in conversation.invocations] == [QUESTION]
 
 
@@ -264,7 +272,7 @@ async def test_facts_are_learned_from_what_was_asked_and_answered(memory: AsyncM
     learns(llm, "port 8443", claim(PORT))
     await agent.run("The payment service listens on port 8443, mind that.", **MONDAY)
     await agent.settled()
-    await memory.work()
+    await memory.jobs.run_pending()
     await agent.run(QUESTION, **MONDAY)
     assert f"Long-term Facts:\n- {PORT}" in recalled(llm)
 
@@ -275,7 +283,7 @@ async def test_neither_facts_nor_episodes_are_kept_where_that_is_not_wanted(tmp_
         await deploys(agent, llm)
         assert list(await memory.get_all(user_id="alex", project_id="payments", turns=True)) == []
         # What it came to still belongs to the conversation.
-        [conversation] = await memory.sessions(user_id="alex")
+        [conversation] = await memory.sessions.list(user_id="alex")
         assert len(conversation.invocations) == 1
 
 
@@ -289,8 +297,8 @@ async def test_a_conversation_goes_on_over_invocations_and_restarts(tmp_path: Pa
         # At once: what the run before came to is waited for, if it is still being kept.
         await agent.run("And which one was that?", **MONDAY)
         assert "Previous invocation 2: The user asked “What did you just do?”" in recalled(llm)
-        await memory.work()
-        [conversation] = await memory.sessions(user_id="alex")
+        await memory.jobs.run_pending()
+        [conversation] = await memory.sessions.list(user_id="alex")
         # Learning from the turns makes no invocation of a run a second time.
         assert [each["query"] for each in conversation.invocations] == [
             "Restart the payment service",
@@ -358,7 +366,7 @@ async def test_a_long_run_is_compressed_and_goes_on(memory: AsyncMemory, llm: Sc
 async def test_an_agent_goes_on_without_a_memory_that_is_away(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with memory_of(tmp_path, llm, worker=False) as memory:
         agent = agent_of(memory)
-        service = await memory._open()
+        service = await memory.service()
         await service._ledger.close()
         script(llm, calls(call("port_of", service="payments")), "8443.")
         answer = await agent.run(QUESTION, **MONDAY)
@@ -385,7 +393,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing(memory: AsyncMemory, llm: 
     with pytest.raises(asyncio.CancelledError):
         await running
     await agent.close()
-    assert await memory.sessions(user_id="alex") == []
+    assert await memory.sessions.list(user_id="alex") == []
 
 
 async def test_memories_that_no_prompt_may_hold_are_withheld(tmp_path: Path, llm: ScriptedLLM) -> None:
@@ -404,8 +412,8 @@ async def test_the_end_of_a_conversation_promotes_what_matters(memory: AsyncMemo
     learns(llm, "port 8443", claim(PORT, importance=0.9))
     await agent.run("The payment service listens on port 8443, mind that.", **MONDAY)
     await agent.settled()
-    await memory.work()
-    await memory.end_session(user_id="alex", project_id="payments", session_id="monday", wait=True)
+    await memory.jobs.run_pending()
+    await memory.sessions.end(user_id="alex", project_id="payments", session_id="monday", wait=True)
     await agent.run(QUESTION, **{**ALEX, "session_id": "tuesday"})
     assert PORT in recalled(llm)
     assert len(await episodes(memory)) == 1
@@ -426,7 +434,7 @@ async def test_what_a_run_costs_is_put_down_and_the_limit_of_the_day_holds(tmp_p
         script(llm, calls(call("port_of", service="payments")), "8443.")
         answer = await agent.run(QUESTION, **MONDAY)
         await agent.settled()
-        [spent] = [each for each in await memory.usage(user_id="alex") if each.step == "agent"]
+        [spent] = [each for each in await memory.admin.usage(user_id="alex") if each.step == "agent"]
         assert (spent.calls, spent.tokens_in, spent.tokens_out) == (2, answer.tokens_in, answer.tokens_out)
         before = len(agent_requests(llm))
         refused = await agent.run(QUESTION, **MONDAY)
@@ -480,7 +488,7 @@ async def test_thousands_of_facts_and_episodes_do_not_hold_up_a_run(tmp_path: Pa
     async with memory_of(tmp_path, llm, worker=False) as memory:
         done = await memory.import_(lines(), user_id="alex")
         assert done.added == FACTS + EPISODES
-        service = await memory._open()
+        service = await memory.service()
         took = []
         for number in (1234, 17, 1999, 801, 1500, 333, 64, 1077, 905, 1666):
             thing, place = THINGS[number % 10], PLACES[number // 10 % 10]

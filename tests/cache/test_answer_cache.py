@@ -25,8 +25,9 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.observability.metrics import CACHE_LOOKUPS
 from recollect.read.result_cache import CachedAnswer, CacheLookup, ResultCache
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -138,7 +139,7 @@ async def test_nothing_that_is_gone_comes_back(tmp_path: Path, redis: RedisServe
             case "undo":
                 await one.undo(ANN, by=BY, anyones=True)
             case "erase":
-                await one.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
+                await one.erasure.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
             case "expire":
                 await asyncio.sleep((ends["expires_at"] - now()).total_seconds() + 0.01)
         for service in (one, other, one):
@@ -157,7 +158,7 @@ async def test_redis_holds_no_memory_and_an_erasure_reaches_it_and_counts_it(
         assert "Which locker" in stored
         assert "heron" not in stored
         assert "ann" not in stored
-        receipt = await service.operations.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
+        receipt = await service.erasure.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
         report = {cleared.store: cleared for cleared in receipt.stores}["redis"]
         assert (report.reached, report.counts) == (True, {"answers": 1})
         assert "locker" not in await redis_contents(redis)
@@ -274,7 +275,7 @@ async def test_a_redis_that_is_frozen_is_never_an_error_and_soon_nobody_waits_fo
                 await ask(service)
             # It is left alone: at most now and then one looks whether it is back.
             assert CACHE_LOOKUPS.cells["recall", "away"][0] - request <= 5
-            receipt = await service.operations.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
+            receipt = await service.erasure.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
             report = {cleared.store: cleared for cleared in receipt.stores}["redis"]
             assert not report.reached
             assert "within 300 s" in report.note

@@ -65,7 +65,7 @@ async def test_whoever_waits_is_woken_by_each_kind_of_change(tmp_path: Path) -> 
             lambda: service.update(ANN, id, {"importance": 0.9}, by=BY),
             lambda: service.undo(ANN, None, by=BY),
             lambda: service.remember(ANN, "I moved to Lisbon", by=BY),
-            lambda: service.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY),
+            lambda: service.erasure.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY),
         ):
             waiting = await start_waiting(service)
             await change()

@@ -122,9 +122,9 @@ async def test_whoever_looks_after_a_write_of_any_process_sees_it(
             case "undo":
                 await one.undo(ANN, by=BY)
             case "erase":
-                await one.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
+                await one.erasure.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
             case "erase all":
-                await one.operations.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
+                await one.erasure.erase(ANN, ErasureRequest(Target.USER, ""), by=BY)
         for service in (other, one, other):
             page = await service.find(ANN, Listing())
             assert "The locker is blue" not in [record.content for record in page]
@@ -144,7 +144,7 @@ async def test_an_erasure_takes_the_words_out_of_redis(tmp_path: Path, redis: Re
         assert "heron" in stored
         # Whose it is stands in no name of a key.
         assert "ann" not in stored.splitlines()[0]
-        receipt = await service.operations.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
+        receipt = await service.erasure.erase(ANN, ErasureRequest(Target.MEMORY, id), by=BY)
         assert {cleared.store: cleared for cleared in receipt.stores}["redis"].counts == {"answers": 3}
         assert "heron" not in await redis_contents(redis)
 

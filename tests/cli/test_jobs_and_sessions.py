@@ -130,7 +130,7 @@ def test_of_a_dead_job_it_is_told_that_the_selector_learned_instead(cli: Cli, ll
     llm.when(EXTRACT).reply("no JSON at all")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
-        patch.setattr("recollect.service.operations._MAX_AWAITED_TRIES", 100)
+        patch.setattr("recollect.service.jobs._MAX_AWAITED_TRIES", 100)
         output = cli("remember", LISBON, "--user", "alex", "--session", "monday").stdout
     assert "the LLM learned nothing from it (dead): " in output
     assert "the built-in selector learned from it instead: 1 found" in output

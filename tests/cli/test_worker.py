@@ -110,7 +110,7 @@ def ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
 
 
 def are_done(memory: Memory, count: int) -> bool:
-    return len(memory.jobs(states=["done"])) == count
+    return len(memory.jobs.list(states=["done"])) == count
 
 
 def test_a_worker_does_what_another_process_wrote(home: Path, llm: ScriptedLLM) -> None:
@@ -145,7 +145,7 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
         assert json.loads(ended(process)) == {"done": 1}
         assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
         assert len(llm_requests(llm, EXTRACT)) == 1
-        assert [job.scope.user for job in memory.jobs(states=["waiting"]) if job.kind == "extract"] == [USERS[1]]
+        assert [job.scope.user for job in memory.jobs.list(states=["waiting"]) if job.kind == "extract"] == [USERS[1]]
 
 
 def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path, llm: ScriptedLLM) -> None:
@@ -158,9 +158,9 @@ def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path
         send_signal(process, signal.SIGINT)
         ended(process, code=130)
         go_on.set()
-        [job] = [job for job in memory.jobs() if job.kind == "extract"]
+        [job] = [job for job in memory.jobs.list() if job.kind == "extract"]
         assert job.state == "waiting"
-        assert memory.work() == 1
+        assert memory.jobs.run_pending() == 1
         assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
 
 
@@ -196,7 +196,7 @@ def test_a_worker_waits_for_a_model_that_is_away_and_goes_on_when_it_is_back(hom
     llm.when(EXTRACT).reply(lives_in)
     llm.stop()
     with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
-        eventually(lambda: any(job.error for job in memory.jobs()))
+        eventually(lambda: any(job.error for job in memory.jobs.list()))
         assert process.poll() is None
         llm.start()
         eventually(lambda: are_done(memory, 1))

@@ -28,8 +28,8 @@ from recollect.model.change import Add, Applied, IdempotencyToken, Update
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.read.calibration import EmbedderCalibration
-from recollect.recall import SearchDeps
 from recollect.remember import MemoryInput
+from recollect.search import SearchDeps
 from recollect.service.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
 from tests.drills.notes import Notes, Step

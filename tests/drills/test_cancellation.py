@@ -20,8 +20,8 @@ from recollect.model.ids import new_id
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.read.calibration import EmbedderCalibration
-from recollect.recall import SearchDeps, SearchRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchDeps, SearchRequest
 from recollect.service.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
 from tests.drills.findings import everything

@@ -198,16 +198,16 @@ async def test_a_restored_postgres_database_is_replayed_through_the_python_door(
     name = dsn.rpartition("?")[0].rpartition("/")[2]
     async with running_server().database(name) as old:
         async with AsyncMemory(settings=settings, embedder=FakeEmbedder(32)) as memory:
-            await memory.erase(user_id="alex", session_id="monday")
-            stored = [each.to_dict() for each in await memory.erasures()]
+            await memory.erasure.erase(user_id="alex", session_id="monday")
+            stored = [each.to_dict() for each in await memory.erasure.list()]
         async with AsyncMemory(settings=Settings(database=old, learn="rules"), embedder=FakeEmbedder(32)) as memory:
-            assert len(await memory.turns(user_id="alex", session_id="monday")) == 1
-            [receipt] = await memory.replay_erasures(stored)
+            assert len(await memory.sessions.turns(user_id="alex", session_id="monday")) == 1
+            [receipt] = await memory.erasure.replay(stored)
             assert (receipt.what.target, receipt.scope.session, receipt.reached) == (Target.SESSION, "monday", True)
             parts = receipt.stores[0].parts
             assert (parts["full text"], parts["vectors"], parts["database log"]) == (True, True, False)
             assert [each.content for each in await memory.get_all(user_id="alex")] == ["Likes tea"]
-            assert await memory.replay_erasures(stored) == []
+            assert await memory.erasure.replay(stored) == []
         await checked_gone(old)
 
 
@@ -231,7 +231,7 @@ def test_no_words_of_what_was_erased_are_kept_at_hand_in_this_process(tmp_path: 
                 f"My name is {other.title()}, number {number}", user_id="alex", session_id="monday", wait=True
             )
         memory.recall(f"Where does {other} live?", user_id="alex", session_id="later")
-        receipt = memory.erase(user_id="alex", everything=True)
+        receipt = memory.erasure.erase(user_id="alex", everything=True)
         [words] = [store for store in receipt.stores if store.store == "words at hand"]
         assert words.counts["entries"] > 0
         assert [stored.cache_info().currsize for stored in erasable_cache._caches] == [0] * len(

@@ -52,16 +52,14 @@ async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
 
 @pytest.fixture
 async def service(memory: AsyncMemory) -> Service:
-    return await memory._open()
+    return await memory.service()
 
 
 @pytest.fixture(params=["the same process", "another process"])
 def threads_of(request: pytest.FixtureRequest, service: Service) -> Any:
     """Return what places a request: the process that forgot something, or one that reads the ledger."""
     return lambda: (
-        service.operations.session_resolver
-        if request.param == "the same process"
-        else SessionResolver(service._ledger)
+        service.sessions.resolver if request.param == "the same process" else SessionResolver(service._ledger)
     )
 
 
@@ -69,7 +67,7 @@ async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str, scope: Scope = ANN, threads: Any = None
 ) -> SessionMatch:
     """Send a request, store its new messages and its answer."""
-    threads = threads or service.operations.session_resolver
+    threads = threads or service.sessions.resolver
     placed: SessionMatch = await threads.resolve(scope, messages)
     if placed.new:
         stored = await service.remember(placed.scope, [each.message for each in placed.new], by=BY)
@@ -90,7 +88,7 @@ async def talk(service: Service, *texts: str, scope: Scope = ANN) -> Scope:
 
 async def logged_contents(service: Service) -> list[str]:
     """Return all that is in the log of any session, in order of sessions and turns."""
-    sessions = await service.operations.sessions("ann")
+    sessions = await service.sessions.list("ann")
     return [turn.content for each in reversed(sessions) for turn in await service.turns(each.scope)]
 
 
@@ -128,7 +126,7 @@ async def test_an_erased_session_that_is_sent_whole_brings_only_what_is_said_now
     service: Service, threads_of: Any, scope: Scope, target: Target
 ) -> None:
     session = await talk(service, JOB, ILL, scope=scope)
-    await service.operations.erase(session if target is Target.SESSION else ANN, ErasureRequest(target), by=BY)
+    await service.erasure.erase(session if target is Target.SESSION else ANN, ErasureRequest(target), by=BY)
     texts = [JOB, ILL]
     for more in (SLEEP, "And ear plugs"):
         await chat(service, [*history(*texts), user(more)], f"Answer to: {more}", scope, threads=threads_of())
@@ -139,7 +137,7 @@ async def test_an_erased_session_that_is_sent_whole_brings_only_what_is_said_now
         "And ear plugs",
         "Answer to: And ear plugs",
     ]
-    assert len(await service.operations.sessions("ann")) == 1
+    assert len(await service.sessions.list("ann")) == 1
 
 
 @pytest.mark.parametrize("scope", [ANN, NAMED], ids=["unnamed", "named"])
@@ -158,7 +156,7 @@ async def test_forgetting_everything_keeps_it_away_and_undo_brings_it_back(servi
 async def test_an_erased_turn_does_not_come_back(service: Service, threads_of: Any) -> None:
     session = await talk(service, JOB, ILL)
     [turn] = [each for each in await service.turns(session) if each.content == ILL]
-    await service.operations.erase(session, ErasureRequest(Target.TURN, turn.id), by=BY)
+    await service.erasure.erase(session, ErasureRequest(Target.TURN, turn.id), by=BY)
     placed = await chat(service, [*history(JOB, ILL), user(SLEEP)], "Yes", threads=threads_of())
     assert placed.scope == session
     assert [each.text for each in placed.new] == [SLEEP]
@@ -215,12 +213,12 @@ async def test_remember_leaves_forgotten_history_out(
 
     first = await memory.remember(sent(user(JOB), assistant("Ok"), user(ILL)), user_id="ann", session_id=session)
     if for_good:
-        await memory.erase(user_id="ann", turn_id=first[2].id)
+        await memory.erasure.erase(user_id="ann", turn_id=first[2].id)
     else:
         await memory.delete(first[2].id, user_id="ann")
     resent = sent(user(JOB), assistant("Ok"), user(ILL), assistant("So you have epilepsy"), user(SLEEP))
     await memory.remember(resent, user_id="ann", session_id=session)
-    turns = await (await memory._open()).turns(Scope("ann", "", session or ""))
+    turns = await (await memory.service()).turns(Scope("ann", "", session or ""))
     contents = [turn.content for turn in turns]
     assert not any("epilepsy" in each for each in contents)
     assert contents[-1] == SLEEP
@@ -230,9 +228,9 @@ async def test_remember_leaves_forgotten_history_out(
 async def test_remember_takes_the_last_exchange_for_new(memory: AsyncMemory) -> None:
     for _ in range(2):
         await memory.remember([user(ILL), assistant("Noted")], user_id="ann", session_id="s")
-        [turn] = [each for each in await memory.turns(user_id="ann", session_id="s") if each.content == ILL]
+        [turn] = [each for each in await memory.sessions.turns(user_id="ann", session_id="s") if each.content == ILL]
         await memory.delete(turn.id, user_id="ann")
-    assert ILL not in [each.content for each in await memory.turns(user_id="ann", session_id="s")]
+    assert ILL not in [each.content for each in await memory.sessions.turns(user_id="ann", session_id="s")]
 
 
 async def test_of_a_history_without_answers_the_last_message_is_new(memory: AsyncMemory) -> None:
@@ -253,18 +251,18 @@ async def test_forgetting_everything_reaches_turns_that_wait_on_disk(memory: Asy
         await server.delete_all(user_id="ann")
         for id in ("t1", "t2"):
             late = [{**waiting.message, "turn_id": id}]
-            await (await server._open()).remember(NAMED, late, by=BY, received_at=waiting.received_at)
-        assert await server.turns(user_id="ann", session_id="monday") == []
+            await (await server.service()).remember(NAMED, late, by=BY, received_at=waiting.received_at)
+        assert await server.sessions.turns(user_id="ann", session_id="monday") == []
 
 
 async def test_backups_and_exports_carry_what_recognises_it(memory: AsyncMemory, tmp_path: Path) -> None:
     from recollect.transfer.restore import restore
 
     [ill, job] = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
-    await memory.erase(user_id="ann", turn_id=ill.id)
+    await memory.erasure.erase(user_id="ann", turn_id=ill.id)
     await memory.delete(job.id, user_id="ann")
     lines = [line async for line in memory.export()]
-    made = await memory.backup(tmp_path / "a.backup")
+    made = await memory.admin.backup(tmp_path / "a.backup")
     await restore(made.path, Settings(home=tmp_path / "restored", learn="off"))
     for home in ("restored", "imported"):
         async with AsyncMemory(settings=Settings(home=tmp_path / home, learn="off")) as other:

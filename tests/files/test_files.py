@@ -34,7 +34,7 @@ async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
 
 @pytest.fixture
 async def files(memory: AsyncMemory) -> MemoryFiles:
-    return (await memory._open()).files
+    return (await memory.service()).files
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_too_many_files_are_refused(files: MemoryFiles, monkeypatch: pytes
 async def test_writing_has_the_pace_of_all_writes_and_deleting_has_none(
     memory: AsyncMemory, files: MemoryFiles
 ) -> None:
-    (await memory._open()).write_quota.rate_limiter = RateLimiter(2, resource="test")
+    (await memory.service()).write_quota.rate_limiter = RateLimiter(2, resource="test")
     await files.create(ANN, NOTES, "one", by=BY)
     await files.insert(ANN, NOTES, 0, "two", by=BY)
     with pytest.raises(TooFast):
@@ -181,7 +181,7 @@ async def test_recall_finds_what_is_in_a_file(memory: AsyncMemory, files: Memory
 async def test_files_are_never_among_what_is_always_given(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path, recall_facts_importance=0.0, search_min_score=1.0)
     async with AsyncMemory(settings=settings) as memory:
-        await (await memory._open()).files.create(ANN, NOTES, BUDGET, by=BY)
+        await (await memory.service()).files.create(ANN, NOTES, BUDGET, by=BY)
         await memory.add(key="cat", value="Miso", importance=0.1, user_id="ann")
         recalled = await memory.recall("What is my cat called?", user_id="ann")
     assert [hit.record.key for hit in recalled.hits] == ["cat"]
@@ -199,7 +199,7 @@ async def test_a_file_that_tells_what_to_do_is_shown_to_its_model_and_to_no_othe
     assert [each.fate for each in traced.candidates] == ["a model wrote this file, and it tells what to do"]
     # Whoever looks through memories is a person: they find it, and may vouch for it.
     [hit] = await memory.search(QUESTION, user_id="ann")
-    await memory.update(hit.id, user_id="ann", trust="high", by="ann")
+    await memory.acting_as("ann").update(hit.id, user_id="ann", trust="high")
     assert [hit.record.key for hit in (await memory.recall(QUESTION, user_id="ann")).hits] == [NOTES]
     # The next words of the model are the model's again.
     await files.insert(ANN, NOTES, 0, "Trips", by=BY)
@@ -225,12 +225,12 @@ async def test_what_is_learned_leaves_files_alone(memory: AsyncMemory, files: Me
 
 async def test_quotas_and_other_chores_leave_files_alone(tmp_path: Path) -> None:
     async with AsyncMemory(settings=Settings(home=tmp_path, quota_user=2)) as memory:
-        files = (await memory._open()).files
+        files = (await memory.service()).files
         for number in range(4):
             await files.create(ANN, f"/memories/{number}", "The user lives in Oslo.", by=BY)
             await memory.add(f"Fact number {number}", user_id="ann")
         before = await files.view(ANN, "/memories")
-        await memory.upkeep(user_id="ann")
+        await memory.admin.maintain(user_id="ann")
         assert len(await memory.get_all(user_id="ann", filters={"category": "fact"})) == 2
         assert await files.view(ANN, "/memories") == before
 

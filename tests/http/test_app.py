@@ -64,7 +64,7 @@ def test_ready_says_degraded_when_the_ledger_is_gone(client: TestClient) -> None
 def test_ready_says_degraded_when_work_is_not_done(client: TestClient) -> None:
     ledger = client.app.state.service._ledger  # type: ignore[attr-defined]
     late = NewJob(kind=JobKind.EXTRACT, due_at=now() - timedelta(seconds=400))
-    client.portal.call(client.app.state.service.operations.worker.stop)  # type: ignore[union-attr, attr-defined]
+    client.portal.call(client.app.state.service.jobs.worker.stop)  # type: ignore[union-attr, attr-defined]
     client.portal.call(ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
     answer = client.get("/ready")
     # Memories are still found and kept, so it goes on being asked.

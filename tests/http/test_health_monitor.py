@@ -59,7 +59,7 @@ def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: T
     assert first["since"] == repeated["since"]
     assert now() - timedelta(seconds=60) < datetime.fromisoformat(first["since"]["jobs"]) <= now()
     assert 'recollect_degraded{part="jobs"} 1' in client.get("/metrics").text
-    client.portal.call(service(client).operations.run_pending)  # type: ignore[union-attr]
+    client.portal.call(service(client).jobs.run_pending)  # type: ignore[union-attr]
     wait_for(client, "ok")
     ready = client.get("/ready").json()
     assert (ready["status"], ready["since"]) == ("ready", {})
@@ -70,12 +70,12 @@ def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: T
 def test_five_failures_in_a_row_are_told(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, failures: int, wanted: str
 ) -> None:
-    operations = service(client).operations
+    jobs = service(client).jobs
 
     async def job_stats(user: str | None = None) -> JobStats:
         return JobStats(failures_in_a_row=failures)
 
-    monkeypatch.setattr(operations, "job_stats", job_stats)
+    monkeypatch.setattr(jobs, "stats", job_stats)
     ready = client.get("/ready")
     assert (ready.status_code, ready.json()["status"]) == (200, "ready" if wanted == "ok" else "degraded")
     assert status(client) == wanted
@@ -102,7 +102,7 @@ def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(
         return str(score.reason)
 
     score = client.app.state.health_monitor  # type: ignore[attr-defined]
-    monkeypatch.setattr(service(client).operations, "job_stats", job_stats)
+    monkeypatch.setattr(service(client).jobs, "stats", job_stats)
     assert client.portal.call(look_twice) == "backlog"  # type: ignore[union-attr]
 
 
@@ -112,7 +112,7 @@ def test_a_ledger_that_is_away_is_told_even_where_a_chat_went_well(
     async def job_stats(user: str | None = None) -> JobStats:
         raise StoreUnavailable("it is away")
 
-    monkeypatch.setattr(service(client).operations, "job_stats", job_stats)
+    monkeypatch.setattr(service(client).jobs, "stats", job_stats)
     ready = client.get("/ready")
     assert (ready.status_code, ready.json()["checks"]) == (503, {"ledger": "it is away"})
     assert status(client) == "degraded; reason=store_unavailable"
@@ -121,7 +121,7 @@ def test_a_ledger_that_is_away_is_told_even_where_a_chat_went_well(
 def test_whatever_goes_wrong_while_looking_it_goes_on_looking(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operations = service(client).operations
+    jobs = service(client).jobs
     looked = 0
 
     async def job_stats(user: str | None = None) -> JobStats:
@@ -131,5 +131,5 @@ def test_whatever_goes_wrong_while_looking_it_goes_on_looking(
             raise RuntimeError("a fault of ours")
         return JobStats(failures_in_a_row=9)
 
-    monkeypatch.setattr(operations, "job_stats", job_stats)
+    monkeypatch.setattr(jobs, "stats", job_stats)
     wait_for(client, "degraded; reason=backlog")

@@ -7,6 +7,7 @@ import logging
 import statistics
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ async def test_ids_that_look_like_others_are_others(memory: AsyncMemory, user: s
     "trick", [None, {"NOT": [{"importance": {"gte": 2}}]}, {"category": {"ne": "nonsense"}}], ids=str
 )
 async def test_deleting_all_leaves_everyone_else(memory: AsyncMemory, trick: Any) -> None:
-    users = await memory.users()
+    users = await memory.admin.users()
     before = {user: len(await memory.get_all(user_id=user)) for user in users}
     deleted = 0
     try:
@@ -161,21 +162,19 @@ async def test_a_key_of_a_request_means_nothing_to_anyone_else(memory: AsyncMemo
 async def test_ids_of_others_and_of_nobody_are_the_same_error(memory: AsyncMemory) -> None:
     [theirs] = await memory.get_all(user_id="bea")
     nobodys = new_id()
-    for method, more in (
-        ("get", {}),
-        ("update", {"content": "x"}),
-        ("delete", {}),
-        ("restore", {}),
-        ("history", {}),
-        ("approve", {"by": "ada"}),
-        ("erase", {}),
+    for call in (
+        memory.get,
+        partial(memory.update, content="x"),
+        memory.delete,
+        memory.restore,
+        memory.history,
+        partial(memory.reviews.approve, by="ada"),
+        memory.erasure.erase,
     ):
         reports = []
         for id in (theirs.id, nobodys):
-            options = {"memory_id": id, **more} if method in ("history", "erase") else more
-            args = () if method in ("history", "erase") else (id,)
             with pytest.raises(RecollectError) as raised:
-                await getattr(memory, method)(*args, user_id="ada", **options)
+                await call(memory_id=id, user_id="ada")
             reports.append((type(raised.value), str(raised.value).replace(id, "ID")))
         assert reports[0] == reports[1]
     assert [record.content for record in await memory.get_all(user_id="bea")] == [theirs.content]

@@ -24,8 +24,8 @@ from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
-from recollect.recall import SearchRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchRequest
 from recollect.testing.index_suite import MODEL
 from recollect.wiring import open_index, open_service
 from tests.support.cli_runner import Cli
@@ -49,7 +49,7 @@ def settings_of(home: Path, **more: object) -> Settings:
 
 async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Path, engine: FaultyVectorStore) -> None:
     service = await open_service(settings_of(tmp_path))
-    service.operations.start()
+    service.jobs.start()
     try:
         for text in ("I play the cello", "My sister lives in Lisbon", "The boiler was repaired in March"):
             await service.add(ANN, MemoryInput(content=text), by=BY)
@@ -57,7 +57,7 @@ async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Pat
             await engine.wait_for_rows(3)
         hits = await service.search(ANN, SearchRequest(query="Where does my sister live?", limit=3))
         assert "Lisbon" in hits.hits[0].record.content
-        receipt = await service.operations.erase(ANN, ErasureRequest(Target.MEMORY, hits.hits[0].id), by=BY)
+        receipt = await service.erasure.erase(ANN, ErasureRequest(Target.MEMORY, hits.hits[0].id), by=BY)
         [report] = [store for store in receipt.stores if store.store == "index"]
         assert report.reached
         # Unless who feeds it behind was sooner.
@@ -65,11 +65,11 @@ async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Pat
         assert "unruly" in report.note
         assert len(engine.stored) == 2
         engine.away = True
-        receipt = await service.operations.erase(ANN, ErasureRequest(Target.USER), by=BY)
+        receipt = await service.erasure.erase(ANN, ErasureRequest(Target.USER), by=BY)
         [report] = [store for store in receipt.stores if store.store == "index"]
         assert not report.reached
         engine.away = False
-        await service.operations.run_pending()
+        await service.jobs.run_pending()
         assert hash_user("ann") not in await engine.users()
     finally:
         await service.close()
@@ -192,7 +192,7 @@ async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     await near.make_ready(["ann"])
     hits = await service.search(ANN, SearchRequest(query="Which instrument does she like?", limit=5, min_score=0))
     assert {hit.record.content for hit in hits.hits} >= {"Ann likes the violin"}
-    assert not service.operations.index_trouble
+    assert not service.index_trouble
     await service.close()
     assert "with 1 large user" in await asyncio.to_thread(doctor, tmp_path, plain)
     cli = Cli(tmp_path)

@@ -266,7 +266,7 @@ def test_a_file_has_a_history_and_each_step_is_undone(memory: Memory, user: str,
 def test_an_erased_file_is_gone_for_good(memory: Memory, user: str, tool: MemoryTool) -> None:
     create(tool, NOTES, BUDGET)
     [record] = memory.get_all(user_id=user, filters={"category": "file"})
-    memory.erase(user_id=user, memory_id=record.id)
+    memory.erasure.erase(user_id=user, memory_id=record.id)
     assert view(tool, NOTES) == f"Error: The path {NOTES} does not exist. Please provide a valid path."
     with pytest.raises(NotFound):
         memory.get(record.id, user_id=user)

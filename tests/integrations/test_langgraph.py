@@ -387,7 +387,7 @@ async def test_upkeep_leaves_items_alone_however_old_and_alike_they_are(tmp_path
         [record, *_] = await memory.get_all(user_id="alex")
         assert retention_score(record, record.created_at + timedelta(days=3650), decay=Decay()) >= PruneConfig().below
         assert record.importance < memory.settings.recall_facts_importance
-        await memory.upkeep(user_id="alex")
+        await memory.admin.maintain(user_id="alex")
         assert len(await store.asearch(("alex",))) == 6
 
 

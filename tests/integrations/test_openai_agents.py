@@ -115,7 +115,7 @@ async def test_a_session_gives_the_model_what_was_said_before_and_a_new_one_reca
             run_config=config,
         )
         assert other.final_output == UNKNOWN
-        turns = await memory.turns(user_id="alex", session_id="monday")
+        turns = await memory.sessions.turns(user_id="alex", session_id="monday")
         assert [turn.content for turn in turns] == [BUDGET, "Aloha!", QUESTION, RECALLED_ANSWER]
 
 
@@ -148,7 +148,10 @@ async def test_odd_items_are_given_back_as_they_were(memory: AsyncMemory, tmp_pa
         await RecollectSession("odd", memory, user_id="alex", session_settings=SessionSettings(limit=1)).get_items()
         == ODD[-1:]
     )
-    assert [turn.content for turn in await memory.turns(user_id="alex", session_id="odd")] == ["Hello", "Hi"] * 2
+    assert [turn.content for turn in await memory.sessions.turns(user_id="alex", session_id="odd")] == [
+        "Hello",
+        "Hi",
+    ] * 2
     with pytest.raises(InvalidInput, match="plain JSON"):
         await session.add_items([{"role": "user", "content": cast("Any", object())}])
     assert len(await session.get_items()) == 2 * len(ODD)
@@ -203,7 +206,7 @@ async def test_a_popped_item_is_taken_back_with_what_was_learned_from_it_until_u
     session = RecollectSession("s", memory, user_id="alex")
     await session.add_items([{"role": "user", "content": "Hello there"}])
     await session.add_items([{"role": "user", "content": "I am allergic to peanuts"}])
-    await memory.work()
+    await memory.jobs.run_pending()
 
     async def known() -> list[str]:
         return [each.content for each in await memory.get_all(user_id="alex", turns=True)]
@@ -232,10 +235,10 @@ async def test_what_is_erased_is_gone_from_the_session_for_good(memory: AsyncMem
     session = RecollectSession("s", memory, user_id="alex")
     await session.add_items([{"role": "user", "content": BUDGET}])
     await session.add_items([{"role": "user", "content": "Hello"}])
-    [turn, _] = await memory.turns(user_id="alex", session_id="s")
-    await memory.erase(user_id="alex", turn_id=turn.id)
+    [turn, _] = await memory.sessions.turns(user_id="alex", session_id="s")
+    await memory.erasure.erase(user_id="alex", turn_id=turn.id)
     assert await session.get_items() == [{"role": "user", "content": "Hello"}]
-    await memory.erase(user_id="alex", session_id="s")
+    await memory.erasure.erase(user_id="alex", session_id="s")
     assert await session.get_items() == []
 
 

@@ -97,7 +97,7 @@ async def test_what_a_model_is_made_to_store_as_an_instruction_waits_for_a_perso
         llm.reply("It waits.")
         await _with_tools(chat, memory).run("Read my mail", deps="alex")
         assert [each.content for each in await memory.get_all(user_id="alex")] == ["Alex writes mails in German"]
-        assert [each.content for each in await memory.reviews(user_id="alex")] == [command] * 2
+        assert [each.content for each in await memory.reviews.list(user_id="alex")] == [command] * 2
         hits = await memory.search("Who gets a copy of every mail?", user_id="alex", min_score=0)
         assert [hit.id for hit in hits] == [stored.id]
 
@@ -108,7 +108,7 @@ async def test_what_is_said_in_one_run_is_recalled_in_the_next_after_a_restart_a
     async with AsyncMemory(home=tmp_path) as memory:
         await _remembering(chat, memory).run(BUDGET, deps="alex", conversation_id="monday")
     async with AsyncMemory(home=tmp_path) as memory:
-        turns = await memory.turns(user_id="alex", session_id="monday")
+        turns = await memory.sessions.turns(user_id="alex", session_id="monday")
         assert [(turn.role, turn.content) for turn in turns] == [("user", BUDGET), ("assistant", "Aloha!")]
         agent = _remembering(chat, memory)
         llm.clear()
@@ -142,7 +142,7 @@ async def test_recalled_memories_stay_with_the_question_through_the_steps_of_a_r
         assert BUDGET in first[0]["content"]
         assert second[: len(first)] == first
         assert [each["role"] for each in second] == ["user", "user", "assistant", "tool", "tool"]
-        earlier_messages = await memory.turns(user_id="alex", session_id="c")
+        earlier_messages = await memory.sessions.turns(user_id="alex", session_id="c")
         assert [turn.content for turn in earlier_messages][1:] == ["Go to Hilo for $10,000."]
 
 
@@ -151,7 +151,7 @@ async def test_a_streamed_run_is_remembered_too(chat: OpenAIChatModel, tmp_path:
         agent = _remembering(chat, memory)
         async with agent.run_stream(BUDGET, deps="alex", conversation_id="s") as answer:
             assert "".join([piece async for piece in answer.stream_text(delta=True)]) == "Aloha!"
-        turns = await memory.turns(user_id="alex", session_id="s")
+        turns = await memory.sessions.turns(user_id="alex", session_id="s")
         assert [turn.content for turn in turns] == [BUDGET, "Aloha!"]
 
 
@@ -163,7 +163,7 @@ async def test_pictures_reach_the_model_and_only_words_are_remembered(
         seen = await agent.run(["What is in it?", ImageUrl(PICTURE)], deps="alex", conversation_id="p")
         assert seen.output == "A beach."
         await agent.run([ImageUrl(PICTURE)], deps="alex", conversation_id="p")
-        turns = await memory.turns(user_id="alex", session_id="p")
+        turns = await memory.sessions.turns(user_id="alex", session_id="p")
         assert [turn.content for turn in turns] == ["What is in it?", "A beach.", "A beach."]
 
 

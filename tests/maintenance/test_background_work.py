@@ -52,7 +52,7 @@ async def test_nothing_is_learned_before_there_are_enough_turns(tmp_path: Path) 
         assert stored.job is not None
         assert stored.job.due_at - stored.job.created_at > timedelta(minutes=29)
         await memory.remember("Thanks", user_id="ann", session_id="s")
-        assert await memory.work() == 0
+        assert await memory.jobs.run_pending() == 0
         assert await texts(memory) == []
         await memory.remember("I like tea", user_id="ann", session_id="s", wait=True)
         assert sorted(await texts(memory)) == ["I like tea", "I live in Oslo"]
@@ -82,7 +82,7 @@ async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are
     async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
         for session in "ab":
             await memory.remember("I live in Oslo", user_id="ann", session_id=session)
-        (await memory._operations())._backlog_checked_at.clear()
+        (await memory.service()).jobs._backlog_checked_at.clear()
         with pytest.raises(Backlog, match="2 jobs of this user are due"):
             await memory.remember("I live in Rome", user_id="ann", session_id="c")
         assert len(await memory.get_all(user_id="ann", turns=True)) == 2
@@ -101,18 +101,18 @@ async def test_a_run_becomes_an_episode_with_its_lessons_once(memory: AsyncMemor
     steps = [{"kind": "action", "content": "build"}, {"kind": "observation", "content": "ok"}]
     steps.append({"kind": "action", "content": "push the image"})
     report = {"user_id": "ann", "session_id": "s", "run_id": "r1"}
-    outcomes = await memory.end_run(
+    outcomes = await memory.sessions.end_run(
         "Deploy the shop", steps=steps, answer="It is live", lessons=["The tests take long"], **report
     )
     episode, lesson = (outcome.record for outcome in outcomes)
     assert (episode.category, lesson.category) == (Category.EPISODE, Category.LESSON)
     assert episode.detail["steps"] == ["build", "push the image"]
     assert episode.detail["outcome"] == "It is live"
-    assert await memory.end_run("Deploy the shop", steps=steps, answer="It is live", **report) == ()
-    [session] = await memory.sessions(user_id="ann")
+    assert await memory.sessions.end_run("Deploy the shop", steps=steps, answer="It is live", **report) == ()
+    [session] = await memory.sessions.list(user_id="ann")
     assert [each["run_id"] for each in session.invocations] == ["r1"]
     with pytest.raises(InvalidInput, match="one of thought, action, observation"):
-        await memory.end_run("x", user_id="ann", session_id="s", steps=[{"kind": "dream", "content": ""}])
+        await memory.sessions.end_run("x", user_id="ann", session_id="s", steps=[{"kind": "dream", "content": ""}])
 
 
 async def test_sessions_end_by_themselves_and_chores_are_queued(tmp_path: Path) -> None:
@@ -125,24 +125,25 @@ async def check_sessions_end(memory: AsyncMemory) -> None:
     await memory.remember(
         {"role": "user", "content": "I live in Oslo", "timestamp": NOW}, user_id="ann", session_id="s", wait=True
     )
-    ledger = (await memory._open())._ledger
+    ledger = (await memory.service())._ledger
     keeper = Scheduler(ledger, MaintenanceConfig(schedule=MaintenanceSchedule(idle_s=60, spread_s=0)))
     assert await keeper.tick() >= 1
-    await memory.work()
-    [session] = await memory.sessions(user_id="ann")
+    await memory.jobs.run_pending()
+    [session] = await memory.sessions.list(user_id="ann")
     assert session.closed_at is not None
     assert any(record.category is Category.EPISODE for record in await memory.get_all(user_id="ann"))
-    done = {job.kind for job in await memory.jobs(user_id="ann", states=[JobState.DONE])}
+    done = {job.kind for job in await memory.jobs.list(user_id="ann", states=[JobState.DONE])}
     assert {JobKind.EXTRACT, JobKind.CLOSE, JobKind.UPKEEP} <= done
 
 
 async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> None:
-    care, ledger = await memory._operations(), (await memory._open())._ledger
-    assert await care.trouble() == ""
+    service = await memory.service()
+    ledger = service._ledger
+    assert (await service.jobs.stats()).trouble == ""
     for number in range(5):
         await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
-    await memory.work()
-    report = await care.trouble()
+    await memory.jobs.run_pending()
+    report = (await service.jobs.stats()).trouble
     assert report.startswith("work failed ")
     assert "times in a row" in report
 
@@ -153,13 +154,13 @@ async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> Non
         dialogue += ["I work at a bakery", "Ah"] * 2
         messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(dialogue)]
         stored = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
-        await memory.work()
+        await memory.jobs.run_pending()
         before = [text for text in await texts(memory) if "Mimi" in text and "user said" in text]
         assert before
         assert any("Xylophone" in text for text in await texts(memory))
-        receipt = await memory.erase(user_id="ann", turn_id=stored[2].id)
+        receipt = await memory.erasure.erase(user_id="ann", turn_id=stored[2].id)
         assert "episode" in [each.kind for each in receipt.remade]
-        await memory.work()
+        await memory.jobs.run_pending()
         repeated = [text for text in await texts(memory) if "user said" in text]
         assert any("Mimi" in text for text in repeated)
         assert not any("Xylophone" in text for text in repeated)
@@ -174,12 +175,12 @@ async def test_the_episode_of_a_session_keeps_its_date_when_it_is_made_anew(
         dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
         messages = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(dialogue)]
         stored = await memory.remember(messages, user_id="ann", session_id="s", wait=True)
-        await memory.end_session(user_id="ann", session_id="s")
-        await memory.work()
+        await memory.sessions.end(user_id="ann", session_id="s")
+        await memory.jobs.run_pending()
         before = [text for text in await texts(memory) if text.startswith("On ")]
         assert len(before) == 1
-        await memory.erase(user_id="ann", turn_id=stored[2].id)
-        await memory.work()
+        await memory.erasure.erase(user_id="ann", turn_id=stored[2].id)
+        await memory.jobs.run_pending()
         [repeated] = [text for text in await texts(memory) if text.startswith("On ")]
         day = before[0].partition(",")[0]
         assert repeated.startswith(f"{day}, the user said:")
@@ -196,8 +197,8 @@ async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_
             {"role": "assistant", "content": "When will it be?"},
         ]
         await memory.remember(messages, user_id="ann", session_id="s", wait=True)
-        await memory.work()
-        [session] = await memory.sessions(user_id="ann")
+        await memory.jobs.run_pending()
+        [session] = await memory.sessions.list(user_id="ann")
         assert "Bergen" in session.summary
         recalled = await memory.recall("Who plays in the concert in Bergen?", user_id="ann", session_id="s")
         assert session.summary.split("”")[0] in recalled.context.text
@@ -215,8 +216,8 @@ async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(m
     text = "My budget for the Hawaii trip is $10,000"
     await memory.remember(text, user_id="ann", session_id="a", wait=True)
     await memory.remember(text, user_id="ann", session_id="b", wait=True)
-    await memory.erase(user_id="ann", session_id="b")
-    await memory.work()
+    await memory.erasure.erase(user_id="ann", session_id="b")
+    await memory.jobs.run_pending()
     assert await texts(memory) == [text]
     [budget] = await memory.get_all(user_id="ann")
     assert len(budget.evidence) == 1
@@ -226,11 +227,11 @@ async def test_to_erase_all_of_a_user_takes_saying_so(memory: AsyncMemory) -> No
     await memory.add("I like tea", user_id="ann")
     for inputs in ({}, {"session_id": ""}, {"project_id": ""}, {"turn_id": ""}):
         with pytest.raises(InvalidInput):
-            await memory.erase(user_id="ann", **inputs)
+            await memory.erasure.erase(user_id="ann", **inputs)
     with pytest.raises(NotFound, match="has no session nope"):
-        await memory.erase(user_id="ann", session_id="nope")
+        await memory.erasure.erase(user_id="ann", session_id="nope")
     assert await texts(memory) == ["I like tea"]
-    await memory.erase(user_id="ann", everything=True)
+    await memory.erasure.erase(user_id="ann", everything=True)
     assert await texts(memory) == []
 
 
@@ -249,7 +250,7 @@ async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undo
 async def test_nothing_is_learned_or_made_of_a_session_where_learning_is_off(tmp_path: Path) -> None:
     async with memory_in(tmp_path, learn="off") as memory:
         await memory.remember("My name is Maria", user_id="ann", session_id="s")
-        await memory.end_session(user_id="ann", session_id="s", wait=True)
+        await memory.sessions.end(user_id="ann", session_id="s", wait=True)
         assert await texts(memory) == []
 
 
@@ -258,10 +259,10 @@ async def test_a_user_erased_while_twenty_jobs_run_leaves_nothing_later(tmp_path
         for number in range(20):
             await memory.remember(f"My canary is called Xylofee {number}", user_id="ann", session_id=str(number))
         await memory.remember("I live in Oslo", user_id="bob", session_id="s")
-        await memory.erase(user_id="ann", everything=True)
-        await memory.work()
+        await memory.erasure.erase(user_id="ann", everything=True)
+        await memory.jobs.run_pending()
         assert await texts(memory) == []
-        assert await memory.jobs(user_id="ann") == []
+        assert await memory.jobs.list(user_id="ann") == []
         assert [record.content for record in await memory.get_all(user_id="bob")] == ["I live in Oslo"]
     left = bytes_in(tmp_path)
     assert b"xylofe" not in left.lower()
@@ -293,9 +294,9 @@ async def test_a_session_holds_its_quota_by_what_is_added_and_by_what_is_learned
 async def test_the_end_of_a_long_session_is_awaited_to_its_last_part(memory: AsyncMemory) -> None:
     messages = [{"role": "user", "content": f"Note {number}"} for number in range(2_100)]
     await memory.remember(messages, user_id="ann", session_id="long")
-    job = await memory.end_session(user_id="ann", session_id="long", wait=300)
+    job = await memory.sessions.end(user_id="ann", session_id="long", wait=300)
     assert (job.state, "more" in (job.result or {})) == ("done", False)
-    [session] = await memory.sessions(user_id="ann")
+    [session] = await memory.sessions.list(user_id="ann")
     assert session.closed_at is not None
-    closing = [each for each in await memory.jobs(user_id="ann") if each.kind == "close"]
+    closing = [each for each in await memory.jobs.list(user_id="ann") if each.kind == "close"]
     assert ([each.state for each in closing], closing[0].id) == (["done"] * 3, job.id)

@@ -85,28 +85,28 @@ async def test_every_memory_is_found_by_meaning_before_during_and_after_a_change
     await fill(old, COUNT)
     new = settings_of(tmp_path, llm, "new", dimensions, database=database)
     async with AsyncMemory(settings=new) as memory:
-        assert (await memory._open()).model.name == "old"
+        assert (await memory.service()).model.name == "old"
         assert await by_meaning(memory, 3)
-        await memory.start_worker()
+        await memory.jobs.start_worker()
         output = COUNT
-        while (await memory._open()).model.name == "old":
+        while (await memory.service()).model.name == "old":
             await memory.add(memory_text(output), user_id="a")
-            assert (await memory._open()).model.name == "new" or await by_meaning(memory, output)
+            assert (await memory.service()).model.name == "new" or await by_meaning(memory, output)
             await by_meaning(memory, output % COUNT)
             output += 1
         for number in range(output):
             # What was written in the moment of the switch gets its vector a moment later.
             await until(partial(by_meaning, memory, number))
-        states = await memory.embedding_models()
+        states = await memory.admin.embedding_models()
         assert [(state.model.name, state.is_current) for state in states] == [("old", False), ("new", True)]
 
 
 async def test_whoever_was_given_the_old_service_can_go_on_with_it(tmp_path: Path, llm: ScriptedLLM) -> None:
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
-        stored = await memory._open()
-        assert await memory.reembed() == 20
-        assert (await memory._open()).model.name == "new"
+        stored = await memory.service()
+        assert await memory.admin.reembed() == 20
+        assert (await memory.service()).model.name == "new"
         assert stored.model.name == "old"
         # A vector of the old model is kept as one of the old model, whatever is searched by now.
         await memory.add("likes gin", user_id="a")
@@ -118,14 +118,14 @@ async def test_the_old_service_lives_until_an_agent_is_done_with_it(tmp_path: Pa
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
     script(llm, calls(call("change_model")), calls(call("RetrieveFacts", query=memory_text(7))), "It is done.")
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
-        old = await memory._open()
-        exchange = memory._handle
+        old = await memory.service()
+        exchange = memory._connection._handle
         assert exchange is not None
         exchange._close_delay_s = 0.0
 
         async def change_model() -> str:
             """Have another model searched."""
-            await memory.reembed()
+            await memory.admin.reembed()
             await until_served(memory, "new")
             await exchange.refresh()
             return "changed"
@@ -153,7 +153,7 @@ async def test_a_memory_that_stays_open_notices_that_another_has_switched(tmp_pa
     async with AsyncMemory(settings=old) as stays:
         assert await by_meaning(stays, 1)
         async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as changes:
-            await changes.reembed()
+            await changes.admin.reembed()
         await until_served(stays, "new")
         assert await by_meaning(stays, 1)
         # What it writes now has vectors of the new model only.
@@ -167,18 +167,18 @@ async def test_who_comes_with_old_settings_does_not_change_back(
     old, new = settings_of(tmp_path, llm, "old", 64), settings_of(tmp_path, llm, "new", 32)
     await fill(old, 20)
     async with AsyncMemory(settings=new) as memory:
-        await memory.reembed()
+        await memory.admin.reembed()
     async with AsyncMemory(settings=old) as late:
-        await late.start_worker()
-        assert (await late._open()).model.name == "new"
+        await late.jobs.start_worker()
+        assert (await late.service()).model.name == "new"
         assert "recollect reembed --back" in caplog.text
-        assert await late.reembed() == 0
-        assert (await late._open()).model.name == "new"
+        assert await late.admin.reembed() == 0
+        assert (await late.service()).model.name == "new"
         assert await by_meaning(late, 5)
         # What was added meanwhile has no vector of the old model yet.
         await late.add(memory_text(20), user_id="a")
-        assert await late.reembed(back=True) == 1
-        assert (await late._open()).model.name == "old"
+        assert await late.admin.reembed(back=True) == 1
+        assert (await late.service()).model.name == "old"
         assert await by_meaning(late, 20)
 
 
@@ -190,11 +190,11 @@ async def test_an_embedder_that_is_away_in_the_middle_is_waited_for(
 
     await fill(settings_of(tmp_path, llm, "old", 64), COUNT)
     async with AsyncMemory(settings=settings_of(tmp_path, other, "new", 32)) as memory:
-        await memory.start_worker()
+        await memory.jobs.start_worker()
         await asyncio.to_thread(other.wait_for, lambda server: len(embedded_by(server, "new")) > 20)
         await asyncio.to_thread(other.stop)
         await until(waits)
-        assert (await memory._open()).model.name == "old"
+        assert (await memory.service()).model.name == "old"
         assert await by_meaning(memory, 70)
         await asyncio.to_thread(other.start)
         await until_served(memory, "new")
@@ -209,8 +209,8 @@ async def test_while_the_new_embedder_cannot_be_reached_at_all_the_old_one_serve
     new = settings_of(tmp_path, other, "new", 0)
     other.stop()
     async with AsyncMemory(settings=new) as memory:
-        await memory.start_worker()
-        assert (await memory._open()).model.name == "old"
+        await memory.jobs.start_worker()
+        assert (await memory.service()).model.name == "old"
         assert await by_meaning(memory, 3)
         other.start()
         await until_served(memory, "new")
@@ -232,7 +232,7 @@ async def test_a_key_is_only_sent_to_the_address_it_was_meant_for(
     both = Settings(**{**dict(keyed), "embedder_before_api_key": "sk-old"})
     async with AsyncMemory(settings=both) as memory:
         assert await by_meaning(memory, 1)
-        await memory.reembed()
+        await memory.admin.reembed()
     assert {request.headers["authorization"] for request in llm.requests} == {"Bearer sk-old"}
     assert {request.headers["authorization"] for request in other.requests} == {"Bearer sk-new"}
 
@@ -245,7 +245,7 @@ async def test_a_model_that_cannot_be_opened_any_more_is_replaced_at_once(
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
         assert "cannot be opened" in caplog.text
         assert not await by_meaning(memory, 5)
-        await memory.start_worker()
+        await memory.jobs.start_worker()
         for number in range(0, COUNT, 10):
             await until(partial(by_meaning, memory, number))
 
@@ -253,16 +253,16 @@ async def test_a_model_that_cannot_be_opened_any_more_is_replaced_at_once(
 async def test_a_ledger_without_memories_takes_the_new_model_at_once(tmp_path: Path, llm: ScriptedLLM) -> None:
     await fill(settings_of(tmp_path, llm, "old", 64), 0)
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
-        assert (await memory._open()).model.name == "new"
+        assert (await memory.service()).model.name == "new"
 
 
 async def test_the_bundled_model_can_take_the_place_of_another(tmp_path: Path, llm: ScriptedLLM) -> None:
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
     async with AsyncMemory(settings=Settings(home=tmp_path, learn="off")) as memory:
-        assert (await memory._open()).model.name == "old"
-        assert await memory.reembed(drop=True) == 20
-        assert (await memory._open()).model.name == "recollect-static-1"
-        assert (await memory.stats())["vectors"] == 20
+        assert (await memory.service()).model.name == "old"
+        assert await memory.admin.reembed(drop=True) == 20
+        assert (await memory.service()).model.name == "recollect-static-1"
+        assert (await memory.admin.stats())["vectors"] == 20
 
 
 async def test_callers_that_bring_vectors_of_the_other_model_are_served_by_their_words(
@@ -270,7 +270,7 @@ async def test_callers_that_bring_vectors_of_the_other_model_are_served_by_their
 ) -> None:
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
-        await memory.start_worker()
+        await memory.jobs.start_worker()
         await until_served(memory, "new")
         # Its caller has the old model still.
         await memory.add(memory_text(20), user_id="a", embedding=[1.0] * 64)
@@ -293,9 +293,9 @@ async def test_a_text_that_the_embedder_refuses_keeps_no_other_from_its_vector(
     async with AsyncMemory(home=tmp_path, embedder=FakeEmbedder(16, name="old")) as memory:
         await memory.import_([{"memory": memory_text(n), "user_id": "a"} for n in range(10)])
     async with AsyncMemory(home=tmp_path, embedder=Picky(16, name="picky")) as memory:
-        assert await memory.reembed() == 9
+        assert await memory.admin.reembed() == 9
         assert "stays without a vector" in caplog.text
-        assert [state.model.name for state in await memory.embedding_models() if state.is_current] == ["picky"]
+        assert [state.model.name for state in await memory.admin.embedding_models() if state.is_current] == ["picky"]
         assert (await memory.search("garden7", user_id="a"))[0].memory.endswith("garden7")
 
 

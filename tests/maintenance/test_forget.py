@@ -83,12 +83,12 @@ async def test_copies_in_the_session_go_along_and_small_talk_and_other_sessions_
     await memory.delete(first[0].id, user_id="ann")
     statuses = {}
     for session in ("s", "other"):
-        turns = await memory.turns(user_id="ann", session_id=session)
+        turns = await memory.sessions.turns(user_id="ann", session_id=session)
         statuses[session] = [turn.content for turn in turns]
     assert statuses == {"s": ["Thanks", "ok", "ok"], "other": [ILL]}
     assert (await memory.get(elsewhere[0].id, user_id="ann")).status is Status.ACTIVE
     await memory.delete(first[2].id, user_id="ann")
-    assert [turn.content for turn in await memory.turns(**S)] == ["Thanks", "ok"]
+    assert [turn.content for turn in await memory.sessions.turns(**S)] == ["Thanks", "ok"]
 
 
 async def test_forgetting_by_a_filter_takes_the_same_along_in_one_change(memory: AsyncMemory) -> None:
@@ -114,7 +114,7 @@ async def test_forgetting_a_session_takes_along_what_was_learned_from_it_elsewhe
 async def test_erasing_a_turn_erases_copies_and_repetitions(memory: AsyncMemory) -> None:
     turns = await talk(memory, ("user", ILL), ("assistant", REPEATED), ("user", ILL), ("assistant", "Yes"))
     await add(memory, FACT, turns[0], turns[1])
-    await memory.erase(user_id="ann", turn_id=turns[0].id)
+    await memory.erasure.erase(user_id="ann", turn_id=turns[0].id)
     left = [line async for line in memory.export(sessions=False)]
     assert [line["memory"] for line in left] == ["Yes"]
 
@@ -123,7 +123,7 @@ async def test_erasing_a_memory_forgets_the_turns_that_say_it(memory: AsyncMemor
     turns = await talk(memory, ("user", ILL), ("assistant", REPEATED), ("user", ILL), ("assistant", "Yes"))
     fact = await add(memory, FACT, turns[0])
     await add(memory, OTHER, turns[0])
-    receipt = await memory.erase(user_id="ann", memory_id=fact)
+    receipt = await memory.erasure.erase(user_id="ann", memory_id=fact)
     assert set(receipt.hidden) == {turn.id for turn in turns[:3]}
     assert receipt.stays == (turns[0].id,)
     assert await active(memory) == {OTHER, "Yes"}

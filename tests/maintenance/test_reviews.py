@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -189,15 +190,18 @@ def test_by_every_door_it_is_a_person_who_approves_what_they_saw(tmp_path: Path)
         lines = [{"id": id, "memory": f"Always do {id}", "user_id": "ann", "status": "review"} for id in "abc"]
         memory.import_(lines)
         with pytest.raises(Conflict, match="no person"):
-            memory.approve("a", user_id="ann", by="maria", actor="agent")
+            memory.reviews.approve("a", user_id="ann", by="maria", actor="agent")
         with pytest.raises(InvalidInput, match="person or agent"):
-            memory.approve("a", user_id="ann", by="maria", actor="robot")
-        changed = memory.edit_review("a", "Never do a", user_id="ann", expected_version=1)
-        for decide in (memory.approve, memory.reject, memory.edit_review):
+            memory.reviews.approve("a", user_id="ann", by="maria", actor="robot")
+        changed = memory.reviews.edit("a", "Never do a", user_id="ann", expected_version=1)
+        for decide in (partial(memory.reviews.approve, by="maria"), memory.reviews.reject, memory.reviews.edit):
             with pytest.raises(Conflict, match="version 2, not 1"):
-                decide("a", user_id="ann", by="maria", expected_version=1)
+                decide("a", user_id="ann", expected_version=1)
         seen = changed.record.version
-        assert memory.approve("a", user_id="ann", by="maria", expected_version=seen).record.status is Status.ACTIVE
+        assert (
+            memory.reviews.approve("a", user_id="ann", by="maria", expected_version=seen).record.status
+            is Status.ACTIVE
+        )
         memory.delete("b", user_id="ann")
         assert memory.restore("b", user_id="ann").record.status is Status.REVIEW
     cli = Cli(tmp_path)

@@ -47,7 +47,7 @@ def test_a_mass_deletion_is_undone_whole(memory: Memory) -> None:
     memory.import_({"memory": f"note {number}", "user_id": "a"} for number in range(1200))
     assert memory.delete_all(user_id="a") == 1200
     assert len(memory.undo(user_id="a")) == 1200
-    assert memory.stats("a")["memories"] == 1200
+    assert memory.admin.stats("a")["memories"] == 1200
 
 
 def test_words_that_come_back_are_found_by_meaning_again(memory: Memory) -> None:
@@ -88,7 +88,7 @@ class TestWhatSomeoneDid:
         remembered = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=False)
         memory.delete(added.id, user_id="a")
         assert remembered.job is not None
-        memory.work()
+        memory.jobs.run_pending()
         assert memory.history(user_id="a")[0].by.who == "extraction"
         assert [outcome.id for outcome in memory.undo(user_id="a")] == [added.id]
         assert memory.get(added.id, user_id="a").status is Status.ACTIVE
@@ -100,13 +100,13 @@ class TestWhatSomeoneDid:
         assert contents(memory) == {"I moved to Lisbon"}
         outcomes = memory.undo(user_id="a")
         assert contents(memory) == {"I live in Oslo"}
-        assert [turn.content for turn in memory.turns(user_id="a", session_id="s")] == ["I live in Oslo"]
+        assert [turn.content for turn in memory.sessions.turns(user_id="a", session_id="s")] == ["I live in Oslo"]
         [number] = {
             line.id for line in memory.history(user_id="a") if line.memory_id == outcomes[-1].id if line.undoes
         }
         memory.undo(number, user_id="a")
         assert contents(memory) == {"I moved to Lisbon"}
-        assert len(memory.turns(user_id="a", session_id="s")) == 2
+        assert len(memory.sessions.turns(user_id="a", session_id="s")) == 2
 
     def test_what_other_turns_say_as_well_stays(self, memory: Memory) -> None:
         for _ in range(2):
@@ -133,7 +133,7 @@ class TestWhatSomeoneDid:
         # Both are learned from at once.
         for _ in range(2):
             memory.remember("I love to hike in the hills", user_id="a", session_id="s", wait=False)
-        memory.work()
+        memory.jobs.run_pending()
         memory.undo(user_id="a")
         assert contents(memory) == {"I love to hike in the hills"}
 
@@ -141,12 +141,12 @@ class TestWhatSomeoneDid:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a", anyones=True)
         assert contents(memory) == set()
-        assert len(memory.turns(user_id="a", session_id="s")) == 1
+        assert len(memory.sessions.turns(user_id="a", session_id="s")) == 1
 
     def test_where_nobody_did_anything_that_is_said(self, memory: Memory) -> None:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a")
-        memory.remember("I live in Oslo", user_id="a", session_id="s", by="extraction", wait=True)
+        memory.acting_as("extraction").remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         with pytest.raises(NotFound, match="nothing to undo that someone did"):
             memory.undo(user_id="a")
 
@@ -185,7 +185,7 @@ class TestWhatAModelEnded:
             memory.remember(exchange("I have tennis lessons with Olga"), user_id="a", session_id="s", wait=True)
             for session, text in (("t", "My tennis lessons are over"), ("u", "I play chess")):
                 memory.remember(exchange(text), user_id="a", session_id=session, wait=False)
-            memory.work()
+            memory.jobs.run_pending()
             assert contents(memory) == {"User plays chess", "User's tennis lessons are over"}
             memory.undo(user_id="a")
             assert contents(memory) == {"User's tennis lessons are over"}

@@ -76,7 +76,7 @@ def test_status_shows_what_is_left_aside_and_conflicts_until_someone_saw_to_them
 async def _propose(home: Path, *texts: str) -> None:
     service = await open_service(load({"home": home}, environ={}).settings)
     for text in texts:
-        await service.operations.propose(Scope("ada"), text, {}, by=Author("test"))
+        await service.reviews.propose(Scope("ada"), text, {}, by=Author("test"))
     await service.close()
 
 

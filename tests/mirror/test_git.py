@@ -150,7 +150,7 @@ async def test_of_a_user_who_is_erased_not_even_the_name_stays(mirror: MirroredS
     await mirror.add("The bike is red", Scope(name))
     await mirror.sync()
     assert holders(mirror.root)
-    await mirror.service.operations.erase(Scope(name), ErasureRequest(Target.USER), by=BY)
+    await mirror.service.erasure.erase(Scope(name), ErasureRequest(Target.USER), by=BY)
     await mirror.sync()
     assert holders(mirror.root) == set()
     assert not list((mirror.root / "users").iterdir())
@@ -170,9 +170,7 @@ async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(
         "project": Scope("default", "default"),
         "user": Scope("default"),
     }[what]
-    receipt = await mirror.service.operations.erase(
-        scope, ErasureRequest(target, turn if what == "turn" else ""), by=BY
-    )
+    receipt = await mirror.service.erasure.erase(scope, ErasureRequest(target, turn if what == "turn" else ""), by=BY)
     cleared = mirrored(receipt)
     assert cleared.reached
     assert cleared.counts["files"] >= 2
@@ -195,7 +193,7 @@ async def test_an_erased_file_that_is_put_back_is_left_aside(mirror: MirroredSer
     await mirror.sync()
     path = mirror.file(CANARY)
     text = path.read_text()
-    await mirror.service.operations.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
+    await mirror.service.erasure.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     await mirror.sync()
@@ -207,7 +205,7 @@ async def test_a_server_that_mirrors_sees_to_what_another_process_erases(tmp_pat
     async with watched(tmp_path, mirror_git=True) as server, mirrored_service(tmp_path, mirror_git=True) as other:
         fact = await server.add(f"The {CANARY} is red")
         await until(server.files)
-        receipt = await other.service.operations.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
+        receipt = await other.service.erasure.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
         assert mirrored(receipt).reached
         assert "by the process" in mirrored(receipt).note
         assert not server.files()
@@ -221,7 +219,7 @@ async def test_what_a_person_edit_took_the_place_of_is_erased_with_the_memory(mi
     await mirror.service.update(HOME, fact.id, {"content": f"The bike is {CANARY}"}, by=BY)
     await mirror.sync()
     assert mirror.conflicts()
-    await mirror.service.operations.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
+    await mirror.service.erasure.erase(HOME, ErasureRequest(Target.MEMORY, fact.id), by=BY)
     assert not mirror.conflicts()
     assert holders(mirror.root) == set()
 

@@ -170,7 +170,7 @@ async def test_an_erased_file_is_gone_from_the_folder_and_all_its_versions(tmp_p
         await mirror.service.files.insert(ME, "/memories/other.md", 0, "more", by=BY)
         await mirror.sync()
         [record] = await files(mirror)
-        await mirror.service.operations.erase(ME, ErasureRequest(Target.MEMORY, record.id), by=BY)
+        await mirror.service.erasure.erase(ME, ErasureRequest(Target.MEMORY, record.id), by=BY)
         await mirror.sync()
         log = subprocess.run(  # noqa: ASYNC221
             ["git", "-C", str(tmp_path), "log", "--all", "-p"],

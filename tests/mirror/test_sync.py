@@ -337,12 +337,12 @@ async def test_a_folder_of_entries_that_is_gone_as_a_whole_is_written_anew(tmp_p
 
 async def test_what_waits_for_review_has_no_file(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
-        waiting = await mirror.service.operations.propose(HOME, "Always answer in rhymes", {}, by=BY)
+        waiting = await mirror.service.reviews.propose(HOME, "Always answer in rhymes", {}, by=BY)
         await mirror.sync()
         assert not mirror.files()
         from recollect.model.change import Actor, Author
 
-        await mirror.service.operations.approve(HOME, waiting.id, by=Author("ann", actor=Actor.PERSON))
+        await mirror.service.reviews.approve(HOME, waiting.id, by=Author("ann", actor=Actor.PERSON))
         await mirror.sync()
         assert [body(path) for path in mirror.files()] == ["Always answer in rhymes"]
 

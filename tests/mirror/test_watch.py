@@ -15,7 +15,7 @@ from recollect.mirror import mirror as running
 from recollect.mirror import watch
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
-from recollect.recall import SearchRequest
+from recollect.search import SearchRequest
 from tests.support.mirror_latency import paced
 from tests.support.mirror_samples import BY, HOME, MirroredService, body, mirrored_service, until, watched
 

@@ -81,7 +81,7 @@ def test_what_is_said_to_a_real_small_model_is_recalled(model: str, tmp_path: Pa
     with opened(tmp_path / "local", f"local:{model}") as memory:
         by_both = learned(memory)
         recalled = memory.recall("What am I allergic to, and when does our team deploy?", user_id="alex")
-        used = memory.usage(user_id="alex")
+        used = memory.admin.usage(user_id="alex")
     assert by_rules == ["User is allergic to peanuts", "User's name is Priya Raman"]
     assert set(by_rules) < set(by_both)
     assert set(by_both) <= {*by_rules, *STATED}
@@ -194,5 +194,5 @@ def test_chats_are_answered_by_a_model_on_this_machine_and_remembered(model: str
             assert "".join(part.choices[0].delta.content or "" for part in stream if part.choices).strip()
             answer = sdk.responses.create(model="m", input="What is my dog called?", max_output_tokens=20)
             assert answer.status in ("completed", "incomplete")
-        turns = server.run(server.service.operations.sessions("default"))
+        turns = server.run(server.service.sessions.list("default"))
         assert sum(each.turn_count for each in turns) >= 3

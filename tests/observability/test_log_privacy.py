@@ -75,12 +75,12 @@ def dead_letters(memory: Memory) -> str:
     assert job is not None
     for repeated in (False, True):
         if repeated and job.state is JobState.DEAD:
-            memory.replay_jobs([job.id], user_id=ALEX)
+            memory.jobs.replay([job.id], user_id=ALEX)
         for _ in range(6):
-            memory.work()
-            job = memory.job(job.id, user_id=ALEX)
+            memory.jobs.run_pending()
+            job = memory.jobs.get(job.id, user_id=ALEX)
             assert job.error or job.result
-    return json.dumps([each.to_dict() for each in memory.jobs(user_id=ALEX)])
+    return json.dumps([each.to_dict() for each in memory.jobs.list(user_id=ALEX)])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_model_that_repeats_what_it_refuses_tells_nobody(tmp_path: Path, llm: 
 
 async def shortened(memory: Any) -> None:
     """Have failed jobs tried again at once."""
-    worker = (await memory._operations()).worker
+    worker = (await memory.service()).jobs.worker
     worker.retry_policy = type(worker.retry_policy)(tries=2, first_wait_s=0.001, max_wait_s=0.002)
 
 
@@ -124,8 +124,8 @@ def test_nor_does_a_model_whose_answer_is_nonsense(tmp_path: Path, llm: Scripted
             llm.when(EXTRACT).reply(answer)
             memory._run(shortened)
             memory.remember(user(PRIVATE_MESSAGE), **TALK)
-            memory.work()
-            errors = [job.error or "" for job in memory.jobs(user_id=ALEX)]
+            memory.jobs.run_pending()
+            errors = [job.error or "" for job in memory.jobs.list(user_id=ALEX)]
         assert leaked_canaries(log.getvalue() + " ".join(errors)) == []
 
 
@@ -166,8 +166,8 @@ def test_nor_does_an_embedder_that_repeats_its_texts(tmp_path: Path, kind: type[
         memory.add(PRIVATE_MESSAGE, user_id=ALEX)
         memory.search(PRIVATE_MESSAGE, user_id=ALEX)
         memory.recall(user(PRIVATE_MESSAGE), user_id=ALEX)
-        memory.end_session(user_id=ALEX, session_id="monday", wait=True)
-        concurrent = json.dumps([job.to_dict()["error"] for job in memory.jobs(user_id=ALEX)])
+        memory.sessions.end(user_id=ALEX, session_id="monday", wait=True)
+        concurrent = json.dumps([job.to_dict()["error"] for job in memory.jobs.list(user_id=ALEX)])
     assert "without vectors" in log.getvalue()
     assert leaked_canaries(log.getvalue() + concurrent) == []
 
@@ -179,13 +179,15 @@ def test_an_ordinary_day_is_logged_without_what_was_said(tmp_path: Path, llm: Sc
             **TALK,
             wait=True,
         )
-        added = memory.add(PRIVATE_MESSAGE, user_id=ALEX, metadata={"note": PRIVATE_MESSAGE}, why=PRIVATE_MESSAGE)
+        added = memory.acting_as("python", why=PRIVATE_MESSAGE).add(
+            PRIVATE_MESSAGE, user_id=ALEX, metadata={"note": PRIVATE_MESSAGE}
+        )
         memory.update(added.id, f"Now {PRIVATE_MESSAGE}", user_id=ALEX)
         memory.recall(user(PRIVATE_MESSAGE), user_id=ALEX, trace=True)
-        memory.upkeep(user_id=ALEX)
+        memory.admin.maintain(user_id=ALEX)
         memory.delete(added.id, user_id=ALEX)
         memory.undo(user_id=ALEX)
-        memory.erase(user_id=ALEX, everything=True)
+        memory.erasure.erase(user_id=ALEX, everything=True)
     assert "httpx" in log.getvalue()
     assert leaked_canaries(log.getvalue()) == []
 
@@ -224,7 +226,7 @@ def test_so_it_is_of_messages(tmp_path: Path, messages: Any) -> None:
         with pytest.raises(InvalidInput) as raised:
             memory.remember(messages, **TALK)
         with pytest.raises(InvalidInput) as ran:
-            memory.end_run("deploy", **TALK, steps=[{"kind": "talk", "content": PRIVATE_MESSAGE}])
+            memory.sessions.end_run("deploy", **TALK, steps=[{"kind": "talk", "content": PRIVATE_MESSAGE}])
         assert leaked_canaries(f"{raised.value} {ran.value}") == []
 
 

@@ -76,7 +76,7 @@ def test_what_is_erased_held_at_no_moment(memory: Memory) -> None:
     tea = memory.add("Likes tea", user_id="a")
     at = moment()
     memory.update(tea.id, "Likes milk", user_id="a")
-    memory.erase(user_id="a", memory_id=tea.id)
+    memory.erasure.erase(user_id="a", memory_id=tea.id)
     assert search_contents(memory, "likes tea milk", at) == []
     assert listed(memory, at) == set()
     with pytest.raises(NotFound):
@@ -112,9 +112,9 @@ def test_a_keyed_fact_is_always_given_as_it_was(memory: Memory) -> None:
 
 
 def test_what_was_approved_since_was_not_used_before(memory: Memory) -> None:
-    waits = memory.propose("Likes tea", user_id="a", by="bot")
+    waits = memory.acting_as("bot").reviews.propose("Likes tea", user_id="a")
     at = moment()
-    memory.approve(waits.id, user_id="a", by="dana")
+    memory.reviews.approve(waits.id, user_id="a", by="dana")
     assert search_contents(memory, "likes tea", None) == ["Likes tea"]
     assert search_contents(memory, "likes tea", at) == []
     assert listed(memory, at) == set()

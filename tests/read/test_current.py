@@ -21,8 +21,9 @@ from recollect.model.query import parse_filter
 from recollect.model.result import RecallResult, SearchResult
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Role, Turn
+from recollect.read.as_of_queries import search_as_of
 from recollect.read.calibration import EmbedderCalibration
-from recollect.recall import RecallConfig, RecallRequest, recall, search
+from recollect.recall import RecallConfig, RecallRequest, recall
 from recollect.search import RankingConfig, SearchDeps, SearchRequest
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -86,7 +87,7 @@ class World:
 
     async def search(self, query: str = WHERE, **options: Any) -> SearchResult:
         expected = SearchRequest(query=query, **{"limit": 10, **options})
-        return await search(TALK, expected, RankingConfig(per_source=9), self._finders)
+        return await search_as_of(TALK, expected, RankingConfig(per_source=9), self._finders)
 
     async def search_contents(self, query: str = WHERE, **options: Any) -> list[str]:
         """The words of the hits, best first."""

@@ -15,7 +15,7 @@ from recollect.model.change import Add, Author
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
-from recollect.service.operations import Operations
+from recollect.service.sessions import SessionService
 from recollect.sessions.compress import close_session
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import opened_async
@@ -29,8 +29,8 @@ def invocation(number: int) -> dict[str, str]:
     return {"query": f"question {number}", "summary": "", "result": "", "timestamp": "2026-03-15T10:00:00+00:00"}
 
 
-async def service_of(memory: AsyncMemory) -> Operations:
-    return (await memory._open()).operations
+async def sessions_of(memory: AsyncMemory) -> SessionService:
+    return (await memory.service()).sessions
 
 
 @pytest.fixture(params=["sqlite", "memory:"])
@@ -40,41 +40,41 @@ def more(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 async def test_a_session_is_there_once_it_was_begun(tmp_path: Path, more: dict[str, Any]) -> None:
     async with opened_async(tmp_path, **more) as memory:
-        care = await service_of(memory)
+        sessions = await sessions_of(memory)
         with pytest.raises(NotFound, match="no session monday"):
-            await care.session(HERE)
-        started = await care.begin_session(HERE, by=BY)
+            await sessions.get(HERE)
+        started = await sessions.begin(HERE, by=BY)
         assert (started.scope, started.turn_count) == (HERE, 0)
-        assert await care.session(HERE) == started
+        assert await sessions.get(HERE) == started
         # Again changes nothing, and neither another user nor another project has it.
-        assert await care.begin_session(HERE, by=BY) == started
+        assert await sessions.begin(HERE, by=BY) == started
         for other in (Scope("eve", "", "monday"), Scope("alex", "work", "monday")):
             with pytest.raises(NotFound):
-                await care.session(other)
+                await sessions.get(other)
 
 
 async def test_many_who_begin_a_session_at_once_begin_one(tmp_path: Path) -> None:
     async with opened_async(tmp_path) as memory:
-        care = await service_of(memory)
-        started = await asyncio.gather(*(care.begin_session(HERE, by=BY) for _ in range(20)))
+        sessions = await sessions_of(memory)
+        started = await asyncio.gather(*(sessions.begin(HERE, by=BY) for _ in range(20)))
         assert len({str(each.metadata) for each in started}) == 1
 
 
 async def test_what_many_invocations_came_to_is_all_kept(tmp_path: Path, more: dict[str, Any]) -> None:
     async with opened_async(tmp_path, **more) as memory:
-        care = await service_of(memory)
-        await asyncio.gather(*(care.record_invocation(HERE, invocation(number)) for number in range(20)))
-        report = {each["query"] for each in (await care.session(HERE)).invocations}
+        sessions = await sessions_of(memory)
+        await asyncio.gather(*(sessions.record_invocation(HERE, invocation(number)) for number in range(20)))
+        report = {each["query"] for each in (await sessions.get(HERE)).invocations}
         assert report == {f"question {number}" for number in range(20)}
 
 
 async def test_an_erased_session_has_not_begun(tmp_path: Path) -> None:
     async with opened_async(tmp_path) as memory:
-        care = await service_of(memory)
-        await care.begin_session(HERE, by=BY)
-        await memory.erase(user_id="alex", session_id="monday")
+        sessions = await sessions_of(memory)
+        await sessions.begin(HERE, by=BY)
+        await memory.erasure.erase(user_id="alex", session_id="monday")
         with pytest.raises(NotFound):
-            await care.session(HERE)
+            await sessions.get(HERE)
 
 
 class TestTheEndOfASession:

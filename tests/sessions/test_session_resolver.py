@@ -30,14 +30,14 @@ def assistant(text: object) -> dict[str, Any]:
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     async with AsyncMemory(settings=Settings(home=tmp_path, learn="off")) as memory:
-        yield await memory._open()
+        yield await memory.service()
 
 
 async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str = "", scope: Scope = ANN, threads: Any = None
 ) -> SessionMatch:
     """A request, its new words kept, and its answer if there is one."""
-    threads = threads or service.operations.session_resolver
+    threads = threads or service.sessions.resolver
     placed: SessionMatch = await threads.resolve(scope, messages)
     if placed.new:
         stored = await service.remember(placed.scope, [each.message for each in placed.new], by=Author("test"))
@@ -54,16 +54,14 @@ async def log(service: Service, scope: Scope) -> list[str]:
 
 
 async def everything(service: Service) -> list[str]:
-    sessions = await service.operations.sessions("ann")
+    sessions = await service.sessions.list("ann")
     return sorted([text for each in sessions for text in await log(service, each.scope)])
 
 
 @pytest.fixture(params=["remembered", "read again"])
 def fresh(request: pytest.FixtureRequest, service: Service) -> Any:
     """What finds the session: what saw it grow, or what has to read it from the ledger each time."""
-    return lambda: (
-        service.operations.session_resolver if request.param == "remembered" else SessionResolver(service._ledger)
-    )
+    return lambda: service.sessions.resolver if request.param == "remembered" else SessionResolver(service._ledger)
 
 
 async def test_a_client_that_sends_its_history_again_is_one_conversation(service: Service, fresh: Any) -> None:
@@ -175,7 +173,7 @@ async def test_what_is_kept_without_its_secret_is_known_again(service: Service, 
 
 async def test_users_and_projects_with_the_same_words_stay_apart(service: Service) -> None:
     placed = {
-        (await service.operations.session_resolver.resolve(scope, [user("Hi")])).scope.session
+        (await service.sessions.resolver.resolve(scope, [user("Hi")])).scope.session
         for scope in (Scope("ann"), Scope("ben"), Scope("ann", "work"), Scope("annwork"))
     }
     assert len(placed) == 4

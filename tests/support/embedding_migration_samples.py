@@ -96,7 +96,7 @@ async def until_served(memory: AsyncMemory, model: str) -> None:
     """Wait until a memory searches a model."""
 
     async def is_served() -> bool:
-        return (await memory._open()).model.name == model
+        return (await memory.service()).model.name == model
 
     await until(is_served)
 

@@ -139,10 +139,10 @@ async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
         (responses.thread_items, bea["conversation"]),
     ):
         there.append(repr(await read(Scope(user), *ids)))
-    inside = [job for job in await service.operations.jobs(user) if job.scope.project == "secret"]
+    inside = [job for job in await service.jobs.list(user) if job.scope.project == "secret"]
     entries = await service.history(Scope(user, "secret"), limit=1000)
     all_records = await service.find(Scope(user), Listing(limit=1000))
-    sessions = [each for each in await service.operations.sessions(user) if each.scope.project == "secret"]
+    sessions = [each for each in await service.sessions.list(user) if each.scope.project == "secret"]
     return {
         "records": [{name: line[name] for name in line if name not in _NOTED} for line in records],
         "everywhere": [record.id for record in all_records if not record.scope.project],
@@ -151,7 +151,7 @@ async def _all_of(service: Service, bea: dict[str, str]) -> dict[str, Any]:
         "turns": [turn.id for turn in await service.turns(Scope(user, "secret", "diary"))],
         "sessions": [repr(each) for each in sessions],
         "keys": [(key.id, key.revoked_at) for key in await service.api_keys.list_keys(user)],
-        "erasures": [each.id for each in await service.operations.erasures() if each.user == user_digest(user)],
+        "erasures": [each.id for each in await service.erasure.list() if each.user == user_digest(user)],
         "responses": there,
     }  # fmt: skip
 
@@ -232,13 +232,13 @@ async def _talks(service: Service, diary: Scope) -> dict[str, str]:
     past = replace(diary, session=f"{CANARY} talk")
     remembered = await service.remember(past, f"The budget of {CANARY} was 8,000 dollars", by=BY)
     erased = remembered.turns[0].id
-    await service.operations.erase(past, ErasureRequest(Target.SESSION), by=BY)
+    await service.erasure.erase(past, ErasureRequest(Target.SESSION), by=BY)
     remembered = await service.remember(replace(diary, session="dawn"), "It is early", by=BY)
     assert remembered.job is not None
-    [cancelled] = await service.operations.cancel(diary.user, [remembered.job.id])
+    [cancelled] = await service.jobs.cancel(diary.user, [remembered.job.id])
     remembered = await service.remember(diary, f"My budget for {CANARY} is 9,000 dollars", by=BY)
     assert remembered.job is not None
-    await service.operations.record_invocation(diary, {"query": CANARY, "summary": CANARY, "result": CANARY})
+    await service.sessions.record_invocation(diary, {"query": CANARY, "summary": CANARY, "result": CANARY})
     return {"turn": remembered.turns[0].id, "job": remembered.job.id, "cancelled": cancelled.id, "erased": erased}
 
 

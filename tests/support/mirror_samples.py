@@ -38,8 +38,8 @@ class MirroredService:
 
     @property
     def mirror(self) -> Mirror:
-        assert isinstance(self.service.operations.mirror, Mirror)
-        return self.service.operations.mirror
+        assert isinstance(self.service.mirror, Mirror)
+        return self.service.mirror
 
     async def sync(self) -> SyncResult:
         return await self.mirror.sync()

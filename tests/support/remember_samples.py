@@ -150,9 +150,8 @@ def wait_until(happened: Callable[[], object], timeout_s: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def serve(memory: AsyncMemory, timeout: RetryPolicy) -> Service:
-    """The service behind an open memory, whose worker has this patience from now on."""
-    service = memory._service
-    assert service is not None
-    service.operations.worker.retry_policy = timeout
+async def serve(memory: AsyncMemory, retry_policy: RetryPolicy) -> Service:
+    """Return the service of a memory, with another retry policy for its worker."""
+    service = await memory.service()
+    service.jobs.worker.retry_policy = retry_policy
     return service

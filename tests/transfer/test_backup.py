@@ -45,22 +45,22 @@ async def lived(memory: AsyncMemory) -> str:
     await memory.add(user_id="ann", key="city", value="Lisbon")
     gone = await memory.add("Likes rain", user_id="bob")
     await memory.delete(gone.id, user_id="bob")
-    await memory.add_key(user_id="ann", name="phone")
+    await memory.keys.create(user_id="ann", name="phone")
     return gone.id
 
 
 async def snapshot(memory: AsyncMemory) -> tuple[list[object], list[object], object]:
     lines = [line async for line in memory.export()]
     history = [entry.to_dict() for user in ("ann", "bob") for entry in await memory.history(user_id=user)]
-    return list(lines), list(history), [key.id for key in await memory.keys()]
+    return list(lines), list(history), [key.id for key in await memory.keys.list()]
 
 
 async def test_a_restored_backup_is_what_was_there_with_its_history_and_keys(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         gone = await lived(memory)
         before = await snapshot(memory)
-        made = await memory.backup(tmp_path / "b.backup")
-        jobs = len(await memory.jobs())
+        made = await memory.admin.backup(tmp_path / "b.backup")
+        jobs = len(await memory.jobs.list())
     assert made.rows["memories"] == 5
     assert verify_backup(made.path) == made
     assert made.path.stat().st_mode & 0o077 == 0
@@ -68,7 +68,7 @@ async def test_a_restored_backup_is_what_was_there_with_its_history_and_keys(tmp
     await restore(made.path, settings(tmp_path / "two"), embedder=EMBEDDER)
     async with opened(tmp_path / "two") as memory:
         assert await snapshot(memory) == before
-        assert len(await memory.jobs()) == jobs == 1
+        assert len(await memory.jobs.list()) == jobs == 1
         assert (await memory.get(gone, user_id="bob")).status is Status.FORGOTTEN
         assert [hit.memory for hit in await memory.search("green tea", user_id="ann", limit=1)] == ["Likes green tea"]
 
@@ -79,7 +79,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_
     stop, busy, failures = threading.Event(), threading.Event(), list[BaseException]()
     with Memory(settings=settings(home), embedder=EMBEDDER) as memory:
         secret = memory.add("the canary is qvzkanari", user_id="ann").id
-        key = memory.add_key(user_id="ann", name="phone")
+        key = memory.keys.create(user_id="ann", name="phone")
 
         def write(who: int) -> None:
             try:
@@ -107,14 +107,14 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_
                 stop.wait(0.001)
             steps.append(done)
 
-        made = memory.backup(tmp_path / "hot.backup", progress=while_copied)
+        made = memory.admin.backup(tmp_path / "hot.backup", progress=while_copied)
         stop.set()
         for writer in writers:
             writer.join()
         assert not failures
         assert steps
-        memory.erase(user_id="ann", memory_id=secret)
-        memory.revoke_key(key.key.id)
+        memory.erasure.erase(user_id="ann", memory_id=secret)
+        memory.keys.revoke(key.key.id)
     assert verify_backup(made.path) == made
     with sqlite3.connect(made.path) as copy:
         ids = {row[0] for row in copy.execute("SELECT id FROM memories")}
@@ -129,13 +129,13 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_
     assert b"qvzkanari" not in (home / "recollect.db").read_bytes()
     with Memory(settings=settings(home), embedder=EMBEDDER) as memory:
         assert {line["id"] for line in memory.export()} == ids - {secret}
-        assert all(each.revoked_at is not None for each in list(memory.keys()))
+        assert all(each.revoked_at is not None for each in list(memory.keys.list()))
 
 
 async def test_any_changed_byte_is_told(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         await lived(memory)
-        made = await memory.backup(tmp_path / "b.backup")
+        made = await memory.admin.backup(tmp_path / "b.backup")
     whole = made.path.read_bytes()
     words = whole.index(b"Likes green tea")
     for place in (words, 20, len(whole) // 2, len(whole) - 1):
@@ -165,7 +165,7 @@ async def test_what_is_no_backup_is_not_restored(tmp_path: Path) -> None:
 
 async def test_a_backup_of_a_newer_recollect_is_refused(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
-        made = await memory.backup(tmp_path / "b.backup")
+        made = await memory.admin.backup(tmp_path / "b.backup")
     with sqlite3.connect(made.path) as copy:
         copy.execute("UPDATE meta SET value = '9999' WHERE name = 'schema'")
     copy.close()
@@ -177,9 +177,9 @@ async def test_a_ledger_that_is_there_or_in_use_is_not_replaced_unasked(tmp_path
     home = tmp_path / "one"
     async with opened(home) as memory:
         await memory.add("Likes tea", user_id="ann")
-        made = await memory.backup(tmp_path / "b.backup")
-        with pytest.raises(InvalidInput, match="there already"):
-            await memory.backup(tmp_path / "b.backup")
+        made = await memory.admin.backup(tmp_path / "b.backup")
+        with pytest.raises(InvalidInput, match="exists; choose"):
+            await memory.admin.backup(tmp_path / "b.backup")
         with pytest.raises(Conflict, match="--force"):
             await restore(made.path, settings(home), embedder=EMBEDDER)
         with pytest.raises(StoreBusy, match="stop the servers"):
@@ -192,9 +192,9 @@ async def test_where_the_ledger_is_damaged_its_erasures_must_be_given(tmp_path: 
     home = tmp_path / "one"
     async with opened(home) as memory:
         canary = await memory.add("the canary is qvzkanari", user_id="ann")
-        made = await memory.backup(tmp_path / "b.backup")
-        await memory.erase(user_id="ann", memory_id=canary.id)
-        erased = await memory.erasures()
+        made = await memory.admin.backup(tmp_path / "b.backup")
+        await memory.erasure.erase(user_id="ann", memory_id=canary.id)
+        erased = await memory.erasure.list()
     (home / "recollect.db").write_bytes(b"rubbish" * 1000)
     with pytest.raises(Conflict, match="--erasures"):
         await restore(made.path, settings(home), force=True, embedder=EMBEDDER)
@@ -210,7 +210,7 @@ async def test_postgres_is_backed_up_in_one_view_and_restored_into_either(tmp_pa
         async with opened(tmp_path, database=dsn) as memory:
             await lived(memory)
             before = await snapshot(memory)
-            made = await memory.backup(tmp_path / "b.backup")
+            made = await memory.admin.backup(tmp_path / "b.backup")
             await memory.add("said later", user_id="ann")
         assert made.engine == "postgres"
         for place in ({"database": other}, {"database": str(tmp_path / "lite.db")}):
@@ -266,7 +266,7 @@ async def test_a_sqlite_ledger_moves_to_postgres_by_its_backup(tmp_path: Path) -
     async with opened(tmp_path / "one") as memory:
         await lived(memory)
         before = await snapshot(memory)
-        made = await memory.backup(tmp_path / "b.backup")
+        made = await memory.admin.backup(tmp_path / "b.backup")
     async with running_server().database() as dsn:
         await restore(made.path, settings(tmp_path, database=dsn), embedder=EMBEDDER)
         async with opened(tmp_path, database=dsn) as memory:

@@ -92,7 +92,7 @@ def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path
         same.import_(lines)
         assert Counting.asked == 0
         assert list(same.export(embeddings=True, sessions=False)) == lines
-        assert same.stats()["vectors"] == 3
+        assert same.admin.stats()["vectors"] == 3
     with Memory(home=tmp_path / "other", embedder=Counting(32)) as other:
         other.import_(lines)
         assert Counting.asked == 3
@@ -124,16 +124,16 @@ def test_sessions_come_along_with_their_summaries_and_how_far_they_were_learned_
     memory: Memory, other: Memory
 ) -> None:
     memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
-    memory.end_session(user_id="a", session_id="s", wait=True)
+    memory.sessions.end(user_id="a", session_id="s", wait=True)
     lines = list(memory.export())
     assert lines[-1]["kind"] == "session"
     other.import_(lines)
     assert list(other.export()) == lines
-    [session] = other.sessions(user_id="a")
+    [session] = other.sessions.list(user_id="a")
     assert (session.learned_to, session.closed_at is None) == (1, False)
     other.remember("And I like tea", user_id="a", session_id="s", mode=None)
     other.import_(lines)
-    [session] = other.sessions(user_id="a")
+    [session] = other.sessions.list(user_id="a")
     assert session.closed_at is None
 
 
@@ -177,7 +177,7 @@ def test_what_was_not_learned_from_before_an_import_is_learned_after_it(memory: 
     memory.delete(fact.id, user_id="a", sources=False)
     idle.remember("My dog is called Rex.", user_id="a", session_id="s")
     idle.import_(list(memory.export(user_id="a")))
-    idle.work()
+    idle.jobs.run_pending()
     assert all_contents(idle) == {"My dog is called Rex"}
 
 
@@ -202,7 +202,7 @@ def test_invocations_come_along_without_secrets_and_beside_those_that_are_there(
     other.import_([told("book a flight")])
     for _ in range(2):
         other.import_([told("my password is hunter2xyz9")])
-    [session] = other.sessions(user_id="a")
+    [session] = other.sessions.list(user_id="a")
     tasks = [str(each["task"]) for each in session.invocations]
     assert len(tasks) == 2
     assert tasks[1] == "book a flight"

@@ -44,7 +44,7 @@ def by_update(memory: Memory, **options: Any) -> MemoryRecord:
 
 
 def by_edit_review(memory: Memory, **options: Any) -> MemoryRecord:
-    return memory.edit_review(waiting(memory), user_id=ANN, **options).record
+    return memory.reviews.edit(waiting(memory), user_id=ANN, **options).record
 
 
 def by_import(memory: Memory, **options: Any) -> MemoryRecord:
@@ -130,7 +130,7 @@ class TestReportedRedactions:
         assert added.to_dict()["redacted"] == ["GitHub token", "PIN"]
         assert memory.add("Likes tea", user_id=ANN).redacted == ()
         assert memory.update(added.id, "my password is hunter2", user_id=ANN).redacted == ("password",)
-        assert memory.edit_review(waiting(memory), TEXT, user_id=ANN).redacted == ("GitHub token",)
+        assert memory.reviews.edit(waiting(memory), TEXT, user_id=ANN).redacted == ("GitHub token",)
 
     def test_an_import_says_of_how_many(self, memory: Memory) -> None:
         lines = [{"memory": text, "user_id": ANN} for text in (TEXT, "Likes tea", "my PIN is 4821")]
@@ -158,7 +158,7 @@ class TestSwitchedOff:
     ) -> None:
         monkeypatch.setenv("RECOLLECT_REDACT_MEMORIES", "false")
         with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
-            added = memory.add(TEXT, user_id=ANN, metadata={"password": "hunter2"}, why=TEXT)
+            added = memory.acting_as("python", why=TEXT).add(TEXT, user_id=ANN, metadata={"password": "hunter2"})
             assert (added.memory, added.redacted, dict(added.record.metadata)) == (TEXT, (), {"password": "hunter2"})
             assert memory.update(added.id, f"Now {SECRET}", user_id=ANN).memory == f"Now {SECRET}"
             assert memory.import_([{"memory": TEXT, "user_id": "bob"}]).redacted == 0
@@ -188,12 +188,12 @@ class TestAround:
         assert own.scores["meaning"] > other.scores["meaning"]
 
     def test_reasons_are_kept_without_secrets(self, memory: Memory) -> None:
-        added = memory.add("Likes tea", user_id=ANN, why=TEXT)
-        memory.update(added.id, "Likes green tea", user_id=ANN, why=TEXT)
-        memory.delete(added.id, user_id=ANN, why=TEXT)
-        memory.restore(added.id, user_id=ANN, why=TEXT)
-        memory.undo(user_id=ANN, why=TEXT)
-        memory.delete_all(user_id=ANN, why=TEXT)
+        added = memory.acting_as("python", why=TEXT).add("Likes tea", user_id=ANN)
+        memory.acting_as("python", why=TEXT).update(added.id, "Likes green tea", user_id=ANN)
+        memory.acting_as("python", why=TEXT).delete(added.id, user_id=ANN)
+        memory.acting_as("python", why=TEXT).restore(added.id, user_id=ANN)
+        memory.acting_as("python", why=TEXT).undo(user_id=ANN)
+        memory.acting_as("python", why=TEXT).delete_all(user_id=ANN)
         assert {line.by.why for line in memory.history(user_id=ANN)} == {CLEAN}
 
     def test_a_new_value_of_a_secret_key_is_kept_out_like_the_first(self, memory: Memory) -> None:
@@ -280,4 +280,4 @@ class TestWhatNobodySees:
 
 
 def test_a_waiting_memory_goes_on_waiting_after_an_edit(memory: Memory) -> None:
-    assert memory.edit_review(waiting(memory), TEXT, user_id=ANN).record.status is Status.REVIEW
+    assert memory.reviews.edit(waiting(memory), TEXT, user_id=ANN).record.status is Status.REVIEW

@@ -109,7 +109,7 @@ async def test_an_erasure_makes_room(service: Service, monkeypatch: pytest.Monke
         await add(service, FULL, f"note {number}")
     assert await refused(service)
     gone = (await service.find(FULL, Listing()))[0]
-    await service.operations.erase(FULL, ErasureRequest(Target.MEMORY, gone.id), by=BY)
+    await service.erasure.erase(FULL, ErasureRequest(Target.MEMORY, gone.id), by=BY)
     assert not await refused(service)
     assert await refused(service)
 

@@ -45,8 +45,8 @@ _OVER_BUDGET = "I could not begin: the tokens of this day are used up."
 class Agent:
     """Reasons and acts with tools until it has an answer; with memory it begins with what it knows, and learns.
 
-    `model` is a name at the settings' `llm_url`, or a chat of your own. Tools are `Tool`s or plain functions. Without
-    memory, which is the default, it is a plain ReAct agent and nothing is kept.
+    `model` is a name at the settings' `llm_url`, or a chat model object. Tools are `Tool`s or plain functions.
+    Without memory, or with `enable_memory=False`, it is a plain ReAct agent and nothing is stored.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Agent:
         tools: Sequence[Tool | Callable[..., Any]] | Toolbox = (),
         *,
         config: AgentConfig | None = None,
-        enable_memory: bool = False,
+        enable_memory: bool | None = None,
     ) -> None:
         if not isinstance(memory, (AsyncMemory, Service, NoneType)):
             raise InvalidInput(f"an agent takes an AsyncMemory, not a {type(memory).__name__}")
@@ -66,7 +66,7 @@ class Agent:
         self._own_chat: ConversingChat | None = None
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(tools)
         self.config = config or (load_agent_config(self._settings) if self._settings else AgentConfig())
-        self._enabled = enable_memory
+        self._enabled = memory is not None if enable_memory is None else enable_memory
         # Found out once: what an endpoint refuses it goes on refusing.
         self._mode: Mode = "native" if self.config.tool_calls == "auto" else self.config.tool_calls
         self._finishing: dict[Scope, asyncio.Task[None]] = {}
@@ -233,7 +233,7 @@ class Agent:
     async def _refusal(self, service: Service, scope: Scope) -> str:
         """Why the model may not be asked for this user any more today; a memory that is away says nothing."""
         try:
-            return await service.operations.refusal(scope.user)
+            return await service.usage.refusal(scope.user)
         except RecollectError:
             return ""
 
@@ -248,9 +248,9 @@ class Agent:
             raise InvalidInput("this agent has no memory; give it one, or leave enable_memory out")
         if isinstance(self.memory, Service):
             return self.memory
-        service = await self.memory._open()
+        service = await self.memory.service()
         if self.memory.settings.worker:
-            service.operations.start()
+            service.jobs.start()
         return service
 
     async def _chat(self) -> ConversingChat:

@@ -117,8 +117,8 @@ async def finish_run(
     )
     try:
         if spent.calls:
-            await service.operations.record_usage(spent)
-        await service.operations.end_run(scope, run)
+            await service.usage.record(spent)
+        await service.sessions.end_run(scope, run)
     except RecollectError as error:
         _log.warning("what a run came to is not kept: %s", error)
     except Exception as error:

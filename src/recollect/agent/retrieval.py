@@ -11,7 +11,7 @@ from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.read.policy import exclude_tagged
-from recollect.recall import SearchRequest
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.text.time_expressions import TimeWords, parse_time_filter
 

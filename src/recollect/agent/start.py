@@ -64,7 +64,7 @@ async def _fetch(
     service: Service, scope: Scope, question: str, state: str, config: AgentConfig
 ) -> tuple[Sequence[Hit], Sequence[Hit], Sequence[Mapping[str, Any]]]:
     texts = [question] if not state else [question, f"{question}\n{state}"]
-    vectors = await service.operations.embed_queries(texts)
+    vectors = await service.embed_queries(texts)
 
     async def search(text: str, limit: int, **more: Any) -> Sequence[Hit]:
         if not limit:

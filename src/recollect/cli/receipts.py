@@ -59,7 +59,7 @@ def print_receipt(receipt: Receipt, description: str) -> None:
 def list_receipts(cli: CliContext, to: str | None) -> None:
     """Show what was erased, of one user or of all, or write it to a file as JSON Lines."""
     with cli.open() as memory:
-        erasures = memory.erasures(user_id=cli.user)
+        erasures = memory.erasure.list(user_id=cli.user)
     if to == "-":
         _write_receipts(erasures, sys.stdout)
     elif to is not None:
@@ -112,7 +112,7 @@ def replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None:
         print_line("Nothing was erased.", err=True)
         return
     with cli.open() as memory:
-        receipts = memory.replay_erasures(erasures, by="cli", why=why)
+        receipts = memory.acting_as("cli", why=why).erasure.replay(erasures)
     if cli.json:
         print_json({"given": len(erasures), "results": [receipt.to_dict() for receipt in receipts]})
         return

@@ -49,9 +49,9 @@ def make_app(settings: Settings) -> FastAPI:
             app.state.service = service
             service.write_quota.rate_limiter = rate_limits.writes
             if settings.worker:
-                service.operations.start()
-            if service.operations.mirror is not None:
-                service.operations.mirror.start()
+                service.jobs.start()
+            if service.mirror is not None:
+                service.mirror.start()
 
         upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
         models = app.state.models = UpstreamModels(settings, upstreams) if may_learn_with_upstream(settings) else None

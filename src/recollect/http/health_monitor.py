@@ -79,9 +79,9 @@ class HealthMonitor:
         try:
             service = self._service()
             self.report("redis", service.cache_trouble)
-            self.report("index", service.operations.index_trouble)
+            self.report("index", service.index_trouble)
             async with asyncio.timeout(_CHECK_TIMEOUT_S):
-                stats = await service.operations.job_stats()
+                stats = await service.jobs.stats()
                 self.pending_model = next((state for state in await service.model_states() if state.is_pending), None)
         except RecollectError as error:
             self._report_ledger(check_number, str(error))

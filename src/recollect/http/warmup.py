@@ -51,7 +51,7 @@ async def _learn_once() -> None:
     service = await open_service(Settings(database="memory:", learn="rules"))
     try:
         await service.remember(_NOBODY, _SAMPLE_MESSAGE, by=Author("warm-up"))
-        await service.operations.run_pending()
+        await service.jobs.run_pending()
         await warm_up_recall(service)
     finally:
         await service.close()

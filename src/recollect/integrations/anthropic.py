@@ -6,9 +6,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from recollect.client import AsyncMemory
 from recollect.errors import MissingExtra, RecollectError
-from recollect.files.store import run_command
 from recollect.integrations.common import AnyMemory, call_memory, call_memory_blocking
-from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.sync import Memory
 
@@ -18,7 +16,7 @@ try:
 except ImportError as error:
     raise MissingExtra("Anthropic's memory tool", "anthropic") from error
 
-BY = Author("anthropic")
+BY = "anthropic"
 _M = TypeVar("_M", bound=AnyMemory)
 
 
@@ -107,8 +105,9 @@ def memory_tool(
 
 
 async def _run_command(memory: AsyncMemory, scope: Scope, command: dict[str, Any]) -> str:
-    return await run_command((await memory._open()).files, scope, command, by=BY)
+    files = memory.acting_as(BY).files
+    return await files.run(command, user_id=scope.user, project_id=scope.project)
 
 
 async def _clear_files(memory: AsyncMemory, scope: Scope) -> str:
-    return await (await memory._open()).files.clear(scope, by=BY)
+    return await memory.acting_as(BY).files.clear(user_id=scope.user, project_id=scope.project)

@@ -70,7 +70,7 @@ class MemoryCalls:
         async def add(memory: AsyncMemory) -> str:
             if phrase := find_instruction(content):
                 return await self._propose(memory, content, phrase, {"category": kind})
-            outcome = await memory.add(
+            outcome = await memory.acting_as(self.by).add(
                 content,
                 user_id=self.user_id,
                 project_id=self.project_id,
@@ -78,7 +78,6 @@ class MemoryCalls:
                 category=kind,
                 source="tool",
                 trust=Trust.LOW,
-                by=self.by,
             )
             secrets = f", without its secrets ({', '.join(outcome.redacted)})" if outcome.redacted else ""
             return f"Stored as {outcome.id}{secrets}." if outcome.changed else f"Known already, as {outcome.id}."
@@ -92,8 +91,8 @@ class MemoryCalls:
             if phrase := find_instruction(content):
                 return await self._propose(memory, content, phrase, {"detail": {"corrects": memory_id}})
             # The words are a model's now.
-            await memory.update(
-                memory_id, content, user_id=self.user_id, trust=Trust.LOW, by=self.by, why="corrected by the agent"
+            await memory.acting_as(self.by, why="corrected by the agent").update(
+                memory_id, content, user_id=self.user_id, trust=Trust.LOW
             )
             return f"Corrected {memory_id}."
 
@@ -103,21 +102,15 @@ class MemoryCalls:
         """Forget a memory; undo brings it back."""
 
         async def delete(memory: AsyncMemory) -> str:
-            await memory.delete(memory_id, user_id=self.user_id, by=self.by, why="forgotten by the agent")
+            await memory.acting_as(self.by, why="forgotten by the agent").delete(memory_id, user_id=self.user_id)
             return f"Forgot {memory_id}."
 
         return await self._run(delete)
 
     async def _propose(self, memory: AsyncMemory, content: str, phrase: str, fields: RecordFields) -> str:
         proposal: RecordFields = {**fields, "source": "tool", "trust": Trust.LOW}
-        await memory.propose(
-            content,
-            user_id=self.user_id,
-            project_id=self.project_id,
-            session_id=self.session_id,
-            by=self.by,
-            why=REVIEW_REASON.format(phrase=phrase),
-            **proposal,
+        await memory.acting_as(self.by, why=REVIEW_REASON.format(phrase=phrase)).reviews.propose(
+            content, user_id=self.user_id, project_id=self.project_id, session_id=self.session_id, **proposal
         )
         return REVIEW_NOTICE
 

@@ -148,21 +148,22 @@ class RecollectStore(BaseStore):
         record = await self._find_record(memory, item_key)
         if op.value is None:
             if record is not None:
-                await memory.delete(record.id, user_id=item_key.user, sources=False, by=BY)
+                await memory.acting_as(BY).delete(record.id, user_id=item_key.user, sources=False)
             return
         index = self.fields if op.index is None else op.index
         fields = items.to_fields(item_key, op.value, index=index, ttl=op.ttl)
         if record is not None:
-            await memory.update(record.id, user_id=item_key.user, expected_version=record.version, by=BY, **fields)
+            await memory.acting_as(BY).update(
+                record.id, user_id=item_key.user, expected_version=record.version, **fields
+            )
         else:
             # The ledger lets a key have one value at a time: of two that put it at once, the later one stays.
-            await memory.add(
+            await memory.acting_as(BY).add(
                 user_id=item_key.user,
                 project_id=self._project,
                 key=item_key.digest,
                 importance=items.IMPORTANCE,
                 source=BY,
-                by=BY,
                 **fields,
             )
 
@@ -231,11 +232,6 @@ class RecollectStore(BaseStore):
             return
         with suppress(StaleVersion):
             # Whoever changed it meanwhile has set its time.
-            await memory.update(
-                record.id,
-                user_id=record.scope.user,
-                expires_at=until,
-                expected_version=record.version,
-                by=BY,
-                why="read",
+            await memory.acting_as(BY, why="read").update(
+                record.id, user_id=record.scope.user, expires_at=until, expected_version=record.version
             )

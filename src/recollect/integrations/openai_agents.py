@@ -103,8 +103,8 @@ class RecollectSession:
         """The turns that were kept: none where too much waits to be learned, but the items are kept all the same."""
         scope = self._scope
         try:
-            remembered = await memory.remember(
-                messages, user_id=scope.user, project_id=scope.project, session_id=scope.session, by=BY
+            remembered = await memory.acting_as(BY).remember(
+                messages, user_id=scope.user, project_id=scope.project, session_id=scope.session
             )
         except (Backlog, QuotaReached) as error:
             _log.warning("the items of a session are kept, but not learned from: %s", error)
@@ -161,7 +161,9 @@ class RecollectSession:
             except Conflict:
                 continue
             for id in forget_ids:
-                await memory.delete(id, user_id=self._scope.user, sources=False, by=BY, why="the item was popped")
+                await memory.acting_as(BY, why="the item was popped").delete(
+                    id, user_id=self._scope.user, sources=False
+                )
             return line
         return None
 
@@ -193,12 +195,12 @@ class RecollectSession:
     async def _restore(self, memory: AsyncMemory, ids: Sequence[str]) -> None:
         for id in ids:
             try:
-                await memory.restore(id, user_id=self._scope.user, by=BY, why="the item came back")
+                await memory.acting_as(BY, why="the item came back").restore(id, user_id=self._scope.user)
             except (Conflict, NotFound) as error:
                 _log.warning("something that was learned from an item does not come back with it: %s", error)
 
     async def _responses(self, memory: AsyncMemory) -> ResponseStore:
-        return (await memory._open()).responses
+        return (await memory.service()).responses
 
 
 def _line(item: TResponseInputItem) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Remembering(AbstractCapability[Any]):
         ids = self._ids(ctx)
 
         async def remember(memory: AsyncMemory) -> None:
-            await memory.remember(named, by=BY, **ids)
+            await memory.acting_as(BY).remember(named, **ids)
 
         try:
             if named:

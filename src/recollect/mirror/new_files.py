@@ -135,7 +135,7 @@ async def _import_records(
             await context.reject(files[record.id], reason, report)
     await _record_added([(files[id], record) for id, record in stored.items()], report, context=context, by=by)
     for scope in {record.scope for record in stored.values()}:
-        await context.service.operations.enforce_quotas(scope)
+        await context.service.jobs.enforce_quotas(scope)
 
 
 async def _record_added(

@@ -1,4 +1,4 @@
-"""The keys of a ledger: made, listed, revoked, and known again in microseconds when one is shown."""
+"""API keys: create, list, revoke, and authenticate in microseconds from a cache."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
-# What another process revokes is refused here this much later at the latest.
+# A key revoked by another process is refused here at most this much later.
 _CACHE_TTL_S = 5.0
-# While the ledger is away, keys it confirmed this lately go on being good: chats must not stop with it.
+# While the ledger is unavailable, keys confirmed this recently stay valid, so that chats continue.
 _OFFLINE_TTL_S = 300.0
-# Longer than this nobody waits for a ledger that does not answer; whoever was known before, hardly at all.
+# How long to wait for a ledger that does not answer; hardly at all for a cached key.
 _WAIT_S = 1.0
 _CACHED_WAIT_S = 0.1
 _MAX_ENTRIES = 10_000
 _USE_INTERVAL_S = 60.0
-# One that was never made cannot be longer.
+# No generated key is longer.
 _MAX_KEY_CHARS = 100
-_INVALID_KEY = "the key is not known, was revoked or has expired"
+_INVALID_KEY = "the API key is unknown, revoked or expired"
 
 
 @dataclass(slots=True)
 class _CachedKey:
-    """A key, or that there is none, when the ledger said so, and when it was last asked."""
+    """A key, or None for an unknown one, with the times of the last confirmation and the last check."""
 
     key: ApiKey | None
     confirmed_at: float
@@ -43,20 +43,20 @@ class _CachedKey:
 
 
 class ApiKeys:
-    """All keys of one ledger; what was looked up lately is kept at hand, by hash, and never more than so many."""
+    """The keys of one ledger, with a bounded cache of recent lookups by hash."""
 
     def __init__(self, ledger: Ledger, *, clock: Callable[[], float] = time.monotonic, wait_s: float = 2.0) -> None:
         self._ledger = ledger
         self._clock = clock
         self._valid: dict[bytes, _CachedKey] = {}
-        # Apart, so that whoever guesses pushes out nobody who has a key.
+        # Separate, so that guesses do not evict valid keys.
         self._invalid: dict[bytes, _CachedKey] = {}
         self._is_used = False
         self._checked_at = -_CACHE_TTL_S
         self._use_recorded_at: dict[str, float] = {}
         self._pending_uses: dict[str, datetime] = {}
         self._writer = DeferredWriter(self._write, wait_s=wait_s)
-        # Asks in nobody's time whether a ledger that was away is back.
+        # Checks in the background whether an unavailable ledger answers.
         self._ledger_probe: asyncio.Task[None] | None = None
 
     async def add(
@@ -71,7 +71,7 @@ class ApiKeys:
         name: str = "",
         expires_at: datetime | None = None,
     ) -> NewKey:
-        """Make a key; its text is told this once."""
+        """Create a key; its text is returned only here."""
         new = new_key(
             user=user,
             project=project,
@@ -87,17 +87,17 @@ class ApiKeys:
         return new
 
     async def list_keys(self, user: str | None = None) -> list[ApiKey]:
-        """Every key ever made, or those of a user, the oldest first."""
+        """Return all keys or those of a user, oldest first."""
         return await self._ledger.keys(user)
 
     async def revoke(self, id: str) -> ApiKey:
-        """Have a key open nothing from now on; in this process at once, in others within seconds."""
+        """Revoke a key: in this process at once, in others within seconds."""
         key = await self._ledger.revoke_key(id, at=now())
         self._valid.pop(key.hash, None)
         return key
 
     async def is_used(self) -> bool:
-        """Whether there are keys; once there were, that is not asked again. While the ledger is away, what was so."""
+        """Return whether any key exists; the last known answer while the ledger is unavailable."""
         moment = self._clock()
         if not self._is_used and moment - self._checked_at >= _CACHE_TTL_S:
             before, self._checked_at = self._checked_at, moment
@@ -106,11 +106,11 @@ class ApiKeys:
             except (Unavailable, TimeoutError) as error:
                 if before < 0:
                     self._checked_at = before
-                    raise StoreUnavailable("who may ask cannot be told while the ledger does not answer") from error
+                    raise StoreUnavailable("API keys cannot be checked while the ledger does not answer") from error
         return self._is_used
 
     async def authenticate(self, text: str) -> ApiKey:
-        """The key of this text, if it holds; Unauthenticated if it opens nothing."""
+        """Return the key of this text, or raise `Unauthenticated`."""
         if not text.startswith(KEY_PREFIX) or len(text) > _MAX_KEY_CHARS:
             raise Unauthenticated(_INVALID_KEY)
         hash = hash_key(text)
@@ -119,7 +119,7 @@ class ApiKeys:
         if cached is None or moment - cached.checked_at >= _CACHE_TTL_S:
             cached = await self._look_up(hash, cached, moment)
         key = cached.key
-        # Whatever the ledger compared, in a time that depends on it: here every byte counts alike.
+        # In constant time, unlike the comparison in the ledger.
         if key is None or not hmac.compare_digest(key.hash, hash) or not key.is_active(now()):
             raise Unauthenticated(_INVALID_KEY)
         if moment - self._use_recorded_at.get(key.id, -_USE_INTERVAL_S) >= _USE_INTERVAL_S:
@@ -127,7 +127,7 @@ class ApiKeys:
         return key
 
     def is_cached(self, text: str) -> bool:
-        """Whether the key was good a moment ago, without asking anyone."""
+        """Return whether the key is in the cache of valid keys."""
         return len(text) <= _MAX_KEY_CHARS and hash_key(text) in self._valid
 
     async def _look_up(self, hash: bytes, before: _CachedKey | None, moment: float) -> _CachedKey:
@@ -142,10 +142,10 @@ class ApiKeys:
             if before is not None and before.key is not None and moment - before.confirmed_at < _OFFLINE_TTL_S:
                 before.checked_at = moment
                 return before
-            raise StoreUnavailable("who is asking cannot be told while the ledger does not answer") from error
+            raise StoreUnavailable("the API key cannot be checked while the ledger does not answer") from error
         here, there = (self._invalid, self._valid) if cached.key is None else (self._valid, self._invalid)
         there.pop(hash, None)
-        # Anew, so that those not seen for longest leave first.
+        # Reinserted, so that the least recently checked key is evicted first.
         here.pop(hash, None)
         if len(here) >= _MAX_ENTRIES:
             del here[next(iter(here))]
@@ -153,7 +153,7 @@ class ApiKeys:
         return cached
 
     async def _query_ledger(self, query: Callable[[], Coroutine[Any, Any, T]], *, was_valid: bool) -> T:
-        """What the ledger says, in time. Of what is known nobody waits for it again before it is back."""
+        """Query the ledger with a timeout; for cached keys, do not wait again until it answers."""
         if was_valid and self._ledger_probe is not None:
             raise TimeoutError
         try:
@@ -187,11 +187,11 @@ class ApiKeys:
         try:
             await self._ledger.record_key_use(pending)
         except RecollectError as error:
-            _log.warning("could not note which keys were used: %s", error)
+            _log.warning("the last use of API keys could not be recorded: %s", error)
         return bool(self._pending_uses)
 
     async def close(self) -> None:
-        """Write what waits."""
+        """Write pending uses."""
         if self._ledger_probe is not None:
             self._ledger_probe.cancel()
             await asyncio.wait([self._ledger_probe])

@@ -1,11 +1,13 @@
-"""Erasing: from every store there is, and what went with it though it rests on more than that is made again."""
+"""Permanent removal from every store, and the rebuilding of what also rests on other sources."""
 
 from __future__ import annotations
 
 import asyncio
+import builtins
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -14,7 +16,7 @@ from recollect.deps import Deps
 from recollect.erasure import plan, stores
 from recollect.errors import RecollectError, Unavailable
 from recollect.model.change import Author
-from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
+from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure, Target
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.embedder_wrappers import CachedEmbedder
@@ -31,48 +33,44 @@ class MirrorFiles(Protocol):
     """Files that mirror the ledger."""
 
     def start(self) -> None:
-        """Go on mirroring until it is closed."""
+        """Mirror changes until it is closed."""
         ...
 
     async def forget(self, user: str) -> StoreErasure:
-        """Remove from the files what was erased of a user."""
+        """Remove the erased data of a user from the files."""
         ...
 
     async def close(self) -> None:
-        """Write out what is left."""
+        """Write pending changes."""
         ...
 
 
 class ErasureService:
-    """Removes something for good, with all that was derived from it alone."""
+    """Erase data with everything derived from it alone, and list and replay erasures."""
 
     def __init__(
-        self, deps: Deps, learning: LearningConfig, *, spill: Path | None, result_cache: ResultCache | None
+        self,
+        deps: Deps,
+        learning: LearningConfig,
+        *,
+        spill: Path | None,
+        result_cache: ResultCache | None,
+        on_erased: Callable[[Receipt], Awaitable[Receipt]],
     ) -> None:
         self._deps = deps
         self._learning = learning
         self._spill = spill
         self._result_cache = result_cache
+        self._on_erased = on_erased
         embedder = deps.embedder
         self._embeddings = embedder if isinstance(embedder, CachedEmbedder) else None
 
-    async def import_spilled(self, user: str) -> None:
-        """Have in the ledger what a server here has spilled of the user, so that it is erased like the rest."""
-        if self._spill is None:
-            return
-        waiting = await asyncio.to_thread(spill_file.spilled_turns_of, self._spill, user)
-        for scope, received_at, messages in spill_file.group_by_arrival(waiting):
-            by = Author("erase", "spilled")
-            try:
-                await remember.remember(scope, messages, self._deps, self._learning, by=by, received_at=received_at)
-            except Unavailable:
-                raise
-            except RecollectError as error:
-                # What the ledger never takes is overwritten where it is.
-                _log.warning("%d spilled turns are not taken by the ledger: %s", len(messages), error)
-
     async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
-        """Erase it in the ledger, the index, the caches and the spill folder; the receipt tells of each."""
+        """Erase in the ledger, the index, the caches, the spill folder and the mirror; the receipt lists each."""
+        request.check(scope)
+        await self.import_spilled(scope.user)
+        if request.target is Target.SESSION:
+            await lifecycle.require_session(scope, ledger=self._deps.ledger)
         receipt = await stores.erase_from_stores(
             scope,
             await self._with_repetitions(scope, request),
@@ -84,20 +82,14 @@ class ErasureService:
             answers=self._result_cache,
         )
         await self._rebuild(receipt)
-        return receipt
+        return await self._on_erased(receipt)
 
-    async def _with_repetitions(self, scope: Scope, request: ErasureRequest) -> ErasureRequest:
-        """Return what to erase with other turns that say the same: erased with a turn, forgotten with a memory."""
-        records = await self._deps.ledger.get(Scope(scope.user), [request.id]) if request.id else []
-        if not records:
-            return request
-        related = await plan.find_dependents(records, ledger=self._deps.ledger)
-        turns = tuple(each.id for each in related if each.category is Category.TURN)
-        is_turn = records[0].category is Category.TURN
-        return replace(request, also=turns) if is_turn else replace(request, hide=turns)
+    async def list(self, since: datetime | None = None) -> builtins.list[Erasure]:
+        """Return past erasures of all users, oldest first, to be replayed on an older copy."""
+        return await self._deps.ledger.erasures(since)
 
-    async def replay(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
-        """Do those erasures again that this ledger does not know of."""
+    async def replay(self, erasures: Sequence[Erasure], *, by: Author) -> builtins.list[Receipt]:
+        """Repeat the erasures that this ledger, restored from an older copy, does not have."""
         receipts = await stores.replay_in_stores(
             erasures,
             ledger=self._deps.ledger,
@@ -108,14 +100,38 @@ class ErasureService:
         )
         for receipt in receipts:
             await self._rebuild(receipt)
-        return receipts
+        return [await self._on_erased(receipt) for receipt in receipts]
+
+    async def import_spilled(self, user: str) -> None:
+        """Import the turns of the user that a server on this machine spilled, so that they are erased too."""
+        if self._spill is None:
+            return
+        waiting = await asyncio.to_thread(spill_file.spilled_turns_of, self._spill, user)
+        for scope, received_at, messages in spill_file.group_by_arrival(waiting):
+            by = Author("erase", "spilled")
+            try:
+                await remember.remember(scope, messages, self._deps, self._learning, by=by, received_at=received_at)
+            except Unavailable:
+                raise
+            except RecollectError as error:
+                # Turns that the ledger rejects are overwritten in the spill file.
+                _log.warning("the ledger rejects %d spilled turns: %s", len(messages), error)
+
+    async def _with_repetitions(self, scope: Scope, request: ErasureRequest) -> ErasureRequest:
+        """Return the request with turns that say the same: erased with a turn, forgotten with a memory."""
+        records = await self._deps.ledger.get(Scope(scope.user), [request.id]) if request.id else []
+        if not records:
+            return request
+        related = await plan.find_dependents(records, ledger=self._deps.ledger)
+        turns = tuple(each.id for each in related if each.category is Category.TURN)
+        is_turn = records[0].category is Category.TURN
+        return replace(request, also=turns) if is_turn else replace(request, hide=turns)
 
     async def _rebuild(self, receipt: Receipt) -> None:
-        """Have that made again which went though some of what it rested on stays."""
+        """Enqueue jobs that rebuild removed records from their remaining sources."""
         for remade in receipt.remade:
             if (job := lifecycle.rebuild_job(remade)) is not None:
                 await self._deps.ledger.enqueue(remade.scope, [job], existing_only=True)
         source_ids = {id for lost in receipt.remade if lost.kind not in _SUMMARY_KINDS for id in lost.sources}
         if source_ids and self._learning.by != "off":
-            # Other turns say it, too.
             await remember.relearn_turns(receipt.scope.user, sorted(source_ids), self._deps)

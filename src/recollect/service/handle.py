@@ -1,7 +1,7 @@
-"""The service in use: when the ledger has gone over to another embedding model, a new one takes its place.
+"""`ServiceHandle`: the current service, replaced when the ledger changes to another embedding model.
 
-A service and all its parts are of one model, so vectors of two never meet. Who was given the old service goes on with
-it: it takes no more jobs, and is closed a while later, when whoever takes long is done with it.
+A service uses one embedding model, so that vectors of two models are never compared. Callers finish on the old
+service, which runs no more jobs and is closed later, when its long-running callers are done.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from recollect.observability.logs import format_traceback
 from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
-# How often the ledger is asked which model it searches.
+# How often the ledger is checked for another embedding model.
 CHECK_INTERVAL_S = 1.0
-# Longer than requests take that were begun on the old service; what may take longer says that it is in use.
+# Longer than requests on the old service take; those that may take longer count as a use of it.
 CLOSE_DELAY_S = 300.0
 _WARM_UP_QUERY = "What did I say?"
 
 
 class ServiceHandle:
-    """Holds a service, and exchanges it for one that `reopen` gives."""
+    """Hold a service, and replace it with the result of `reopen`."""
 
     def __init__(
         self,
@@ -47,52 +47,52 @@ class ServiceHandle:
         self._watch_task = BackgroundTask(self._watch)
 
     async def current(self) -> Service:
-        """The service to use now; the ledger is asked at most every second whether it is still the right one."""
+        """Return the current service; the embedding model is checked at most once a second."""
         if monotonic() - self._checked_at >= CHECK_INTERVAL_S and not self._watch_task.is_running:
             await self.refresh()
         return self.service
 
     def watch(self) -> None:
-        """Look by itself from now on, until this is closed."""
+        """Check in the background from now on, until this is closed."""
         self._watch_task.start()
 
     async def refresh(self) -> None:
-        """Exchange the service if the ledger searches another model by now; what is away is asked again later."""
+        """Replace the service if the ledger uses another model; errors are retried at the next check."""
         if self._is_refreshing:
-            # Whoever does it is not waited for: the old service answers as well.
+            # Another caller does it; the old service answers meanwhile.
             return
         self._is_refreshing, self._checked_at = True, monotonic()
         try:
             await self._close_old()
-            change = self.service.operations.embedding_migration
+            change = self.service.embedding_migration
             if change is not None and await change.has_moved():
                 await self._replace()
         except RecollectError as error:
-            _log.debug("which model is searched could not be looked up: %s", error)
+            _log.debug("the embedding model of the ledger could not be checked: %s", error)
         finally:
             self._is_refreshing = False
 
     async def _replace(self) -> None:
         fresh, old = await self._reopen(), self.service
         try:
-            # A model that is loaded by its first use is loaded before anyone waits for it.
-            await fresh.operations.embed_queries([_WARM_UP_QUERY])
+            # Load a lazily loaded model before a request waits for it.
+            await fresh.embed_queries([_WARM_UP_QUERY])
         except BaseException:
             await fresh.close()
             raise
         if self._closed:
             await fresh.close()
             return
-        if old.operations.worker.is_running:
-            fresh.operations.start()
+        if old.jobs.worker.is_running:
+            fresh.jobs.start()
         self.service = fresh
         self._on_open(fresh)
         self._old.append((monotonic() + self._close_delay_s, old))
-        # Its jobs are left to the new one; this waits for those under way.
-        closing = asyncio.create_task(old.operations.close())
+        # The new one takes its jobs over; this waits for running ones.
+        closing = asyncio.create_task(old.stop_work())
         self._closing.add(closing)
         closing.add_done_callback(self._closing.discard)
-        _log.info("memories are searched by %s from now on", fresh.model)
+        _log.info("memories are searched with the embedding model %s from now on", fresh.model)
 
     async def _close_old(self) -> None:
         due = [old for until, old in self._old if until <= monotonic() and not old.use_count]
@@ -102,7 +102,7 @@ class ServiceHandle:
 
     async def _watch(self) -> None:
         while True:
-            change = self.service.operations.embedding_migration
+            change = self.service.embedding_migration
             try:
                 async with asyncio.timeout(CHECK_INTERVAL_S):
                     await (change.moved.wait() if change else asyncio.sleep(CHECK_INTERVAL_S))
@@ -113,11 +113,11 @@ class ServiceHandle:
             try:
                 await self.refresh()
             except Exception as error:
-                _log.error("the service could not be exchanged, and that is tried again. %s", format_traceback(error))
+                _log.error("the service could not be replaced, and that is retried. %s", format_traceback(error))
                 await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def close(self) -> None:
-        """Close the service, and those before it."""
+        """Close the service and earlier ones."""
         self._closed = True
         await self._watch_task.stop()
         if closing := [task for task in self._closing if task.get_loop() is asyncio.get_running_loop()]:

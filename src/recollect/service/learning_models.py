@@ -1,7 +1,7 @@
-"""Choose the chat model of each learning job, and learn without one where it cannot be used.
+"""The chat model of each learning job, and the fallback to extraction without one.
 
-A server without an `llm` of its own may learn with the model of the chat that brought the turns. What such a model
-is, and where, the server knows (`http/upstream/learning.py`); the fallback is the same wherever it comes from.
+A server without an `llm` of its own may use the model of the chat that the turns came from
+(`http/upstream/learning.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from recollect.remember import LearningConfig
 
 # Where a job records the model of the chat that brought its turns.
 MODEL = "model"
-# How often a job waits for a model that does not answer before it is done without.
+# How many tries a model that does not answer gets before the job is done without it.
 _MAX_TRIES = 3
-# Learning never gives up on a model by itself here: the fallback is in `learn_with_model`.
+# `learn` does not fall back by itself here; `learn_with_model` does.
 _UNLIMITED = 1 << 30
 _BY = Author("extraction")
 
@@ -41,7 +41,7 @@ class ModelChoice:
 
 
 class LearningModels(Protocol):
-    """Chooses the model of each learning job, and remembers which ones cannot be used."""
+    """Choose the model of each learning job, and track which ones fail."""
 
     @property
     def is_ready(self) -> bool:
@@ -55,7 +55,7 @@ class LearningModels(Protocol):
 
     @property
     def wait_s(self) -> float:
-        """How long a job waits for more turns while models are ready, so that they cost one question."""
+        """How long a job waits for more turns, so that one LLM call covers them."""
         ...
 
     async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
@@ -63,20 +63,20 @@ class LearningModels(Protocol):
         ...
 
     def accept(self, chat: LearningChat) -> None:
-        """Note that the model was of use."""
+        """Record that the model worked."""
         ...
 
     def reject(self, chat: LearningChat, error: Exception) -> str:
-        """Leave the model out for some minutes; gives the reason, without anything secret."""
+        """Skip the model for some minutes; return the reason, without secrets."""
         ...
 
     def forget(self, user: str) -> None:
-        """Forget which model a user chats with."""
+        """Drop the model recorded for a user."""
         ...
 
 
 def with_chat_model(learning: LearningConfig, model: str, models: LearningModels | None) -> LearningConfig:
-    """Have the jobs of a write record the model of their chat, and wait for more turns while models are ready."""
+    """Return the config with the model of the chat in its jobs, and a delay while models are ready."""
     if models is None:
         return learning
     triggers = replace(learning.triggers, payload={MODEL: model} if model else {})
@@ -88,7 +88,7 @@ def with_chat_model(learning: LearningConfig, model: str, models: LearningModels
 async def learn_with_model(
     job: Job, deps: Deps, learning: LearningConfig, models: LearningModels | None, learn: Learn
 ) -> Mapping[str, Any]:
-    """Do a learning job with the model that `models` chooses for it, or without one where that cannot be used."""
+    """Run a learning job with the model that `models` chooses, or without one if that fails."""
     if models is None or learning.by == "off":
         return await learn(job, deps, learning)
     choice = await models.choose(job, deps.ledger)
@@ -113,7 +113,7 @@ async def learn_with_model(
 
 
 async def deps_within_budget(user: str, deps: Deps, learning: LearningConfig) -> Deps:
-    """Return what a user's jobs may use: no model beyond the daily limits, nor one that summarises badly."""
+    """Return the dependencies without the chat model if the daily limit is reached or the model is small."""
     if deps.chat is not None and (
         learning.small or await quota_exceeded_reason(deps.ledger, user, learning.allowance)
     ):
@@ -122,18 +122,18 @@ async def deps_within_budget(user: str, deps: Deps, learning: LearningConfig) ->
 
 
 def _without_model(learning: LearningConfig, reason: str) -> LearningConfig:
-    """Learn by what is built in; the job's result tells the reason."""
+    """Return a config for built-in extraction; the job's result has the reason."""
     if not reason:
         return learning
     after = learning.after
     if not after.extracts:
-        # Nothing is compressed without a model, so nothing of the kind is due.
+        # Sessions are not compressed without a model.
         after = replace(after, compress_every=0)
     return replace(learning, by="llm", small=False, allowance=LlmQuota(refusal=reason), after=after)
 
 
 def _is_of_chat(error: Exception, chat: LearningChat) -> bool:
-    """Whether the chat model is what failed, and not the embedder or the ledger."""
+    """Return whether the chat model failed, not the embedder or the ledger."""
     return chat.error is not None or (bool(chat.calls) and isinstance(error, BrokenAnswer))
 
 
@@ -142,7 +142,7 @@ def _is_temporary(error: Exception, chat: LearningChat) -> bool:
 
 
 async def _record_cost(job: Job, chat: LearningChat, ledger: Ledger) -> None:
-    """Record the cost of an answer that ended the use of a model; steps record that of all others."""
+    """Record the cost of the rejected answer; the steps record all others."""
     if (answer := chat.rejected) is not None:
         spent = ModelUsage(
             user=job.scope.user,

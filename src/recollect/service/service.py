@@ -1,15 +1,15 @@
-"""The one object behind every door: Python, the command line, HTTP, MCP and the agent all call it."""
+"""`Service`: the one object that all interfaces call."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recollect import recall, remember
 from recollect.aio.background import UseCount
@@ -18,16 +18,17 @@ from recollect.deps import Deps
 from recollect.erasure import plan
 from recollect.errors import NotFound, RecollectError
 from recollect.files.store import MemoryFiles
-from recollect.index.vector_store_index import notify_and_sync
+from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.idempotency import IdempotencyStore
 from recollect.ledger.model_states import ModelState
 from recollect.ledger.protocol import Revision
 from recollect.ledger.responses import ResponseStore
 from recollect.maintenance import embed_missing, reviews
 from recollect.maintenance import undo as undoing
+from recollect.maintenance.embedding_migration import EmbeddingMigration
 from recollect.maintenance.scheduler import MaintenanceConfig
-from recollect.maintenance.worker import RetryPolicy
-from recollect.model.change import Author, Change, Forget, HistoryEntry, IdempotencyToken, Outcome, Update
+from recollect.model.change import Author, Forget, HistoryEntry, IdempotencyToken, Outcome, Update
+from recollect.model.erasure import Receipt
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Listing
@@ -48,88 +49,108 @@ from recollect.recall import RecallConfig, RecallRequest
 from recollect.remember import LearningConfig, MemoryInput
 from recollect.search import SearchDeps, SearchRequest
 from recollect.service.api_keys import ApiKeys
+from recollect.service.erasure import ErasureService, MirrorFiles
+from recollect.service.jobs import JobConfig, JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
-from recollect.service.operations import Operations
+from recollect.service.reviews import ReviewService
+from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
+from recollect.service.usage import UsageService
 from recollect.write.draft import validate_fields
-from recollect.write.embed import embed
+from recollect.write.embed import accept_vector, embed
 from recollect.write.write_quota import WriteQuota
+
+if TYPE_CHECKING:
+    from recollect.model.change import Vector
+
+__all__ = ["ModelState", "Service", "ServiceConfig"]
 
 _log = logging.getLogger("recollect")
 
-# Learning starts a moment later, so that it does not compete with the answer and takes in what is said by then.
+# Extraction starts a moment later, so that it does not compete with the answer and includes the next messages.
 _LEARN_DELAY_S = 0.5
-# How many memories one transaction forgets at most, so that other writers get their turn.
+# The most memories that one transaction forgets, so that other writers get their turn.
 _FORGET_BATCH = 500
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceConfig:
+    """The configuration of a service. `max_memories` limits the records of a user; 0 means no limit."""
+
+    recall: RecallConfig = field(default_factory=RecallConfig)
+    learning: LearningConfig = field(default_factory=LearningConfig)
+    maintenance: MaintenanceConfig = field(default_factory=MaintenanceConfig)
+    jobs: JobConfig = field(default_factory=JobConfig)
+    max_memories: int = 0
+    spill: Path | None = None
+
+
 class Service:
-    """Memory for many users: what is written, what is found, what happened, what is undone."""
+    """Memory for many users: write, read, history and undo.
+
+    Other operations are grouped: `jobs`, `sessions`, `reviews`, `erasure`, `usage`, `transfer`, `files`, `api_keys`.
+    """
 
     def __init__(
         self,
         search_deps: SearchDeps,
+        config: ServiceConfig | None = None,
         *,
         chat: Chat | None = None,
-        recall_config: RecallConfig | None = None,
-        learning: LearningConfig | None = None,
-        maintenance: MaintenanceConfig | None = None,
-        max_concurrent_jobs: int = 4,
-        retry_policy: RetryPolicy | None = None,
-        max_waiting_jobs: int = 1000,
-        max_memories: int = 0,
-        spill: Path | None = None,
         result_cache: ResultCache | None = None,
         change_notifier: ChangeNotifier | None = None,
         models: LearningModels | None = None,
+        migration: EmbeddingMigration | None = None,
     ) -> None:
-        self._ledger = search_deps.ledger
+        config = config or ServiceConfig()
+        self._search_deps = search_deps
+        self._ledger, self._embedder = search_deps.ledger, search_deps.embedder
+        self._chat = chat
+        self._recall_config, self._learning = config.recall, config.learning
+        self._redactor = config.learning.redactor
+        self._result_cache = result_cache
+        lookup_cache = result_cache.lookup_cache if result_cache is not None else None
+        self._lookup_source = search_deps.ledger if lookup_cache is None else lookup_cache
+        self._models = models
         self.change_notifier = change_notifier or ChangeNotifier()
         self._late = search_deps.late
         self._notify_change = notify_and_sync(search_deps.index, self.change_notifier.notify)
         self._ledger.on_change = self._on_change
-        self._result_cache = result_cache
-        self._lookup_source = (
-            result_cache.lookup_cache
-            if result_cache is not None and result_cache.lookup_cache is not None
-            else search_deps.ledger
-        )
-        self.write_quota = WriteQuota(search_deps.ledger, max_memories)
-        self._index = search_deps.index
-        self._embedder = search_deps.embedder
-        self._search_deps = search_deps
-        self._chat = chat
-        self._recall_config = recall_config or RecallConfig()
-        self._access_counter = AccessCounter(search_deps.ledger)
-        self.api_keys = ApiKeys(search_deps.ledger)
-        self._learning = learning or LearningConfig()
-        self._llm_budget = LlmBudget(search_deps.ledger, self._learning.allowance)
-        self._redacting = self._learning.redactor
-        self._deps = Deps(search_deps.ledger, search_deps.index, search_deps.embedder, chat)
-        # Those who are at work with it for long: until they are done it is not closed for another to take its place.
+        self._access_counter = AccessCounter(self._ledger)
+        self._llm_budget = LlmBudget(self._ledger, config.learning.allowance)
+        # Long-running callers: a replaced service is not closed before they are done.
         self.use_count = UseCount()
-        self.transfer = TransferService(self._deps, self._learning, self.write_quota, self.use_count)
-        self.files = MemoryFiles(self._deps, self._redacting, admit=self.write_quota.admit)
-        self.operations = Operations(
-            self._deps,
-            self._learning,
-            maintenance,
-            max_concurrent_jobs=max_concurrent_jobs,
-            retry_policy=retry_policy,
-            max_waiting_jobs=max_waiting_jobs,
-            spill=spill,
-            result_cache=result_cache,
-            models=models,
+        self.write_quota = WriteQuota(self._ledger, config.max_memories)
+        self.embedding_migration = migration
+        # Set by the wiring, because the mirror itself calls the service.
+        self.mirror: MirrorFiles | None = None
+        deps = self._deps = Deps(self._ledger, search_deps.index, self._embedder, chat)
+        self.api_keys = ApiKeys(self._ledger)
+        self.transfer = TransferService(deps, config.learning, self.write_quota, self.use_count)
+        self.files = MemoryFiles(deps, self._redactor, admit=self.write_quota.admit)
+        self.usage = UsageService(self._ledger, config.learning.allowance)
+        self.reviews = ReviewService(deps, self._redactor)
+        self.jobs = JobService(
+            deps, config.learning, config.maintenance, config.jobs, models=models, migration=migration
+        )
+        self.sessions = SessionService(deps, config.learning, self.jobs)
+        self.erasure = ErasureService(
+            deps, config.learning, spill=config.spill, result_cache=result_cache, on_erased=self._on_erased
         )
 
     @property
     def cache_trouble(self) -> str:
-        """Why answers are not given again now though they could be; empty if they are, or need not be."""
+        """The last error of the result cache, or an empty text."""
         return self._result_cache.last_error if self._result_cache else ""
 
     @property
+    def index_trouble(self) -> str:
+        """The last error of the index, while searches work around it, or an empty text."""
+        return last_index_error(self._deps.index)
+
+    @property
     def model(self) -> EmbeddingModel:
-        """The model whose vectors are searched."""
+        """The embedding model in use."""
         return self._embedder.model
 
     def _on_change(self, user: str) -> None:
@@ -142,18 +163,18 @@ class Service:
     async def add(
         self, scope: Scope, new: MemoryInput, *, by: Author, idempotency: IdempotencyToken | None = None
     ) -> Outcome:
-        """Keep a memory as it is given, but for secrets."""
+        """Store a memory as written, except for secrets."""
         await self.write_quota.admit(scope.user, 1)
         outcome = await remember.add(
             scope,
             new,
             ledger=self._ledger,
             embedder=self._embedder,
-            redactor=self._redacting,
+            redactor=self._redactor,
             by=by,
             idempotency=idempotency,
         )
-        await self.operations.enforce_quotas(scope)
+        await self.jobs.enforce_quotas(scope)
         return outcome
 
     async def remember(
@@ -167,16 +188,16 @@ class Service:
         received_at: datetime | None = None,
         model: str = "",
     ) -> RememberResult:
-        """Keep what was said; what it says is learned behind, or before this returns if it may take so long.
+        """Store messages; facts are extracted in the background, or within `wait_s` before this returns.
 
-        Messages that name their `turn_id` can come again and change nothing; `received_at` is when they first came,
-        and `model` the one that their chat names.
+        Messages with a known `turn_id` change nothing. `received_at` is the time of their first arrival, `model` that
+        of their chat.
         """
-        await self.operations.check_backlog(scope.user)
+        await self.jobs.check_backlog(scope.user)
         await self.write_quota.admit(scope.user, 1 if isinstance(messages, str | Mapping) else len(messages))
         with span("recollect.remember") as trace:
             started = perf_counter()
-            learning = with_chat_model(self._learning, model, self.operations.models)
+            learning = with_chat_model(self._learning, model, self._models)
             appended = await remember.remember(
                 scope, messages, self._deps, learning, by=by, mode=mode, received_at=received_at
             )
@@ -185,62 +206,63 @@ class Service:
         if (job := next(iter(appended.jobs), None)) is None:
             return RememberResult(appended.turns, redacted=appended.redacted)
         if wait_s:
-            job = await self.operations.wait_for_job(scope.user, job.id, within_s=wait_s)
+            job = await self.jobs.wait(scope.user, job.id, within_s=wait_s)
             if self._late is not None:
                 await self._late.flush(scope.user)
-            await self.operations.enforce_quotas(scope)
+            await self.jobs.enforce_quotas(scope)
         else:
-            self.operations.worker.wake(after_s=_LEARN_DELAY_S)
+            self.jobs.worker.wake(after_s=_LEARN_DELAY_S)
         return RememberResult(appended.turns, job, appended.redacted)
 
     async def update(
         self, scope: Scope, id: str, fields: Mapping[str, Any], *, by: Author, expected_version: int | None = None
     ) -> Outcome:
-        """Give fields of a memory new values; new words are embedded anew."""
+        """Change fields of a memory; a new content is embedded."""
         fields = validate_fields(fields)
         key = None
         if fields.get("value"):
             record = await self.get(scope, id)
             key = record.key
-            # A keyed fact that has no words of its own reads "key: value", and goes on to.
+            # A keyed fact without a text of its own reads "key: value".
             if "content" not in fields and record.content == f"{key}: {record.value}":
                 fields["content"] = f"{key}: {fields['value']}"
-        fields, redacted = self._redacting.redact_fields(fields, key=key)
+        fields, redacted = self._redactor.redact_fields(fields, key=key)
         vector = None
         if "content" in fields:
             [vector] = await embed([fields["content"]], embedder=self._embedder)
-        outcome = await self._apply(scope, Update(id, fields, expected_version, vector), by=by)
-        return replace(outcome, redacted=redacted)
+        change = Update(id, fields, expected_version, vector)
+        applied = await self._ledger.apply(scope, [change], by=self._redactor.redact_author(by))
+        return replace(applied.outcomes[0], redacted=redacted)
 
     async def forget(
         self, scope: Scope, id: str, *, by: Author, expected_version: int | None = None, sources: bool = True
     ) -> Outcome:
-        """Take a memory out of recall; undo or restore brings it back.
+        """Forget a memory; `undo` or `restore` makes it active.
 
-        With it goes whatever would go on saying it: the turns a memory was learned from, what was learned from a turn
-        alone, and the assistant's repetitions. One undo brings all of them back.
+        With `sources`, what repeats it is forgotten in the same change: the turns it was extracted from, what was
+        extracted from a turn alone, and the assistant's repetitions.
         """
         changes = [Forget(id, expected_version)]
         if sources:
             record = await self.get(scope, id)
             changes += [Forget(each.id) for each in await plan.find_dependents([record], ledger=self._ledger)]
-        applied = await self._ledger.apply(scope, changes, by=self._redacting.redact_author(by))
-        self.operations.session_resolver.forget(scope.user)
+        applied = await self._ledger.apply(scope, changes, by=self._redactor.redact_author(by))
+        self.sessions.resolver.forget(scope.user)
         return applied.outcomes[0]
 
     async def restore(self, scope: Scope, id: str, *, by: Author) -> Outcome:
-        """Make a forgotten or superseded memory active again; one that waited for review waits again."""
+        """Make a forgotten or superseded memory active, or pending if it was in review."""
         record = await self.get(scope, id)
-        restored = await reviews.restore(scope, record, by=self._redacting.redact_author(by), ledger=self._ledger)
-        self.operations.session_resolver.forget(scope.user)
+        restored = await reviews.restore(scope, record, by=self._redactor.redact_author(by), ledger=self._ledger)
+        self.sessions.resolver.forget(scope.user)
         return restored
 
     async def forget_all(self, scope: Scope, listing: Listing, *, by: Author) -> int:
-        """Forget everything of a listing with whatever would go on saying it; return how many it had."""
-        await self.operations.import_spilled(scope.user)
+        """Forget a listing with what repeats it; return the number of its records."""
+        await self.erasure.import_spilled(scope.user)
         count = 0
         listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
-        by = replace(self._redacting.redact_author(by), batch=new_id())
+        by = replace(self._redactor.redact_author(by), batch=new_id())
         is_whole = listing.filter == EVERYTHING
         while page := await self._ledger.find(scope, listing):
             related: list[MemoryRecord] = []
@@ -248,65 +270,49 @@ class Service:
                 related = await plan.find_dependents(page.records, ledger=self._ledger, whole=is_whole)
             await self._ledger.apply(scope, [Forget(each.id) for each in (*page, *related)], by=by)
             count += len(page)
-        self.operations.session_resolver.forget(scope.user)
+        self.sessions.resolver.forget(scope.user)
         return count
 
     async def undo(
         self, scope: Scope, entry_id: int | None = None, *, by: Author, anyones: bool = False
     ) -> tuple[Outcome, ...]:
-        """Take back a change by its number in history; without one, the last thing someone did, whole.
+        """Undo a change by its id in history, by default the last action of a person or agent as a whole.
 
-        What was learned or put in order behind is nobody's doing, and counts only with `anyones`. What someone said
-        is taken back together with what was learned from it alone.
+        Background changes count only with `anyones`. A message is undone with what was extracted from it alone.
         """
         outcomes = await undoing.undo(
-            scope, entry_id, ledger=self._ledger, by=self._redacting.redact_author(by), any_author=anyones
+            scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones
         )
-        self.operations.session_resolver.forget(scope.user)
-        await self._embed_missing(scope.user)
-        return outcomes
-
-    async def _embed_missing(self, user: str) -> None:
-        """Words that came back need their vectors back; while the embedder is away they are found by words."""
+        self.sessions.resolver.forget(scope.user)
         try:
-            await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, user=user)
+            await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, user=scope.user)
         except RecollectError as error:
+            # They are found by words until the embedder answers.
             _log.warning("some memories of this user have no vectors for now: %s", error)
-
-    async def _apply(self, scope: Scope, change: Change, *, by: Author) -> Outcome:
-        return (await self._ledger.apply(scope, [change], by=self._redacting.redact_author(by))).outcomes[0]
+        return outcomes
 
     # Reading
 
     async def search(self, scope: Scope, request: SearchRequest) -> SearchResult:
-        """The memories that fit a question, best first."""
+        """Return the memories that match a query, best first."""
+        # A search returns the best hits, similar or not; diversity is for prompts.
+        ranking = replace(self._recall_config.ranking, diversity=1.0)
+        is_cacheable = not (request.explain or request.trace) and request.as_of is None and request.vector is None
+        cache = self._result_cache if is_cacheable else None
         with observe_read("recollect.search") as watching:
-            result = await self._search(scope, request)
+            lookup = await cache.look_up(scope, f"search {request!r}") if cache is not None else None
+            if lookup is not None and lookup.answer is not None:
+                result = SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
+            else:
+                result = await as_of_queries.search_as_of(scope, request, ranking, self._search_deps)
+                if cache is not None and lookup is not None and not result.notes:
+                    cache.store(lookup, CachedAnswer(request.query, result.hits))
             watching.record_search(result)
         self._access_counter.record(scope, (hit.id for hit in result))
         return result
 
-    async def _search(self, scope: Scope, request: SearchRequest) -> SearchResult:
-        # Whoever searches wants the best hits, alike or not; variety is for prompts.
-        ranking = replace(self._recall_config.ranking, diversity=1.0)
-        lookup = None
-        if (
-            self._result_cache
-            and not request.explain
-            and not request.trace
-            and request.as_of is None
-            and request.vector is None
-        ):
-            lookup = await self._result_cache.look_up(scope, f"search {request!r}")
-            if lookup.answer is not None:
-                return SearchResult(lookup.answer.hits, notes=lookup.answer.notes)
-        result = await recall.search(scope, request, ranking, self._search_deps)
-        if self._result_cache and lookup is not None and not result.notes:
-            self._result_cache.store(lookup, CachedAnswer(request.query, result.hits))
-        return result
-
     async def recall(self, scope: Scope, request: RecallRequest) -> RecallResult:
-        """The memories that help with what is being said, and the messages with them in their place."""
+        """Return the memories that help with a conversation, and its messages with them inserted."""
         llm = MeteredChat(self._chat, scope.user, self._llm_budget) if self._chat is not None else None
         with observe_read("recollect.recall") as watching:
             result = await recall.recall(
@@ -316,8 +322,21 @@ class Service:
         self._access_counter.record(scope, result.context.used)
         return result
 
+    async def embed_queries(self, questions: Sequence[str]) -> list[Vector | None]:
+        """Return the vectors of questions for several searches; None for each while the embedder is unavailable."""
+        try:
+            return list(await self._embedder.embed(questions, role="query"))
+        except RecollectError:
+            return [None] * len(questions)
+
+    async def check_embedding(self, embedding: Sequence[float] | None) -> Vector | None:
+        """Return a caller's vector if it fits the embedding model in use."""
+        if embedding is None:
+            return None
+        return await accept_vector(embedding, self._embedder.model, ledger=self._ledger)
+
     async def get(self, scope: Scope, id: str, *, as_of: datetime | None = None) -> MemoryRecord:
-        """One memory of the user, as it was; an unknown id and another user's are the same NotFound."""
+        """Return one memory of the user; `NotFound` for unknown ids and for those of other users alike."""
         if as_of is not None:
             return await as_of_queries.get_as_of(scope, id, as_of, ledger=self._ledger)
         records = await self._lookup_source.get(scope, [id])
@@ -326,18 +345,17 @@ class Service:
         return records[0]
 
     async def find(self, scope: Scope, listing: Listing, *, as_of: datetime | None = None) -> Page:
-        """Memories in order, a page at a time: those that have not expired, or what held at a moment, as it was."""
+        """Return a page of memories that have not expired, or of those valid at `as_of`."""
         if as_of is not None:
             return await as_of_queries.find_as_of(scope, listing, as_of, ledger=self._ledger)
-        return await self._lookup_source.find(
-            scope, exclude_expired(listing, coarse=self._lookup_source is not self._ledger)
-        )
+        return await self._lookup_source.find(scope, self._unexpired(listing))
 
     async def count(self, scope: Scope, listing: Listing) -> int:
-        """How many there are."""
-        return await self._lookup_source.count(
-            scope, exclude_expired(listing, coarse=self._lookup_source is not self._ledger)
-        )
+        """Return the number of memories of a listing that have not expired."""
+        return await self._lookup_source.count(scope, self._unexpired(listing))
+
+    def _unexpired(self, listing: Listing) -> Listing:
+        return exclude_expired(listing, coarse=self._lookup_source is not self._ledger)
 
     async def history(
         self,
@@ -348,75 +366,91 @@ class Service:
         before: int | None = None,
         after: int | None = None,
     ) -> list[HistoryEntry]:
-        """What happened to a memory or to all of the user's, newest first; with `after`, since then, oldest first."""
+        """Return changes of one or all memories, newest first; with `after`, those since then, oldest first."""
         if memory_id is not None:
             await self.get(scope, memory_id)
         return await self._ledger.history(scope, memory_id=memory_id, limit=limit, before=before, after=after)
 
-    async def revision(self, user: str) -> Revision:
-        """How often the user's memories were changed and erased, by whatever process: cheap to ask now and then."""
-        return await self._ledger.revision(user)
-
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        """What was said in a session."""
+        """Return the turns of a session."""
         return await self._ledger.turns(scope, after=after, limit=limit)
 
     async def conversation(self, scope: Scope) -> Conversation:
-        """The state of a session."""
+        """Return the state of a session, empty if it does not exist."""
         return await self._ledger.conversation(scope)
 
     async def users(self) -> list[str]:
-        """Everyone who has memories."""
+        """Return the ids of all users with data."""
         return await self._ledger.users()
+
+    async def revision(self, user: str) -> Revision:
+        """Return the counters of a user's changes and erasures; cheap enough for polling."""
+        return await self._ledger.revision(user)
+
+    async def epoch(self, user: str) -> int:
+        """Return the number of erasures of the user."""
+        return (await self._ledger.revision(user)).epoch
 
     @property
     def responses(self) -> ResponseStore:
-        """The Responses and Conversations of OpenAI's API that are kept."""
+        """The stored objects of OpenAI's Responses and Conversations APIs."""
         return self._ledger
 
     @property
     def replies(self) -> IdempotencyStore:
-        """The answers to requests that came with a key."""
+        """The stored answers to requests with an idempotency key."""
         return self._ledger
 
-    async def epoch(self, user: str) -> int:
-        """What counts how often something of the user was erased."""
-        return (await self._ledger.revision(user)).epoch
-
-    # Upkeep
+    # The store as a whole
 
     async def reembed(self, progress: Callable[[int], None], *, back: bool = False, drop: bool = False) -> int:
-        """Bring the ledger to the model that the settings name; gives how many vectors were made."""
-        if (change := self.operations.embedding_migration) is not None:
-            return await change.migrate(progress, allow_retired=back, drop=drop)
+        """Migrate the ledger to the embedding model of the settings; return the number of new vectors."""
+        if self.embedding_migration is not None:
+            return await self.embedding_migration.migrate(progress, allow_retired=back, drop=drop)
         return await embed_missing.embed_missing(ledger=self._ledger, embedder=self._embedder, progress=progress)
 
     async def model_states(self) -> list[ModelState]:
-        """Which model is searched, which were before, and how far another one is."""
+        """Return the embedding model in use, earlier ones, and the progress of a migration."""
         return await self._ledger.model_states()
 
     async def ping(self) -> None:
-        """Raise what is wrong if the ledger does not answer."""
+        """Raise an error if the ledger does not answer."""
         await self._ledger.revision("")
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
-        """How much there is."""
+        """Return the numbers of records."""
         return await self._ledger.stats(user)
 
     async def check(self) -> list[str]:
-        """What is wrong with the ledger, a sentence each."""
+        """Return the integrity problems of the ledger, a sentence each."""
         return await self._ledger.check()
 
     async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        """Make the full text anew."""
+        """Rebuild the full-text index."""
         await self._ledger.rebuild_terms(progress)
 
+    async def _on_erased(self, receipt: Receipt) -> Receipt:
+        """Clear the caches of an erased user, and erase from the mirror."""
+        user = receipt.scope.user
+        self.sessions.resolver.forget(user)
+        self.jobs.forget_user(user)
+        if self.mirror is None:
+            return receipt
+        return replace(receipt, stores=(*receipt.stores, await self.mirror.forget(user)))
+
+    async def stop_work(self) -> None:
+        """Stop background work and close the mirror; requests are still answered."""
+        await self.jobs.stop()
+        if self.mirror is not None:
+            await self.mirror.close()
+
     async def close(self) -> None:
-        """Finish what is under way and let go of everything."""
+        """Finish running work and close all parts."""
         async with AsyncExitStack() as parts:
-            # The last is closed first, and each of them even if closing another fails.
-            models = (self._embedder, self._index, self._search_deps.reranker, self._chat)
-            for part in (self._ledger, *models, self._result_cache, self.change_notifier):
+            # The last one is closed first, and each of them even if closing another fails.
+            deps = self._search_deps
+            stores = (self._ledger, self._embedder, deps.index, deps.reranker, self._chat)
+            for part in (*stores, self._result_cache, self.change_notifier):
                 if part is not None:
                     parts.push_async_callback(part.close)
             if self._late is not None:
@@ -425,4 +459,4 @@ class Service:
             parts.push_async_callback(self._access_counter.close)
             parts.push_async_callback(self._llm_budget.close)
             parts.push_async_callback(self.api_keys.close)
-            parts.push_async_callback(self.operations.close)
+            parts.push_async_callback(self.stop_work)

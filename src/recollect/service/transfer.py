@@ -1,4 +1,4 @@
-"""Moving in and out: backups, exports, and what is brought in from elsewhere."""
+"""Export, import and backup of whole stores."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from recollect.transfer.importers.items import ImportOptions, ImportReport
     from recollect.transfer.importers.source import ImportSource
 
+__all__ = ["Backup", "ImportCounts", "ImportReport", "TransferService"]
+
 
 class TransferService:
-    """What leaves a ledger as a whole, and what comes into it in large numbers."""
+    """Export, import, back up and restore."""
 
     def __init__(self, deps: Deps, learning: LearningConfig, write_quota: WriteQuota, use_count: UseCount) -> None:
         self._ledger, self._embedder = deps.ledger, deps.embedder
@@ -37,7 +39,7 @@ class TransferService:
     async def export(
         self, scope: Scope, *, sessions: bool = True, embeddings: bool = False
     ) -> AsyncIterator[dict[str, Any]]:
-        """Every memory of the scope as plain lines, and how its sessions stand."""
+        """Yield the memories of the scope and the state of its sessions as plain values."""
         model = self._embedder.model if embeddings else None
         with self._use_count.track():
             async for line in export.export(scope, ledger=self._ledger, sessions=sessions, model=model):
@@ -46,16 +48,16 @@ class TransferService:
     async def import_lines(
         self, lines: Iterable[Mapping[str, Any]], *, user: str | None, done: int, by: Author
     ) -> ImportCounts:
-        """Add what lines of an export tell of and is not there yet, without its secrets.
+        """Add the missing records of an export, without secrets.
 
-        A mistake names its line, counting from the `done` before. Vectors are taken over if they are of the model
-        that is in use here, and of the very words that are kept.
+        An error names its line, counted from `done`. Vectors are used if they are of the current embedding model and
+        of the text as stored.
         """
         parsed = export.parse_lines(lines, model=self._embedder.model, user=user, done=done)
         try:
             report = await self.import_records(parsed.records, by=by, vectors=parsed.vectors)
         except QuotaReached as error:
-            raise QuotaReached(f"{error}; the {done:,} lines before are imported, and of the next none is") from None
+            raise QuotaReached(f"{error}; the {done:,} lines before are imported, those after are not") from None
         for session in parsed.sessions:
             await export.import_session(session, ledger=self._ledger, redactor=self._learning.redactor, by=by)
         for owner, tombstones in parsed.tombstones:
@@ -65,7 +67,7 @@ class TransferService:
     async def import_records(
         self, records: Sequence[MemoryRecord], *, by: Author, vectors: Mapping[str, Vector] | None = None
     ) -> ImportCounts:
-        """Add what is not there yet, without its secrets; `vectors` are of the words as they are given."""
+        """Add missing records, without secrets; `vectors` are of the given texts."""
         sifted = await import_.drop_existing(records, ledger=self._ledger, redactor=self._learning.redactor)
         words = {record.id: record.content for record in records}
         unchanged = {record.id for record in sifted.new if record.content == words[record.id]}
@@ -80,7 +82,7 @@ class TransferService:
         )
 
     async def backup(self, path: Path, *, force: bool, progress: Callable[[int, int], None]) -> Backup:
-        """Write all there is at this moment to a file; it is there whole, or not at all."""
+        """Write a consistent backup; the file appears only when it is complete."""
         from recollect.ledger.backup_file import remove_database_files
 
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -98,7 +100,7 @@ class TransferService:
     async def import_from(
         self, source: ImportSource, options: ImportOptions, *, kind: str, by: Author, progress: Callable[[int], None]
     ) -> ImportReport:
-        """Bring in what another product keeps, or tell what would be."""
+        """Import the data of another product, or report what would be imported."""
         from recollect.transfer.importers.run import run_import
 
         with self._use_count.track():
@@ -115,19 +117,19 @@ class TransferService:
             )
 
     async def restore_into(self, path: Path, progress: Callable[[int, int], None]) -> None:
-        """Take in all that a backup holds; only an empty ledger takes it."""
+        """Restore a backup into an empty ledger."""
         await self._ledger.restore_backup(path, progress)
 
 
 def _create_part_file(part: Path, path: Path, *, force: bool) -> None:
     if path.exists() and not (force and path.is_file()):
-        raise InvalidInput(f"{path} is there already; take another name, or say that it may be replaced")
-    # For its owner alone, from the first byte on.
+        raise InvalidInput(f"{path} exists; choose another name, or use force to replace it")
+    # Readable by its owner only, from the first byte on.
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _publish_file(part: Path, path: Path) -> None:
-    """Give a finished file its name, so that neither is lost when the power goes."""
+    """Rename a finished file, durable after a power failure."""
     for each in (part, None):
         if each is None:
             os.replace(part, path)

@@ -103,8 +103,8 @@ async def _read_later_changes(
         raise Conflict(f"{target} is there already; --force puts the backup in its place and keeps it beside")
     try:
         async with _open_memory(settings, embedder) as memory:
-            recorded = await memory.erasures()
-            keys = await memory.keys()
+            recorded = await memory.erasure.list()
+            keys = await memory.keys.list()
     except RecollectError as error:
         if erasures is None:
             raise Conflict(
@@ -117,11 +117,13 @@ async def _read_later_changes(
 
 
 async def _replay_later_changes(memory: AsyncMemory, later: _LaterChanges) -> tuple[int, int]:
-    receipts = await memory.replay_erasures(later.erasures, by="restore", why="erased after the backup was made")
+    receipts = await memory.acting_as("restore", why="erased after the backup was made").erasure.replay(
+        later.erasures
+    )
     revoked = {key.id for key in later.keys if key.revoked_at is not None}
-    live = [key for key in await memory.keys() if key.id in revoked and key.revoked_at is None]
+    live = [key for key in await memory.keys.list() if key.id in revoked and key.revoked_at is None]
     for key in live:
-        await memory.revoke_key(key.id)
+        await memory.keys.revoke(key.id)
     return len(receipts), len(live)
 
 

@@ -152,11 +152,11 @@ def test_the_summary_of_the_conversation_is_brought_up_to_date_after_every_excha
     llm.when(SUMMARY).reply(first)
     with opened(tmp_path, llm, **PRESET) as memory:
         say(memory, "My bike is a red Cargo bike.")
-        memory.work()
+        memory.jobs.run_pending()
         assert summaries(memory) == [first]
         llm.when(SUMMARY).reply(second)
         say(memory, "I left it at the station.")
-        memory.work()
+        memory.jobs.run_pending()
         assert summaries(memory) == [second]
         recalled = memory.recall(user("Where is my red Cargo bike?"), user_id=ALEX, session_id="monday")
         assert recalled.context.text.startswith(f"Conversation summary: {second}\n\nLong-term memory")
@@ -172,10 +172,10 @@ def test_an_empty_or_shrunk_summary_never_replaces_a_good_one(tmp_path: Path, ll
     llm.when(SUMMARY).reply(good)
     with opened(tmp_path, llm, **PRESET) as memory:
         say(memory, "My red Cargo bike cost 4,200 euros, I keep it in the garage at Elm Street.")
-        memory.work()
+        memory.jobs.run_pending()
         llm.when(SUMMARY).reply(broken)
         say(memory, "I left it at the station.")
-        memory.work()
+        memory.jobs.run_pending()
         [stored] = summaries(memory)
         assert good in stored
 
@@ -183,7 +183,7 @@ def test_an_empty_or_shrunk_summary_never_replaces_a_good_one(tmp_path: Path, ll
 def test_facts_and_a_summary_are_there_without_an_llm(tmp_path: Path) -> None:
     with opened(tmp_path, **PRESET) as memory:
         say(memory, "My name is Alex and I prefer Python.")
-        memory.work()
+        memory.jobs.run_pending()
         assert contents(facts(memory)) == ["I prefer Python", "My name is Alex"]
         [summary] = summaries(memory)
         assert "Alex" in summary

@@ -75,7 +75,7 @@ def test_the_conversations_end_promotes_high_value_facts_and_records_an_episode(
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        assert memory.end_session(**TALK, wait=True).state == "done"
+        assert memory.sessions.end(**TALK, wait=True).state == "done"
         stored = {each.content: each for each in facts(memory, **COLLECTION)}
         assert {content: str(each.level) for content, each in stored.items()} == {PORT: "project", LUNCH: "session"}
         assert stored[PORT].scope.session == "monday"
@@ -89,9 +89,9 @@ def test_ending_a_conversation_twice_changes_nothing_more(tmp_path: Path, llm: S
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        memory.end_session(**TALK, wait=True)
+        memory.sessions.end(**TALK, wait=True)
         before = contents(memory.get_all(**COLLECTION))
-        memory.end_session(**TALK, wait=True)
+        memory.sessions.end(**TALK, wait=True)
         assert contents(memory.get_all(**COLLECTION)) == before
 
 
@@ -101,7 +101,7 @@ def test_a_later_invocation_begins_with_the_promoted_facts_and_the_past_episode(
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        memory.end_session(**TALK, wait=True)
+        memory.sessions.end(**TALK, wait=True)
         question = user("Deploy the payment service")
         block = memory.recall(question, **COLLECTION, session_id="tuesday").context.text
         assert f"Long-term Facts:\n- {PORT}\n" in block
@@ -115,8 +115,8 @@ def test_each_invocation_leaves_a_summary_of_what_was_asked_and_what_came_of_it(
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        memory.work()
-        [conversation] = memory.sessions(user_id=ALEX)
+        memory.jobs.run_pending()
+        [conversation] = memory.sessions.list(user_id=ALEX)
         [first, second] = conversation.invocations
         assert first["query"] == "Deploy the payment service. It listens on port 8443."
         assert first["result"] == "I ran npm build and docker push; it is deployed."
@@ -129,7 +129,7 @@ def test_a_conversation_is_promoted_and_becomes_an_episode_without_an_llm(tmp_pa
     with opened(tmp_path, **PRESET) as memory:
         messages = exchange("My name is Alex. My budget for the Hawaii trip is $10,000.")
         memory.remember(messages, **TALK, wait=True)
-        memory.end_session(**TALK, wait=True)
+        memory.sessions.end(**TALK, wait=True)
         assert "My budget for the Hawaii trip is $10,000" in seen_from("tuesday", memory)
         [episode] = episodes(memory)
         assert "$10,000" in episode.content
@@ -139,7 +139,9 @@ def test_a_conversation_ends_by_itself_after_the_idle_time(tmp_path: Path, llm: 
     scripted(llm)
     with opened(tmp_path, llm, **PRESET, session_idle_s=1) as memory:
         talked(memory)
-        wait_until(lambda: memory.work() == 0 and memory.sessions(user_id=ALEX)[0].closed_at is not None)
+        wait_until(
+            lambda: memory.jobs.run_pending() == 0 and memory.sessions.list(user_id=ALEX)[0].closed_at is not None
+        )
         assert seen_from("tuesday", memory) == [PORT]
         assert len(episodes(memory)) == 1
 
@@ -152,11 +154,11 @@ def test_what_is_learned_only_after_the_end_is_promoted_too(tmp_path: Path, llm:
             "Deploy the payment service. It listens on port 8443.", "I ran npm build and docker push."
         )
         memory.remember(messages, **TALK)
-        assert memory.end_session(**TALK, wait=True).state == "done"
+        assert memory.sessions.end(**TALK, wait=True).state == "done"
         assert facts(memory, **COLLECTION) == []
         learns(llm, "port 8443", claim(PORT))
         broken.remove()
-        wait_until(lambda: memory.work() == 0 and seen_from("tuesday", memory) == [PORT])
+        wait_until(lambda: memory.jobs.run_pending() == 0 and seen_from("tuesday", memory) == [PORT])
         assert len(episodes(memory)) == 1
 
 
@@ -164,5 +166,5 @@ def test_another_collection_sees_nothing_of_it(tmp_path: Path, llm: ScriptedLLM)
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        memory.end_session(**TALK, wait=True)
+        memory.sessions.end(**TALK, wait=True)
         assert contents(memory.get_all(user_id=ALEX, project_id="other")) == []

@@ -161,7 +161,7 @@ def test_every_10_turns_are_one_call_with_5_turns_read_along(tmp_path: Path, llm
             for _ in range(exchanges):
                 messages = exchange(f"I moved box {next(numbers)} to the attic today.")
                 memory.remember(messages, user_id=ALEX, session_id="long")
-            memory.work()
+            memory.jobs.run_pending()
 
         say(4)
         assert llm_requests(llm) == []
@@ -178,9 +178,9 @@ def test_what_is_left_of_ten_turns_is_learned_at_the_end_of_the_session(tmp_path
     learns(llm, BUDGET, claim("budget for Hawaii vacation is $10,000"))
     with opened(tmp_path, llm, preset="semantic-router", learn_every=10) as memory:
         memory.remember(exchange(BUDGET), user_id=ALEX, session_id="March 15")
-        memory.work()
+        memory.jobs.run_pending()
         assert facts(memory) == []
-        assert memory.end_session(user_id=ALEX, session_id="March 15", wait=True).state == "done"
+        assert memory.sessions.end(user_id=ALEX, session_id="March 15", wait=True).state == "done"
         assert contents(facts(memory)) == ["budget for Hawaii vacation is $10,000"]
 
 
@@ -189,10 +189,10 @@ def test_a_drift_of_topic_is_learned_before_ten_turns_are_there(tmp_path: Path, 
     with opened(tmp_path, llm, preset="semantic-router", learn_every=10, learn_drift=0.2) as memory:
         memory.remember(exchange(BUDGET), user_id=ALEX, session_id="s")
         memory.remember(exchange("Hotels in Hawaii should fit the budget of the trip."), user_id=ALEX, session_id="s")
-        memory.work()
+        memory.jobs.run_pending()
         assert facts(memory) == []
         memory.remember(exchange("Our database migration fails with a lock timeout."), user_id=ALEX, session_id="s")
-        memory.work()
+        memory.jobs.run_pending()
         assert contents(facts(memory)) == ["budget for Hawaii vacation is $10,000"]
 
 
@@ -207,7 +207,7 @@ def test_the_end_of_the_session_of_dec_29_2024_becomes_an_episode_with_its_date(
     ]
     with opened(tmp_path, llm, **AT_ONCE) as memory:
         memory.remember(messages, user_id=ALEX, session_id="hawaii", wait=True)
-        memory.end_session(user_id=ALEX, session_id="hawaii", wait=True)
+        memory.sessions.end(user_id=ALEX, session_id="hawaii", wait=True)
         [episode] = [each for each in memory.get_all(user_id=ALEX) if each.category == "episode"]
         assert (episode.content, episode.type) == (report, "episodic")
         assert episode.occurred_at is not None
@@ -218,7 +218,7 @@ def test_the_end_of_the_session_has_its_date_without_an_llm(tmp_path: Path) -> N
     messages = exchange("I plan a Hawaii vacation with a budget of $10,000.", timestamp="2024-12-29T10:00:00+00:00")
     with opened(tmp_path, **AT_ONCE) as memory:
         memory.remember(messages, user_id=ALEX, session_id="hawaii", wait=True)
-        memory.end_session(user_id=ALEX, session_id="hawaii", wait=True)
+        memory.sessions.end(user_id=ALEX, session_id="hawaii", wait=True)
         [episode] = [each for each in memory.get_all(user_id=ALEX) if each.category == "episode"]
         assert episode.content.startswith("On Dec 29 2024, the user said:")
         assert "$10,000" in episode.content
@@ -286,5 +286,5 @@ async def test_10000_then_2000_added_then_12000_are_consolidated_into_one_memory
 
 async def consolidated(memory: AsyncMemory, *, dry_run: bool = False) -> MaintenanceReport:
     """What upkeep does for Alex."""
-    [report] = await memory.upkeep(["consolidate"], user_id=ALEX, dry_run=dry_run)
+    [report] = await memory.admin.maintain(["consolidate"], user_id=ALEX, dry_run=dry_run)
     return report

@@ -92,7 +92,7 @@ def test_what_was_learned_in_a_session_stays_in_it(tmp_path: Path, llm: Scripted
     scripted(llm)
     with opened(tmp_path, llm, **PRESET) as memory:
         talked(memory)
-        memory.end_session(**SESSION, wait=True)
+        memory.sessions.end(**SESSION, wait=True)
         assert {str(each.level) for each in facts(memory)} == {"session"}
         elsewhere = memory.recall(user(QUESTION), user_id=ALEX, session_id="s2", filters=DISTILLED)
         assert elsewhere.outcome is RecallOutcome.MISSING

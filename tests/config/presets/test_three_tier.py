@@ -136,8 +136,8 @@ def hundred_turns(memory: Memory) -> None:
         text = report.get(number, f"Question {number} about {topic}: which option fits a small team?")
         memory.remember(exchange(text, f"For {topic}, option {number} fits a small team."), **SESSION)
         if number % 5 == 0:
-            memory.work()
-    memory.work()
+            memory.jobs.run_pending()
+    memory.jobs.run_pending()
 
 
 def episodes(memory: Memory) -> list[MemoryRecord]:
@@ -170,7 +170,7 @@ def test_the_100_turn_conversation_becomes_episodes_and_a_profile(tmp_path: Path
         assert all(each.type == "episodic" for each in made)
         assert made[0].content.startswith("User asked about vector databases;")
         assert len(llm_requests(llm, COMPRESS)) == 5
-        assert len(memory.turns(**SESSION, limit=1000)) == 100
+        assert len(memory.sessions.turns(**SESSION, limit=1000)) == 100
         assert "- name: Alex\n" in profile(memory, "What's my name?")
 
 
@@ -201,10 +201,10 @@ def test_the_first_twenty_turns_are_in_no_episode_until_the_twentieth_is_said(tm
     with opened(tmp_path, **PRESET) as memory:
         for number in range(9):
             memory.remember(exchange(f"Question {number} about databases", "An answer."), **SESSION)
-        memory.work()
+        memory.jobs.run_pending()
         assert episodes(memory) == []
         memory.remember(exchange("Question 10 about databases", "An answer."), **SESSION)
-        memory.work()
+        memory.jobs.run_pending()
         [first] = episodes(memory)
         assert (first.detail["turn_start"], first.detail["turn_end"]) == (1, 10)
 

@@ -276,7 +276,7 @@ def test_a_key_that_opens_nothing_or_too_much_is_not_made(given: Any, problem: s
 
 async def test_keys_can_be_had_in_python(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
-        new = await memory.add_key(user_id="ann", write=False, expires_at="2099-01-01")
-        assert [key.to_dict() for key in await memory.keys(user_id="ann")] == [new.key.to_dict()]
+        new = await memory.keys.create(user_id="ann", write=False, expires_at="2099-01-01")
+        assert [key.to_dict() for key in await memory.keys.list(user_id="ann")] == [new.key.to_dict()]
         assert (new.key.reads, new.key.writes, new.key.rights) == (True, False, "read")
-        assert (await memory.revoke_key(new.key.id)).revoked_at is not None
+        assert (await memory.keys.revoke(new.key.id)).revoked_at is not None

@@ -64,7 +64,7 @@ def settle(client: TestClient) -> None:
 
     async def work() -> None:
         await app.state.agents._agent.settled()
-        await app.state.service.operations.run_pending()
+        await app.state.service.jobs.run_pending()
 
     client.portal.call(work)  # type: ignore[union-attr]
 

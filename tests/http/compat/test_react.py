@@ -125,7 +125,7 @@ def test_a_conversation_that_is_over_can_be_ended(client: TestClient) -> None:
     assert ask(client, "/conversations/end", **TALK) == {"success": True}
 
     async def look_after() -> None:
-        await client.app.state.service.operations.run_pending()  # type: ignore[attr-defined]
+        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
 
     client.portal.call(look_after)  # type: ignore[union-attr]
     stored = ask(client, "/conversations/get", **TALK)["conversation"]
@@ -221,7 +221,7 @@ def end(client: TestClient, **talk: Any) -> None:
     assert ask(client, "/conversations/end", **talk) == {"success": True}
 
     async def look_after() -> None:
-        await client.app.state.service.operations.run_pending()  # type: ignore[attr-defined]
+        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
 
     client.portal.call(look_after)  # type: ignore[union-attr]
 

@@ -180,7 +180,7 @@ def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
         client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.1})
 
     async def look_after() -> None:
-        await client.app.state.service.operations.run_pending()  # type: ignore[attr-defined]
+        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
 
     client.portal.call(look_after)  # type: ignore[union-attr]
     assert len(client.get(MEMORIES).json()) == 50
@@ -189,7 +189,7 @@ def test_a_session_keeps_fifty_memories(client: TestClient) -> None:
 @pytest.mark.parametrize("importance", [{"importance": 0.2}, {}])
 def test_a_full_session_makes_room_for_what_is_added(client: TestClient, importance: dict[str, float]) -> None:
     async def look_after() -> None:
-        await client.app.state.service.operations.run_pending()  # type: ignore[attr-defined]
+        await client.app.state.service.jobs.run_pending()  # type: ignore[attr-defined]
 
     for number in range(50):
         client.post(MEMORIES, json={"content": f"Invoice {number} was paid", "importance": 0.9 if number else 0.8})

@@ -178,7 +178,7 @@ async def test_a_turn_that_the_ledger_refuses_is_put_aside_and_the_others_come_i
     [path] = spill(tmp_path).iterdir()
     assert (path.suffix, [line.turn for line in read_spilled_lines(path)]) == (".refused", [bad])
     assert "put aside" in caplog.text
-    await service.operations.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     assert b"bad" not in path.read_bytes()
 
 
@@ -187,7 +187,7 @@ async def test_one_users_backlog_keeps_nobody_else_back(tmp_path: Path, journal:
     service = await open_service(settings)
     bob, replay = Scope("bob"), Replay(journal, lambda: service)
     await service.remember(MONDAY, "one", by=BY)
-    service.operations._backlog_checked_at.clear()
+    service.jobs._backlog_checked_at.clear()
     await journal.append([spilled_turn("two"), spilled_turn("hello", bob), spilled_turn("three")])
     await replay.replay_pending()
     assert (await contents(service, bob), await contents(service)) == (["hello"], ["one"])
@@ -195,7 +195,7 @@ async def test_one_users_backlog_keeps_nobody_else_back(tmp_path: Path, journal:
     # What is through is struck out, so that it is not brought in again and again.
     assert (b"hello" in raw(tmp_path), b"three" in raw(tmp_path)) == (False, True)
     await journal.append([spilled_turn("four")])
-    await service.operations.run_pending()
+    await service.jobs.run_pending()
     await replay.replay_pending()
     assert await contents(service) == ["one", "two", "three", "four"]
     assert journal.is_empty
@@ -272,7 +272,7 @@ async def test_an_erasure_reaches_what_waits_down_to_the_bytes(
     await journal.append([secret, other])
     scope = {Target.PROJECT: Scope("ann", "p"), Target.SESSION: here}.get(target, Scope("ann"))
     id = secret.message["turn_id"] if target is Target.TURN else ""
-    receipt = await service.operations.erase(scope, ErasureRequest(target, id), by=BY)
+    receipt = await service.erasure.erase(scope, ErasureRequest(target, id), by=BY)
     [cleared] = [store for store in receipt.stores if store.store == "spill journal"]
     assert (dict(cleared.counts), cleared.reached) == ({"turns": 1}, True)
     assert CANARY.encode() not in raw(tmp_path)
@@ -288,7 +288,7 @@ async def test_what_was_read_before_an_erasure_is_refused_by_the_ledger_after_it
     await journal.append([spilled_turn(CANARY)])
     [path] = await journal.claim_files()
     [line] = await journal.read(path)
-    await service.operations.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     late = line.turn
     assert len(await service.remember(MONDAY, [late.message], by=BY, received_at=late.received_at)) == 0
     assert await service.users() == []
@@ -298,7 +298,7 @@ async def test_what_is_given_after_an_erasure_comes_in_though_what_came_before_d
     journal: Journal, service: Service
 ) -> None:
     before = [spilled_turn("one"), spilled_turn("two")]
-    await service.operations.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     await journal.append([*before, spilled_turn("three"), spilled_turn("four")])
     assert await Replay(journal, lambda: service).replay_pending() == 2
     assert await contents(service) == ["three", "four"]

@@ -386,13 +386,13 @@ async def test_a_user_with_a_backlog_spills_and_others_do_not(tmp_path: Path) ->
     settings = settings_of(tmp_path, memory_timeout_s=10, most_waiting_jobs=1, learn_every=1)
     async with opened(settings) as (safekeeping, service):
         await safekeeping.write(ANN, [message("one")])
-        service.operations._backlog_checked_at.clear()
+        service.jobs._backlog_checked_at.clear()
         stored = await safekeeping.write(ANN, [message("two")])
         assert (stored.is_durable, stored.reason) == (True, "backlog")
         assert (await safekeeping.write(Scope("bob"), [message("hello")])).status == "ok"
         await safekeeping.replay.replay_pending()
         assert (safekeeping.has_spilled_turns, await contents(service)) == (True, ["one"])
-        await service.operations.run_pending()
+        await service.jobs.run_pending()
         await brought_in(safekeeping)
         assert await contents(service) == ["one", "two"]
 

@@ -111,7 +111,7 @@ def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) 
         turn = server.memory.started[0].turn_id
         assert turn is not None
         server.run(
-            server.service.operations.erase(Scope("default"), ErasureRequest(Target.TURN, turn), by=Author("test"))
+            server.service.erasure.erase(Scope("default"), ErasureRequest(Target.TURN, turn), by=Author("test"))
         )
         with pytest.raises(openai.NotFoundError):
             sdk.responses.retrieve(first.id)

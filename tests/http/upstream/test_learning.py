@@ -57,13 +57,13 @@ def until(results: Callable[[], _T]) -> _T:
 
 def jobs(server: ServedProxy, user: str = "alex", kind: JobKind = JobKind.EXTRACT) -> list[Job]:
     """The user's jobs that are done, oldest first."""
-    results = server.run(server.service.operations.jobs(user, states=[JobState.DONE, JobState.DEAD]))
+    results = server.run(server.service.jobs.list(user, states=[JobState.DONE, JobState.DEAD]))
     return [job for job in reversed(results) if job.kind is kind]
 
 
 def all_learned(server: ServedProxy, user: str = "alex") -> bool:
     """Whether both turns of each exchange are kept, and nothing waits to be learned from."""
-    conversations = server.run(server.service.operations.sessions(user))
+    conversations = server.run(server.service.sessions.list(user))
     return bool(conversations) and all(
         each.turn_count % 2 == 0 and each.learned_to == each.turn_count for each in conversations
     )
@@ -212,7 +212,7 @@ class TestFallback:
             assert "mock cannot be used for learning: it answered without JSON" in done[0].result["by"]
             assert len(facts(server)) >= 2
             assert health(server).startswith(f"{WITHOUT_LLM} (mock is left out for 10 min: it answered without JSON")
-            spent = server.run(server.service.operations.spent_today("alex"))
+            spent = server.run(server.service.usage.spent_today("alex"))
         assert len(llm_requests(llm, EXTRACT)) == 1
         assert spent.calls == 1
         assert spent.tokens > 0

@@ -126,7 +126,7 @@ class _MemoryToolset:
         return f"Forgot {number}."
 
     async def _propose(self, content: str, fields: dict[str, Any], phrase: str) -> str:
-        await self.service.operations.propose(
+        await self.service.reviews.propose(
             self.scope, content, fields, by=replace(self.by, why=REVIEW_REASON.format(phrase=phrase))
         )
         return REVIEW_NOTICE

@@ -61,11 +61,11 @@ class ChatMemories:
 
     def forget(self, memory_id: str) -> Outcome:
         """Take it out of recall, with the turns it was learned from."""
-        return self._open().delete(memory_id, user_id=self.user, by="chat", why="/forget")
+        return self._open().acting_as("chat", why="/forget").delete(memory_id, user_id=self.user)
 
     def undo(self) -> Sequence[Outcome]:
         """Take back the user's last change."""
-        return self._open().undo(user_id=self.user, by="chat", why="/undo")
+        return self._open().acting_as("chat", why="/undo").undo(user_id=self.user)
 
     def get(self, memory_id: str) -> MemoryRecord:
         return self._open().get(memory_id, user_id=self.user)

@@ -79,7 +79,7 @@ def add(
             "Say whose memory it opens: --user ID, --everyone or --admin.", click.get_current_context()
         )
     with cli.open() as memory:
-        new = memory.add_key(
+        new = memory.keys.create(
             user_id=user,
             project_id=project,
             everyone=everyone,
@@ -110,7 +110,7 @@ def add(
 def list_(cli: CliContext) -> None:
     """List the keys, also those that open nothing any more."""
     with cli.open() as memory:
-        api_keys = memory.keys(user_id=cli.user)
+        api_keys = memory.keys.list(user_id=cli.user)
     if cli.json:
         print_json({"results": [key.to_dict() for key in api_keys]})
     elif api_keys:
@@ -128,7 +128,7 @@ def revoke(cli: CliContext, key: str) -> None:
     Servers that run notice within seconds.
     """
     with cli.open() as memory:
-        revoked = memory.revoke_key(_find_key(memory.keys(), key).id)
+        revoked = memory.keys.revoke(_find_key(memory.keys.list(), key).id)
     if cli.json:
         print_json(revoked.to_dict())
     else:
@@ -195,7 +195,7 @@ def _key_state(key: ApiKey) -> str:
 def users(cli: CliContext) -> None:
     """Name everyone who has memories."""
     with cli.open() as memory:
-        names = memory.users()
+        names = memory.admin.users()
     if cli.json:
         print_json({"results": names})
         return
@@ -239,10 +239,10 @@ def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
     with cli.open() as memory:
         if cost:
             by = tuple(part for part in PARTS if part in (parts or _DEFAULT_PARTS))
-            usage = memory.usage(user_id=cli.user, parts=parts or _DEFAULT_PARTS)
+            usage = memory.admin.usage(user_id=cli.user, parts=parts or _DEFAULT_PARTS)
             _print_usage(cli, usage, by, limits=_daily_limits(memory, cli.user))
             return
-        counts = memory.stats(cli.user)
+        counts = memory.admin.stats(cli.user)
     if cli.json:
         print_json(dict(counts))
         return
@@ -265,10 +265,10 @@ def _daily_limits(memory: Memory, user: str | None) -> list[_Limit]:
     user_tokens, total_tokens = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
     limits = []
     if user_tokens:
-        spent = None if user is None else memory.spent_today(user_id=user).tokens
+        spent = None if user is None else memory.admin.spent_today(user_id=user).tokens
         limits.append(_Limit("each user" if user is None else f"user {user}", user_tokens, spent))
     if total_tokens:
-        limits.append(_Limit("all users", total_tokens, memory.spent_today().tokens))
+        limits.append(_Limit("all users", total_tokens, memory.admin.spent_today().tokens))
     return limits
 
 

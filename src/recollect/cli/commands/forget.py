@@ -53,7 +53,7 @@ def forget(cli: CliContext, memory_id: str | None, everything: bool, yes: bool, 
 
 
 def _forget_one(cli: CliContext, memory: Memory, memory_id: str, *, why: str) -> None:
-    outcome = memory.delete(memory_id, user_id=cli.user_id, by="cli", why=why)
+    outcome = memory.acting_as("cli", why=why).delete(memory_id, user_id=cli.user_id)
     if cli.json:
         print_json(outcome.to_dict())
     elif outcome.changed:
@@ -66,7 +66,7 @@ def _forget_all(cli: CliContext, memory: Memory, filter: Filter, *, yes: bool, w
     if not yes and not _confirm_forget_all(cli, memory, filter):
         print_line("Nothing was forgotten.", err=True)
         return
-    count = memory.delete_all(**cli.scope_args, filters=filter, by="cli", why=why)
+    count = memory.acting_as("cli", why=why).delete_all(**cli.scope_args, filters=filter)
     if cli.json:
         print_json({"forgotten": count})
     else:
@@ -92,7 +92,7 @@ def _confirm_forget_all(cli: CliContext, memory: Memory, filter: Filter) -> bool
 def restore(cli: CliContext, memory_id: str, why: str) -> None:
     """Make a forgotten or superseded memory active again."""
     with cli.open() as memory:
-        outcome = memory.restore(memory_id, user_id=cli.user_id, by="cli", why=why)
+        outcome = memory.acting_as("cli", why=why).restore(memory_id, user_id=cli.user_id)
     if cli.json:
         print_json(outcome.to_dict())
     elif outcome.changed:
@@ -118,7 +118,7 @@ def undo(cli: CliContext, change_id: int | None, anyones: bool, why: str) -> Non
     if anyones and change_id is not None:
         raise click.UsageError("Give either a number or --any.", click.get_current_context())
     with cli.open() as memory:
-        outcomes = memory.undo(change_id, user_id=cli.user_id, anyones=anyones, by="cli", why=why)
+        outcomes = memory.acting_as("cli", why=why).undo(change_id, user_id=cli.user_id, anyones=anyones)
         description = "" if cli.json else _describe_undone(memory, outcomes, cli.user_id)
     if cli.json:
         print_json({"results": [outcome.to_dict() for outcome in outcomes]})
@@ -187,8 +187,8 @@ def erase(
         return
     with cli.open() as memory:
         whole = not (memory_id or turn_id or cli.session or cli.project)
-        receipt = memory.erase(
-            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole, by="cli", why=why
+        receipt = memory.acting_as("cli", why=why).erasure.erase(
+            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole
         )
     if cli.json:
         print_json(receipt.to_dict())

@@ -65,20 +65,20 @@ def jobs(cli: CliContext, states: tuple[str, ...], replay: str | None, cancel: s
             _print_replayed(cli, _replay_all(cli, memory))
         elif replay is not None:
             job = _find_job(cli, memory, replay)
-            _print_changed(cli, job, _change_job(memory.replay_jobs, job, _REPLAYABLE), "replayed")
+            _print_changed(cli, job, _change_job(memory.jobs.replay, job, _REPLAYABLE), "replayed")
         elif cancel is not None:
             job = _find_job(cli, memory, cancel)
-            _print_changed(cli, job, _change_job(memory.cancel_jobs, job, _CANCELLABLE), "cancelled")
+            _print_changed(cli, job, _change_job(memory.jobs.cancel, job, _CANCELLABLE), "cancelled")
         else:
-            _print_jobs(cli, memory.jobs(user_id=cli.user, states=states, limit=limit))
+            _print_jobs(cli, memory.jobs.list(user_id=cli.user, states=states, limit=limit))
 
 
 def _find_job(cli: CliContext, memory: Memory, id: str) -> Job:
     """The job of an id; whose it is need not be said of one that the list shows."""
     if cli.user:
-        return memory.job(id, user_id=cli.user)
+        return memory.jobs.get(id, user_id=cli.user)
     for states in ((), _REPLAYABLE):
-        for job in memory.jobs(states=states, limit=_MAX_JOBS):
+        for job in memory.jobs.list(states=states, limit=_MAX_JOBS):
             if job.id == id:
                 return job
     raise NotFound(f"no job {id}; of an old one, say whose it is with --user")
@@ -90,13 +90,13 @@ def _change_job(change: Callable[..., list[Job]], job: Job, states: Sequence[Job
 
 def _replay_all(cli: CliContext, memory: Memory) -> list[Job]:
     replayed: list[Job] = []
-    while batch := memory.jobs(user_id=cli.user, states=_REPLAYABLE, limit=_MAX_JOBS):
+    while batch := memory.jobs.list(user_id=cli.user, states=_REPLAYABLE, limit=_MAX_JOBS):
         # One that fails for good while this goes on is left for the next time.
         new = [job for job in batch if job.id not in {each.id for each in replayed}]
         if not new:
             break
         for user in {job.scope.user for job in new}:
-            replayed += memory.replay_jobs([job.id for job in new if job.scope.user == user], user_id=user)
+            replayed += memory.jobs.replay([job.id for job in new if job.scope.user == user], user_id=user)
     return replayed
 
 
@@ -169,19 +169,19 @@ def worker(cli: CliContext, once: bool) -> None:
 
 async def _run_once(cli: CliContext) -> int:
     async with cli.open_async() as memory:
-        return await memory.work()
+        return await memory.jobs.run_pending()
 
 
 async def _run_until_stopped(cli: CliContext) -> int:
     signals = _StopSignals()
     async with cli.open_async() as memory:
-        running = await memory.start_worker()
+        running = await memory.jobs.start_worker()
         if not cli.json:
             print_line("Working as ", bold(running.name), dim("  Ctrl-C stops it"))
             sys.stdout.flush()
         await signals.stop.wait()
         # Another embedding model came with another worker.
-        first_worker, running = running, await memory.start_worker()
+        first_worker, running = running, await memory.jobs.start_worker()
         stopping, forced = asyncio.create_task(running.stop()), asyncio.create_task(signals.force.wait())
         await asyncio.wait((stopping, forced), return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
@@ -230,7 +230,9 @@ def upkeep(cli: CliContext, chores: tuple[str, ...], dry_run: bool) -> None:
     """
     tasks = parse_tasks(chores) if chores else list(_DEFAULT_TASKS)
     with cli.open() as memory:
-        reports = memory.upkeep(tasks, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run, by="cli")
+        reports = memory.acting_as("cli").admin.maintain(
+            tasks, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run
+        )
     if cli.json:
         print_json({"results": [report.to_dict() for report in reports]})
         return
@@ -296,15 +298,17 @@ def review(
     if (edit is None) != (text is None):
         raise click.UsageError("--edit and --text go together.", click.get_current_context())
     with cli.open() as memory:
-        decision: Any = {"user_id": cli.user_id, "by": by or _login_name(), "expected_version": expect_version}
+        person = by or _login_name()
+        reviews = memory.acting_as(person).reviews
+        decision: Any = {"user_id": cli.user_id, "expected_version": expect_version}
         if approve:
-            outcome, verb = memory.approve(approve, actor=Actor.PERSON, **decision), "Approved"
+            outcome, verb = reviews.approve(approve, by=person, actor=Actor.PERSON, **decision), "Approved"
         elif reject:
-            outcome, verb = memory.reject(reject, **decision), "Rejected"
+            outcome, verb = reviews.reject(reject, **decision), "Rejected"
         elif edit:
-            outcome, verb = memory.edit_review(edit, text, **decision), "Changed"
+            outcome, verb = reviews.edit(edit, text, **decision), "Changed"
         else:
-            _print_reviews(cli, list(memory.reviews(**cli.scope_args)))
+            _print_reviews(cli, list(memory.reviews.list(**cli.scope_args)))
             return
     if cli.json:
         print_json(outcome.to_dict())

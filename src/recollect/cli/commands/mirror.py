@@ -116,9 +116,9 @@ async def _sync(settings: Settings, progress: Progress) -> SyncResult:
 
     service = await open_service(settings)
     try:
-        if not isinstance(service.operations.mirror, Mirror):
+        if not isinstance(service.mirror, Mirror):
             raise InvalidSettings("there is no mirror")
-        return await service.operations.mirror.sync(progress)
+        return await service.mirror.sync(progress)
     finally:
         await service.close()
 

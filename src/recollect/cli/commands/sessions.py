@@ -49,13 +49,13 @@ def sessions(cli: CliContext, end: bool, limit: int) -> None:
     with cli.open() as memory:
         if end and cli.session:
             scope = {"user_id": cli.user_id, "session_id": cli.session}
-            _print_ended(cli, memory.end_session(**scope, project_id=cli.project, wait=True))
+            _print_ended(cli, memory.sessions.end(**scope, project_id=cli.project, wait=True))
         else:
             _print_sessions(cli, _matching_sessions(cli, memory)[:limit])
 
 
 def _matching_sessions(cli: CliContext, memory: Memory) -> list[Conversation]:
-    conversations = memory.sessions(user_id=cli.user_id, limit=_MAX_SESSIONS)
+    conversations = memory.sessions.list(user_id=cli.user_id, limit=_MAX_SESSIONS)
     return [
         each
         for each in conversations
@@ -139,7 +139,7 @@ def end_run(
     if not cli.session:
         raise click.UsageError("Say in which session with --session.", click.get_current_context())
     with cli.open() as memory:
-        outcomes = memory.end_run(
+        outcomes = memory.sessions.end_run(
             goal,
             user_id=cli.user_id,
             project_id=cli.project,

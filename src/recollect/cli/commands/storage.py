@@ -199,10 +199,10 @@ def reembed(cli: CliContext, status: bool, back: bool, drop: bool) -> None:
     """
     if status:
         with cli.open() as memory:
-            _print_models(memory.embedding_models(), as_json=cli.json)
+            _print_models(memory.admin.embedding_models(), as_json=cli.json)
         return
     with cli.open() as memory, Progress("Embedding") as progress:
-        count = memory.reembed(progress, back=back, drop=drop)
+        count = memory.admin.reembed(progress, back=back, drop=drop)
     if cli.json:
         print_json({"embedded": count})
     elif count:

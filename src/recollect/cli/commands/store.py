@@ -55,15 +55,8 @@ def add(
         None if not text and fields.get("key") and fields.get("value") else read_text_argument(text, name="content")
     )
     with cli.open() as memory:
-        outcome = memory.add(
-            content,
-            **cli.scope_args,
-            correction=correction,
-            idempotency_key=idempotency_key,
-            by="cli",
-            why=why,
-            level=level,
-            **fields,
+        outcome = memory.acting_as("cli", why=why).add(
+            content, **cli.scope_args, correction=correction, idempotency_key=idempotency_key, level=level, **fields
         )
     if cli.json:
         print_json(outcome.to_dict())
@@ -119,7 +112,7 @@ def remember(
     content = validate_text(read_text_argument(text, name="text"), name="text")
     message = {"role": role, "content": content, **({"name": name} if name else {})}
     with cli.open({"worker": False} if no_wait else None) as memory:
-        remembered = memory.remember(message, **cli.scope_args, by="cli", wait=not no_wait, mode=mode)
+        remembered = memory.acting_as("cli").remember(message, **cli.scope_args, wait=not no_wait, mode=mode)
     if cli.json:
         print_json(remembered.to_dict())
         return
@@ -175,14 +168,8 @@ def update(
     """
     content = read_text_argument(text, name="content") if text else None
     with cli.open() as memory:
-        outcome = memory.update(
-            memory_id,
-            content,
-            user_id=cli.user_id,
-            expected_version=expect_version,
-            by="cli",
-            why=why,
-            **fields,
+        outcome = memory.acting_as("cli", why=why).update(
+            memory_id, content, user_id=cli.user_id, expected_version=expect_version, **fields
         )
     if cli.json:
         print_json(outcome.to_dict())

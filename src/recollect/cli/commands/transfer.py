@@ -47,7 +47,7 @@ def make(cli: CliContext, file: str, force: bool) -> None:
     vectors, sessions, jobs, and what stands for the server's keys. Keep it as safe as the ledger.
     """
     with cli.open() as memory, Progress("Backing up", total=100) as progress:
-        made = memory.backup(file, force=force, progress=_percent_callback(progress))
+        made = memory.admin.backup(file, force=force, progress=_percent_callback(progress))
     _print_backup(cli, made, f"Backed up to {file}")
 
 
@@ -170,7 +170,7 @@ def export(cli: CliContext, file: str, force: bool, sessions: bool, embeddings: 
 
 async def _write_export(cli: CliContext, out: TextIO, *, sessions: bool, embeddings: bool) -> int:
     async with cli.open_async() as memory:
-        counts = await memory.stats(cli.user)
+        counts = await memory.admin.stats(cli.user)
         total = None if cli.project else sum(counts.get(name, 0) for name in _EXPORTED_KINDS)
         done = 0
         with Progress("Exporting", total=total) as progress:
@@ -273,8 +273,8 @@ def import_(
     everyone = everyone or (is_export and owner is None and not of)
     options: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
     with cli.open() as memory, Progress("Looking" if dry_run else "Importing") as progress:
-        report = memory.import_from(
-            source, user_id=owner, learn=learn, dry_run=dry_run, by="cli", progress=progress, **options
+        report = memory.acting_as("cli").admin.import_from(
+            source, user_id=owner, learn=learn, dry_run=dry_run, progress=progress, **options
         )
     _print_import_report(cli, report)
     if report.refused:
@@ -303,7 +303,7 @@ def _import_lines(cli: CliContext, file: str, owner: str | None) -> None:
         Progress("Importing", total=_count_lines(lines)) as progress,
     ):
         done = _LineProgress(progress)
-        result = memory.import_(_parse_lines(lines, done), user_id=owner, by="cli", progress=done)
+        result = memory.acting_as("cli").import_(_parse_lines(lines, done), user_id=owner, progress=done)
     if cli.json:
         print_json(asdict(result))
         return

@@ -166,7 +166,7 @@ async def list_all_erasures(
     service: ServiceDep, since: Annotated[Time | None, Query(description="Only those since then.")] = None
 ) -> JSONResponse:
     """What was erased of anyone, oldest first: to be kept outside the database, and replayed on an older copy."""
-    erasures = await service.operations.erasures(parse_time(since, name="since"))
+    erasures = await service.erasure.list(parse_time(since, name="since"))
     return json_response({"results": [each.to_dict() for each in erasures]})
 
 
@@ -182,5 +182,5 @@ async def replay_erasures(given: ToReplay, by: AuthorDep, service: ServiceDep) -
     What this database knows of, or has nothing of, is passed over. Do it before anything is written.
     """
     erasures = [parse_erasure(each.model_dump()) for each in given.erasures]
-    receipts = await service.operations.replay_erasures(erasures, by=by)
+    receipts = await service.erasure.replay(erasures, by=by)
     return json_response({"results": [receipt.to_dict() for receipt in receipts]})

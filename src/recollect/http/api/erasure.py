@@ -160,7 +160,7 @@ async def erase(
             scope, request = Scope(user, wanted.project_id), ErasureRequest(Target.PROJECT)
         case _Everything():
             pass
-    return json_response((await service.operations.erase(scope, request, by=by)).to_dict())
+    return json_response((await service.erasure.erase(scope, request, by=by)).to_dict())
 
 
 @erasure_router.get("/erasures", response_model=ErasureList)
@@ -170,7 +170,7 @@ async def list_erasures(
     since: Annotated[Time | None, Query(description="Only those since then.")] = None,
 ) -> JSONResponse:
     """What was erased of this user, oldest first."""
-    erasures = await service.operations.erasures(parse_time(since, name="since"))
+    erasures = await service.erasure.list(parse_time(since, name="since"))
     digest = user_digest(user)
     results: list[Any] = [each.to_dict() for each in erasures if each.user == digest]
     return json_response({"results": results})

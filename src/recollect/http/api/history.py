@@ -273,7 +273,7 @@ class _ChangeStream:
             last = await service.history(Scope(self._user), before=self._after + 1, limit=1)
             since, line_exists = (last[0].at if last else None), bool(last) and last[0].id == self._after
         digest = user_digest(self._user)
-        missed = [each for each in await service.operations.erasures(since) if each.user == digest]
+        missed = [each for each in await service.erasure.list(since) if each.user == digest]
         if self._epoch is None and line_exists and not missed:
             return None
         plain = [each.to_dict() for each in missed]

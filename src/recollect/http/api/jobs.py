@@ -89,7 +89,7 @@ async def jobs_page(
     """A page of jobs, of a user or of all."""
     last = decode_cursor(cursor, str)
     before = last[0] if last else None
-    jobs = await service.operations.jobs(user, states=states or (), limit=limit + 1, before=before)
+    jobs = await service.jobs.list(user, states=states or (), limit=limit + 1, before=before)
     return page_response(jobs, limit, lambda job: encode_cursor(job.id))
 
 
@@ -104,7 +104,7 @@ async def list_jobs(
 @jobs_router.get("/jobs/{job_id}", response_model=JobResponse, responses=error_responses(404))
 async def get_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResponse:
     """One job and how it stands."""
-    return json_response((await service.operations.job(user, job_id)).to_dict())
+    return json_response((await service.jobs.get(user, job_id)).to_dict())
 
 
 @jobs_router.post(
@@ -113,8 +113,8 @@ async def get_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResp
 @idempotent()
 async def replay_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResponse:
     """Have a dead or cancelled job done after all."""
-    job = await service.operations.job(user, job_id)
-    replayed = await service.operations.replay(user, [job_id])
+    job = await service.jobs.get(user, job_id)
+    replayed = await service.jobs.replay(user, [job_id])
     if not replayed:
         raise Conflict(f"job {job_id} is {job.state}; only what is dead or cancelled is done again")
     return json_response(replayed[0].to_dict())
@@ -126,8 +126,8 @@ async def replay_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONR
 @idempotent()
 async def cancel_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResponse:
     """Keep a waiting or running job from having any effect."""
-    job = await service.operations.job(user, job_id)
-    cancelled = await service.operations.cancel(user, [job_id])
+    job = await service.jobs.get(user, job_id)
+    cancelled = await service.jobs.cancel(user, [job_id])
     if not cancelled:
         raise Conflict(f"job {job_id} is {job.state}; only what waits or runs can be cancelled")
     return json_response(cancelled[0].to_dict())

@@ -126,8 +126,8 @@ async def usage_response(
 ) -> JSONResponse:
     """What models were asked, for a user or for all."""
     by = parts or ["day", "model", "step"]
-    rows = await service.operations.usage(user, since=parse_time(since, name="since"), by=by)
-    today = await service.operations.spent_today(user)
+    rows = await service.usage.report(user, since=parse_time(since, name="since"), by=by)
+    today = await service.usage.spent_today(user)
     today_body = {"tokens": today.tokens, "calls": today.calls}
     return json_response({"results": [row.to_dict() for row in rows], "today": today_body})
 
@@ -150,7 +150,7 @@ async def do_upkeep(
     todo: ToDo, user: UserDep, project: ProjectDep, by: AuthorDep, service: ServiceDep
 ) -> JSONResponse:
     """Put the user's memories in order now; each chore is one change that can be undone whole."""
-    reports = await service.operations.run_maintenance(Scope(user, project), todo.chores, by=by, dry_run=todo.dry_run)
+    reports = await service.jobs.run_maintenance(Scope(user, project), todo.chores, by=by, dry_run=todo.dry_run)
     return json_response({"results": [report.to_dict() for report in reports]})
 
 

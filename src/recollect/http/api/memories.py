@@ -203,7 +203,7 @@ async def add_memory(
     """Keep a memory, word for word; one that says the same as another is not kept twice."""
     caller.check_level(new.level)
     fields = new.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
-    vector = await service.operations.check_embedding(new.embedding)
+    vector = await service.check_embedding(new.embedding)
     draft = MemoryInput(content=new.content, fields=fields, vector=vector, correction=new.correction)
     once = parse_idempotency_key(
         idempotency_key, "add", place.user, place.project, place.session, new.model_dump(exclude_unset=True)
@@ -319,7 +319,7 @@ async def list_reviews(
 ) -> JSONResponse:
     """What waits for a person to look at it, oldest first."""
     last = decode_cursor(cursor, str)
-    page = await service.operations.reviews(place, limit=limit, cursor=last[0] if last else None)
+    page = await service.reviews.list(place, limit=limit, cursor=last[0] if last else None)
     return json_response({**page.to_dict(), "cursor": None if page.cursor is None else encode_cursor(page.cursor)})
 
 
@@ -335,7 +335,7 @@ async def edit_review(
 ) -> JSONResponse:
     """Change what a memory that waits for review says; it goes on waiting."""
     version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    done = await service.operations.edit_review(place, memory_id, edit_fields(edit), by=by, expected_version=version)
+    done = await service.reviews.edit(place, memory_id, edit_fields(edit), by=by, expected_version=version)
     return json_response(done.to_dict())
 
 
@@ -349,7 +349,7 @@ async def approve_review(
     With If-Match nothing is approved that was changed since it was looked at.
     """
     version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    done = await service.operations.approve(place, memory_id, by=by, expected_version=version)
+    done = await service.reviews.approve(place, memory_id, by=by, expected_version=version)
     return json_response(done.to_dict())
 
 
@@ -360,5 +360,5 @@ async def reject_review(
 ) -> JSONResponse:
     """Forget it, unused."""
     version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    done = await service.operations.reject(place, memory_id, by=by, expected_version=version)
+    done = await service.reviews.reject(place, memory_id, by=by, expected_version=version)
     return json_response(done.to_dict())

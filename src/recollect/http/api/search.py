@@ -29,7 +29,8 @@ from recollect.model.query import both, parse_filter
 from recollect.model.result import RecallOutcome
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
+from recollect.search import SearchRequest
 from recollect.text.time_expressions import parse_time_filter
 
 search_router = create_router("search and recall")
@@ -165,7 +166,7 @@ async def search(asked: SearchFor, place: ScopeDep, service: ServiceDep, setting
             limit=settings.search_limit if asked.limit is None else asked.limit,
             filter=both(parse_filter(asked.filters), times.filter),
             min_score=settings.search_min_score if asked.min_score is None else asked.min_score,
-            vector=await service.operations.check_embedding(asked.embedding),
+            vector=await service.check_embedding(asked.embedding),
             as_of=parse_time(asked.as_of, name="as_of"),
             periods=times.periods,
             explain=asked.explain,

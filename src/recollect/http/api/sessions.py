@@ -223,9 +223,7 @@ async def list_sessions(
     """The user's sessions of all projects, the latest first."""
     last = decode_cursor(cursor, int, str, str)
     after = _cursor_position(user, *last) if last else None
-    return page_response(
-        await service.operations.sessions(user, limit=limit + 1, after=after), limit, _session_cursor
-    )
+    return page_response(await service.sessions.list(user, limit=limit + 1, after=after), limit, _session_cursor)
 
 
 def _cursor_position(user: str, micros: int, project: str, session: str) -> Conversation:
@@ -243,7 +241,7 @@ def _session_cursor(last: Conversation) -> str:
 @sessions_router.get("/session", response_model=SessionResponse, responses=error_responses(404))
 async def get_session(place: ScopeDep, service: ServiceDep) -> JSONResponse:
     """How long the session that is named is, what it amounts to, whether it goes on."""
-    return json_response((await service.operations.session(place)).to_dict())
+    return json_response((await service.sessions.get(place)).to_dict())
 
 
 @sessions_router.post(
@@ -259,9 +257,9 @@ async def end_session(
     wait_s: Annotated[float, Query(ge=0, le=300, description="Waits so long for its end.")] = 0,
 ) -> JSONResponse:
     """End the session that is named: what is left of it is learned, its episode is kept, what matters is promoted."""
-    job = await service.operations.end_session(place)
+    job = await service.sessions.end(place)
     if wait_s:
-        job = await service.operations.wait_for_job_chain(job, within_s=wait_s)
+        job = await service.jobs.wait_for_chain(job, within_s=wait_s)
     return json_response(job.to_dict(), 202)
 
 
@@ -281,5 +279,5 @@ async def end_run(run: AgentRun, place: ScopeDep, service: ServiceDep) -> JSONRe
         success=run.success,
         lessons=run.lessons,
     )
-    outcomes = await service.operations.end_run(place, parsed)
+    outcomes = await service.sessions.end_run(place, parsed)
     return json_response({"results": [outcome.to_dict() for outcome in outcomes]})

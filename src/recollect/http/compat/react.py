@@ -310,7 +310,7 @@ async def store_fact(caller: CallerDep, service: ServiceDep, asked: StoreFact) -
     new = MemoryInput(
         content=asked.content,
         fields={"metadata": asked.metadata},
-        vector=await service.operations.check_embedding(asked.embedding),
+        vector=await service.check_embedding(asked.embedding),
     )
     outcome = await service.add(scope, new, by=caller.author())
     changes = {"metadata": asked.metadata} if asked.metadata else {}
@@ -352,9 +352,7 @@ async def store_episode(caller: CallerDep, service: ServiceDep, asked: StoreEpis
         "metadata": asked.metadata,
         "detail": {**story.detail, "kind": "run", "made": "given"},
     }
-    new = MemoryInput(
-        content=story.text, fields=fields, vector=await service.operations.check_embedding(asked.embedding)
-    )
+    new = MemoryInput(content=story.text, fields=fields, vector=await service.check_embedding(asked.embedding))
     scope = caller.scope(asked.user, asked.collection)
     outcome = await service.add(scope, new, by=caller.author())
     changes = {"metadata": asked.metadata} if asked.metadata else {}
@@ -386,7 +384,7 @@ async def _search(
         limit=request.top_k,
         min_score=_MIN_SCORE,
         filter=filter,
-        vector=await service.operations.check_embedding(request.embedding),
+        vector=await service.check_embedding(request.embedding),
     )
     return await service.search(caller.scope(request.user, request.collection), search)
 
@@ -404,7 +402,7 @@ async def update_conversation(caller: CallerDep, service: ServiceDep, asked: Upd
     scope = caller.scope(asked.user, asked.collection, asked.conversation_id)
     summary = asked.invocation_summary
     texts = {name: repair_text(getattr(summary, name)) for name in ("query", "summary", "result")}
-    await service.operations.record_invocation(
+    await service.sessions.record_invocation(
         scope, {**texts, "timestamp": as_utc(summary.timestamp or now()).isoformat()}
     )
     return Done()
@@ -413,5 +411,5 @@ async def update_conversation(caller: CallerDep, service: ServiceDep, asked: Upd
 @router.post("/conversations/end", responses=router.error_responses(404))
 async def end_conversation(caller: CallerDep, service: ServiceDep, asked: EndConversation) -> Done:
     """End a conversation: behind the answer the rest of it is learned, and what matters is promoted."""
-    await service.operations.end_session(caller.scope(asked.user, asked.collection, asked.conversation_id))
+    await service.sessions.end(caller.scope(asked.user, asked.collection, asked.conversation_id))
     return Done()

@@ -15,7 +15,7 @@ from recollect.model.query import EVERYTHING, Filter, Not, Op, Where, both
 from recollect.model.scope import Level, Scope
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import SearchRequest
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.text.time_expressions import parse_time_filter
 

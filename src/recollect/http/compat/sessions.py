@@ -165,7 +165,7 @@ async def _session_scope(
 
 async def _existing_session(service: ServiceDep, named: Annotated[Scope, Depends(_session_scope)]) -> Scope:
     try:
-        return (await service.operations.session(named)).scope
+        return (await service.sessions.get(named)).scope
     except NotFound as error:
         raise SessionNotFound(str(error)) from None
 
@@ -184,7 +184,7 @@ async def begin_session(
 ) -> SessionCreated:
     """Begin a session before anything is said in it. A chat begins its own; one that there is stays as it is."""
     session = await _session_scope(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
-    await service.operations.begin_session(session, by=caller.author())
+    await service.sessions.begin(session, by=caller.author())
     return SessionCreated(sessionId=session.session)
 
 

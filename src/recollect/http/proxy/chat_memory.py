@@ -127,9 +127,9 @@ class ChatMemory:
     async def _recall(
         self, service: Service, options: MemoryOptions, messages: Sequence[Mapping[str, Any]]
     ) -> tuple[SessionResolver, SessionMatch, RecallResult | None]:
-        session_match = await service.operations.session_resolver.resolve(options.scope, messages)
+        session_match = await service.sessions.resolver.resolve(options.scope, messages)
         if not options.reads:
-            return service.operations.session_resolver, session_match, None
+            return service.sessions.resolver, session_match, None
         request = RecallRequest(
             messages=messages,
             at=now(),
@@ -142,7 +142,7 @@ class ChatMemory:
         if recall_result.failure is not None and recall_result.outcome is RecallOutcome.UNAVAILABLE:
             # A recall does not raise what went wrong, but it counts.
             raise recall_result.failure
-        return service.operations.session_resolver, session_match, recall_result
+        return service.sessions.resolver, session_match, recall_result
 
     async def store_user_turns(self, chat: ChatContext) -> None:
         """Keep what the user says that was not kept before; it is on disk when this returns without trouble."""

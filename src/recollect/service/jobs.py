@@ -1,0 +1,294 @@
+"""Background work: the worker and the scheduler, what each kind of job runs, and maintenance on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from recollect import remember
+from recollect.deps import Deps
+from recollect.errors import Backlog, RecollectError
+from recollect.index.vector_store_index import sync_of
+from recollect.maintenance import scheduler
+from recollect.maintenance.embedding_migration import EmbeddingMigration
+from recollect.maintenance.quota import is_over_quota
+from recollect.maintenance.scheduler import MaintenanceConfig, Scheduler
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, parse_tasks
+from recollect.maintenance.worker import RetryPolicy, Worker
+from recollect.model.change import Author, FinishJob
+from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
+from recollect.model.scope import Scope
+from recollect.model.times import now
+from recollect.remember import LearningConfig
+from recollect.service.learning_models import LearningModels, deps_within_budget, learn_with_model
+from recollect.sessions import lifecycle
+from recollect.write.metering import count_extraction
+
+__all__ = [
+    "JobConfig",
+    "JobService",
+    "MaintenanceReport",
+    "MaintenanceTask",
+    "RetryPolicy",
+    "Worker",
+    "parse_tasks",
+]
+
+_log = logging.getLogger("recollect")
+_JOB_POLL_S = 0.05
+_MAX_AWAITED_TRIES = 3
+_MAX_JOBS_AT_CLOSE = 100
+_MAX_JOBS = 1000
+_GRACE_S = 5.0
+_RECENT_S = 60.0
+_BACKLOG_CHECK_INTERVAL_S = 1.0
+_MAX_BACKLOG_CHECKS = 10_000
+_FINAL_STATES = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfig:
+    """How many jobs run at a time, how they are retried, and how many of a user may wait."""
+
+    max_concurrent: int = 4
+    retry_policy: RetryPolicy | None = None
+    max_waiting: int = 1000
+
+
+class JobService:
+    """Run jobs in the background, list them, and wait for them."""
+
+    def __init__(
+        self,
+        deps: Deps,
+        learning: LearningConfig,
+        maintenance: MaintenanceConfig | None = None,
+        config: JobConfig | None = None,
+        *,
+        models: LearningModels | None = None,
+        migration: EmbeddingMigration | None = None,
+    ) -> None:
+        self._deps, self._ledger = deps, deps.ledger
+        self._learning = learning
+        self._maintenance = maintenance or MaintenanceConfig()
+        self._config = config or JobConfig()
+        # The models of the chats that the turns came from, for servers without an LLM of their own.
+        self._models = models
+        self._migration = migration
+        self._backlog_checked_at: dict[str, float] = {}
+        self.worker = Worker(
+            deps.ledger,
+            self._run_job,
+            max_concurrent=self._config.max_concurrent,
+            retry_policy=self._config.retry_policy,
+        )
+        self.scheduler = Scheduler(deps.ledger, self._maintenance)
+        self.index_sync = sync_of(deps.index)
+
+    def start(self) -> None:
+        """Start the worker, the scheduler, the index synchronisation and the embedding migration."""
+        self.worker.start()
+        self.scheduler.start()
+        if self._migration is not None:
+            self._migration.start()
+        if self.index_sync is not None:
+            self.index_sync.start()
+
+    async def stop(self) -> None:
+        """Stop them; running jobs get a moment to finish."""
+        await self.scheduler.stop()
+        if self.index_sync is not None:
+            await self.index_sync.stop()
+        if self._migration is not None:
+            await self._migration.stop()
+        if self.worker.is_running:
+            await self._stop_worker()
+
+    async def _stop_worker(self) -> None:
+        try:
+            if self._deps.chat is None and not (self._models and self._models.is_ready):
+                # Without a model the pending jobs take milliseconds, and the next process finds them done.
+                async with asyncio.timeout(_GRACE_S):
+                    await self.worker.run_pending(max_jobs=_MAX_JOBS_AT_CLOSE)
+        except TimeoutError:
+            pass
+        except RecollectError as error:
+            _log.warning("pending jobs are left to the next process: %s", error)
+        finally:
+            await self.worker.stop(grace_s=_GRACE_S)
+
+    async def run_pending(self) -> int:
+        """Run the jobs that are due now, with scheduled maintenance and ended sessions; return their number."""
+        await self.scheduler.tick()
+        done = await self.worker.run_pending()
+        if self.index_sync is not None:
+            await self.index_sync.catch_up()
+        return done
+
+    # What a job runs
+
+    async def _run_job(self, job: Job) -> Mapping[str, Any]:
+        match job.kind:
+            case JobKind.EXTRACT | JobKind.SUMMARISE | JobKind.CLOSE:
+                return await learn_with_model(job, self._deps, self._learning, self._models, self._run_learning_job)
+            case JobKind.UPKEEP | JobKind.CONSOLIDATE | JobKind.REFLECT:
+                return await self._run_maintenance_job(job)
+
+    async def _run_learning_job(self, job: Job, deps: Deps, learning: LearningConfig) -> Mapping[str, Any]:
+        if job.kind is JobKind.EXTRACT:
+            with count_extraction():
+                report = await remember.learn(job, deps, learning)
+            await self.enforce_quotas(job.scope)
+            return report
+        if job.kind is JobKind.CLOSE and await remember.learn_from_agent_notes(job.scope, deps, learning):
+            await self.enforce_quotas(job.scope)
+        step = lifecycle.end_session if job.kind is JobKind.CLOSE else lifecycle.summarize_session
+        return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.after)
+
+    async def _run_maintenance_job(self, job: Job) -> Mapping[str, Any]:
+        task = MaintenanceTask(job.payload.get("chore", str(job.kind)))
+        after = job.payload.get("after")
+        # The records that a job was enqueued for were written shortly before it.
+        since = job.created_at - timedelta(seconds=_RECENT_S)
+        run = MaintenanceRun(effects=(FinishJob(job.id, job.lease or "", {"chore": str(task)}),), since=since)
+        report = await self._run_task(task, job.scope, run, after=datetime.fromisoformat(after) if after else None)
+        if (follow_up := scheduler.follow_up_job(job, report)) is not None:
+            await self._ledger.enqueue(job.scope, [follow_up], existing_only=True)
+        return report.to_dict()
+
+    async def _run_task(
+        self, task: MaintenanceTask, scope: Scope, run: MaintenanceRun, *, after: datetime | None = None
+    ) -> MaintenanceReport:
+        deps = await deps_within_budget(scope.user, self._deps, self._learning)
+        return await scheduler.run_task(
+            task,
+            scope,
+            run,
+            self._maintenance,
+            ledger=deps.ledger,
+            index=deps.index,
+            embedder=deps.embedder,
+            chat=deps.chat,
+            after=after,
+        )
+
+    async def run_maintenance(
+        self,
+        scope: Scope,
+        tasks: Sequence[MaintenanceTask],
+        *,
+        by: Author,
+        dry_run: bool = False,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> builtins.list[MaintenanceReport]:
+        """Run maintenance tasks now, one after the other; each is one change that can be undone."""
+        return [
+            await self._run_task(task, scope, MaintenanceRun(by=by, dry_run=dry_run, progress=progress))
+            for task in tasks
+        ]
+
+    async def enforce_quotas(self, scope: Scope) -> None:
+        """Forget what exceeds the memory quotas now; the rest, if there is more, in a job."""
+        quotas = self._maintenance.quotas
+        if not quotas.min_limit or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
+            return
+        try:
+            run = MaintenanceRun(since=now() - timedelta(seconds=_RECENT_S))
+            if not (await self._run_task(MaintenanceTask.QUOTA, Scope(scope.user), run)).more:
+                return
+        except RecollectError as error:
+            # The write that exceeded the quota succeeded.
+            _log.warning("the memory quota is enforced later: %s", error)
+        payload = {"chore": str(MaintenanceTask.QUOTA), "after": None}
+        job = NewJob(kind=JobKind.UPKEEP, key=str(MaintenanceTask.QUOTA), payload=payload)
+        await self._ledger.enqueue(Scope(scope.user), [job], existing_only=True)
+        self.worker.wake()
+
+    # Jobs of users
+
+    async def get(self, user: str, id: str) -> Job:
+        """Return one job."""
+        return await self._ledger.job(user, id)
+
+    async def list(
+        self, user: str | None = None, *, states: Sequence[JobState] = (), limit: int = 100, before: str | None = None
+    ) -> builtins.list[Job]:
+        """Return the jobs of a user or of all users, newest first."""
+        return await self._ledger.jobs(user, states=states, limit=limit, before=before)
+
+    async def replay(self, user: str, ids: Sequence[str]) -> builtins.list[Job]:
+        """Queue dead and cancelled jobs."""
+        replayed = await self._ledger.replay(user, ids)
+        self.worker.wake()
+        return replayed
+
+    async def cancel(self, user: str, ids: Sequence[str]) -> builtins.list[Job]:
+        """Cancel jobs; they have no effect."""
+        return await self._ledger.cancel(user, ids)
+
+    async def stats(self, user: str | None = None) -> JobStats:
+        """Return the numbers of jobs by state, and recent failures."""
+        return await self._ledger.job_stats(user)
+
+    async def wait(self, user: str, id: str, *, within_s: float) -> Job:
+        """Run a job now and return it when it ended or failed several times, or its state after `within_s`."""
+        job = await self._ledger.job(user, id)
+        if job.state is JobState.WAITING and not job.tries and job.due_at > now():
+            await self._ledger.enqueue(job.scope, [NewJob(kind=job.kind, key=job.key)])
+        self.worker.start()
+        self.worker.wake()
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within_s
+        while True:
+            job = await self._ledger.job(user, id)
+            failed = job.state is JobState.WAITING and job.error is not None and job.tries >= _MAX_AWAITED_TRIES
+            if failed or job.state in _FINAL_STATES or clock() >= deadline:
+                return job
+            # Another process may run it, which this worker does not notice.
+            await self.worker.wait_for_job_end(within_s=_JOB_POLL_S)
+
+    async def wait_for_chain(self, job: Job, *, within_s: float) -> Job:
+        """Wait for a job and for those that continue it; return the last one."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within_s
+        while True:
+            job = await self.wait(job.scope.user, job.id, within_s=max(0.0, deadline - clock()))
+            is_continued = job.state is JobState.DONE and (job.result or {}).get("more")
+            following = await self._next_in_chain(job) if is_continued else None
+            if following is None:
+                return job
+            job = following
+
+    async def _next_in_chain(self, done: Job) -> Job | None:
+        jobs = await self._ledger.jobs(done.scope.user, limit=_MAX_JOBS)
+        siblings = [job for job in jobs if (job.kind, job.key) == (done.kind, done.key) and job.id != done.id]
+        # It was enqueued when this one ended. If none is unfinished, the newest one is the last.
+        unfinished = (job for job in siblings if job.state not in _FINAL_STATES)
+        return next(unfinished, next((job for job in siblings if job.id > done.id), None))
+
+    async def check_backlog(self, user: str) -> None:
+        """Raise `Backlog` if too many jobs of the user are due; checked at most once a second."""
+        moment = asyncio.get_running_loop().time()
+        if moment - self._backlog_checked_at.get(user, -_BACKLOG_CHECK_INTERVAL_S) < _BACKLOG_CHECK_INTERVAL_S:
+            return
+        if len(self._backlog_checked_at) > _MAX_BACKLOG_CHECKS:
+            self._backlog_checked_at.clear()
+        due = (await self._ledger.job_stats(user)).due
+        if due >= self._config.max_waiting:
+            limit = self._config.max_waiting
+            raise Backlog(
+                f"{due:,} jobs of this user are due; the limit is {limit:,}. Start a worker, or retry later"
+            )
+        self._backlog_checked_at[user] = moment
+
+    def forget_user(self, user: str) -> None:
+        """Drop what is cached for a user, after an erasure."""
+        self._backlog_checked_at.pop(user, None)
+        if self._models is not None:
+            self._models.forget(user)
+        self.worker.wake()

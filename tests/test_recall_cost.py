@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import InvalidInput, StoreUnavailable
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import ModelUsage
 from recollect.model.scope import Scope

@@ -16,7 +16,7 @@ from recollect.erasure.stores import erase_from_stores
 from recollect.index.exact import ExactIndex
 from recollect.ledger import sqlite_connection, sqlite_secure_delete
 from recollect.ledger.codec import pack_vector
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.tx import NO_TENANT, Tx

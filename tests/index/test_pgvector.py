@@ -15,7 +15,7 @@ from recollect.errors import IndexUnavailable, InvalidSettings, StoreUnavailable
 from recollect.index.pgvector import PgvectorStore, open_pgvector
 from recollect.ledger import postgres_pgvector
 from recollect.ledger import postgres_pgvector_sql as said
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.postgres_partition import partition
 from recollect.ledger.sql.ledger import SqlLedger

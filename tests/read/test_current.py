@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recollect.index.exact import ExactIndex
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add, Author, Change, Forget, Supersede, Update

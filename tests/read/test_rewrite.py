@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.tokenizer import terms_of
 from recollect.models import http_client
 from recollect.models.chat import Chat

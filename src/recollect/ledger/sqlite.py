@@ -19,10 +19,19 @@ import apsw
 
 from recollect.errors import StoreUnavailable, Unsupported
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, ScrubResult, Tenant, Tx, run_now
-from recollect.ledger.sqlite_connection import DIALECT, FtsTerms, SqliteTx, connect, make_file, translate_error
+from recollect.ledger.sql.tx import ALL_TENANTS, Row, ScrubResult, Tenant, Tx, run_now
+from recollect.ledger.sqlite_connection import (
+    DIALECT,
+    MEMORY_VFS,
+    FtsTerms,
+    SqliteTx,
+    connect,
+    make_file,
+    translate_error,
+)
 from recollect.ledger.sqlite_secure_delete import scrub, sweep
 from recollect.ledger.sqlite_writer import SqliteWriter
+from recollect.model.ids import new_id
 from recollect.models.embedding import EmbeddingModel
 
 T = TypeVar("T")
@@ -94,7 +103,7 @@ class SqliteEngine:
         SQLite counts a process's locks on a file once for all its connections. It would take the parent's for the
         child's own, and the parent would clear away a log that the child still writes to.
         """
-        if self._process == os.getpid() or self._closed:
+        if self._process == os.getpid() or self._closed or self._vfs == MEMORY_VFS:
             return
         try:
             for connection in [*self._writer.connections, *self._readers]:
@@ -110,6 +119,8 @@ class SqliteEngine:
                 ) from error
 
     async def size(self) -> int:
+        if self._vfs == MEMORY_VFS:
+            return await self.read(_database_bytes, tenant=ALL_TENANTS, quick=True)
         files = (Path(f"{self.path}{tail}") for tail in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -156,6 +167,8 @@ class SqliteEngine:
         from recollect.ledger.backup_file import copy_sqlite_file
 
         self._check_open()
+        if self._vfs == MEMORY_VFS:
+            raise Unsupported("a ledger in memory has no backup; use `recollect export`")
         await asyncio.to_thread(copy_sqlite_file, self.path, path, on_progress)
 
     async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
@@ -180,6 +193,16 @@ class SqliteEngine:
 async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> SqlLedger:
     """Open the ledger in a file, which is made if it is not there."""
     return await SqlLedger.open(await _engine(path, vfs), model)
+
+
+async def open_in_memory(model: EmbeddingModel) -> SqlLedger:
+    """Open an empty ledger in this process's memory; it is gone once it is closed."""
+    return await open_sqlite(Path(f"/recollect-{new_id()}"), model, vfs=MEMORY_VFS)
+
+
+async def _database_bytes(tx: Tx) -> int:
+    [(pages, page_size)] = await tx.rows("SELECT page_count, page_size FROM pragma_page_count, pragma_page_size", {})
+    return int(pages * page_size)
 
 
 async def _engine(path: Path, vfs: str | None) -> SqliteEngine:

@@ -119,6 +119,8 @@ class FtsTerms:
 
 
 BUSY_S = 60.0
+# SQLite's own VFS for databases in memory: connections of one process that give the same name share one database.
+MEMORY_VFS = "memdb"
 DIALECT = SqliteDialect()
 _PRAGMAS = """
 PRAGMA synchronous = FULL;
@@ -131,11 +133,14 @@ PRAGMA temp_store = MEMORY;
 
 
 def connect(path: Path, *, vfs: str | None = None) -> apsw.Connection:
-    """A connection, or the error that says why there is none."""
+    """Open a connection to a ledger; raise the `RecollectError` that explains why it cannot be opened."""
     try:
         connection = apsw.Connection(str(path), vfs=vfs)
         connection.set_busy_handler(_BusyHandler())
-        _ensure_wal(connection)
+        if vfs == MEMORY_VFS:
+            connection.pragma("journal_mode", "memory")
+        else:
+            _ensure_wal(connection)
         connection.execute(_PRAGMAS)
     except apsw.Error as error:
         raise translate_error(error, path) from error

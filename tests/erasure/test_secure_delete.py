@@ -16,11 +16,10 @@ from recollect.erasure.stores import erase_from_stores
 from recollect.index.exact import ExactIndex
 from recollect.ledger import sqlite_connection, sqlite_secure_delete
 from recollect.ledger.codec import pack_vector
-from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.tx import NO_TENANT, Tx
-from recollect.ledger.sqlite import SqliteEngine, open_sqlite
+from recollect.ledger.sqlite import SqliteEngine, open_in_memory, open_sqlite
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, ConversationUpdate, IdempotencyToken, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
@@ -31,7 +30,7 @@ from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.models.embedder_wrappers import CachedEmbedder
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.suite_samples import BY, MODEL, listed, memory, turn
+from tests.support.ledger_samples import BY, MODEL, listed, memory, turn
 
 # Nothing like it stands anywhere else, and no two terms made of it begin alike with others.
 CANARY = "qvzkanaribu"

@@ -16,7 +16,7 @@ from recollect.ledger.sql.tx import ALL_TENANTS, Tx, run_now
 from recollect.ledger.sql.vectors import revision
 from recollect.ledger.sqlite import SqliteEngine, open_sqlite
 from recollect.model.change import Add, Update
-from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+from tests.support.ledger_samples import ANN, BY, MODEL, memory
 
 TEXTS = ("tea", "green tea", "green tea milk")
 

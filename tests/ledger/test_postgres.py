@@ -25,7 +25,7 @@ from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+from tests.support.ledger_samples import ANN, BY, MODEL, memory
 from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, PostgresServer, running_server
 
 ALL_TENANTS = [Scope(f"user {n}") for n in range(40)]

@@ -20,8 +20,8 @@ from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.model.change import Add
 from recollect.model.query import EVERYTHING
-from recollect.testing.suite_samples import ANN, BY, MODEL, memory
 from recollect.wiring import open_ledger, open_service
+from tests.support.ledger_samples import ANN, BY, MODEL, memory
 from tests.support.postgres_server import running_server
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"

@@ -16,7 +16,7 @@ from recollect.ledger.sqlite_connection import SqliteTx
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
-from recollect.testing.suite_samples import MODEL, say
+from tests.support.ledger_samples import MODEL, say
 
 MODELS = (EmbeddingModel("old", 4), EmbeddingModel("new", 4))
 _EVERY = 10

@@ -1,4 +1,4 @@
-"""What the random work on ledgers is drawn from."""
+"""Random work on two ledgers, whose results must be the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from recollect.errors import RecollectError
-from recollect.ledger.in_memory.ledger import InMemoryLedger
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import (
     Add,
@@ -29,10 +28,10 @@ from recollect.model.change import (
     Update,
 )
 from recollect.model.memory import Category, MemoryRecord, Status
-from recollect.model.query import Listing, parse_filter
+from recollect.model.query import Listing, matches, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import ALL, BY, MODEL, NOON, direction, memory, turn
+from tests.support.ledger_samples import ALL, BY, MODEL, NOON, Open, direction, memory, turn
 
 # Few of everything, so that what is drawn meets what is there.
 USERS = ("ann", "bob")
@@ -134,10 +133,10 @@ T = TypeVar("T")
 class LedgerMachine(RuleBasedStateMachine):
     """The same work on both ledgers, and every answer compared."""
 
-    def __init__(self, open_empty: Callable[[], Awaitable[Ledger]]) -> None:
+    def __init__(self, *open_empty: Open) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
-        self._ledgers: list[Ledger] = [InMemoryLedger(MODEL), self._loop.run_until_complete(open_empty())]
+        self._ledgers = [self._loop.run_until_complete(open_ledger()) for open_ledger in open_empty]
         self._made = 0
 
     def teardown(self) -> None:
@@ -250,6 +249,8 @@ class LedgerMachine(RuleBasedStateMachine):
             everyone = await ledger.matching(scope, parse_filter(None))
             fetched = await ledger.fetch(scope, everyone, filter=parse_filter(filter))
             assert {each.row for each in fetched} == set(rows)
+            visible = await ledger.fetch(scope, everyone, filter=parse_filter(None))
+            assert set(rows) == {each.row for each in visible if matches(each.record, parse_filter(filter))}
             return sorted((_record(each.record) for each in fetched), key=lambda record: record.id)
 
         self._compare(act)
@@ -337,8 +338,8 @@ async def _evidence_of(scope: Scope, ledger: Ledger, ids: Sequence[str]) -> Any:
     )
 
 
-def agree_with_memory(open_empty: Callable[[], Awaitable[Ledger]], *, examples: int = 12, steps: int = 25) -> None:
-    """Compare a ledger with the one in memory; `open_empty` opens one that holds nothing, for each example."""
+def compare_ledgers(*open_empty: Open, examples: int = 12, steps: int = 25) -> None:
+    """Do the same random work on two ledgers and compare every result; each function opens an empty one."""
     profile = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -349,6 +350,6 @@ def agree_with_memory(open_empty: Callable[[], Awaitable[Ledger]], *, examples: 
 
     class Machine(LedgerMachine):
         def __init__(self) -> None:
-            super().__init__(open_empty)
+            super().__init__(*open_empty)
 
     run_state_machine_as_test(Machine, settings=profile)

@@ -14,12 +14,12 @@ import numpy as np
 import openai
 import pytest
 
-from recollect.testing import llm_faults as faults
 from recollect.testing.fake_embedder import embed_words
-from recollect.testing.llm_faults import Fault
-from recollect.testing.llm_replies import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
+from recollect.testing.llm_replies import Fault, ScriptedReply, ToolCall
 from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support import llm_faults as faults
+from tests.support.llm_faults import MALFORMED_ANSWERS, malformed_reply
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER = [ToolCall("weather", {"city": "Hilo"}), ToolCall("time", {"zone": "HST"}, id="call_mine")]

@@ -1,21 +1,97 @@
-"""What a scripted model says, and the OpenAI shapes in which it is sent."""
+"""What a scripted model replies, and the OpenAI shapes in which it is sent."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, TypeAlias
 
-from recollect.testing.llm_faults import HTML_PAGE, Fault, HttpAnswer, to_json
-
 Json: TypeAlias = dict[str, Any]
+Headers: TypeAlias = tuple[tuple[str, str], ...]
 
-ONLY_IN_REASONING = "only_in_reasoning"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _IN_PROGRESS: Json = {"status": "in_progress", "content": [], "arguments": "", "summary": []}
+
+
+class Cut(Enum):
+    """An end that should not be; nothing after it is sent."""
+
+    RESET = "the connection is reset"
+    HANG = "nothing more comes until the client goes away"
+
+
+Step: TypeAlias = bytes | float | Cut  # a number is a pause, in seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """An HTTP answer laid out before it is sent: each step is a write, a pause or a bad end.
+
+    Status and headers leave together with the first write. In a stream each write is one SSE frame.
+    """
+
+    status: int
+    headers: Headers
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def whole(cls, body: bytes, *, status: int = 200, kind: str = "application/json") -> HttpAnswer:
+        """An answer in one write, with its length declared."""
+        return cls(status, (("content-type", kind), ("content-length", str(len(body)))), (body,))
+
+    @classmethod
+    def json(cls, value: object, *, status: int = 200) -> HttpAnswer:
+        return cls.whole(to_json(value), status=status)
+
+    @classmethod
+    def stream(cls, frames: Sequence[bytes]) -> HttpAnswer:
+        """An SSE answer, one write a frame."""
+        return cls(200, (("content-type", "text/event-stream; charset=utf-8"),), tuple(frames))
+
+    @property
+    def streamed(self) -> bool:
+        return ("content-type", "text/event-stream; charset=utf-8") in self.headers
+
+    @property
+    def body(self) -> bytes:
+        """All bytes of the body that leave the server, up to the bad end if there is one."""
+        ends = [n for n, step in enumerate(self.steps) if isinstance(step, Cut)]
+        sent = self.steps[: ends[0]] if ends else self.steps
+        return b"".join(step for step in sent if isinstance(step, bytes))
+
+    def with_headers(self, headers: Mapping[str, str]) -> HttpAnswer:
+        """The same answer with these headers set, each replacing the one of its name."""
+        new = {name.lower(): value for name, value in headers.items()}
+        remaining = tuple((name, value) for name, value in self.headers if name not in new)
+        return replace(self, headers=remaining + tuple(new.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One way to go wrong: `bend` turns the honest answer into the faulty one.
+
+    A fault that `spoils` keeps the model's words from the client, so a queued reply waits for the retry.
+    """
+
+    name: str
+    bend: Callable[[HttpAnswer], HttpAnswer]
+    spoils: bool = True
+
+
+def to_json(value: object) -> bytes:
+    """Compact JSON in UTF-8; escaped where a lone surrogate leaves no other way."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def error_body(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
+    """The JSON shape in which OpenAI reports an error."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,34 +323,3 @@ def _text_events(part: Json, where: Json) -> Iterator[Json]:
         yield {"type": "response.output_text.delta", **where, "delta": piece, "logprobs": []}
     yield {"type": "response.output_text.done", **where, "text": part["text"], "logprobs": []}
     yield {"type": "response.content_part.done", **where, "part": part}
-
-
-def _facts(**changes: object) -> str:
-    fact = {"id": 0, "content": "The budget for the Hawaii trip is $10,000", "importance": 0.8}
-    return json.dumps({"facts": [{**fact, **changes}]})
-
-
-MALFORMED_ANSWERS: dict[str, str] = {
-    "empty": "",
-    "null": "null",
-    "fenced": f"Here it is:\n```json\n{_facts()}\n```\nShall I go on?",
-    "prose_with_braces": f"I read {{both turns}} and {{weighed}} them. {_facts()} I hope {{this}} helps.",
-    "cut_off": _facts()[:60],
-    "nan": _facts(importance=math.nan),
-    "duplicate_keys": '{"facts": [], ' + _facts()[1:],
-    "lone_surrogate": _facts(content="Likes surfing \ud83c"),
-    "ten_megabytes": _facts(content="x" * 10_000_000),
-    "wrong_types": _facts(id="zero", content=7, importance="high"),
-    "unknown_ids": _facts(id=987_654),
-    "negative_ids": _facts(id=-1),
-    "thousand_facts": json.dumps({"facts": [{"id": n, "content": f"Fact number {n}"} for n in range(1000)]}),
-    "think_before_json": f"<think>They said {{something}} about a trip.</think>\n{_facts()}",
-    ONLY_IN_REASONING: _facts(),
-    "html_page": HTML_PAGE,
-}
-
-
-def malformed_reply(name: str) -> ScriptedReply:
-    """The malformed answer of that name as a reply, in the place where such a model puts it."""
-    text = MALFORMED_ANSWERS[name]
-    return ScriptedReply(content="", reasoning=text) if name == ONLY_IN_REASONING else ScriptedReply(text)

@@ -18,8 +18,17 @@ from starlette.types import Receive, Scope, Send
 
 from recollect.testing import llm_replies
 from recollect.testing.fake_embedder import openai_embeddings
-from recollect.testing.llm_faults import Fault, HttpAnswer, error_body
-from recollect.testing.llm_replies import Json, ScriptedExchange, ScriptedReply, ToolCall, count_tokens, texts
+from recollect.testing.llm_replies import (
+    Fault,
+    HttpAnswer,
+    Json,
+    ScriptedExchange,
+    ScriptedReply,
+    ToolCall,
+    count_tokens,
+    error_body,
+    texts,
+)
 from recollect.testing.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
 
 

@@ -26,7 +26,7 @@ from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.protocol import Header, UpstreamRequest
 from recollect.ledger.sqlite import open_in_memory
 from recollect.sessions.resolve import SessionMatch
-from recollect.testing.suite_samples import MODEL
+from tests.support.ledger_samples import MODEL
 
 odd = st.recursive(
     st.none()

@@ -19,7 +19,7 @@ from recollect.model.query import EVERYTHING, Listing, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.validity import valid_at
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ANN,
     BOB,
     BY,
@@ -47,7 +47,7 @@ STEPS: dict[str, Callable[[MemoryRecord], Change]] = {
 }
 
 
-class HistorySuite:
+class TestHistory:
     """What history says, and undo."""
 
     async def test_a_line_says_who_did_what_when_and_why(self, ledger: Ledger) -> None:
@@ -302,7 +302,7 @@ async def chain(ledger: Ledger, id: str, scope: Scope = ANN) -> list[str]:
     return [each.record.id for each in results.get(id, ())]
 
 
-class EvidenceSuite:
+class TestEvidence:
     """What was learned from a turn is found by the turn's id."""
 
     async def test_memories_are_found_by_the_turns_they_were_derived_from(self, ledger: Ledger) -> None:
@@ -441,7 +441,7 @@ async def contents_as_of(
     return {each.record.content for each in fetched}
 
 
-class AsOfSuite:
+class TestAsOf:
     """What held at a moment."""
 
     async def test_each_value_of_a_key_is_found_in_its_own_time(self, ledger: Ledger) -> None:

@@ -16,7 +16,7 @@ from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ANN,
     BOB,
     BY,
@@ -68,7 +68,7 @@ NOT_MATCHING = [
 ]
 
 
-class FullTextSuite:
+class TestFullText:
     """Full text."""
 
     @pytest.mark.parametrize(("content", "question"), MATCHING, ids=[question for _, question in MATCHING])
@@ -220,7 +220,7 @@ TEXTS = ("green tea", "green cup", "milk jug", "black tea")
 HALF, NEVER = log(1 + 2.5 / 2.5), log(1 + 4.5 / 0.5)
 
 
-class CoverageSuite:
+class TestCoverage:
     """Coverage, and what is missing."""
 
     async def test_coverage_is_the_share_of_the_questions_terms_by_their_rarity(self, ledger: Ledger) -> None:
@@ -294,7 +294,7 @@ async def coverage_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, floa
 DAY = timedelta(days=1)
 
 
-class KeyedSuite:
+class TestKeyed:
     """Keyed facts."""
 
     async def test_keyed_facts_come_the_most_important_first_and_the_oldest_among_equals(

@@ -29,7 +29,7 @@ from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
 from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
-from recollect.ledger.sql.leases import finish
+from recollect.ledger.sql.leases import finish_by_id
 from recollect.ledger.sql.memories import (
     INSERT_MEMORY,
     SELECTED_COLUMNS,
@@ -38,7 +38,7 @@ from recollect.ledger.sql.memories import (
     record_from_row,
     record_to_params,
 )
-from recollect.ledger.sql.tombstone_store import write_tombstones
+from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
 from recollect.ledger.sql.usage import add_to_daily_total, add_usage
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
@@ -74,7 +74,7 @@ async def apply_effects(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None
     for effect in effects:
         match effect:
             case FinishJob():
-                await finish(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
+                await finish_by_id(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
             case ConversationUpdate():
                 await apply_note(tx, effect, existing_only=from_job)
             case EnqueueJob():

@@ -49,13 +49,13 @@ def _from_row(scope: Scope, row: Row) -> Conversation:
 
 async def conversations(
     tx: Tx,
-    user: str | None,
+    user: str | None = None,
     *,
-    open: bool | None,
-    idle_before: datetime | None,
-    order: Literal["oldest", "newest"],
-    limit: int,
-    after: Conversation | None,
+    open: bool | None = None,
+    idle_before: datetime | None = None,
+    order: Literal["oldest", "newest"] = "oldest",
+    limit: int = 100,
+    after: Conversation | None = None,
 ) -> list[Conversation]:
     """Sessions by when something was last said in them."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}

@@ -21,7 +21,7 @@ from recollect.ledger.cascade import (
 from recollect.ledger.sql import erase_related as beside
 from recollect.ledger.sql.changes import Owner, WriteContext, apply, lock_user
 from recollect.ledger.sql.erase_related import drop_terms, id_pages
-from recollect.ledger.sql.tombstone_store import add_for_erased, add_for_user
+from recollect.ledger.sql.tombstones import add_for_erased, add_for_user
 from recollect.ledger.sql.tx import LOG, ScrubResult, Tx, fetch_one
 from recollect.model.change import Author, Change, Forget, Restore, Update
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, Remade, StoreErasure, Target, user_digest

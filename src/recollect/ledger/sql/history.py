@@ -52,7 +52,13 @@ async def entry(tx: Tx, scope: Scope, entry_id: int) -> HistoryEntry:
 
 
 async def history(
-    tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, before: int | None, after: int | None
+    tx: Tx,
+    scope: Scope,
+    *,
+    memory_id: str | None = None,
+    limit: int = 100,
+    before: int | None = None,
+    after: int | None = None,
 ) -> list[HistoryEntry]:
     """One memory's history, or that of all memories in the scope, newest first, or from a line on, oldest first."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}

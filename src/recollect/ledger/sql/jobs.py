@@ -156,6 +156,7 @@ def _waiting_params(job: Job) -> dict[str, Any]:
     }
 
 
+# Rows that one transaction prunes, so that no writer waits for long.
 PRUNE_BATCH = 1000
 
 
@@ -197,7 +198,14 @@ async def job(tx: Tx, user: str, id: str) -> Job:
     return job_from_row(row)
 
 
-async def jobs(tx: Tx, user: str | None, *, states: Sequence[JobState], limit: int, before: str | None) -> list[Job]:
+async def jobs(
+    tx: Tx,
+    user: str | None = None,
+    *,
+    states: Sequence[JobState] = (),
+    limit: int = 100,
+    before: str | None = None,
+) -> list[Job]:
     """Jobs of a user or of all, newest first."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
@@ -249,7 +257,7 @@ async def _move(tx: Tx, user: str, ids: Sequence[str], which: str, changes: str)
     return [moved[id] for id in dict.fromkeys(valid_ids) if id in moved]
 
 
-async def job_stats(tx: Tx, user: str | None) -> JobStats:
+async def job_stats(tx: Tx, user: str | None = None) -> JobStats:
     """Counted over indexes: what is done is not looked at."""
     at = now()
     params: dict[str, Any] = {"now": to_micros(at), "lately": to_micros(at - FAILURE_WINDOW)}

@@ -125,8 +125,13 @@ async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
     return renewed
 
 
-async def finish(tx: Tx, user: str, id: str, lease: str | None, *, result: Mapping[str, Any] | None) -> Job:
-    """A job is done."""
+async def finish(tx: Tx, job: Job, *, result: Mapping[str, Any] | None = None) -> Job:
+    """Mark a leased job as done."""
+    return await finish_by_id(tx, job.scope.user, job.id, job.lease, result=result)
+
+
+async def finish_by_id(tx: Tx, user: str, id: str, lease: str | None, *, result: Mapping[str, Any] | None) -> Job:
+    """Mark a job as done if `lease` is its current one."""
     result_json = None if result is None else as_json(result, name="the result of a job")
     lock = await lock_jobs(tx, user)
     done = f"state = 'done', next_at = NULL, error = NULL, result = :result, {UNLEASED}"

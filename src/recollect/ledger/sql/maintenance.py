@@ -36,7 +36,7 @@ async def touch(tx: Tx, scope: Scope, ids: Sequence[str], *, at: datetime) -> No
     )
 
 
-async def stats(tx: Tx, user: str | None) -> dict[str, int]:
+async def stats(tx: Tx, user: str | None = None) -> dict[str, int]:
     """How much there is, of one user or of all."""
     params: dict[str, Any] = {} if user is None else {"user": user}
     of_user = "" if user is None else " WHERE user_id = :user"

@@ -54,7 +54,7 @@ _LAST_ACTIVE = (
 )
 
 
-async def maintenance_states(tx: Tx, *, after: str, limit: int) -> list[MaintenanceState]:
+async def maintenance_states(tx: Tx, *, after: str = "", limit: int = 100) -> list[MaintenanceState]:
     """Users in order, with when they were last heard of, their projects and their chores."""
     active_users = await tx.rows(
         _LAST_ACTIVE, {"after": after, "limit": validate_limit(limit), "upkeep": MAINTENANCE_AUTHOR}

@@ -160,6 +160,12 @@ async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRe
     return {record.id: record for record in map(record_from_row, rows)}
 
 
+async def get(tx: Tx, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
+    """Return the user's memories of these ids, in their order."""
+    records = await by_ids(tx, scope, ids)
+    return [records[id] for id in ids if id in records]
+
+
 async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
     """One page of a listing."""
     params: dict[str, Any] = {}
@@ -205,7 +211,7 @@ def _listing_condition(tx: Tx, scope: Scope, listing: Listing, params: dict[str,
 
 
 async def fetch(
-    tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter, *, as_of: datetime | None = None
+    tx: Tx, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
 ) -> list[NumberedRecord]:
     """The memories of those rows that recall may see from the scope and that pass the filter."""
     params: dict[str, Any] = {"rows": [int(row) for row in rows]}
@@ -238,7 +244,7 @@ async def keyed_facts(
     )
     best = sorted(candidates, key=lambda each: (-each[1], each[0]))[: validate_limit(limit)]
     ranks = {row: rank for rank, (row, _) in enumerate(best)}
-    facts = await fetch(tx, scope, list(ranks), filter, as_of=as_of) if ranks else []
+    facts = await fetch(tx, scope, list(ranks), filter=filter, as_of=as_of) if ranks else []
     return [each.record for each in sorted(facts, key=lambda each: ranks[each.row])]
 
 

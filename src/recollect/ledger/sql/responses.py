@@ -10,6 +10,7 @@ from typing import Any
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.responses import NEVER_NATIVE, SKEW, paginate_items
 from recollect.ledger.sql.changes import Owner, lock_user
+from recollect.ledger.sql.jobs import PRUNE_BATCH
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
 from recollect.model.erasure import user_digest
 from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
@@ -31,8 +32,10 @@ async def ensure_user(tx: Tx, user: str) -> Owner:
     return owner
 
 
-async def save_response(tx: Tx, scope: Scope, response: StoredResponse, *, started_at: datetime) -> None:
-    """Keep a response, unless something of the user was erased since it was begun."""
+async def save_response(
+    tx: Tx, scope: Scope, response: StoredResponse, *, items: ThreadItems | None = None, started_at: datetime
+) -> None:
+    """Store a response and add items to a thread, unless something of the user was erased since it was begun."""
     owner = await ensure_user(tx, scope.user)
     # Upkeep moves the epoch as well, but notes no erasure.
     if owner.epoch != response.epoch and await tx.rows(
@@ -46,6 +49,8 @@ async def save_response(tx: Tx, scope: Scope, response: StoredResponse, *, start
         + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ") if name != "id"),
         _response_params(scope, response),
     )
+    if items is not None:
+        await add_items(tx, scope, items)
 
 
 def _response_params(scope: Scope, response: StoredResponse) -> Mapping[str, Any]:
@@ -149,14 +154,14 @@ async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
         )
 
 
-async def prune_responses(tx: Tx, before: datetime, limit: int) -> int:
+async def prune_responses(tx: Tx, before: datetime) -> int:
     """Remove some of the chains that expired as a whole; gives how many responses."""
     rows = await tx.rows(
         "DELETE FROM responses WHERE (user_id, id) IN (SELECT r.user_id, r.id FROM responses r "
         "WHERE r.expires_at < :before AND NOT EXISTS (SELECT 1 FROM responses c WHERE c.user_id = r.user_id "
         "AND c.root_id = r.root_id AND (c.expires_at IS NULL OR c.expires_at >= :before)) "
         "ORDER BY r.expires_at LIMIT :limit) RETURNING 1",
-        {"before": to_micros(before), "limit": limit},
+        {"before": to_micros(before), "limit": PRUNE_BATCH},
     )
     return len(rows)
 
@@ -210,7 +215,7 @@ async def drop_thread(tx: Tx, scope: Scope, id: str) -> None:
     await tx.run("DELETE FROM threads WHERE user_id = :user AND id = :id", {"user": scope.user, "id": id})
 
 
-async def add_thread_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
+async def add_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
     """Add items to the end of a thread that is there."""
     await lock_user(tx, scope.user)
     await thread(tx, scope, added.thread_id)
@@ -245,7 +250,7 @@ async def add_thread_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
 
 
 async def thread_items(
-    tx: Tx, scope: Scope, thread_id: str, *, after: str, newest_first: bool, limit: int | None
+    tx: Tx, scope: Scope, thread_id: str, *, after: str = "", newest_first: bool = False, limit: int | None = None
 ) -> list[Plain]:
     """Items of a thread in order."""
     await thread(tx, scope, thread_id)
@@ -274,7 +279,7 @@ async def thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Plain:
     return body
 
 
-async def drop_thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
+async def drop_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
     """Remove one item of a thread."""
     await lock_user(tx, scope.user)
     await thread_item(tx, scope, thread_id, id)
@@ -284,12 +289,12 @@ async def drop_thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Non
     )
 
 
-async def prune_threads(tx: Tx, before: datetime, limit: int) -> int:
+async def prune_threads(tx: Tx, before: datetime) -> int:
     """Remove some of the threads that expired; gives how many."""
     rows = await tx.rows(
         "DELETE FROM threads WHERE (user_id, id) IN (SELECT user_id, id FROM threads WHERE expires_at < :before "
         "ORDER BY expires_at LIMIT :limit) RETURNING user_id, id",
-        {"before": to_micros(before), "limit": limit},
+        {"before": to_micros(before), "limit": PRUNE_BATCH},
     )
     await tx.many(f"DELETE FROM thread_items WHERE {_IN_THREAD}", [{"user": user, "thread": id} for user, id in rows])
     return len(rows)

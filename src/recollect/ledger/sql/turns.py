@@ -15,7 +15,7 @@ from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
 from recollect.ledger.sql.memories import by_ids
-from recollect.ledger.sql.tombstone_store import resent_turns
+from recollect.ledger.sql.tombstones import resent_turns
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.tombstones import DedupedTurns, dedupe_turns
 from recollect.model.change import Add, Author
@@ -105,7 +105,7 @@ async def _insert_turns(
     return tuple(placed)
 
 
-async def turns(tx: Tx, scope: Scope, *, after: int, limit: int) -> list[Turn]:
+async def turns(tx: Tx, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
     """The session's turns after a position, in order; those forgotten are left out."""
     rows = await tx.rows(
         "SELECT t.id, t.role, m.content, t.said_at, t.position, m.body FROM turns t "

@@ -11,7 +11,7 @@ from recollect.ledger.sql.tx import Tx
 from recollect.model.change import ModelUsage
 from recollect.model.text import repair_text
 from recollect.model.times import now
-from recollect.model.usage import SpentToday, Usage, day_from_number, day_number, validate_parts
+from recollect.model.usage import Part, SpentToday, Usage, day_from_number, day_number, validate_parts
 
 _COLUMN = {"user": "user_id", "day": "day", "model": "model", "step": "step"}
 # Over so many rows the sum of a day is spread: many users can spend at once, and adding them up takes no time.
@@ -54,7 +54,13 @@ async def add_to_daily_total(tx: Tx, spent: ModelUsage) -> None:
     )
 
 
-async def usage(tx: Tx, user: str | None, *, since: datetime | None, by: Sequence[str]) -> list[Usage]:
+async def usage(
+    tx: Tx,
+    user: str | None = None,
+    *,
+    since: datetime | None = None,
+    by: Sequence[Part] = ("day", "model", "step"),
+) -> list[Usage]:
     """Sums, parted by some of user, day, model and step, in that order."""
     parts = validate_parts(by)
     columns = "".join(f"{_COLUMN[part]}, " for part in parts)

@@ -1,4 +1,4 @@
-"""API keys in SQL: a row each, found by the hash of the key's text."""
+"""API keys: a row each, found by the hash of the key's text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import NotFound
-from recollect.ledger.sql.tx import NO_TENANT, SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.key import ApiKey
 from recollect.model.text import is_storable
 from recollect.model.times import from_micros, to_micros
@@ -15,35 +15,7 @@ from recollect.model.times import from_micros, to_micros
 _COLUMNS = "id, hash, name, user_id, project_id, rights, created_at, expires_at, revoked_at, last_used_at"
 
 
-class SqlApiKeyStore:
-    """The promise of `Keys`, kept by the body of SQL on some engine.
-
-    Whose a key is shows only once it is found, so these rows belong to no user.
-    """
-
-    _engine: SqlEngine
-
-    async def add_key(self, key: ApiKey) -> None:
-        await self._engine.write(lambda tx: insert_key(tx, key), tenant=NO_TENANT)
-
-    async def keys(self, user: str | None = None) -> list[ApiKey]:
-        return await self._engine.read(lambda tx: list_keys(tx, user), tenant=NO_TENANT)
-
-    async def find_key(self, hash: bytes) -> ApiKey:
-        return await self._engine.read(lambda tx: load_key(tx, "hash", hash), tenant=NO_TENANT, quick=True)
-
-    async def has_keys(self) -> bool:
-        return await self._engine.read(has_any_key, tenant=NO_TENANT, quick=True)
-
-    async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
-        return await self._engine.write(lambda tx: mark_revoked(tx, id, at), tenant=NO_TENANT)
-
-    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
-        if used:
-            await self._engine.write(lambda tx: mark_used(tx, used), tenant=NO_TENANT)
-
-
-async def insert_key(tx: Tx, key: ApiKey) -> None:
+async def add_key(tx: Tx, key: ApiKey) -> None:
     """Put the row of a key."""
     await tx.run(
         f"INSERT INTO api_keys ({_COLUMNS}) VALUES (:id, :hash, :name, :user, :project, :rights, "
@@ -63,36 +35,40 @@ async def insert_key(tx: Tx, key: ApiKey) -> None:
     )
 
 
-async def list_keys(tx: Tx, user: str | None) -> list[ApiKey]:
+async def keys(tx: Tx, user: str | None = None) -> list[ApiKey]:
     """All keys, or a user's."""
     test, params = ("user_id = :user", {"user": user}) if user is not None else ("1 = 1", {})
     return [_key(row) for row in await tx.rows(f"SELECT {_COLUMNS} FROM api_keys WHERE {test} ORDER BY id", params)]
 
 
-async def load_key(tx: Tx, column: str, value: str | bytes) -> ApiKey:
-    """The one key that has this hash or id."""
+async def find_key(tx: Tx, hash: bytes) -> ApiKey:
+    """Return the key of a hash."""
+    return await _load(tx, "hash", hash)
+
+
+async def _load(tx: Tx, column: str, value: str | bytes) -> ApiKey:
     row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM api_keys WHERE {column} = :value", {"value": value})
     if row is None:
         raise NotFound("no such key" if column == "hash" else f"no key {value!r}")
     return _key(row)
 
 
-async def has_any_key(tx: Tx) -> bool:
+async def has_keys(tx: Tx) -> bool:
     """Whether there is one."""
     return await fetch_one(tx, "SELECT 1 FROM api_keys LIMIT 1", {}) is not None
 
 
-async def mark_revoked(tx: Tx, id: str, at: datetime) -> ApiKey:
+async def revoke_key(tx: Tx, id: str, *, at: datetime) -> ApiKey:
     """Note that it opens nothing any more."""
     if not is_storable(id):
         raise NotFound(f"no key {id!r}")
     await tx.run(
         "UPDATE api_keys SET revoked_at = :at WHERE id = :id AND revoked_at IS NULL", {"id": id, "at": to_micros(at)}
     )
-    return await load_key(tx, "id", id)
+    return await _load(tx, "id", id)
 
 
-async def mark_used(tx: Tx, used: Mapping[str, datetime]) -> None:
+async def record_key_use(tx: Tx, used: Mapping[str, datetime]) -> None:
     """Note when they were used."""
     await tx.many(
         "UPDATE api_keys SET last_used_at = :at WHERE id = :id AND COALESCE(last_used_at, 0) < :at",

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from recollect.ledger.plan import Plan
 from recollect.ledger.sql.migrate import meta, set_meta
-from recollect.ledger.sql.tx import SqlEngine, Tx
+from recollect.ledger.sql.tx import Tx
 from recollect.ledger.tombstones import resent_turn_ids, tombstone_changes
 from recollect.model.erasure import TombstoneSet, digests_of, id_digest, text_digest, user_digest, user_key
 from recollect.model.times import from_micros, now, to_micros
@@ -143,21 +143,3 @@ async def _put(tx: Tx, user: str, digests: Collection[str], at: datetime) -> Non
         "ON CONFLICT (user_id, digest) DO UPDATE SET forgotten_at = excluded.forgotten_at",
         [{"user": user_digest(user), "digest": digest, "at": to_micros(at)} for digest in sorted(set(digests))],
     )
-
-
-class SqlTombstoneStore:
-    """Recognises what was forgotten or erased, on some engine."""
-
-    _engine: SqlEngine
-
-    async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        return await self._engine.read(lambda tx: tombstoned(tx, user, messages), tenant=user)
-
-    async def has_tombstones(self, user: str) -> bool:
-        return await self._engine.read(lambda tx: has_tombstones(tx, user), tenant=user, quick=True)
-
-    async def tombstones(self, user: str) -> TombstoneSet:
-        return await self._engine.read(lambda tx: tombstones(tx, user), tenant=user)
-
-    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
-        await self._engine.write(lambda tx: put_tombstones(tx, user, incoming), tenant=user)

@@ -270,11 +270,13 @@ async def test_the_index_and_the_embedding_cache_let_go() -> None:
     receipt = await erase_from_stores(
         WHO, ErasureRequest(Target.TURN, logged_turn.id), ledger=ledger, index=index, by=BY, embeddings=cache
     )
-    assert [store.store for store in receipt.stores] == ["ledger", "index", "embedding cache", "words at hand"]
-    assert [dict(store.counts) for store in receipt.stores[1:3]] == [{"rows": 2}, {"vectors": 1}]
+    stores = {store.store: dict(store.counts) for store in receipt.stores}
+    assert list(stores) == ["ledger", "word lists", "index", "embedding cache", "text caches"]
+    assert (stores["index"], stores["embedding cache"]) == ({"rows": 2}, {"vectors": 1})
     assert (len(cache), index.nbytes) == (0, 0)
     assert (await index.view(WHO, EVERYTHING)).count == 1
     assert CANARY not in str(receipt.to_dict())
+    await ledger.close()
 
 
 async def test_the_words_that_searches_keep_at_hand_are_let_go_of(home: Path) -> None:

@@ -82,5 +82,5 @@ async def _clear_derived(
     # These know nothing of whose words they hold, so all goes.
     if embeddings is not None:
         stores.append(StoreErasure("embedding cache", {"vectors": embeddings.clear()}))
-    stores.append(StoreErasure("words at hand", {"entries": erasable_cache.clear_all()}))
+    stores.append(StoreErasure("text caches", {"entries": erasable_cache.clear_all()}))
     return replace(receipt, stores=tuple(stores))

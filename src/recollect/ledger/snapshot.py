@@ -15,7 +15,7 @@ from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Filter, matches
 from recollect.model.scope import Scope
-from recollect.model.times import now, to_micros
+from recollect.model.times import micros_or_none, now, to_micros
 from recollect.model.traits import compute_traits, speaker_name
 from recollect.model.validity import EFFECTIVE_STATUSES, is_valid_now, valid_at
 from recollect.models.embedding import EmbeddingModel
@@ -121,7 +121,7 @@ class LedgerSnapshot:
             speaker=speaker_name(record),
             traits=compute_traits(record),
             at=to_micros(record.occurred_at or record.created_at),
-            begins=None if record.valid_from is None else to_micros(record.valid_from),
-            ends=None if ends is None else to_micros(ends),
+            begins=micros_or_none(record.valid_from),
+            ends=micros_or_none(ends),
             vector=vector if vectors or vector is None else b"",
         )

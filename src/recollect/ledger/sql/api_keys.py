@@ -10,7 +10,7 @@ from recollect.errors import NotFound
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.key import ApiKey
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, to_micros
+from recollect.model.times import from_micros, micros_or_none, time_or_none, to_micros
 
 _COLUMNS = "id, hash, name, user_id, project_id, rights, created_at, expires_at, revoked_at, last_used_at"
 
@@ -28,9 +28,9 @@ async def add_key(tx: Tx, key: ApiKey) -> None:
             "project": key.project,
             "rights": key.rights,
             "created": to_micros(key.created_at),
-            "expires": _micros(key.expires_at),
-            "revoked": _micros(key.revoked_at),
-            "used": _micros(key.last_used_at),
+            "expires": micros_or_none(key.expires_at),
+            "revoked": micros_or_none(key.revoked_at),
+            "used": micros_or_none(key.last_used_at),
         },
     )
 
@@ -90,15 +90,7 @@ def _key(row: Sequence[Any]) -> ApiKey:
         reads="read" in granted,
         writes="write" in granted,
         created_at=from_micros(created),
-        expires_at=_time(expires),
-        revoked_at=_time(revoked),
-        last_used_at=_time(used),
+        expires_at=time_or_none(expires),
+        revoked_at=time_or_none(revoked),
+        last_used_at=time_or_none(used),
     )
-
-
-def _micros(at: datetime | None) -> int | None:
-    return None if at is None else to_micros(at)
-
-
-def _time(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from recollect.ledger.codec import to_plain
-from recollect.ledger.idempotency import key_reuse_error
 from recollect.ledger.plan import (
     ExistingRecords,
     Plan,
@@ -28,6 +27,7 @@ from recollect.ledger.sql.conversations import apply_note
 from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
+from recollect.ledger.sql.idempotency import key_reuse_error
 from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
 from recollect.ledger.sql.leases import finish_by_id
 from recollect.ledger.sql.memories import (

@@ -11,7 +11,7 @@ from recollect.ledger.sql.tx import Tx
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros
+from recollect.model.times import time_or_none
 
 # Longer chains are cut: their end is taken for one that is not known.
 MAX_LINKS = 64
@@ -56,7 +56,7 @@ async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, li
     )
     result: dict[str, list[Derived]] = {}
     for source, id, row, status, type, category, valid_to, successor in rows:
-        ended = None if valid_to is None else from_micros(valid_to)
+        ended = time_or_none(valid_to)
         each = Derived(id, row, _STATUSES[status], _TYPES[type], _CATEGORIES[category], ended, successor)
         result.setdefault(source, []).append(each)
     return result

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from recollect.ledger.idempotency import KeyClaim, key_reuse_error
+from recollect.errors import IdempotencyReuse
+from recollect.ledger.protocol import KeyClaim
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.vectors import revision
 from recollect.model.change import IdempotencyToken
@@ -68,3 +69,8 @@ async def release_key(tx: Tx, user: str, once: IdempotencyToken) -> None:
         f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest AND result = :begun",
         {"user": user, "key": once.key, "digest": once.digest, "begun": _PENDING},
     )
+
+
+def key_reuse_error(once: IdempotencyToken) -> IdempotencyReuse:
+    """Return the error for a key that was used for a different request."""
+    return IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")

@@ -20,7 +20,7 @@ from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob, as_jso
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import from_micros, now, time_or_none, to_micros
 
 JOB_COLUMNS = (
     'id, user_id, project_id, session_id, kind, "key", state, priority, payload, tries, due_at, created_at, '
@@ -46,7 +46,7 @@ def job_from_row(row: Row) -> Job:
         updated_at=from_micros(row[12]),
         worker=row[13],
         lease=row[14],
-        leased_until=None if row[15] is None else from_micros(row[15]),
+        leased_until=time_or_none(row[15]),
         error=row[16],
         result=None if row[17] is None else json.loads(row[17]),
     )

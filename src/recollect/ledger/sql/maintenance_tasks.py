@@ -18,7 +18,7 @@ from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.job import Job, NewJob
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import from_micros, now, time_or_none, to_micros
 
 
 async def record_queued(tx: Tx, scope: Scope, new: NewJob, at: datetime) -> None:
@@ -71,11 +71,11 @@ async def maintenance_states(tx: Tx, *, after: str = "", limit: int = 100) -> li
     for user, project, task, queued, started in await tx.rows(
         f"SELECT user_id, project_id, chore, queued_at, started_at FROM chores WHERE {user_filter}", users
     ):
-        tasks[user][project, task] = TaskRun(from_micros(queued), None if started is None else from_micros(started))
+        tasks[user][project, task] = TaskRun(from_micros(queued), time_or_none(started))
     return [
         MaintenanceState(
             user=user,
-            last_active_at=None if at is None else from_micros(at),
+            last_active_at=time_or_none(at),
             projects=tuple(projects[user]),
             tasks=tasks[user],
         )

@@ -17,7 +17,7 @@ from recollect.model.query import EVERYTHING, Filter, Listing, validate_limit
 from recollect.model.result import Page
 from recollect.model.scope import Level, Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, to_micros
+from recollect.model.times import from_micros, micros_or_none, time_or_none
 from recollect.model.traits import compute_traits, speaker_name
 
 _TIMES = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at")
@@ -55,7 +55,7 @@ def _envelope(record: MemoryRecord) -> dict[str, Any]:
     row |= {name: str(getattr(record, name)) for name in _KINDS}
     for name in _TIMES:
         at = getattr(record, name)
-        row[name] = None if at is None else to_micros(at)
+        row[name] = micros_or_none(at)
     return row | {
         "user_id": record.scope.user,
         "project_id": record.scope.project,
@@ -105,11 +105,11 @@ def record_from_row(row: Row) -> MemoryRecord:
         created_at=made,
         # Most were never changed, and a turn happened when it was said.
         updated_at=made if updated_at == created_at else from_micros(updated_at),
-        occurred_at=made if occurred_at == created_at else _time(occurred_at),
-        valid_from=_time(valid_from),
-        valid_to=_time(valid_to),
-        expires_at=_time(expires_at),
-        last_accessed_at=_time(last_accessed_at),
+        occurred_at=made if occurred_at == created_at else time_or_none(occurred_at),
+        valid_from=time_or_none(valid_from),
+        valid_to=time_or_none(valid_to),
+        expires_at=time_or_none(expires_at),
+        last_accessed_at=time_or_none(last_accessed_at),
         access_count=access_count,
         version=version,
         **(_read_body(body) if body != "{}" else {}),
@@ -118,10 +118,6 @@ def record_from_row(row: Row) -> MemoryRecord:
 
 # A page of memories shares a few scopes; checking their ids once is enough.
 _scope = erasable_cache(4096)(Scope)
-
-
-def _time(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 def _read_body(text: str) -> dict[str, Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.responses import NEVER_NATIVE, SKEW, paginate_items
 from recollect.ledger.sql.changes import Owner, lock_user
 from recollect.ledger.sql.jobs import PRUNE_BATCH
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
@@ -16,12 +15,16 @@ from recollect.model.erasure import user_digest
 from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import from_micros, micros_or_none, now, time_or_none, to_micros
 
 _COLUMNS = (
     "id, project_id, session_id, root_id, previous_id, thread_id, upstream, epoch, created_at, expires_at, names, "
     "body"
 )
+# The epoch of a response that its upstream must not continue, because something before it is gone.
+_NEVER_NATIVE = -1
+# How far the clocks of two machines may be apart.
+_SKEW = timedelta(minutes=1)
 _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
 
@@ -40,7 +43,7 @@ async def save_response(
     # Upkeep moves the epoch as well, but notes no erasure.
     if owner.epoch != response.epoch and await tx.rows(
         "SELECT 1 FROM erasures WHERE user_id = :digest AND requested_at >= :since LIMIT 1",
-        {"digest": user_digest(scope.user), "since": to_micros(started_at - SKEW)},
+        {"digest": user_digest(scope.user), "since": to_micros(started_at - _SKEW)},
     ):
         raise Conflict("something of this user was erased while the response was made; it is not kept")
     await tx.run(
@@ -65,7 +68,7 @@ def _response_params(scope: Scope, response: StoredResponse) -> Mapping[str, Any
         "upstream": response.upstream,
         "epoch": response.epoch,
         "created": to_micros(response.created_at),
-        "expires": None if response.expires_at is None else to_micros(response.expires_at),
+        "expires": micros_or_none(response.expires_at),
         "names": json.dumps(response.names),
         # In ASCII: a model may say characters that not every store can keep.
         "body": json.dumps({"response": response.body, "asked": list(response.input_items)}, separators=(",", ":")),
@@ -84,7 +87,7 @@ def _response_from_row(user: str, row: Row) -> StoredResponse:
         upstream=upstream,
         epoch=epoch,
         created_at=from_micros(created),
-        expires_at=None if expires is None else from_micros(expires),
+        expires_at=time_or_none(expires),
         names=tuple(json.loads(names)),
         body=body["response"],
         input_items=tuple(body["asked"]),
@@ -140,7 +143,7 @@ async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
             tx, "SELECT root_id, previous_id, created_at FROM responses WHERE user_id = :user AND id = :id", params
         )
         assert row is not None
-        later = {"user": user, "root": row[0], "at": row[2], "never": NEVER_NATIVE}
+        later = {"user": user, "root": row[0], "at": row[2], "never": _NEVER_NATIVE}
         await tx.run("DELETE FROM responses WHERE user_id = :user AND id = :id", params)
         # An upstream that kept what is gone would go on from it.
         await tx.run(
@@ -182,7 +185,7 @@ async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
             "project": thread.scope.project,
             "session": thread.scope.session,
             "created": to_micros(thread.created_at),
-            "expires": None if thread.expires_at is None else to_micros(thread.expires_at),
+            "expires": micros_or_none(thread.expires_at),
             "body": json.dumps(dict(thread.metadata)),
         },
     )
@@ -202,7 +205,7 @@ async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
         id=id,
         scope=Scope(scope.user, row[0], row[1]),
         created_at=from_micros(row[2]),
-        expires_at=None if row[3] is None else from_micros(row[3]),
+        expires_at=time_or_none(row[3]),
         metadata=json.loads(row[4]),
     )
 
@@ -256,7 +259,10 @@ async def thread_items(
     await thread(tx, scope, thread_id)
     params = {"user": scope.user, "thread": thread_id}
     rows = await tx.rows(f"SELECT id FROM thread_items WHERE {_IN_THREAD} ORDER BY position", params)
-    page = paginate_items([row[0] for row in rows], after, newest_first=newest_first, limit=limit)
+    ids = [row[0] for row in (reversed(rows) if newest_first else rows)]
+    if after:
+        ids = ids[ids.index(after) + 1 :] if after in ids else []
+    page = ids[:limit]
     body_rows = await tx.rows(
         f"SELECT id, body FROM thread_items WHERE {_IN_THREAD} AND {tx.dialect.among('id', 'ids')}",
         {**params, "ids": page},

@@ -436,9 +436,9 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), cache_report)
 
     def _drop_caches(self, user: str) -> StoreErasure:
-        """Drop what is kept at hand of a user's words."""
         self._lengths.drop(user)
-        return StoreErasure("word lists", {"words": self._postings.drop(user)})
+        cached = self._postings.drop(user)
+        return StoreErasure("word lists", {"words": len(cached.words) if cached else 0})
 
     async def _scrub(self, counts: Mapping[str, int], at: datetime) -> StoreErasure:
         done = await self._engine.scrub(erase_sql.TABLES)

@@ -1,4 +1,4 @@
-"""What errors of PostgreSQL mean, and how an address of it is shown."""
+"""Translate errors of PostgreSQL, and mask addresses."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ except ImportError as error:
 
 BUSY_S = 30.0
 CONNECTION_ERRORS = (pg.PostgresConnectionError, ConnectionError, pg.AdminShutdownError, pg.CrashShutdownError)
-# Nothing was committed when one of these came, and trying again can go better.
+# Nothing was committed, and a retry can succeed.
 RETRYABLE_ERRORS = (
     pg.SerializationError,
     pg.DeadlockDetectedError,
     pg.InvalidCachedStatementError,
     *CONNECTION_ERRORS,
 )
-# What we may not do, or not now.
+# Not permitted, or not at the moment.
 REFUSED_ERRORS = (
     pg.InsufficientPrivilegeError,
     pg.LockNotAvailableError,
@@ -39,7 +39,7 @@ ERRORS = (pg.PostgresError, pg.InterfaceError, pg.InternalClientError, OSError)
 
 
 def mask_dsn(dsn: str) -> str:
-    """An address that can be shown: without its password, wherever that is written."""
+    """Return an address without its password."""
     scheme, separator, rest = dsn.partition("://")
     login, at, location = rest.rpartition("@")
     user = login.partition(":")[0]
@@ -51,7 +51,7 @@ def mask_dsn(dsn: str) -> str:
 
 
 def translate_error(error: Exception, where: str) -> RecollectError:
-    """What an error of PostgreSQL or of the network means to a caller, and what to do about it."""
+    """Return the `RecollectError` for an error of PostgreSQL or the network, with a remedy."""
     match error:
         case pg.UniqueViolationError():
             return Conflict("another active memory says the same or holds the same key; forget it first")
@@ -62,7 +62,7 @@ def translate_error(error: Exception, where: str) -> RecollectError:
         case pg.DataError() if isinstance(error.__cause__, UnicodeError):
             return InvalidText("the text holds half of a character (a lone surrogate); remove it and try again")
         case pg.DataError() | ValueError():
-            # Its words repeat the value.
+            # Its message repeats the value.
             return InvalidInput(f"a value cannot be kept by {where} ({type(error).__name__})")
         case pg.ProgramLimitExceededError():
             return InvalidInput(f"an id or a key is too long for {where}")
@@ -83,7 +83,7 @@ def translate_error(error: Exception, where: str) -> RecollectError:
         case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():
             return StoreUnavailable(f"{where} cannot be reached: check that it is running and the address ({error})")
         case pg.PostgresError():
-            # Only its message: the details name values.
+            # Only its message: the details contain values.
             return StoreUnavailable(f"{where}: {str(error.args[0] if error.args else type(error).__name__)[:200]}")
         case _:
             return StoreUnavailable(f"{where}: {error}")

@@ -1,6 +1,6 @@
-"""The ledger in one file: SQLite with a write-ahead log, every acknowledged write synced to disk.
+"""The ledger in one SQLite file with a write-ahead log; every acknowledged write is synced to disk.
 
-One thread writes (see sqlite_writer.py). Readers have a connection for each thread and never wait for it.
+One thread writes (see sqlite_writer.py). Readers have a connection per thread and never wait for it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SqliteEngine:
         self.path = path
         self._vfs = vfs
         self._local = threading.local()
-        # A connection lives as long as the thread that reads with it, or until we close.
+        # A connection lives as long as its thread, or until the engine is closed.
         self._readers: WeakSet[apsw.Connection] = WeakSet()
         self._connecting = threading.Lock()
         self._scrubbing = threading.Lock()
@@ -65,7 +65,7 @@ class SqliteEngine:
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         self._check_open()
-        # A handful of rows takes microseconds: less than handing the question to another thread.
+        # A handful of rows takes microseconds, less than handing it to another thread.
         if quick:
             return self._read(body)
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, body)
@@ -98,16 +98,16 @@ class SqliteEngine:
             raise StoreUnavailable(f"{self.path} is closed")
 
     def leave_to_parent(self, path: Path) -> None:
-        """In a forked child, let go of what the parent has open, before `path` is opened.
+        """In a forked child, close what the parent has open, before `path` is opened.
 
-        SQLite counts a process's locks on a file once for all its connections. It would take the parent's for the
-        child's own, and the parent would clear away a log that the child still writes to.
+        SQLite counts a process's locks on a file once for all its connections. It would take the parent's locks for
+        the child's own, and the parent would remove a log that the child still writes to.
         """
         if self._process == os.getpid() or self._closed or self._vfs == MEMORY_VFS:
             return
         try:
             for connection in [*self._writer.connections, *self._readers]:
-                # Rolling back here would reach into the memory that the parent's transaction lives in.
+                # A rollback would change the memory of the parent's transaction.
                 if connection.txn_state() == apsw.SQLITE_TXN_WRITE:
                     raise apsw.BusyError("a write was under way")
                 connection.close()
@@ -135,7 +135,7 @@ class SqliteEngine:
 
     def _scrub(self, requested_at: float, tables: Sequence[str]) -> ScrubResult:
         with self._scrubbing:
-            # Who began after we asked has done it for us as well.
+            # A scrub that started after this request covers it as well.
             started_at, done = self._last_scrub
             if started_at <= requested_at:
                 started_at = time.monotonic()
@@ -153,7 +153,7 @@ class SqliteEngine:
         return []
 
     def _quick_check(self) -> Sequence[Row]:
-        # FTS5 compares with what the connection saw last, so one that others have written past finds damage
+        # FTS5 compares with what the connection last saw, so an older connection reports damage
         # where there is none.
         connection = connect(self.path, vfs=self._vfs)
         try:
@@ -181,7 +181,7 @@ class SqliteEngine:
         await asyncio.to_thread(self.stop)
 
     def stop(self) -> None:
-        """Write what waits, then let go of the file."""
+        """Finish pending writes, then close the file."""
         self._closed = True
         self._writer.stop()
         self._pool.shutdown(wait=True)
@@ -191,7 +191,7 @@ class SqliteEngine:
 
 
 async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> SqlLedger:
-    """Open the ledger in a file, which is made if it is not there."""
+    """Open the ledger in a file, which is created if it does not exist."""
     return await SqlLedger.open(await _engine(path, vfs), model)
 
 
@@ -206,7 +206,7 @@ async def _database_bytes(tx: Tx) -> int:
 
 
 async def _engine(path: Path, vfs: str | None) -> SqliteEngine:
-    """The engine of a file; if the caller goes away while it is opened, it is closed as soon as it is open."""
+    """Open the engine of a file; if the caller is cancelled meanwhile, close it once it is open."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="recollect-open")
     opening = pool.submit(SqliteEngine, path, vfs=vfs)
     pool.shutdown(wait=False)

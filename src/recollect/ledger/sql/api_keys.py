@@ -16,7 +16,7 @@ _COLUMNS = "id, hash, name, user_id, project_id, rights, created_at, expires_at,
 
 
 async def add_key(tx: Tx, key: ApiKey) -> None:
-    """Put the row of a key."""
+    """Insert a key."""
     await tx.run(
         f"INSERT INTO api_keys ({_COLUMNS}) VALUES (:id, :hash, :name, :user, :project, :rights, "
         ":created, :expires, :revoked, :used)",
@@ -36,7 +36,7 @@ async def add_key(tx: Tx, key: ApiKey) -> None:
 
 
 async def keys(tx: Tx, user: str | None = None) -> list[ApiKey]:
-    """All keys, or a user's."""
+    """Return all keys, or a user's."""
     test, params = ("user_id = :user", {"user": user}) if user is not None else ("1 = 1", {})
     return [_key(row) for row in await tx.rows(f"SELECT {_COLUMNS} FROM api_keys WHERE {test} ORDER BY id", params)]
 
@@ -54,12 +54,12 @@ async def _load(tx: Tx, column: str, value: str | bytes) -> ApiKey:
 
 
 async def has_keys(tx: Tx) -> bool:
-    """Whether there is one."""
+    """Return whether there is any key."""
     return await fetch_one(tx, "SELECT 1 FROM api_keys LIMIT 1", {}) is not None
 
 
 async def revoke_key(tx: Tx, id: str, *, at: datetime) -> ApiKey:
-    """Note that it opens nothing any more."""
+    """Revoke a key."""
     if not is_storable(id):
         raise NotFound(f"no key {id!r}")
     await tx.run(
@@ -69,10 +69,10 @@ async def revoke_key(tx: Tx, id: str, *, at: datetime) -> ApiKey:
 
 
 async def record_key_use(tx: Tx, used: Mapping[str, datetime]) -> None:
-    """Note when they were used."""
+    """Record when keys were last used."""
     await tx.many(
         "UPDATE api_keys SET last_used_at = :at WHERE id = :id AND COALESCE(last_used_at, 0) < :at",
-        # In order, so that two who do the same do not wait for each other.
+        # In a fixed order, to prevent deadlocks.
         [{"id": id, "at": to_micros(at)} for id, at in sorted(used.items())],
     )
 

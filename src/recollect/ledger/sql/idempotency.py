@@ -15,12 +15,12 @@ from recollect.model.change import IdempotencyToken
 from recollect.model.times import now, to_micros
 
 _KEY = 'user_id = :user AND "key" = :key'
-# What a key holds before it holds an answer.
+# The value of a key without an answer.
 _PENDING = "{}"
 
 
 async def claim_key(tx: Tx, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
-    """Take the key if nobody has it."""
+    """Claim a key that is free, or stale."""
     params = {"user": user, "key": once.key, "digest": once.digest, "at": to_micros(now()), "begun": _PENDING}
     claimed = await fetch_one(
         tx,
@@ -31,7 +31,7 @@ async def claim_key(tx: Tx, user: str, once: IdempotencyToken, *, stale_before: 
     if claimed is None:
         row = await fetch_one(tx, f"SELECT digest, result, created_at FROM idempotency WHERE {_KEY}", params)
         if row is None:
-            # It was let go of between the two.
+            # It was released between the two statements.
             return KeyClaim()
         if row[0] != once.digest:
             raise key_reuse_error(once)
@@ -51,7 +51,7 @@ async def store_answer(
     tx: Tx, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
 ) -> None:
     """Store the answer under the key, unless anything was erased since that epoch."""
-    # Held until the end, so that no erasure comes between; whoever has nothing is not kept for having asked.
+    # Locks the user, so that no erasure comes between; a user without data is not created.
     row = await fetch_one(tx, "UPDATE users SET epoch = epoch WHERE user_id = :user RETURNING epoch", {"user": user})
     epoch = row[0] if row else (await revision(tx, user)).epoch
     if since is not None and epoch != since:

@@ -1,4 +1,4 @@
-"""Responses in SQL: kept whole, found by their id, or as the chain that leads to one."""
+"""Stored OpenAI Responses, which form chains, and threads of items."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
 
 async def ensure_user(tx: Tx, user: str) -> Owner:
-    """The user, held, and from now on one who has something."""
+    """Lock the user, who from now on counts as one with data."""
     owner = await lock_user(tx, user)
     await tx.run("UPDATE users SET revision = 1 WHERE number = :number AND revision = 0", {"number": owner.number})
     return owner
@@ -40,7 +40,7 @@ async def save_response(
 ) -> None:
     """Store a response and add items to a thread, unless something of the user was erased since it was begun."""
     owner = await ensure_user(tx, scope.user)
-    # Upkeep moves the epoch as well, but notes no erasure.
+    # Maintenance moves the epoch as well, without recording an erasure.
     if owner.epoch != response.epoch and await tx.rows(
         "SELECT 1 FROM erasures WHERE user_id = :digest AND requested_at >= :since LIMIT 1",
         {"digest": user_digest(scope.user), "since": to_micros(started_at - _SKEW)},
@@ -70,7 +70,7 @@ def _response_params(scope: Scope, response: StoredResponse) -> Mapping[str, Any
         "created": to_micros(response.created_at),
         "expires": micros_or_none(response.expires_at),
         "names": json.dumps(response.names),
-        # In ASCII: a model may say characters that not every store can keep.
+        # In ASCII, because models produce characters that not every database can store.
         "body": json.dumps({"response": response.body, "asked": list(response.input_items)}, separators=(",", ":")),
     }
 
@@ -95,7 +95,7 @@ def _response_from_row(user: str, row: Row) -> StoredResponse:
 
 
 async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
-    """One response that has not expired."""
+    """Return a response that has not expired."""
     row = is_storable(id) and await fetch_one(
         tx,
         f"SELECT {_COLUMNS} FROM responses WHERE user_id = :user AND id = :id AND {_FRESH}",
@@ -107,7 +107,7 @@ async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
 
 
 async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
-    """A response and all before it, the first one first."""
+    """Return a response and all before it, the first one first."""
     last = await response(tx, scope, id)
     if not last.previous_id:
         return [last]
@@ -129,14 +129,14 @@ async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
 
 
 async def drop_response(tx: Tx, scope: Scope, id: str) -> None:
-    """Remove a response, and close the gap."""
+    """Remove a response and link its successors to its predecessor."""
     await lock_user(tx, scope.user)
     await response(tx, scope, id)
     await drop_responses(tx, scope.user, [id])
 
 
 async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
-    """Remove responses; what went on from one goes on from what was before it."""
+    """Remove responses; link the successors of each to its predecessor."""
     for id in ids:
         params = {"user": user, "id": id}
         row = await fetch_one(
@@ -145,7 +145,7 @@ async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
         assert row is not None
         later = {"user": user, "root": row[0], "at": row[2], "never": _NEVER_NATIVE}
         await tx.run("DELETE FROM responses WHERE user_id = :user AND id = :id", params)
-        # An upstream that kept what is gone would go on from it.
+        # An upstream that stored what is gone would continue it.
         await tx.run(
             "UPDATE responses SET epoch = :never WHERE user_id = :user AND root_id = :root AND created_at >= :at",
             later,
@@ -158,7 +158,7 @@ async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
 
 
 async def prune_responses(tx: Tx, before: datetime) -> int:
-    """Remove some of the chains that expired as a whole; gives how many responses."""
+    """Remove a batch of the chains that expired as a whole; return how many responses."""
     rows = await tx.rows(
         "DELETE FROM responses WHERE (user_id, id) IN (SELECT r.user_id, r.id FROM responses r "
         "WHERE r.expires_at < :before AND NOT EXISTS (SELECT 1 FROM responses c WHERE c.user_id = r.user_id "
@@ -173,7 +173,7 @@ _IN_THREAD = "user_id = :user AND thread_id = :thread"
 
 
 async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
-    """Keep a thread, or what has changed of it."""
+    """Store a thread, or update it."""
     await ensure_user(tx, scope.user)
     await tx.run(
         "INSERT INTO threads (user_id, id, project_id, session_id, created_at, expires_at, body) "
@@ -192,7 +192,7 @@ async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
 
 
 async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
-    """One thread that has not expired."""
+    """Return a thread that has not expired."""
     row = is_storable(id) and await fetch_one(
         tx,
         "SELECT project_id, session_id, created_at, expires_at, body FROM threads "
@@ -219,7 +219,7 @@ async def drop_thread(tx: Tx, scope: Scope, id: str) -> None:
 
 
 async def add_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
-    """Add items to the end of a thread that is there."""
+    """Add items to the end of an existing thread."""
     await lock_user(tx, scope.user)
     await thread(tx, scope, added.thread_id)
     params = {"user": scope.user, "thread": added.thread_id}
@@ -255,7 +255,7 @@ async def add_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
 async def thread_items(
     tx: Tx, scope: Scope, thread_id: str, *, after: str = "", newest_first: bool = False, limit: int | None = None
 ) -> list[Plain]:
-    """Items of a thread in order."""
+    """Return items of a thread in order."""
     await thread(tx, scope, thread_id)
     params = {"user": scope.user, "thread": thread_id}
     rows = await tx.rows(f"SELECT id FROM thread_items WHERE {_IN_THREAD} ORDER BY position", params)
@@ -272,7 +272,7 @@ async def thread_items(
 
 
 async def thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Plain:
-    """One item of a thread."""
+    """Return one item of a thread."""
     await thread(tx, scope, thread_id)
     row = is_storable(id) and await fetch_one(
         tx,
@@ -296,7 +296,7 @@ async def drop_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
 
 
 async def prune_threads(tx: Tx, before: datetime) -> int:
-    """Remove some of the threads that expired; gives how many."""
+    """Remove a batch of expired threads; return how many."""
     rows = await tx.rows(
         "DELETE FROM threads WHERE (user_id, id) IN (SELECT user_id, id FROM threads WHERE expires_at < :before "
         "ORDER BY expires_at LIMIT :limit) RETURNING user_id, id",

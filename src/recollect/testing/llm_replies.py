@@ -1,4 +1,4 @@
-"""What a scripted model replies, and the OpenAI shapes in which it is sent."""
+"""Replies of the scripted LLM, and the OpenAI formats in which they are sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_PROGRESS: Json = {"status": "in_progress", "content": [], "arguments": "", "
 
 
 class Cut(Enum):
-    """An end that should not be; nothing after it is sent."""
+    """A premature end; nothing after it is sent."""
 
     RESET = "the connection is reset"
     HANG = "nothing more comes until the client goes away"
@@ -28,9 +28,9 @@ Step: TypeAlias = bytes | float | Cut  # a number is a pause, in seconds
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """An HTTP answer laid out before it is sent: each step is a write, a pause or a bad end.
+    """A prepared HTTP response: each step is a write, a pause or a premature end.
 
-    Status and headers leave together with the first write. In a stream each write is one SSE frame.
+    Status and headers are sent with the first write. In a stream each write is one SSE frame.
     """
 
     status: int
@@ -39,7 +39,7 @@ class HttpAnswer:
 
     @classmethod
     def whole(cls, body: bytes, *, status: int = 200, kind: str = "application/json") -> HttpAnswer:
-        """An answer in one write, with its length declared."""
+        """Return a response in one write, with a content length."""
         return cls(status, (("content-type", kind), ("content-length", str(len(body)))), (body,))
 
     @classmethod
@@ -48,7 +48,7 @@ class HttpAnswer:
 
     @classmethod
     def stream(cls, frames: Sequence[bytes]) -> HttpAnswer:
-        """An SSE answer, one write a frame."""
+        """Return an SSE response, one write per frame."""
         return cls(200, (("content-type", "text/event-stream; charset=utf-8"),), tuple(frames))
 
     @property
@@ -57,13 +57,13 @@ class HttpAnswer:
 
     @property
     def body(self) -> bytes:
-        """All bytes of the body that leave the server, up to the bad end if there is one."""
+        """All bytes of the body that are sent, up to a premature end."""
         ends = [n for n, step in enumerate(self.steps) if isinstance(step, Cut)]
         sent = self.steps[: ends[0]] if ends else self.steps
         return b"".join(step for step in sent if isinstance(step, bytes))
 
     def with_headers(self, headers: Mapping[str, str]) -> HttpAnswer:
-        """The same answer with these headers set, each replacing the one of its name."""
+        """Return the response with these headers set."""
         new = {name.lower(): value for name, value in headers.items()}
         remaining = tuple((name, value) for name, value in self.headers if name not in new)
         return replace(self, headers=remaining + tuple(new.items()))
@@ -71,9 +71,9 @@ class HttpAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to go wrong: `bend` turns the honest answer into the faulty one.
+    """A fault: `bend` turns the correct response into the faulty one.
 
-    A fault that `spoils` keeps the model's words from the client, so a queued reply waits for the retry.
+    A fault that `spoils` keeps the reply from the client, so a queued reply waits for the retry.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Fault:
 
 
 def to_json(value: object) -> bytes:
-    """Compact JSON in UTF-8; escaped where a lone surrogate leaves no other way."""
+    """Return compact JSON in UTF-8, escaped if it contains a lone surrogate."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError:
@@ -90,13 +90,13 @@ def to_json(value: object) -> bytes:
 
 
 def error_body(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
-    """The JSON shape in which OpenAI reports an error."""
+    """Return an error in OpenAI's format."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function the model wants called; arguments given as text are sent as they are, broken or not."""
+    """A tool call of the model; arguments given as text are sent unchanged, valid or not."""
 
     name: str
     arguments: Mapping[str, Any] | str
@@ -109,7 +109,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """What the model says, and the faults with which it arrives."""
+    """A reply of the model, and the faults with which it is sent."""
 
     content: str | None = None
     tool_calls: Sequence[ToolCall] = ()
@@ -123,14 +123,14 @@ class ScriptedReply:
 
     @property
     def text(self) -> str:
-        """All the model wrote: its reasoning, its content and its tool calls."""
+        """All that the model wrote: its reasoning, content and tool calls."""
         calls = (f"{call.name} {call.text}" for call in self.tool_calls)
         return " ".join([self.reasoning or "", self.content or "", *calls])
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedExchange:
-    """One exchange to be put on the wire: the request's JSON, the reply, a number and a time."""
+    """A request and its reply, with a serial number and a time."""
 
     request: Json
     reply: ScriptedReply
@@ -148,13 +148,13 @@ class ScriptedExchange:
         return n if type(n) is int and 1 <= n <= 128 else 1
 
     def calls(self) -> list[tuple[str, ToolCall]]:
-        """The reply's tool calls, each with an id that no other call has."""
+        """Return the tool calls of the reply, each with a unique id."""
         calls = enumerate(self.reply.tool_calls)
         return [(call.id or f"call_{self.serial}_{at}", call) for at, call in calls]
 
 
 def texts(value: object) -> Iterator[str]:
-    """Every text in messages or input items, in order."""
+    """Yield every text in messages or input items, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -165,12 +165,12 @@ def texts(value: object) -> Iterator[str]:
 
 
 def count_tokens(text: str) -> int:
-    """Words and punctuation marks: a count that anyone can repeat by hand."""
+    """Count words and punctuation marks."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def chat(exchange: ScriptedExchange) -> HttpAnswer:
-    """A chat completion, whole or as chunks, as the request asks."""
+    """Return a chat completion, whole or streamed as requested."""
     if exchange.request.get("stream") is True:
         return HttpAnswer.stream(list(_chat_frames(exchange)))
     message: Json = {"role": "assistant", "content": exchange.reply.content, "refusal": None}
@@ -238,7 +238,7 @@ def _deltas(exchange: ScriptedExchange) -> Iterator[Json]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Cut as a model streams it: word by word, or in at most 64 parts where there are many words."""
+    """Split a text as a model streams it: by words, or into at most 64 parts if it is long."""
     if len(text) <= 2048:
         return re.findall(r"\s*\S+|\s+", text)
     size = -(-len(text) // 64)
@@ -246,7 +246,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def responses(exchange: ScriptedExchange) -> HttpAnswer:
-    """A Response, whole or as typed events, as the request asks."""
+    """Return a Response, whole or as events as requested."""
     if exchange.request.get("stream") is not True:
         return HttpAnswer.json(_response(exchange, _items(exchange)))
     events = ({**event, "sequence_number": number} for number, event in enumerate(_response_events(exchange)))
@@ -254,7 +254,7 @@ def responses(exchange: ScriptedExchange) -> HttpAnswer:
 
 
 def _response(exchange: ScriptedExchange, output: list[Json] | None) -> Json:
-    """The Response object; without output it has only begun."""
+    """Return the Response object; without output it is in progress."""
     status = "in_progress" if output is None else _status(exchange)
     prompt, completion = exchange.prompt_tokens, exchange.completion_tokens
     tokens = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}

@@ -11,7 +11,7 @@ import pytest
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import ChangeKind, Forget, Restore, Update
-from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, new_secret, text_digest, user_key
+from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, text_digest, user_key
 from recollect.model.job import Appended, JobKind, NewJob
 from recollect.model.memory import Category, Trust
 from recollect.model.query import Listing
@@ -355,7 +355,7 @@ class TestTombstone:
         (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id))
         own = await ledger.tombstones("ann")
-        key = user_key(new_secret(), "ann")
+        key = user_key("another ledger's secret", "ann")
         moved = TombstoneSet((key, *own.keys), {text_digest(key, "user", "I smoke"): NOON, **own.digests})
         await ledger.put_tombstones("ann", moved)
         await ledger.put_tombstones("ann", moved)

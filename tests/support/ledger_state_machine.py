@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from recollect.errors import RecollectError
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.protocol import Ledger, NumberedRecord
+from recollect.ledger.snapshot import LedgerSnapshot
 from recollect.model.change import (
     Add,
     Applied,
@@ -265,6 +266,30 @@ class LedgerMachine(RuleBasedStateMachine):
 
         self._compare(act)
 
+    @rule(scope=scopes, filter=filters, text=words, as_of=st.none() | _times)
+    def snapshot(self, scope: Scope, filter: Any, text: str, as_of: Any) -> None:
+        """A snapshot of all records, which shares no code with SQL, finds the same."""
+
+        async def act(ledger: Ledger) -> Any:
+            numbered = await _numbered(ledger, scope.user)
+            copy = LedgerSnapshot([each.record for each in numbered], {})
+            rows = {n: each.row for n, each in enumerate(numbered, 1)}
+            parsed = parse_filter(filter)
+            expected = {rows[row] for row in await copy.matching(scope, parsed, as_of=as_of)}
+            assert set(await ledger.matching(scope, parsed, as_of=as_of)) == expected
+            lexical, scored = await copy.lexical(scope, text), await ledger.lexical(scope, text)
+            assert [rows[row] for row in lexical.rows.tolist()] == scored.rows.tolist()
+            assert scored.scores.tolist() == pytest.approx(lexical.scores.tolist(), abs=1e-4)
+            assert scored.coverage.tolist() == pytest.approx(lexical.coverage.tolist(), abs=1e-4)
+            assert (scored.missing, scored.missing_share) == (lexical.missing, pytest.approx(lexical.missing_share))
+            ids = [each.record.id for each in numbered]
+            chains = await ledger.succession(scope, ids)
+            assert {id: len(chain) for id, chain in chains.items()} == {
+                id: len(chain) for id, chain in (await copy.succession(scope, ids)).items()
+            }
+
+        self._compare(act)
+
     @rule(scope=scopes, number=st.none() | numbers, limit=st.integers(1, 9))
     def history(self, scope: Scope, number: int | None, limit: int) -> None:
         memory_id = None if number is None else self._id(number)
@@ -291,6 +316,16 @@ class LedgerMachine(RuleBasedStateMachine):
             return [(each.user, each.content) for each in await ledger.unembedded(MODEL, limit=limit)]
 
         self._compare(act)
+
+
+async def _numbered(ledger: Ledger, user: str) -> list[NumberedRecord]:
+    """Return all records of a user in order of their rows."""
+    _, rows = await ledger.index_rows(user, model=MODEL, after=0)
+    records = (await ledger.find(Scope(user), ALL)).records
+    chains = await ledger.succession(Scope(user), [record.id for record in records])
+    numbered = sorted((chain[0] for chain in chains.values()), key=lambda each: each.row)
+    assert [each.row for each in numbered] == sorted(row.row for row in rows)
+    return numbered
 
 
 async def _result_or_error(work: Awaitable[T]) -> T | type[RecollectError]:

@@ -172,11 +172,6 @@ class TestVector:
         await change(ledger, Add(memory("TEA"), direction(2)))
         assert [row.vector for row in await _rows(ledger)] == [direction(1).astype("<f2").tobytes()]
 
-    async def test_turns_keep_their_vectors(self, ledger: Ledger) -> None:
-        vectors = [direction(1), None]
-        await ledger.append(Scope("ann", "", "s"), [turn("tea"), turn("milk")], vectors=vectors, by=BY)
-        assert sorted(row.vector is not None for row in await _rows(ledger)) == [False, True]
-
     async def test_a_vector_of_the_wrong_length_is_refused_and_leaves_nothing(self, ledger: Ledger) -> None:
         with pytest.raises(InvalidInput):
             await change(ledger, Add(memory(), direction(1, OTHER_MODEL)))
@@ -263,10 +258,6 @@ class TestTrait:
         assert (one.at, two.at) == (to_micros(NOON), to_micros(happened))
         assert (one.session, one.speaker) == ("", "")
 
-    async def test_a_memory_of_a_session_is_told_with_it(self, ledger: Ledger) -> None:
-        await add(ledger, memory(scope=SESSION, level=Level.SESSION))
-        assert [row.session for row in await rows_of(ledger)] == ["s"]
-
     async def test_traits_are_the_same_in_every_ledger(self, ledger: Ledger) -> None:
         texts = ("Always use metric units", "我喜欢绿茶", "x " * 70_000, "Am I late?", "٣ كتب", "🍵")
         records = await add(ledger, *(memory(text) for text in texts))
@@ -315,10 +306,6 @@ class TestTrait:
         before = await rows_of(ledger)
         await ledger.rebuild_terms(lambda done: None)
         assert await rows_of(ledger) == before
-
-    async def test_rows_of_others_are_not_told(self, ledger: Ledger) -> None:
-        await add(ledger, memory("I prefer tea", scope=BOB))
-        assert await rows_of(ledger) == []
 
 
 async def rows_of(ledger: Ledger) -> list[IndexRow]:

@@ -109,7 +109,7 @@ def check_storable(record: MemoryRecord) -> None:
             extra_json = json.dumps([dict(record.metadata), dict(record.detail)], ensure_ascii=False, allow_nan=False)
             plain += "\0" if NUL_IN_JSON.search(extra_json) else extra_json
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"memory {record.id} holds something that cannot be kept: {error}") from None
+        raise InvalidInput(f"memory {record.id} cannot be stored: {error}") from None
     if not math.isfinite(record.importance + record.confidence):
         raise InvalidInput(f"memory {record.id} has an importance or confidence that is not a number")
     if not is_storable(plain):

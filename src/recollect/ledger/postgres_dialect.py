@@ -24,7 +24,7 @@ MAX_VECTOR_BYTES = 1_000_000
 _POSITIONS = tuple(",".join(map(str, range(1, n + 1))) for n in range(MAX_POSITIONS + 1))
 # Faults of a database, each with a query that returns a row if it applies.
 FAULTS = {
-    "UTF8 is not the database's encoding: some texts cannot be kept; make one with ENCODING 'UTF8'": (
+    "UTF8 is not the database's encoding: some texts cannot be stored; create one with ENCODING 'UTF8'": (
         "SELECT 1 WHERE current_setting('server_encoding') <> 'UTF8'"
     ),
     "fsync is off: what was acknowledged can be lost; turn it on": (

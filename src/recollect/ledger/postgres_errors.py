@@ -58,12 +58,12 @@ def translate_error(error: Exception, where: str) -> RecollectError:
         case pg.DiskFullError():
             return DiskFull(f"no space left at {where}: free some; nothing that was acknowledged is lost")
         case pg.CharacterNotInRepertoireError() | pg.UntranslatableCharacterError():
-            return InvalidText(f"the text holds a character that {where} cannot keep")
+            return InvalidText(f"the text contains a character that {where} cannot store")
         case pg.DataError() if isinstance(error.__cause__, UnicodeError):
             return InvalidText("the text holds half of a character (a lone surrogate); remove it and try again")
         case pg.DataError() | ValueError():
             # Its message repeats the value.
-            return InvalidInput(f"a value cannot be kept by {where} ({type(error).__name__})")
+            return InvalidInput(f"{where} cannot store a value ({type(error).__name__})")
         case pg.ProgramLimitExceededError():
             return InvalidInput(f"an id or a key is too long for {where}")
         case pg.LockNotAvailableError():
@@ -71,13 +71,15 @@ def translate_error(error: Exception, where: str) -> RecollectError:
         case TimeoutError():
             return StoreUnavailable(f"{where} did not answer in time: check that it is up and not overloaded")
         case pg.TooManyConnectionsError():
-            return StoreUnavailable(f"{where} has no connection left: raise its max_connections, or run fewer of us")
+            return StoreUnavailable(
+                f"{where} has no connection left: raise its max_connections, or run fewer processes"
+            )
         case pg.InvalidAuthorizationSpecificationError():
             return StoreUnavailable(f"{where} refused the login: check the user, the password and pg_hba.conf")
         case pg.InvalidCatalogNameError():
             return StoreUnavailable(f"{where}: {error}; make it with: createdb")
         case pg.InsufficientPrivilegeError() if "row-level security" in str(error):
-            return Conflict(f"{where} kept a row of another user from being written; nothing was changed")
+            return Conflict(f"{where} refused to write a row of another user; nothing was changed")
         case pg.InsufficientPrivilegeError() | pg.InvalidSchemaNameError():
             return StoreUnavailable(f"{where}: {error}; give the user its own schema, or GRANT CREATE, USAGE on one")
         case OSError() | pg.PostgresConnectionError() | pg.OperatorInterventionError():

@@ -28,26 +28,26 @@ _SPLIT = """
 DO $$
 DECLARE
     whole text := '{table}_whole';
-    told record;
+    item record;
     later text[] := '{{}}';
     key text;
 BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO key
         FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
         WHERE i.indrelid = '{table}'::regclass AND i.indisprimary AND a.attname <> 'user_id';
-    FOR told IN SELECT pg_get_indexdef(i.indexrelid) AS made FROM pg_index i
+    FOR item IN SELECT pg_get_indexdef(i.indexrelid) AS made FROM pg_index i
         WHERE i.indrelid = '{table}'::regclass AND NOT i.indisprimary
         AND i.indexrelid::regclass::text !~ '^vectors_near_' LOOP
-        later := later || told.made;
+        later := later || item.made;
     END LOOP;
-    FOR told IN SELECT polname, pg_get_expr(polqual, polrelid) AS seen, pg_get_expr(polwithcheck, polrelid) AS made
+    FOR item IN SELECT polname, pg_get_expr(polqual, polrelid) AS seen, pg_get_expr(polwithcheck, polrelid) AS made
         FROM pg_policy WHERE polrelid = '{table}'::regclass LOOP
-        later := later || format('CREATE POLICY %I ON {table} USING (%s)%s', told.polname, told.seen,
-            CASE WHEN told.made IS NULL THEN '' ELSE ' WITH CHECK (' || told.made || ')' END);
+        later := later || format('CREATE POLICY %I ON {table} USING (%s)%s', item.polname, item.seen,
+            CASE WHEN item.made IS NULL THEN '' ELSE ' WITH CHECK (' || item.made || ')' END);
     END LOOP;
-    FOR told IN SELECT attname FROM pg_attribute
+    FOR item IN SELECT attname FROM pg_attribute
         WHERE attrelid = '{table}'::regclass AND attnum > 0 AND attstattarget = 0 LOOP
-        later := later || format('ALTER TABLE {table} ALTER COLUMN %I SET STATISTICS 0', told.attname);
+        later := later || format('ALTER TABLE {table} ALTER COLUMN %I SET STATISTICS 0', item.attname);
     END LOOP;
     EXECUTE format('ALTER TABLE {table} RENAME TO %I', whole);
     EXECUTE format('CREATE TABLE {table} (LIKE %I INCLUDING DEFAULTS INCLUDING IDENTITY INCLUDING STORAGE) '
@@ -59,9 +59,9 @@ BEGIN
     END LOOP;
     EXECUTE format('INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM %I', whole);
     EXECUTE format('ALTER TABLE %I DISABLE ROW LEVEL SECURITY', whole);
-    FOR told IN SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attidentity <> '' LOOP
+    FOR item IN SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attidentity <> '' LOOP
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, %L), nextval(pg_get_serial_sequence(%L, %L)))',
-            '{table}', told.attname, whole, told.attname);
+            '{table}', item.attname, whole, item.attname);
     END LOOP;
     EXECUTE format('DROP TABLE %I CASCADE', whole);
     EXECUTE format('ALTER TABLE {table} ADD PRIMARY KEY (user_id, %s)', key);

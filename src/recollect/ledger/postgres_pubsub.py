@@ -48,7 +48,7 @@ class PostgresPubSub:
         except (*ERRORS, RecollectError) as error:
             self._retry_after = asyncio.get_running_loop().time() + _PAUSE_S
             self._disconnect()
-            raise Unavailable(f"others were not told of a change ({type(error).__name__})") from None
+            raise Unavailable(f"the change could not be published ({type(error).__name__})") from None
 
     async def listen(self) -> AsyncIterator[str]:
         """Yield an empty text once listening, then what is published; raise Unavailable when it ends."""
@@ -59,7 +59,7 @@ class PostgresPubSub:
             raise Unavailable(str(error)) from None
         try:
             connection.add_termination_listener(lambda *_: messages.put_nowait(None))
-            await connection.add_listener(self._channel, lambda *told: messages.put_nowait(told[-1]))
+            await connection.add_listener(self._channel, lambda *args: messages.put_nowait(args[-1]))
             # Behind a pooler LISTEN may succeed and receive nothing, so a ping must arrive first.
             await self._ping(connection)
             wait_s, is_listening = _ANSWER_S, False
@@ -69,7 +69,7 @@ class PostgresPubSub:
                         text = await messages.get()
                 except TimeoutError:
                     if wait_s == _ANSWER_S:
-                        raise StoreUnavailable("what is told through PostgreSQL is not heard") from None
+                        raise StoreUnavailable("notifications through PostgreSQL do not arrive") from None
                     await self._ping(connection)
                     wait_s = _ANSWER_S
                     continue

@@ -145,7 +145,7 @@ def as_json(value: Mapping[str, Any], *, name: str) -> str:
     try:
         return json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{name} holds something that cannot be kept: {error}") from None
+        raise InvalidInput(f"{name} cannot be stored: {error}") from None
 
 
 def create_job(scope: Scope, new: NewJob, *, at: datetime) -> Job:

@@ -182,5 +182,7 @@ async def _update_leased(tx: Tx, user: str, id: str, lease: str | None, changes:
         {"user": user, "id": id, "lease": lease or "", "now": to_micros(now()), **params},
     )
     if not rows:
-        raise Conflict(f"job {id} is no longer ours: its lease ran out and another took it, or it was cancelled")
+        raise Conflict(
+            f"job {id} is not leased by this worker: its lease expired and was taken over, or it was cancelled"
+        )
     return job_from_row(rows[0])

@@ -386,11 +386,12 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
             lambda tx: erase_sql.erase(tx, self._context, scope, request, by=by), tenant=scope.user
         )
         self.on_change(scope.user)
-        return await self._make_receipt(scope, request, outcome)
+        caches = self._drop_caches(scope.user)
+        return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), caches)
 
     async def purge(self, before: datetime) -> StoreErasure:
         counts: dict[str, int] = {}
-        # A few users at a time, so that nobody who writes waits for long.
+        # A few users at a time, so that no writer waits for long.
         while batch := await self._engine.write(
             lambda tx: erase_sql.purge(tx, self._context, before), tenant=ALL_TENANTS
         ):
@@ -405,19 +406,16 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
             return StoreErasure("ledger")
         return await self._scrub({}, now())
 
-    async def erasures(self, since: datetime | None = None) -> list[Erasure]:
-        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since), tenant=ALL_TENANTS)
+    erasures = read_method(erase_sql.erasures, tenant=ALL_TENANTS)
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         replayed: list[tuple[Scope, ErasureRequest, erase_sql.ErasureOutcome, StoreErasure]] = []
         for each in erasures:
-            done = await self._engine.write(
-                lambda tx, each=each: erase_sql.replay(tx, self._context, each, by=by),  # type: ignore[misc]
-                tenant=ALL_TENANTS,
-            )
+            repeat = partial(erase_sql.replay, context=self._context, erasure=each, by=by)
+            done = await self._engine.write(repeat, tenant=ALL_TENANTS)
             if done is not None:
                 replayed.append((done[0], each.what, done[1], self._drop_caches(done[0].user)))
-        # Once for all of them; also for those that a replay which was broken off had come to.
+        # Once for all of them, those of an interrupted replay included.
         if not replayed and not await self._engine.read(
             lambda tx: erase_sql.has_unfinished(tx, ever=True), tenant=ALL_TENANTS
         ):
@@ -427,13 +425,6 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
             outcome.receipt(scope, request, replace(bytes_, counts=outcome.counts), cache_report)
             for scope, request, outcome, cache_report in replayed
         ]
-
-    async def _make_receipt(
-        self, scope: Scope, request: ErasureRequest, outcome: erase_sql.ErasureOutcome
-    ) -> Receipt:
-        """The receipt of an erasure that was committed, once its bytes are gone as well."""
-        cache_report = self._drop_caches(scope.user)
-        return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), cache_report)
 
     def _drop_caches(self, user: str) -> StoreErasure:
         self._lengths.drop(user)

@@ -45,7 +45,7 @@ async def save_response(
         "SELECT 1 FROM erasures WHERE user_id = :digest AND requested_at >= :since LIMIT 1",
         {"digest": user_digest(scope.user), "since": to_micros(started_at - _SKEW)},
     ):
-        raise Conflict("something of this user was erased while the response was made; it is not kept")
+        raise Conflict("something of this user was erased while the response was made, so it was not stored")
     await tx.run(
         f"INSERT INTO responses (user_id, {_COLUMNS}) VALUES (:user, :id, :project, :session, :root, :previous, "
         ":thread, :upstream, :epoch, :created, :expires, :names, :body) ON CONFLICT (user_id, id) DO UPDATE SET "

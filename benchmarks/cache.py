@@ -24,9 +24,9 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.recall import RecallRequest
 from recollect.service.service import Service
-from recollect.testing.llm_faults import delay
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.wiring import open_embedder, open_service
+from tests.support.llm_faults import delay
 from tests.support.postgres_server import running_server
 from tests.support.redis_server import running_redis
 

@@ -13,8 +13,8 @@ import pytest
 
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, StoreUnavailable
-from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.protocol import Ledger
+from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import ModelUsage
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -22,9 +22,9 @@ from recollect.model.usage import LlmQuota
 from recollect.models.openai_chat import OpenAIChat
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.rewrite import rewrite
-from recollect.testing.llm_faults import delay, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.testing.suite_samples import BY, MODEL, add, memory
+from tests.support.ledger_samples import BY, MODEL, add, memory
+from tests.support.llm_faults import delay, http_error
 from tests.support.remember_samples import ALEX, BIKE_MESSAGE, llm_requests, opened, opened_async, say
 
 VAGUE = [{"role": "user", "content": text} for text in ("I plan the Hawaii vacation", "How much?")]

@@ -14,7 +14,7 @@ import pytest
 from recollect import Memory
 from recollect.config.settings import load
 from recollect.errors import Conflict, InvalidInput
-from recollect.ledger.tombstones import dedupe_turns
+from recollect.ledger.sql.turns import dedupe_turns
 from recollect.model.change import Author
 from recollect.model.erasure import Erasure, ErasureRequest, Target, user_digest
 from recollect.model.ids import new_id

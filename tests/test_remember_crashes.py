@@ -16,8 +16,9 @@ from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
-from recollect.testing.llm_faults import Fault, hang, html_page, http_error, no_body, reset, trickle, truncated
+from recollect.testing.llm_replies import Fault
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import hang, html_page, http_error, no_body, reset, trickle, truncated
 from tests.support.remember_samples import (
     ALEX,
     BIKE,

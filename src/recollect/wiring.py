@@ -264,7 +264,7 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
 
         return await open_postgres(database, model, connections=settings.postgres_connections)
     if database in ("memory:", ":memory:"):
-        from recollect.ledger.in_memory.ledger import open_in_memory
+        from recollect.ledger.sqlite import open_in_memory
 
         return await open_in_memory(model)
     if "://" in database:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
+from tests.support.llm_faults import http_error
 from tests.support.remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests
 
 LISBON = "I live in Lisbon"

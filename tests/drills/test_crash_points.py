@@ -170,6 +170,6 @@ async def test_a_migration_of_a_full_ledger_killed_at_any_statement_starts_again
         return int((await tx.rows("SELECT count(*) FROM extras", {}))[0][0])
 
     counts = await ledger.stats(USER)
-    assert await ledger._engine.read(moved, tenant=ALL_TENANTS) == sum(counts[name] for name in _COUNTS)
+    assert await ledger.engine.read(moved, tenant=ALL_TENANTS) == sum(counts[name] for name in _COUNTS)
     await ledger.close()
     say(f"two migrations, {kills} kills before statements of opening")

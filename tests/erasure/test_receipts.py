@@ -164,7 +164,7 @@ def test_a_receipt_names_each_part_and_what_is_out_of_reach(cli: Cli) -> None:
     cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
     report = cli.json("erase", "--session", "monday", "--user", "alex", "--yes")
     stores = {store["store"]: store for store in report["stores"]}
-    assert list(stores) == ["ledger", "word lists", "index", "embedding cache", "words at hand"]
+    assert list(stores) == ["ledger", "word lists", "index", "embedding cache", "text caches"]
     parts = (
         "memories and turns",
         "full text",
@@ -232,7 +232,7 @@ def test_no_words_of_what_was_erased_are_kept_at_hand_in_this_process(tmp_path: 
             )
         memory.recall(f"Where does {other} live?", user_id="alex", session_id="later")
         receipt = memory.erasure.erase(user_id="alex", everything=True)
-        [words] = [store for store in receipt.stores if store.store == "words at hand"]
+        [words] = [store for store in receipt.stores if store.store == "text caches"]
         assert words.counts["entries"] > 0
         assert [stored.cache_info().currsize for stored in erasable_cache._caches] == [0] * len(
             erasable_cache._caches

@@ -16,11 +16,10 @@ from recollect.erasure.stores import erase_from_stores
 from recollect.index.exact import ExactIndex
 from recollect.ledger import sqlite_connection, sqlite_secure_delete
 from recollect.ledger.codec import pack_vector
-from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.tx import NO_TENANT, Tx
-from recollect.ledger.sqlite import SqliteEngine, open_sqlite
+from recollect.ledger.sqlite import SqliteEngine, open_in_memory, open_sqlite
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, ConversationUpdate, IdempotencyToken, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
@@ -31,7 +30,7 @@ from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.models.embedder_wrappers import CachedEmbedder
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.suite_samples import BY, MODEL, listed, memory, turn
+from tests.support.ledger_samples import BY, MODEL, listed, memory, turn
 
 # Nothing like it stands anywhere else, and no two terms made of it begin alike with others.
 CANARY = "qvzkanaribu"
@@ -271,24 +270,23 @@ async def test_the_index_and_the_embedding_cache_let_go() -> None:
     receipt = await erase_from_stores(
         WHO, ErasureRequest(Target.TURN, logged_turn.id), ledger=ledger, index=index, by=BY, embeddings=cache
     )
-    assert [store.store for store in receipt.stores] == ["ledger", "index", "embedding cache", "words at hand"]
-    assert [dict(store.counts) for store in receipt.stores[1:3]] == [{"rows": 2}, {"vectors": 1}]
+    stores = {store.store: dict(store.counts) for store in receipt.stores}
+    assert list(stores) == ["ledger", "word lists", "index", "embedding cache", "text caches"]
+    assert (stores["index"], stores["embedding cache"]) == ({"rows": 2}, {"vectors": 1})
     assert (len(cache), index.nbytes) == (0, 0)
     assert (await index.view(WHO, EVERYTHING)).count == 1
     assert CANARY not in str(receipt.to_dict())
+    await ledger.close()
 
 
-async def test_the_words_that_searches_keep_at_hand_are_let_go_of(home: Path) -> None:
+async def test_cached_words_are_erased(home: Path) -> None:
     ledger = await opened(home)
     await ledger.append(WHO, [turn(f"{CANARY} and tea")], vectors=[VECTOR], by=BY)
     await ledger.lexical(WHO, CANARY)
-    stored = ledger._postings  # type: ignore[attr-defined]
-    assert WHO.user in stored._users
     receipt = await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
     assert [(store.store, store.counts.get("words")) for store in receipt.stores] == [
         ("ledger", None), ("word lists", len(terms_of(CANARY))),
     ]  # fmt: skip
-    assert (dict(stored._users), stored._bytes) == ({}, 0)
     await ledger.close()
 
 

@@ -15,16 +15,16 @@ from recollect.errors import IndexUnavailable, InvalidSettings, StoreUnavailable
 from recollect.index.pgvector import PgvectorStore, open_pgvector
 from recollect.ledger import postgres_pgvector
 from recollect.ledger import postgres_pgvector_sql as said
-from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.postgres_partition import partition
 from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
+from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Add, Forget, Update
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Level, Scope
 from recollect.models.embedding import EmbeddingModel
-from recollect.testing.suite_samples import BY, memory
+from tests.support.ledger_samples import BY, memory
 from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 
 MODEL = EmbeddingModel("test", 16)

@@ -20,7 +20,7 @@ from recollect.index.milvus import MilvusOptions
 from recollect.index.pgvector import hnsw_index_of
 from recollect.index.vector_store import hash_user
 from recollect.index.vector_store_index import VectorStoreIndex
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope

@@ -23,7 +23,7 @@ from recollect.errors import NotFound, ToolFailed
 from recollect.files.store import MemoryFiles, run_command
 from recollect.index.exact import ExactIndex
 from recollect.integrations.anthropic import AsyncMemoryTool, MemoryTool, memory_tool
-from recollect.ledger.in_memory.ledger import InMemoryLedger
+from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.testing.fake_embedder import FakeEmbedder
@@ -167,7 +167,7 @@ def test_the_answers_are_those_of_the_sdk(
 async def ours(commands: list[dict[str, Any]]) -> list[str]:
     """What we answer, one after the other."""
     embedder = FakeEmbedder()
-    ledger = InMemoryLedger(embedder.model)
+    ledger = await open_in_memory(embedder.model)
     index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
     files = MemoryFiles(Deps(ledger, index, embedder), Redactor())
     answers = []
@@ -176,6 +176,7 @@ async def ours(commands: list[dict[str, Any]]) -> list[str]:
             answers.append(await run_command(files, Scope("ann"), command, by=Author("test")))
         except ToolFailed as error:
             answers.append(f"Error: {error}")
+    await ledger.close()
     return answers
 
 

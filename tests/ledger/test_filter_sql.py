@@ -18,7 +18,7 @@ from recollect.ledger.sql.where import filter_condition
 from recollect.ledger.sqlite import open_sqlite
 from recollect.ledger.sqlite_connection import SqliteDialect
 from recollect.model.query import OPERATORS, Kind, Listing, Op, Where
-from recollect.testing.suite_samples import ANN, BOB, MODEL, add, memory
+from tests.support.ledger_samples import ANN, BOB, MODEL, add, memory
 
 ATTACKS = [
     """metadata.a"') IN ('text'), 1=0)) OR user_id='bob' --""",

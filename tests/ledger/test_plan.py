@@ -12,7 +12,7 @@ from recollect.ledger.codec import UPDATABLE_FIELDS, check_storable, from_plain,
 from recollect.ledger.plan import ExistingRecords, check_owner, claiming_records, plan
 from recollect.model.change import Add, Change, ChangeKind, Forget, Restore, Supersede, Update
 from recollect.model.memory import MemoryRecord, Status
-from recollect.testing.suite_samples import ANN, BOB, NOON, ODD_TEXTS, direction, full_memory, memory
+from tests.support.ledger_samples import ANN, BOB, NOON, ODD_TEXTS, direction, full_memory, memory
 
 
 def plan_state(*records: MemoryRecord) -> ExistingRecords:

@@ -14,7 +14,7 @@ from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.model.change import Add
 from recollect.model.scope import Scope
-from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+from tests.support.ledger_samples import ANN, BY, MODEL, memory
 from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 
 ODD_WORDS = [

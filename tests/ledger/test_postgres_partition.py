@@ -15,9 +15,8 @@ from recollect.ledger.postgres_partition import TABLES, partition
 from recollect.model.change import Add
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.testing.ledger_suite import LedgerSuite, Open
-from recollect.testing.suite_samples import BY, MODEL, direction, memory
 from tests.support.cli_runner import Cli
+from tests.support.ledger_samples import BY, MODEL, direction, memory
 from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 
 
@@ -77,33 +76,3 @@ async def test_the_command_splits_them_and_refuses_a_file(plain: str, tmp_path: 
     report = await asyncio.to_thread(cli, "partition", "4", "--database", plain)
     assert "into 4 parts" in report.output
     assert "only a ledger in PostgreSQL" in await asyncio.to_thread(cli.error, "partition", "4", code=7)
-
-
-MADE: list[str] = []
-EMPTIED = """
-DO $$ DECLARE name text; BEGIN
-    PERFORM pg_terminate_backend(pid) FROM pg_stat_activity
-        WHERE datname = current_database() AND state LIKE 'idle in transaction%';
-    FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'meta' LOOP
-        EXECUTE format('DELETE FROM %I', name);
-    END LOOP;
-END $$
-"""
-
-
-@pytest.mark.drill
-class TestSplitLedger(LedgerSuite):
-    @pytest.fixture
-    async def store(self) -> Open:
-        server = running_server()
-        dsn = server.dsn("split", role=PLAIN_ROLE)
-        if not MADE:
-            await server.make("split", role=PLAIN_ROLE)
-            await (await open_postgres(dsn, MODEL)).close()
-            engine = PostgresEngine(dsn)
-            await engine.open()
-            await partition(engine, 8)
-            await engine.close()
-            MADE.append(dsn)
-        await server.run(EMPTIED, database="split")
-        return lambda: open_postgres(dsn, MODEL)

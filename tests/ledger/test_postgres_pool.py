@@ -20,8 +20,8 @@ from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.model.change import Add
 from recollect.model.query import EVERYTHING
-from recollect.testing.suite_samples import ANN, BY, MODEL, memory
 from recollect.wiring import open_ledger, open_service
+from tests.support.ledger_samples import ANN, BY, MODEL, memory
 from tests.support.postgres_server import running_server
 
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
@@ -86,7 +86,7 @@ async def test_while_postgres_is_away_the_driver_has_nothing_to_tell(
     dsn: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger = await open_postgres(dsn, MODEL)
-    name = (await ledger.engine._query("SELECT current_database()"))[0][0]
+    name = dsn.partition("?")[0].rpartition("/")[2]
     server = running_server()
     await server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
     await server.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'")

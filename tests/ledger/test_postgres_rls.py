@@ -25,8 +25,8 @@ from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import BY, MODEL, direction, memory
 from tests.support.cli_runner import Cli
+from tests.support.ledger_samples import BY, MODEL, direction, memory
 from tests.support.paths import ROOT
 from tests.support.postgres_server import PLAIN_ROLE, SUPERUSER, running_server
 from tests.support.rls_samples import ANN, BOB, OF_NOBODY, Store, opened

@@ -1,22 +1,25 @@
-"""Vectors beside the memories: those of a few rows are found without looking at all the others."""
+"""What is particular to SQLite: the cost of statements, connections, and ledgers in memory."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
+from recollect.errors import StoreUnavailable, Unsupported
 from recollect.ledger import sqlite_connection
 from recollect.ledger.sql.tx import run_now
 from recollect.ledger.sql.vectors import drop_vectors
-from recollect.ledger.sqlite import open_sqlite
+from recollect.ledger.sqlite import open_in_memory, open_sqlite
 from recollect.ledger.sqlite_connection import SqliteTx
+from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
-from recollect.testing.suite_samples import MODEL, say
+from tests.support.ledger_samples import ALL, BY, MODEL, say
 
 MODELS = (EmbeddingModel("old", 4), EmbeddingModel("new", 4))
 _EVERY = 10
@@ -90,3 +93,35 @@ async def test_sessions_are_listed_by_an_index_however_many_there_are(tmp_path: 
     assert not [plan for plan in plans if "TEMP B-TREE" in plan]
     assert ["conversations_open" in plan for plan in plans] == [False, False, True, False, False]
     assert all("SEARCH" in plan for plan in plans[1:])
+
+
+async def test_a_ledger_in_memory_serves_readers_and_writers_at_once() -> None:
+    ledger, other = await open_in_memory(MODEL), await open_in_memory(MODEL)
+    scopes = [Scope(f"user {n}", "", "s") for n in range(5)]
+
+    async def write_and_read(n: int) -> None:
+        scope = scopes[n % len(scopes)]
+        await say(ledger, scope, f"turn {n}")
+        assert await ledger.turns(scope, limit=1)
+        await ledger.find(scope, ALL)
+
+    await asyncio.gather(*(write_and_read(n) for n in range(100)))
+    assert [len(await ledger.find(scope, ALL)) for scope in scopes] == [20] * 5
+    assert await ledger.check() == await other.users() == []
+    assert (await ledger.stats())["bytes"] > 0
+    await ledger.close()
+    await other.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await ledger.users()
+
+
+async def test_a_ledger_in_memory_erases_and_has_no_backup(tmp_path: Path) -> None:
+    ledger = await open_in_memory(MODEL)
+    scope = Scope("ann", "", "s")
+    await say(ledger, scope, "a secret")
+    receipt = await ledger.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
+    assert receipt.reached
+    assert await ledger.users() == []
+    with pytest.raises(Unsupported, match="export"):
+        await ledger.backup(tmp_path / "backup.db", lambda done, total: None)
+    await ledger.close()

@@ -25,8 +25,8 @@ from recollect.models import http_client
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.prompts import prompt
-from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import http_error
 from tests.support.maintenance_samples import (
     ANN,
     BY,

@@ -32,7 +32,6 @@ from recollect.models.embedding import EmbeddingModel, Role
 from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.testing.suite_samples import ANN, BY, MODEL, direction, memory, turn
 from tests.support.agent_samples import call, calls, script
 from tests.support.embedding_migration_samples import (
     ModelServer,
@@ -47,6 +46,7 @@ from tests.support.embedding_migration_samples import (
     variables_of,
     wait_for_model,
 )
+from tests.support.ledger_samples import ANN, BY, MODEL, direction, memory, turn
 from tests.support.recollect_server import RecollectServer, environment
 
 COUNT = 80

@@ -24,8 +24,7 @@ from recollect.model.memory import Status
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.testing.suite_responses import keep, response, thread
-from recollect.testing.suite_samples import ANN, BY, MODEL, add, change, memory, say, turn
+from tests.support.ledger_samples import ANN, BY, MODEL, add, change, keep, memory, response, say, thread, turn
 
 MONDAY = Scope("ann", "p", "monday")
 EVERY_STATUS = Listing(statuses=tuple(Status))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from recollect.errors import ModelUnavailable
-from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.protocol import Ledger
+from recollect.ledger.sqlite import open_in_memory
 from recollect.maintenance.worker import RetryPolicy, Worker
 from recollect.model.job import Job, JobKind, JobState, NewJob
 from recollect.model.scope import Scope

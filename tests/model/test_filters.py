@@ -31,7 +31,7 @@ from recollect.model.query import (
     parse_filter,
     where,
 )
-from recollect.testing.suite_samples import NOON, memory
+from tests.support.ledger_samples import NOON, memory
 
 
 def nested(levels: int) -> dict[str, Any]:

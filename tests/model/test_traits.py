@@ -18,9 +18,9 @@ from recollect.model.scope import Level, Scope
 from recollect.model.traits import Trait, compute_traits, fold_name, speaker_name, trait_flags, trait_word_count
 from recollect.read import newest_model, question
 from recollect.read.question import analyze_question, find_mentioned, without_names
-from recollect.testing.suite_samples import ODD_TEXTS
 from recollect.text import stopwords
 from recollect.text.stopwords import drop_conversation_words
+from tests.support.ledger_samples import ODD_TEXTS
 
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
 

@@ -21,7 +21,7 @@ from recollect.model.scope import Level, Scope
 from recollect.model.text import MAX_TEXT_BYTES, is_storable, repair_text, validate_id, validate_text
 from recollect.model.times import as_utc, from_micros, now, to_micros
 from recollect.model.turn import Role, Turn
-from recollect.testing.suite_samples import NOON, ODD_IDS, ODD_TEXTS, full_memory, memory
+from tests.support.ledger_samples import NOON, ODD_IDS, ODD_TEXTS, full_memory, memory
 
 scope_ids = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=4) | st.sampled_from(
     ["a", "b", "a:b", "p", "s", "ps", "a/b", " "]

@@ -22,8 +22,8 @@ from recollect.models.openai_embedder import OpenAIEmbedder
 from recollect.models.static_embedder import BUNDLED_TABLE, StaticEmbedder
 from recollect.models.unit_vectors import unit_rows
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.llm_faults import hang, html_page, http_error, no_body, reset, truncated
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import hang, html_page, http_error, no_body, reset, truncated
 
 KEY = "sk-very-secret-0123456789"
 ODD_TEXTS = [

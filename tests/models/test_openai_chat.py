@@ -19,20 +19,21 @@ from recollect.models.chat import Chat
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.server_errors import describe_refusal
 from recollect.prompts import Prompt, prompt, prompt_names
-from recollect.testing.llm_faults import (
+from recollect.testing.llm_replies import ScriptedReply, ToolCall, error_body
+from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.wiring import open_chat
+from tests.support.llm_faults import (
+    MALFORMED_ANSWERS,
     delay,
-    error_body,
     hang,
     html_page,
     http_error,
+    malformed_reply,
     no_body,
     reset,
     trickle,
     truncated,
 )
-from recollect.testing.llm_replies import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
-from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.wiring import open_chat
 
 KEY = "sk-very-secret-0123456789"
 HELLO = [{"role": "user", "content": "Hello there"}]

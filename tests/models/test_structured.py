@@ -15,9 +15,19 @@ from recollect.models.chat import AnsweringChat, Form
 from recollect.models.loose_json import parse_json_values
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.structured import InvalidAnswer, Partial, Structured, ask_json
-from recollect.testing.llm_faults import Fault, delay, html_page, http_error, no_body, reset, trickle, truncated
-from recollect.testing.llm_replies import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
+from recollect.testing.llm_replies import Fault, ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import (
+    MALFORMED_ANSWERS,
+    delay,
+    html_page,
+    http_error,
+    malformed_reply,
+    no_body,
+    reset,
+    trickle,
+    truncated,
+)
 
 SCHEMA = {
     "title": "facts",

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from recollect.index.exact import ExactIndex
-from recollect.ledger.in_memory.ledger import open_in_memory
 from recollect.ledger.protocol import Ledger
-from recollect.ledger.sqlite import open_sqlite
+from recollect.ledger.sqlite import open_in_memory, open_sqlite
 from recollect.model.change import Add, Author, Change, Forget, Supersede, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType

@@ -30,7 +30,7 @@ from recollect.read.newest_model import (
 from recollect.read.prefer_newest import place_newer_first, prefer_newest
 from recollect.read.question import analyze_question
 from recollect.read.rank import SearchCandidate
-from recollect.testing.suite_samples import memory as record
+from tests.support.ledger_samples import memory as record
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 QUESTION, QUESTION_OF_THE_PAST = "what's our team's target?", "what was our team's target before, at first?"

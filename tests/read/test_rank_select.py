@@ -17,7 +17,7 @@ from recollect.model.memory import Category
 from recollect.read.rank import RankingWeights, SearchCandidate, rank
 from recollect.read.select import SelectionConfig, filter_relevant, select
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.suite_samples import memory
+from tests.support.ledger_samples import memory
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger.in_memory.ledger import open_in_memory
+from recollect.ledger.sqlite import open_in_memory
 from recollect.ledger.tokenizer import terms_of
 from recollect.models import http_client
 from recollect.models.chat import Chat
@@ -25,10 +25,10 @@ from recollect.read.question_context import (
     picks_earlier_item,
 )
 from recollect.read.rewrite import _LABEL, MAX_ANSWER_CHARS, RewriteMode, RewrittenQuery, rewrite
-from recollect.testing.llm_faults import delay, html_page, http_error, no_body, reset, trickle, truncated
-from recollect.testing.llm_replies import ScriptedReply, malformed_reply
+from recollect.testing.llm_replies import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
-from recollect.testing.suite_samples import MODEL, add, memory
+from tests.support.ledger_samples import MODEL, add, memory
+from tests.support.llm_faults import delay, html_page, http_error, malformed_reply, no_body, reset, trickle, truncated
 
 REWRITTEN = "What is the budget for the Hawaii vacation?"
 IMAGINED = "The budget for the Hawaii trip is approximately $10,000"

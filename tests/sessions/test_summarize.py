@@ -20,8 +20,9 @@ from recollect.sessions.ask_llm import check_summary, clean_answer
 from recollect.sessions.extractive_summary import split_extractive_summary, summarize_extractively
 from recollect.sessions.step_output import MAX_INVOCATIONS, StepOutput, step_position
 from recollect.sessions.summarize import build_invocations, summary_id, update_summary
-from recollect.testing.llm_faults import Fault, html_page, http_error, no_body, truncated
+from recollect.testing.llm_replies import Fault
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import html_page, http_error, no_body, truncated
 from tests.support.session_samples import (
     ANN,
     BY,

@@ -13,8 +13,9 @@ import httpx
 
 from recollect import AsyncMemory
 from recollect.config.settings import Settings
-from recollect.testing.llm_faults import HttpAnswer, hang
+from recollect.testing.llm_replies import HttpAnswer
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import hang
 from tests.support.recollect_server import RecollectServer
 
 _WORD = re.compile(r"\w+")

@@ -1,4 +1,4 @@
-"""What the random work on ledgers is drawn from."""
+"""Random work on two ledgers, whose results must be the same."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from recollect.errors import RecollectError
-from recollect.ledger.in_memory.ledger import InMemoryLedger
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.protocol import Ledger, NumberedRecord
+from recollect.ledger.snapshot import LedgerSnapshot
 from recollect.model.change import (
     Add,
     Applied,
@@ -29,10 +29,10 @@ from recollect.model.change import (
     Update,
 )
 from recollect.model.memory import Category, MemoryRecord, Status
-from recollect.model.query import Listing, parse_filter
+from recollect.model.query import Listing, matches, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import ALL, BY, MODEL, NOON, direction, memory, turn
+from tests.support.ledger_samples import ALL, BY, MODEL, NOON, Open, direction, memory, turn
 
 # Few of everything, so that what is drawn meets what is there.
 USERS = ("ann", "bob")
@@ -134,10 +134,10 @@ T = TypeVar("T")
 class LedgerMachine(RuleBasedStateMachine):
     """The same work on both ledgers, and every answer compared."""
 
-    def __init__(self, open_empty: Callable[[], Awaitable[Ledger]]) -> None:
+    def __init__(self, *open_empty: Open) -> None:
         super().__init__()
         self._loop = asyncio.new_event_loop()
-        self._ledgers: list[Ledger] = [InMemoryLedger(MODEL), self._loop.run_until_complete(open_empty())]
+        self._ledgers = [self._loop.run_until_complete(open_ledger()) for open_ledger in open_empty]
         self._made = 0
 
     def teardown(self) -> None:
@@ -250,6 +250,8 @@ class LedgerMachine(RuleBasedStateMachine):
             everyone = await ledger.matching(scope, parse_filter(None))
             fetched = await ledger.fetch(scope, everyone, filter=parse_filter(filter))
             assert {each.row for each in fetched} == set(rows)
+            visible = await ledger.fetch(scope, everyone, filter=parse_filter(None))
+            assert set(rows) == {each.row for each in visible if matches(each.record, parse_filter(filter))}
             return sorted((_record(each.record) for each in fetched), key=lambda record: record.id)
 
         self._compare(act)
@@ -261,6 +263,30 @@ class LedgerMachine(RuleBasedStateMachine):
             by_row = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
             results = await ledger.fetch(scope, list(by_row), filter=parse_filter(None))
             return len(by_row), {each.record.id: pytest.approx(by_row[each.row], abs=1e-4) for each in results}
+
+        self._compare(act)
+
+    @rule(scope=scopes, filter=filters, text=words, as_of=st.none() | _times)
+    def snapshot(self, scope: Scope, filter: Any, text: str, as_of: Any) -> None:
+        """A snapshot of all records, which shares no code with SQL, finds the same."""
+
+        async def act(ledger: Ledger) -> Any:
+            numbered = await _numbered(ledger, scope.user)
+            copy = LedgerSnapshot([each.record for each in numbered], {})
+            rows = {n: each.row for n, each in enumerate(numbered, 1)}
+            parsed = parse_filter(filter)
+            expected = {rows[row] for row in await copy.matching(scope, parsed, as_of=as_of)}
+            assert set(await ledger.matching(scope, parsed, as_of=as_of)) == expected
+            lexical, scored = await copy.lexical(scope, text), await ledger.lexical(scope, text)
+            assert [rows[row] for row in lexical.rows.tolist()] == scored.rows.tolist()
+            assert scored.scores.tolist() == pytest.approx(lexical.scores.tolist(), abs=1e-4)
+            assert scored.coverage.tolist() == pytest.approx(lexical.coverage.tolist(), abs=1e-4)
+            assert (scored.missing, scored.missing_share) == (lexical.missing, pytest.approx(lexical.missing_share))
+            ids = [each.record.id for each in numbered]
+            chains = await ledger.succession(scope, ids)
+            assert {id: len(chain) for id, chain in chains.items()} == {
+                id: len(chain) for id, chain in (await copy.succession(scope, ids)).items()
+            }
 
         self._compare(act)
 
@@ -290,6 +316,16 @@ class LedgerMachine(RuleBasedStateMachine):
             return [(each.user, each.content) for each in await ledger.unembedded(MODEL, limit=limit)]
 
         self._compare(act)
+
+
+async def _numbered(ledger: Ledger, user: str) -> list[NumberedRecord]:
+    """Return all records of a user in order of their rows."""
+    _, rows = await ledger.index_rows(user, model=MODEL, after=0)
+    records = (await ledger.find(Scope(user), ALL)).records
+    chains = await ledger.succession(Scope(user), [record.id for record in records])
+    numbered = sorted((chain[0] for chain in chains.values()), key=lambda each: each.row)
+    assert [each.row for each in numbered] == sorted(row.row for row in rows)
+    return numbered
 
 
 async def _result_or_error(work: Awaitable[T]) -> T | type[RecollectError]:
@@ -337,8 +373,8 @@ async def _evidence_of(scope: Scope, ledger: Ledger, ids: Sequence[str]) -> Any:
     )
 
 
-def agree_with_memory(open_empty: Callable[[], Awaitable[Ledger]], *, examples: int = 12, steps: int = 25) -> None:
-    """Compare a ledger with the one in memory; `open_empty` opens one that holds nothing, for each example."""
+def compare_ledgers(*open_empty: Open, examples: int = 12, steps: int = 25) -> None:
+    """Do the same random work on two ledgers and compare every result; each function opens an empty one."""
     profile = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -349,6 +385,6 @@ def agree_with_memory(open_empty: Callable[[], Awaitable[Ledger]], *, examples: 
 
     class Machine(LedgerMachine):
         def __init__(self) -> None:
-            super().__init__(open_empty)
+            super().__init__(*open_empty)
 
     run_state_machine_as_test(Machine, settings=profile)

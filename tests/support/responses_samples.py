@@ -14,8 +14,8 @@ import openai
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
 from recollect.http.proxy.routes import Proxy
 from recollect.http.responses.context import Mode, ResponsesContext
-from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import http_error
 from tests.support.proxy_server import ServedProxy
 
 OFF = {"memory_config": {"enabled": False, "auto_store": False}}

@@ -15,8 +15,7 @@ from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, user_d
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.testing.suite_responses import items, keep, response, thread
-from recollect.testing.suite_samples import BY, MODEL, direction, memory, turn
+from tests.support.ledger_samples import BY, MODEL, direction, items, keep, memory, response, thread, turn
 from tests.support.postgres_server import SUPERUSER, running_server
 
 ANN, BOB = Scope("ann", "p", "s"), Scope("bob", "p", "s")

@@ -14,12 +14,11 @@ import numpy as np
 import openai
 import pytest
 
-from recollect.testing import llm_faults as faults
 from recollect.testing.fake_embedder import embed_words
-from recollect.testing.llm_faults import Fault
-from recollect.testing.llm_replies import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
+from recollect.testing.llm_replies import ScriptedReply, ToolCall
 from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support import llm_faults as faults
 
 HELLO: Any = [{"role": "user", "content": "Hello there"}]
 WEATHER = [ToolCall("weather", {"city": "Hilo"}), ToolCall("time", {"zone": "HST"}, id="call_mine")]
@@ -275,14 +274,6 @@ def test_a_fault_waits_for_a_request_of_its_kind(llm: ScriptedLLM, client: opena
             client.embeddings.create(model="e", input="a")
 
 
-def test_slow_answers_are_whole_and_as_slow_as_told(llm: ScriptedLLM) -> None:
-    for fault, least_s in [(faults.delay(0.2), 0.2), (faults.trickle(0.05, size=100), 0.1)]:
-        llm.fault(fault)
-        began = time.monotonic()
-        assert post_with_read_timeout(llm).json()["choices"][0]["finish_reason"] == "stop"
-        assert least_s <= time.monotonic() - began < least_s + 20
-
-
 def test_a_reset_comes_before_any_byte_in_mid_body_or_in_mid_stream(
     llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -308,45 +299,6 @@ def test_a_reset_comes_before_any_byte_in_mid_body_or_in_mid_stream(
             assert received.count(b"data: ") == got
     assert llm.disconnects == []
     assert [record for record in caplog.records if record.name in ("uvicorn.access", "uvicorn.error")] == []
-
-
-def test_broken_bodies_arrive_with_status_200(llm: ScriptedLLM) -> None:
-    for fault in (faults.no_body(), faults.truncated(), faults.html_page()):
-        llm.fault(fault)
-        response = post_with_read_timeout(llm)
-        assert response.status_code == 200
-        with pytest.raises(ValueError, match=r"Expecting|Unterminated|delimiter"):
-            response.json()
-    llm.fault(faults.content_type("text/plain"))
-    response = post_with_read_timeout(llm)
-    assert (response.headers["content-type"], response.json()["object"]) == ("text/plain", "chat.completion")
-
-
-def test_an_error_in_mid_stream_reaches_the_client_and_ends_it(llm: ScriptedLLM, client: openai.OpenAI) -> None:
-    llm.fault(faults.stream_error(2, {"error": {"message": "GPU on fire"}}), times=2)
-    with pytest.raises(openai.APIError, match="GPU on fire"):
-        ask_streamed(client)
-    assert [type(frame) for frame in frames(post_with_read_timeout(llm, stream=True))] == [dict] * 3
-
-
-QUIRKS = [
-    faults.sse_comments(), faults.sse_fields(), faults.crlf(), faults.split_utf8(), faults.chunks_of(1),
-    faults.big_frame(), faults.empty_choices(), faults.without_done(), faults.deltas_without_index(),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("quirk", QUIRKS, ids=lambda quirk: quirk.name)
-def test_a_quirk_changes_the_bytes_and_not_the_words(llm: ScriptedLLM, client: openai.OpenAI, quirk: Fault) -> None:
-    text = ScriptedReply("Mahalo — ʻae", tool_calls=WEATHER if "index" in quirk.name else ())
-    llm.reply(text).reply(text)
-    post_with_read_timeout(llm, stream=True)
-    llm.fault(quirk)
-    if text.tool_calls:
-        assert '"tool_calls":[{"index"' not in post_with_read_timeout(llm, stream=True).text
-    else:
-        assert ask_streamed(client) == "Mahalo — ʻae"
-    plain, bent = (answer.steps for _, answer in llm.answers)
-    assert [len(step) for step in plain if isinstance(step, bytes)] != [len(s) for s in bent if isinstance(s, bytes)]
 
 
 def test_what_was_sent_is_kept_byte_for_byte(llm: ScriptedLLM) -> None:
@@ -382,13 +334,3 @@ def test_a_client_that_leaves_a_large_answer_or_a_slow_function_is_recorded(llm:
         post_with_read_timeout(llm, timeout=1)
     gate.set()
     llm.wait_for(lambda server: len(server.disconnects) == 2)
-
-
-@pytest.mark.parametrize("name", MALFORMED_ANSWERS)
-def test_malformed_answers_arrive_as_they_are(llm: ScriptedLLM, name: str) -> None:
-    llm.reply(malformed_reply(name))
-    message = post_with_read_timeout(llm).json()["choices"][0]["message"]
-    in_reasoning = name == "only_in_reasoning"
-    assert message["reasoning_content" if in_reasoning else "content"] == MALFORMED_ANSWERS[name]
-    assert not in_reasoning or message["content"] == ""
-    assert llm.disconnects == []

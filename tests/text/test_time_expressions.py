@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from recollect.errors import InvalidInput
 from recollect.model.query import matches, parse_filter
-from recollect.testing.suite_samples import memory
 from recollect.text import time_words
 from recollect.text.time_expressions import Period, find_periods, nearness, period_filter
+from tests.support.ledger_samples import memory
 
 # A Wednesday.
 AT = datetime(2023, 5, 17, 15, 30, tzinfo=timezone(timedelta(hours=2)))

@@ -20,9 +20,9 @@ from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.key import new_key
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.testing.suite_samples import MODEL
 from recollect.transfer.restore import restore
 from tests.support.cli_runner import Cli
+from tests.support.ledger_samples import MODEL
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 EMBEDDER = FakeEmbedder(16)

@@ -14,11 +14,20 @@ from recollect.model.extracted_fact import FactOp
 from recollect.model.memory import Category, MemoryType
 from recollect.models.openai_chat import OpenAIChat
 from recollect.models.structured import InvalidAnswer
-from recollect.testing.llm_faults import Fault, html_page, http_error, no_body, reset, trickle, truncated
-from recollect.testing.llm_replies import MALFORMED_ANSWERS, ScriptedReply, ToolCall, malformed_reply
+from recollect.testing.llm_replies import Fault, ScriptedReply, ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.write.operations import Operation, OperationParser
 from tests.support.extract_samples import BUDGET, HAWAII, claim, prompt_text, run, turn
+from tests.support.llm_faults import (
+    MALFORMED_ANSWERS,
+    html_page,
+    http_error,
+    malformed_reply,
+    no_body,
+    reset,
+    trickle,
+    truncated,
+)
 from tests.support.remember_samples import ALEX, llm_requests, opened, say
 
 # What models put around the list that they were asked for.

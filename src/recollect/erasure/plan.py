@@ -1,9 +1,8 @@
-"""Forgetting a fact: whatever would go on saying it is forgotten with it, in the same change.
+"""Find what to forget along with a fact, because it says the same.
 
-- With a memory go the turns it was learned from. Other memories learned from the same turns stay: they say something
-  else.
-- With a turn go the memories that rest on no other turn.
-- With a turn that goes, copies of it in its session go, and the next answer of the assistant if it repeats the fact.
+- With a memory, the turns it was learned from. Other memories learned from the same turns stay.
+- With a turn, the memories that have no other evidence.
+- With a turn, its copies in the session, and the next answer of the assistant if it repeats the fact.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from recollect.text.small_talk import WORD, fold_text, load_small_talk
 
 # An answer repeats a fact if it has this share of its content words.
 REPEATED_SHARE = 0.6
-# The answer to a turn is looked for among so many turns after it.
+# The number of turns after a turn that may hold its answer.
 _NEXT_TURNS = 4
 _PAGE = 1000
 _SUMMARY_CATEGORIES = (Category.EPISODE, Category.SUMMARY)
-# How statements name whom they are about, and say that something is theirs.
+# Words for the user and for possession in statements.
 _SUBJECTS = re.compile(
     r"\b(?:users?|nutzer(?:in|s)?|usuari[oa]|utilisat(?:eur|rice)|utente|sein(?:e[mnrs]?)?|ihr(?:e[mnrs]?)?|sus?|leurs?)\b"
     "|用户|ユーザー",
@@ -37,9 +36,9 @@ _SUBJECTS = re.compile(
 async def find_dependents(
     records: Sequence[MemoryRecord], *, ledger: Ledger, whole: bool = False
 ) -> list[MemoryRecord]:
-    """Return what is to be forgotten with some memories and turns of a user, which are not part of it.
+    """Return what is to be forgotten along with some memories and turns of a user, without those themselves.
 
-    Of a `whole` session, project or user all turns are among the records, so that none is looked for.
+    Of a `whole` session, project or user all turns are among the records, so that none is searched for.
     """
     deleted = [record for record in records if record.category is Category.TURN]
     memories = [record for record in records if record.category is not Category.TURN]
@@ -63,26 +62,26 @@ async def find_dependents(
 
 
 def content_terms(text: str) -> frozenset[str]:
-    """Return the stems of the words that carry a text's meaning: no stop words, nor the user it is about."""
+    """Return the stems of a text's content words, without stop words and words for the user."""
     words = split_words(_SUBJECTS.sub(" ", text))
     small = stop_words_for(words)
     return frozenset(terms_of(" ".join(word for word in words if word not in small)))
 
 
 def repeats(answer: str, statement: str) -> bool:
-    """Return whether an answer says most of a statement's content words."""
+    """Return whether an answer has most of a statement's content words."""
     words = content_terms(statement)
     return bool(words) and len(words & content_terms(answer)) >= REPEATED_SHARE * len(words)
 
 
 async def _sources(memories: Sequence[MemoryRecord], ledger: Ledger) -> list[MemoryRecord]:
-    """Return the active turns that memories were learned from; what sums up many turns is not learned from each."""
+    """Return the active turns that memories, other than summaries, were learned from."""
     sources: dict[str, MemoryRecord] = {}
     for record in memories:
         if not record.evidence or record.category in _SUMMARY_CATEGORIES:
             continue
         for turn in await ledger.get(Scope(record.scope.user), record.evidence):
-            # Nothing of a project goes with what somebody keeps in another one.
+            # A turn of a project is not forgotten for a memory of another project.
             is_near = record.scope.project in ("", turn.scope.project)
             if turn.category is Category.TURN and turn.status is Status.ACTIVE and is_near:
                 sources[turn.id] = turn
@@ -90,12 +89,12 @@ async def _sources(memories: Sequence[MemoryRecord], ledger: Ledger) -> list[Mem
 
 
 def _statements(memories: Sequence[MemoryRecord], turns: Sequence[MemoryRecord]) -> dict[str, list[str]]:
-    """Return which statements go with each turn."""
+    """Return the statements that are forgotten with each turn."""
     return {turn.id: [each.content for each in memories if turn.id in each.evidence] for turn in turns}
 
 
 async def _copies(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[tuple[MemoryRecord, MemoryRecord]]:
-    """Return active turns that say the same in the same session, each with the one it is a copy of."""
+    """Return active turns with the same text in the same session, each with its original."""
     by_place: dict[Scope, dict[tuple[str, str], MemoryRecord]] = {}
     for turn in turns:
         if not load_small_talk().is_all_of(WORD.findall(fold_text(turn.content))):
@@ -113,7 +112,7 @@ async def _copies(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[tuple[M
 
 
 async def _learned_from(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[MemoryRecord]:
-    """Return the memories that rest on no other turn than these."""
+    """Return the memories that have no other evidence than these turns."""
     if not turns:
         return []
     deleted_ids = {turn.id for turn in turns}
@@ -134,7 +133,7 @@ async def _learned_from(turns: Sequence[MemoryRecord], ledger: Ledger) -> list[M
 
 
 def _supports(record: MemoryRecord, places: set[tuple[Scope, object]]) -> bool:
-    """Return whether a source stands by itself: it is there, and no answer to one of the turns at these places."""
+    """Return whether a source counts by itself: not forgotten, and no answer to one of the erased turns."""
     position = record.detail.get("position")
     answered = (record.scope, position - 1 if isinstance(position, int) else None)
     is_answer = _role(record) == Role.ASSISTANT and answered in places
@@ -144,7 +143,7 @@ def _supports(record: MemoryRecord, places: set[tuple[Scope, object]]) -> bool:
 async def _repetitions(
     turns: Sequence[MemoryRecord], statements: dict[str, list[str]], ledger: Ledger
 ) -> list[MemoryRecord]:
-    """Return the next answers after turns that repeat one of the statements that go with them."""
+    """Return the next answers after turns that repeat a statement forgotten with them."""
     answer_ids: list[str] = []
     for turn in turns:
         position = turn.detail.get("position")

@@ -1,4 +1,4 @@
-"""Erase for good, in every store that holds anything: the ledger first, then whatever was made from it."""
+"""Erase from every store: the ledger first, then whatever was derived from it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from recollect.write import spill_file
 
 
 class ClearableCache(Protocol):
-    """Something that remembers what it was asked, and can be made to forget it."""
+    """A cache that can be cleared."""
 
     def clear(self) -> int:
-        """Forget all; gives how much that was."""
+        """Remove all entries; return how many."""
         ...
 
 
 class UserCache(Protocol):
-    """Something that holds what was found for users, and can be made to let go of one of them."""
+    """A cache of results for users, of whom one can be removed."""
 
     async def forget(self, user: str) -> StoreErasure:
-        """Let go of all that is held of the user; what cannot be reached is told."""
+        """Remove all entries of the user; report what could not be reached."""
         ...
 
 
@@ -44,11 +44,11 @@ async def erase_from_stores(
     spill: Path | None = None,
     answers: UserCache | None = None,
 ) -> Receipt:
-    """Erase it from the ledger, the index, the caches of this process and the `spill` folder, where there is one.
+    """Erase from the ledger, the index, the caches of this process and the `spill` folder, if there is one.
 
-    Once the ledger has let go of it nothing brings it back, whatever happens to the others: they are made from the
-    ledger, and look at its epoch before they answer; and what was spilled before the erasure, on any machine, the
-    ledger does not take any more. The receipt tells of each store.
+    Once the ledger has erased it nothing brings it back: the other stores are derived from the ledger and check its
+    epoch before they answer, and the ledger refuses what was spilled before the erasure. The receipt reports each
+    store.
     """
     receipt = await ledger.erase(scope, what, by=by)
     receipt = await _clear_derived(receipt, index=index, embeddings=embeddings, answers=answers)
@@ -68,7 +68,7 @@ async def replay_in_stores(
     embeddings: ClearableCache | None = None,
     answers: UserCache | None = None,
 ) -> list[Receipt]:
-    """Do those erasures again that the ledger, restored from an older copy, does not know of; a receipt for each."""
+    """Repeat the erasures that a ledger restored from an older copy has no record of; return a receipt for each."""
     receipts = await ledger.replay_erasures(erasures, by=by)
     return [await _clear_derived(each, index=index, embeddings=embeddings, answers=answers) for each in receipts]
 
@@ -79,8 +79,8 @@ async def _clear_derived(
     stores = [*receipt.stores, await index.forget(receipt.scope.user)]
     if answers is not None:
         stores.append(await answers.forget(receipt.scope.user))
-    # These know nothing of whose words they hold, so all goes.
+    # These do not know the user of an entry, so they are cleared as a whole.
     if embeddings is not None:
         stores.append(StoreErasure("embedding cache", {"vectors": embeddings.clear()}))
-    stores.append(StoreErasure("words at hand", {"entries": erasable_cache.clear_all()}))
+    stores.append(StoreErasure("text caches", {"entries": erasable_cache.clear_all()}))
     return replace(receipt, stores=tuple(stores))

@@ -1,7 +1,7 @@
-"""A backup as a file: a SQLite ledger of its own, with a seal that tells whether a single byte of it has changed.
+"""A backup is a SQLite ledger file with a seal that shows whether any byte of it has changed.
 
-What the backup is (when it was made, of which database, how many rows of what) stands in its table `meta`, and so
-does the seal: a digest of the whole file in which the place of the digest itself is counted as zeros.
+Its description (when it was made, from which database, how many rows of what) is in the table `meta`, and so is the
+seal: a digest of the whole file in which the digest itself is counted as zeros.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ FORMAT = 1
 _FACTS, _SEAL = "backup", "backup_seal"
 _BLANK = "0" * 64
 _CHUNK = 1 << 20
-# Made anew from the memories where it is not there.
+# Rebuilt from the memories where it is missing.
 _FULL_TEXT = "terms"
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What a backup is: when it was made, of what kind of database, how much is in it, and its digest."""
+    """A description of a backup."""
 
     path: Path
     made_at: datetime
@@ -44,7 +44,7 @@ class Backup:
     digest: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "file": str(self.path),
             "made_at": self.made_at.isoformat(),
@@ -57,7 +57,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its columns, those of its key, and the one the database numbers by itself, if any."""
+    """The columns of a table, its key, and the column that the database numbers, if any."""
 
     columns: tuple[str, ...]
     key: tuple[str, ...]
@@ -65,7 +65,7 @@ class Table:
 
 
 def read_tables(connection: apsw.Connection) -> dict[str, Table]:
-    """The tables of a ledger but for its full text, which is made from the rest."""
+    """Return the tables of a ledger, except for its full text."""
     names: list[Any] = connection.execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY name"
     ).fetchall()
@@ -75,19 +75,19 @@ def read_tables(connection: apsw.Connection) -> dict[str, Table]:
             continue
         columns: list[Any] = connection.execute("SELECT name, type, pk FROM pragma_table_info(?)", (name,)).fetchall()
         key = sorted((position, column, kind) for column, kind, position in columns if position)
-        # Of all our keys only a number that is given by itself is an INTEGER.
+        # Only a key that the database numbers is an INTEGER.
         numbered = key[0][1] if len(key) == 1 and key[0][2] == "INTEGER" else None
         specs[name] = Table(tuple(each[0] for each in columns), tuple(each[1] for each in key), numbered)
     return specs
 
 
 def seal_backup(path: Path, *, made_at: datetime, engine: str) -> Backup:
-    """Write into a ledger that nobody else has open what it is a backup of, and seal it."""
+    """Write its description into a ledger that nobody else has open, and seal it."""
     nonce = os.urandom(16).hex()
     try:
         connection = apsw.Connection(str(path))
         try:
-            # One file, without a log beside it.
+            # One file, without a separate log.
             connection.pragma("journal_mode", "delete")
             rows = {name: count_rows(connection, name) for name in read_tables(connection) if name != "meta"}
             facts = {"format": FORMAT, "made_at": made_at.isoformat(), "engine": engine, "rows": rows}
@@ -104,11 +104,11 @@ def seal_backup(path: Path, *, made_at: datetime, engine: str) -> Backup:
 
 
 def verify_backup(path: Path) -> Backup:
-    """What the backup is, or a StoreCorrupt that says what is wrong with it."""
+    """Return the description of a backup; raise StoreCorrupt if anything is wrong with it."""
     if not path.is_file():
         raise InvalidInput(f"{path} is not there, or is no file")
     try:
-        # Only looked at: nothing is written beside it either.
+        # Immutable, so that no log file is created next to it.
         connection = apsw.Connection(f"{path.resolve().as_uri()}?immutable=1", flags=_READ_ONLY)
         try:
             facts, mark = _read_seal(connection, path)
@@ -130,7 +130,7 @@ def verify_backup(path: Path) -> Backup:
 
 
 def unseal_backup(path: Path) -> None:
-    """Make a ledger of a copy of a backup."""
+    """Turn a copy of a backup into a ledger."""
     try:
         connection = apsw.Connection(str(path))
         try:
@@ -157,19 +157,19 @@ def _read_seal(connection: apsw.Connection, path: Path) -> tuple[dict[str, Any],
 
 
 def count_rows(connection: apsw.Connection, table: str) -> int:
-    """How many rows a table has."""
+    """Return how many rows a table has."""
     [[number]] = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
     return int(number)  # type: ignore[arg-type]
 
 
 def remove_database_files(path: Path) -> None:
-    """Remove a SQLite file with what is beside it, if it is there."""
+    """Remove a SQLite file and its log files, if they exist."""
     for tail in ("", "-wal", "-shm", "-journal"):
         Path(f"{path}{tail}").unlink(missing_ok=True)
 
 
 def _digest(path: Path, mark: str, *, write: bool = False) -> str:
-    """The digest of a file without the one in its mark, which is written there if so asked."""
+    """Return the digest of a file except for the seal's own, which is written if requested."""
     nonce = mark.partition(":")[0].encode() + b":"
     with path.open("r+b" if write else "rb") as file, mmap.mmap(file.fileno(), 0, access=_ACCESS[write]) as data:
         at = data.find(nonce)
@@ -191,22 +191,22 @@ def _digest(path: Path, mark: str, *, write: bool = False) -> str:
 _ACCESS = {False: mmap.ACCESS_READ, True: mmap.ACCESS_WRITE}
 
 
-# So much is done, of so much in all.
+# Called with the amount done and the total.
 BackupProgress = Callable[[int, int], None]
 _PAGES = 2048
 _ROWS = 2000
-# What a database says of itself, not of what it holds.
+# Values about the database and not about its content.
 _DATABASE_META_PREFIXES = ("schema", "terms", "backup")
-# What a ledger that holds nothing says already, since it was opened: by which model it is searched.
+# Tables that opening an empty ledger fills: the model it is searched by.
 _TABLES_FILLED_ON_OPEN = ("current_model", "model_states", "models")
 
 
 def copy_sqlite_file(source: Path, to: Path, on_progress: BackupProgress) -> None:
-    """Copy the SQLite ledger `source` as it is at this moment to the new file `to`."""
+    """Copy a consistent view of the SQLite ledger `source` to the new file `to`."""
     try:
         reader, target = connect(source), apsw.Connection(str(to))
         try:
-            # A transaction that stays open keeps its view: without it every write would make the copy start over.
+            # An open transaction keeps its view; without it every write would restart the copy.
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM meta").fetchall()
             with target.backup("main", reader, "main") as copy:
@@ -221,7 +221,7 @@ def copy_sqlite_file(source: Path, to: Path, on_progress: BackupProgress) -> Non
 
 
 async def copy_to_sqlite(engine: SqlEngine, to: Path, on_progress: BackupProgress) -> None:
-    """Copy what a database holds into a new SQLite ledger, in one view of it."""
+    """Copy a consistent view of a database into a new SQLite ledger."""
     target = SqliteEngine(to)
     try:
         await migrate(target)
@@ -242,7 +242,7 @@ async def copy_to_sqlite(engine: SqlEngine, to: Path, on_progress: BackupProgres
 
 
 async def copy_from_sqlite(engine: SqlEngine, source: Path, on_progress: BackupProgress) -> None:
-    """Bring what a SQLite ledger holds into a database that holds nothing yet; all of it or nothing."""
+    """Copy a SQLite ledger into an empty database, all of it or nothing."""
     kinds = _tables_of(source)
 
     async def body(tx: Tx) -> None:
@@ -288,7 +288,7 @@ async def _count_in_tx(tx: Tx, name: str) -> int:
 
 
 async def _page_table(tx: Tx, name: str, table: Table) -> AsyncIterator[Sequence[Row]]:
-    """The rows of a table by its key, some at a time."""
+    """Yield the rows of a table in order of its key, a page at a time."""
     selected, order = _quote_columns(table.columns), _quote_columns(table.key)
     key_positions = [table.columns.index(each) for each in table.key]
     after: Mapping[str, Any] = {}
@@ -316,10 +316,10 @@ def _make_insert(name: str, table: Table, rows: Sequence[Row]) -> Callable[[Tx],
         params = [each for each in params if not str(each["c0"]).startswith(_DATABASE_META_PREFIXES)]
 
     async def add(tx: Tx) -> None:
-        # Numbers that the database would give itself are kept: rows name each other by them.
+        # Row numbers are kept, because rows refer to each other by them.
         overriding = "OVERRIDING SYSTEM VALUE " if table.numbered and tx.dialect.name == "postgres" else ""
         values = ", ".join(f":c{n}" for n in range(len(table.columns)))
-        # A new ledger has a secret of its own; the tombstones are of the one they were copied with.
+        # A new ledger has its own secret; the tombstones need the one they were made with.
         replaced = " ON CONFLICT (name) DO UPDATE SET value = excluded.value" if name == "meta" else ""
         if params:
             columns = _quote_columns(table.columns)

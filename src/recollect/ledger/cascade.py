@@ -1,7 +1,6 @@
-"""What an erasure takes with it, worked out before anything is removed.
+"""Decide what an erasure removes, before anything is removed. The rules are in `recollect.model.erasure`.
 
-Pure: every ledger tells how the user's memories hang together, asks `cascade`, and removes what it says. The rules
-are told in `recollect.model.erase`.
+Pure: the ledger loads the links between a user's memories, calls `cascade`, and removes what it returns.
 """
 
 from __future__ import annotations
@@ -16,9 +15,6 @@ from recollect.model.erasure import ErasureRequest, Remade, Target
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 
-""
-
-
 SessionKey: TypeAlias = tuple[str, str]
 
 # Under these names, and under those that end in _id or _ids, the detail of a memory cites others.
@@ -29,7 +25,7 @@ _SUMMARY_CATEGORIES = (Category.EPISODE, Category.SUMMARY)
 
 @dataclass(frozen=True, slots=True)
 class MemoryLink:
-    """How one memory hangs together with others."""
+    """The links of one memory to others."""
 
     id: str
     scope: Scope
@@ -48,25 +44,23 @@ class MemoryLink:
 
 @dataclass(slots=True)
 class Cascade:
-    """What goes, and what that means for what stays."""
+    """What is removed, and what that means for what stays."""
 
     removed: set[str]
     # Sessions that lose a turn.
     sessions: set[SessionKey] = field(default_factory=set)
-    # What was superseded by something that goes: what supersedes it instead, if anything does.
+    # Memories superseded by a removed one, and what supersedes them instead, if anything does.
     relinked: dict[str, str | None] = field(default_factory=dict)
-    # What is to be active again, the latest first.
+    # Memories to restore, the latest first.
     restored: list[str] = field(default_factory=list)
     remade: tuple[Remade, ...] = ()
     stays: tuple[str, ...] = ()
-    # Of what stays, the turns that would go on saying what goes.
+    # Turns to forget, because they say what is removed.
     hidden: tuple[str, ...] = ()
 
 
-def build_link(
-    id: str, scope: Scope, *, category: str, status: str, body: Mapping[str, Any], superseded_by: str | None
-) -> MemoryLink:
-    """The link of a memory whose `body` has its evidence and its detail."""
+def build_link(id: str, scope: Scope, category: str, status: str, body: Mapping[str, Any]) -> MemoryLink:
+    """Return the links of a memory from the `body` in which it is stored."""
     detail = body.get("detail") or {}
     first, last, position = detail.get("turn_start"), detail.get("turn_end"), detail.get("position")
     return MemoryLink(
@@ -77,13 +71,13 @@ def build_link(
         frozenset((*body.get("evidence", ()), *_cited(detail))) - {id},
         (first, last) if isinstance(first, int) and isinstance(last, int) else None,
         position if category == Category.TURN and isinstance(position, int) else None,
-        superseded_by,
+        body.get("superseded_by"),
         detail.get("kind") == "session",
     )
 
 
 def _cited(data: Any, *, depth: int = 0) -> Iterator[str]:
-    """The texts that stand where the detail cites others."""
+    """Yield the ids that the detail of a memory cites."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(data, list | tuple):
@@ -102,7 +96,7 @@ def _is_id(value: object) -> bool:
 
 
 def erasure_seeds(links: Mapping[str, MemoryLink], scope: Scope, target: Target, ids: Collection[str]) -> set[str]:
-    """Where an erasure begins: at the ids that are named, or at all that came from the project or the session."""
+    """Return where an erasure begins: the named ids, or all memories of the project or the session."""
     match target:
         case Target.TURN | Target.MEMORY:
             return {id for id in ids if id in links}
@@ -117,14 +111,14 @@ def erasure_seeds(links: Mapping[str, MemoryLink], scope: Scope, target: Target,
 
 
 def check_exists(links: Mapping[str, MemoryLink], request: ErasureRequest) -> None:
-    """Raise a NotFound if what is named by its id is not there, or is not what it is said to be."""
+    """Raise NotFound if the requested id does not exist, or is not a turn though one is requested."""
     target_link = links.get(request.id)
     if request.id and (target_link is None or (request.target is Target.TURN and target_link.position is None)):
         raise NotFound(f"no {request.target} {request.id}")
 
 
 def strip_ids(data: Any, ids: Collection[str]) -> Any:
-    """Plain values with every mention of the ids taken out."""
+    """Return plain values without the ids."""
     if isinstance(data, Mapping):
         return {name: strip_ids(value, ids) for name, value in data.items() if not _is_among(value, ids)}
     if isinstance(data, list):
@@ -133,7 +127,7 @@ def strip_ids(data: Any, ids: Collection[str]) -> Any:
 
 
 def mentions_any(data: Any, ids: Collection[str]) -> bool:
-    """Whether plain values hold one of the ids."""
+    """Return whether plain values contain one of the ids."""
     return _is_among(data, ids) or strip_ids(data, ids) != data
 
 
@@ -144,9 +138,9 @@ def _is_among(value: Any, ids: Collection[str]) -> bool:
 def cascade(
     links: Mapping[str, MemoryLink], seeds: Collection[str], *, with_older: bool, hide: Collection[str] = ()
 ) -> Cascade:
-    """All that goes with the seeds; `with_older` takes the versions they superseded along.
+    """Return what an erasure of the seeds removes; `with_older` includes the versions they superseded.
 
-    The turns to `hide` are forgotten, unless they go.
+    The turns to `hide` are forgotten, unless they are removed.
     """
     selected = {id for id in seeds if id in links}
     if with_older:
@@ -168,9 +162,9 @@ def cascade(
 
 
 def _is_direct_source(links: Mapping[str, MemoryLink], turn: MemoryLink, selected: Collection[str]) -> bool:
-    """Whether it is a turn that can be found and that one of these was learned from, and not summed up with others.
+    """Return whether it is an active turn that a selected memory was learned from, other than as a summary.
 
-    Nothing of a project is hidden for what somebody keeps in another one.
+    A turn of a project is not hidden for a memory of another project.
     """
     learned = (
         links[id] for id in selected if turn.id in links[id].cites and links[id].category not in _SUMMARY_CATEGORIES
@@ -183,13 +177,13 @@ def _is_direct_source(links: Mapping[str, MemoryLink], turn: MemoryLink, selecte
 
 
 def with_older_versions(links: Mapping[str, MemoryLink], ids: Collection[str]) -> set[str]:
-    """The memories of these ids and all versions they superseded."""
+    """Return the memories of these ids and all versions they superseded."""
     selected = {id for id in ids if id in links}
     return selected | _older_versions(links, selected)
 
 
 def _older_versions(links: Mapping[str, MemoryLink], ids: Iterable[str]) -> set[str]:
-    """What was superseded by these, by what those superseded, and so on."""
+    """Return what these superseded, directly or indirectly."""
     before: dict[str, list[str]] = defaultdict(list)
     for each in links.values():
         if each.superseded_by is not None:
@@ -205,7 +199,7 @@ def _older_versions(links: Mapping[str, MemoryLink], ids: Iterable[str]) -> set[
 
 
 def _with_derived(links: Mapping[str, MemoryLink], seeds: Collection[str]) -> set[str]:
-    """The seeds and whatever was made from them, however far."""
+    """Return the seeds and whatever was derived from them, directly or indirectly."""
     citing: dict[str, list[str]] = defaultdict(list)
     ranges: dict[SessionKey, list[tuple[int, int, str]]] = defaultdict(list)
     for each in links.values():
@@ -228,7 +222,7 @@ def _with_derived(links: Mapping[str, MemoryLink], seeds: Collection[str]) -> se
 
 
 def _describe_rebuild(links: Mapping[str, MemoryLink], erased: MemoryLink, removed: Collection[str]) -> Remade | None:
-    """How to make it anew, unless nothing it rested on stays."""
+    """Return how to derive it anew, or None if none of its sources stay."""
     sources = tuple(sorted(id for id in erased.cites if id in links and id not in removed))
     if not sources and erased.turns is not None:
         first, last = erased.turns
@@ -246,7 +240,7 @@ def _describe_rebuild(links: Mapping[str, MemoryLink], erased: MemoryLink, remov
 
 
 def _close_gaps(links: Mapping[str, MemoryLink], result: Cascade) -> None:
-    """Say what becomes of memories that were superseded by what goes."""
+    """Decide what becomes of memories that were superseded by a removed one."""
     for each in reversed(list(links.values())):
         if each.id in result.removed or each.superseded_by not in result.removed:
             continue

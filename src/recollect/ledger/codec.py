@@ -1,4 +1,4 @@
-"""The values of a memory's fields as plain JSON, and back; history and exports are written with it."""
+"""Convert memory fields to plain JSON and back, vectors to bytes, and pages to cursors."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ENUM_FIELDS: Mapping[str, Callable[[str], Any]] = {
     "trust": Trust,
 }
 
-# What an Update may set. Scope, id and times of the ledger's own keeping are not for the asking.
+# The fields an `Update` may set; the scope, the id and the ledger's own times are not among them.
 UPDATABLE_FIELDS = frozenset(MemoryRecord.__dataclass_fields__) - {
     "id", "scope", "level", "created_at", "updated_at", "version", "access_count", "last_accessed_at"
 }  # fmt: skip
 
 
 def to_plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Field values as JSON can hold them."""
+    """Convert field values to plain JSON values."""
     return {name: _to_json_value(value) for name, value in fields.items()}
 
 
@@ -54,7 +54,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def from_plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Field values as a MemoryRecord holds them."""
+    """Convert plain JSON values to the values of a `MemoryRecord`."""
     return {name: _from_json_value(name, value) for name, value in fields.items()}
 
 
@@ -91,15 +91,15 @@ _FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
     "trust": (Trust,),
 }
 _TEXT_FIELDS = [name for name, shape in _FIELD_TYPES.items() if str in shape]
-# A NUL as JSON writes it; a backslash before it would make it the text of an escape.
+# An escaped NUL in JSON; after an odd number of backslashes it is the text of an escape.
 NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def check_storable(record: MemoryRecord) -> None:
-    """Raise an InvalidInput for a record that some ledger could not give back as it was."""
+    """Raise InvalidInput for a record that not every database can store unchanged."""
     for name, field_types in _FIELD_TYPES.items():
         value = getattr(record, name)
-        # Nearly always it is the very type; asking for a kind of Mapping takes far longer.
+        # The exact type is the common case; an isinstance check against Mapping is far slower.
         if type(value) not in field_types and not isinstance(value, field_types):
             raise InvalidInput(f"{name} cannot be {type(value).__name__}")
     texts = [getattr(record, name) or "" for name in _TEXT_FIELDS]
@@ -109,7 +109,7 @@ def check_storable(record: MemoryRecord) -> None:
             extra_json = json.dumps([dict(record.metadata), dict(record.detail)], ensure_ascii=False, allow_nan=False)
             plain += "\0" if NUL_IN_JSON.search(extra_json) else extra_json
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"memory {record.id} holds something that cannot be kept: {error}") from None
+        raise InvalidInput(f"memory {record.id} cannot be stored: {error}") from None
     if not math.isfinite(record.importance + record.confidence):
         raise InvalidInput(f"memory {record.id} has an importance or confidence that is not a number")
     if not is_storable(plain):
@@ -117,7 +117,7 @@ def check_storable(record: MemoryRecord) -> None:
 
 
 def unpack_vector(data: bytes, model: EmbeddingModel) -> Vector:
-    """The vector that was stored so; what is none of the model's is refused."""
+    """Convert stored bytes to a vector; raise InvalidInput if the size is not that of the model."""
     import numpy as np
 
     if len(data) != 2 * model.dimensions:
@@ -126,14 +126,14 @@ def unpack_vector(data: bytes, model: EmbeddingModel) -> Vector:
 
 
 def pack_vector(vector: Vector, model: EmbeddingModel) -> bytes:
-    """The vector as it is stored; one that the model cannot have made is refused."""
+    """Convert a vector to half-precision bytes; raise InvalidInput if the shape is not that of the model."""
     if vector.shape != (model.dimensions,):
         raise InvalidInput(f"a vector of {model} cannot have the shape {vector.shape}")
     return vector.astype("<f2").tobytes()
 
 
 def make_page(records: list[MemoryRecord], limit: int) -> Page:
-    """A page of at most `limit` records; one more than that says there is a next page."""
+    """Return a page of at most `limit` records; one more record means that there is a next page."""
     if len(records) <= limit:
         return Page(tuple(records))
     last = records[limit - 1]
@@ -141,10 +141,10 @@ def make_page(records: list[MemoryRecord], limit: int) -> Page:
 
 
 def parse_cursor(cursor: str) -> tuple[int, str]:
-    """The time and id a cursor stands for."""
+    """Return the time and id of a cursor."""
     micros, _, id = cursor.partition("_")
     try:
-        # Only what stands for a time, and text a store can hold, ever came with a page.
+        # Only a valid time and storable text ever came with a page.
         return to_micros(from_micros(int(micros))), validate_text(id)
     except (ValueError, OverflowError, InvalidText):
         raise InvalidInput(f"{cursor!r} is not a cursor; pass the one that came with the page before") from None

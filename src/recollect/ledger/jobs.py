@@ -1,7 +1,7 @@
-"""What a ledger promises of work: jobs that are done once whatever fails, conversations, and what models cost.
+"""Jobs as a ledger stores them: the queue of background work, conversations, and LLM usage.
 
-Jobs of one user run one at a time, in order of their priority and of when they are due. Users of the same priority
-take turns: whoever was served longest ago, or never, comes first, however much the others have waiting.
+Jobs of one user run one at a time, in order of priority and due time. Users of the same priority take turns: the one
+served longest ago, or never, comes first, however many jobs the others have waiting.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
 from recollect.model.usage import Part, SpentToday, Usage
 
-# Who writes for upkeep: that is nothing that was heard of a user.
+# The author of what maintenance writes, which does not count as activity of the user.
 MAINTENANCE_AUTHOR = "upkeep"
 MAINTENANCE_KINDS = frozenset({JobKind.UPKEEP, JobKind.CONSOLIDATE, JobKind.REFLECT})
-# Failures longer ago than this are no longer in a row with whatever comes.
+# Failures longer ago than this do not count as in a row with later ones.
 FAILURE_WINDOW = timedelta(minutes=10)
 
 
 def maintenance_task_name(job: Job | NewJob) -> str | None:
-    """The name of the chore that a job does, if it does one."""
+    """Return the name of the maintenance task that a job does, if it does one."""
     return str(job.payload.get("chore") or job.kind) if job.kind in MAINTENANCE_KINDS else None
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """When a chore was last queued, and when the last run of it that went well had begun."""
+    """When a task was last queued, and when its last successful run started."""
 
     queued_at: datetime
     started_at: datetime | None = None
@@ -38,9 +38,9 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceState:
-    """A user as upkeep sees them: when they were last heard of, the projects they talk in, and their chores so far.
+    """What the scheduler needs to know of a user: the last activity, the projects, and the tasks so far.
 
-    Heard of is whatever was written by anyone but upkeep. Chores are known by project and name.
+    Activity is whatever was written by anyone but maintenance. Tasks are keyed by project and name.
     """
 
     user: str
@@ -50,86 +50,86 @@ class MaintenanceState:
 
 
 class JobStore(Protocol):
-    """The part of a ledger that workers need beside the memories."""
+    """The part of a ledger that workers need besides the memories."""
 
     async def enqueue(self, scope: Scope, jobs: Sequence[NewJob], *, existing_only: bool = False) -> tuple[Job, ...]:
-        """Have jobs done; gives each as it was made, or as the one it joined now is.
+        """Enqueue jobs; return each as it was created, or the waiting job it joined.
 
-        With `existing_only` nothing happens if the ledger knows no such user, session or project:
-        what was erased meanwhile does not come back by its jobs.
+        With `existing_only` nothing happens if the user, session or project does not exist: what was erased meanwhile
+        does not come back by its jobs.
         """
         ...
 
     async def maintenance_states(self, *, after: str = "", limit: int = 100) -> list[MaintenanceState]:
-        """Users in order, after one of them, with what it takes to tell which chores are due."""
+        """Return the maintenance state of users in order, after one of them."""
         ...
 
     async def enqueue_due(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
-        """Queue what is due, of many users, and note which chores were; gives how many jobs that are.
+        """Enqueue jobs of many users and record which tasks were queued; return how many jobs that are.
 
-        Only for who is known. A chore that is dead is given another chance; any other dead job stays as it is, and
-        none is made beside it until something else was said in its session.
+        Only for existing users. A dead maintenance job is revived; any other dead job stays, and no new one is made
+        until there are new turns in its session.
         """
         ...
 
     async def maintenance_times(self) -> Mapping[str, datetime]:
-        """When the store was last looked after, by name; "written" is when anything was last written to history."""
+        """Return when each store-wide task last ran, by name; "written" is the time of the last history entry."""
         ...
 
     async def record_maintenance_times(self, times: Mapping[str, datetime | None]) -> None:
-        """Note when the store was looked after; None forgets that it was."""
+        """Record when store-wide tasks ran; None removes the record."""
         ...
 
     async def lease(
         self, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
     ) -> list[Job]:
-        """Take jobs that are due, each of another user, for so long; leases that ran out are taken over."""
+        """Lease jobs that are due, each of a different user; expired leases are taken over."""
         ...
 
     async def renew(self, job: Job, *, lease_s: float) -> Job:
-        """Keep a leased job for so long from now; a Conflict if it is no longer ours."""
+        """Extend a lease to so many seconds from now; raise Conflict if it is no longer the caller's."""
         ...
 
     async def finish(self, job: Job, *, result: Mapping[str, Any] | None = None) -> Job:
-        """Say that a leased job is done; a Conflict if it is no longer ours."""
+        """Mark a leased job as done; raise Conflict if it is no longer the caller's."""
         ...
 
     async def fail(self, job: Job, *, error: str, retry_at: datetime | None) -> Job:
-        """Say that a leased job failed, to be tried again then or, without a time, never; a Conflict if not ours."""
+        """Mark a leased job as failed, to be retried at `retry_at` or never; raise Conflict if it is not leased."""
         ...
 
     async def release(self, job: Job) -> Job:
-        """Give a leased job back, as if it had not been begun; a Conflict if it is no longer ours."""
+        """Return a leased job to the queue as if it had not started; raise Conflict if it is not the caller's."""
         ...
 
     async def job(self, user: str, id: str) -> Job:
-        """One job of the user."""
+        """Return one job of the user."""
         ...
 
     async def jobs(
         self, user: str | None = None, *, states: Sequence[JobState] = (), limit: int = 100, before: str | None = None
     ) -> list[Job]:
-        """The jobs of a user or of all, newest first; `before` is the id of the last one of the page before."""
+        """Return the jobs of a user or of all, newest first; `before` is the last id of the previous page."""
         ...
 
     async def replay(self, user: str, ids: Sequence[str]) -> list[Job]:
-        """Have dead and cancelled jobs done after all, as if new; gives those, and leaves all others as they are."""
+        """Requeue dead and cancelled jobs as if new; return those that were."""
         ...
 
     async def cancel(self, user: str, ids: Sequence[str]) -> list[Job]:
-        """Keep waiting and running jobs from having any effect; gives those, and leaves all others as they are."""
+        """Cancel waiting and running jobs, which then have no effect; return those that were."""
         ...
 
     async def job_stats(self, user: str | None = None) -> JobStats:
-        """How much work there is, of one user or of all; cheap enough to ask before every write."""
+        """Return counts of one user's or all jobs; cheap enough to call before every write."""
         ...
 
     async def prune_jobs(self, before: datetime) -> int:
-        """Remove jobs that were done or cancelled before a time; gives how many."""
+        """Remove jobs that were done or cancelled before a time; return how many."""
         ...
 
     async def prune_idempotency_keys(self, before: datetime) -> int:
-        """Forget what requests with a key of their own came to before a time: who repeats one later does it again."""
+        """Remove idempotency keys from before a time; a request repeated after that is executed again."""
         ...
 
     async def conversations(
@@ -142,9 +142,9 @@ class JobStore(Protocol):
         limit: int = 100,
         after: Conversation | None = None,
     ) -> list[Conversation]:
-        """Sessions of a user or of all, by when something was last said in them; `after` ended the page before.
+        """Return sessions of a user or of all in order of their last turn; `after` ended the previous page.
 
-        They can be only those that are open, or closed, or in which nothing was said since a time.
+        They can be limited to open or closed ones, and to those without a turn since a time.
         """
         ...
 
@@ -155,12 +155,12 @@ class JobStore(Protocol):
         since: datetime | None = None,
         by: Sequence[Part] = ("day", "model", "step"),
     ) -> list[Usage]:
-        """What models were asked, summed up by these, in order; `since` counts from the beginning of its day."""
+        """Return the LLM usage grouped by these parts, in order; `since` counts from the beginning of its day."""
         ...
 
     async def spent_today(self, user: str | None) -> SpentToday:
-        """What the user has spent since midnight, UTC; cheap, asked before every call.
+        """Return what the user has spent since midnight UTC; cheap, called before every LLM call.
 
-        Without a user, what all of them have: with those who were erased, and those of whom nothing is kept.
+        Without a user, the total of all, erased users included.
         """
         ...

@@ -1,4 +1,4 @@
-"""Whether an LLM may be asked for a user today, by what was spent so far."""
+"""The daily LLM quota of a user and of all users."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from recollect.model.usage import LlmQuota
 async def quota_exceeded_reason(
     ledger: Ledger, user: str, allowance: LlmQuota, *, unrecorded: int = 0, unrecorded_total: int = 0
 ) -> str:
-    """Why no LLM may be asked for the user any more today; empty if one may.
+    """Return why no LLM may be called for the user any more today; empty if one may.
 
-    What was spent and is not in the ledger yet counts, too. Where there is no limit, the ledger is not asked.
+    Tokens that are not in the ledger yet count too. Without a limit the ledger is not read.
     """
     if allowance.refusal:
         return allowance.refusal

@@ -1,4 +1,4 @@
-"""What a ledger promises of embedding models: which one is searched, how it came to be, how far another one is."""
+"""The embedding models of a ledger: which one is searched, where it came from, and the progress of another one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from recollect.models.embedding import EmbeddingModel
 
 @dataclass(frozen=True, slots=True)
 class ModelOrigin:
-    """How settings name a model, so that it can be opened again: never with a key.
+    """How the settings name a model, so that it can be opened again; never with a key.
 
-    Without a spec it was given as an object, and only who gave it can open it.
+    Without a spec it was passed as an object, and only the caller can open it.
     """
 
     spec: str = ""
@@ -25,10 +25,10 @@ class ModelOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
-    """A model as the ledger knows it; the one that `is_current` is searched.
+    """A model known to the ledger; the one that `is_current` is searched.
 
-    `embedded` of `to_embed` memories have a vector of it, as whoever makes them last said. `retired_at` is when
-    another model took its place.
+    `embedded` of `to_embed` memories have a vector of it, as last reported. `retired_at` is when another model
+    replaced it.
     """
 
     model: EmbeddingModel
@@ -42,46 +42,46 @@ class ModelState:
 
     @property
     def is_leased(self) -> bool:
-        """Whether someone makes its vectors now."""
+        """Whether a process is computing its vectors."""
         return self.lease_expires_at is not None and self.lease_expires_at > now()
 
     @property
     def is_pending(self) -> bool:
-        """Whether its vectors are made now, so that it will be searched."""
+        """Whether its vectors are being computed so that it can replace the current model."""
         return self.is_leased and not self.is_current and self.retired_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingProgress:
-    """How many memories have a vector of a model, of how many there are."""
+    """How many memories have a vector of a model, of how many in all."""
 
     done: int
     total: int
 
 
 def current_model_state(states: Iterable[ModelState]) -> ModelState | None:
-    """The model that is searched; None in a ledger that was never searched."""
+    """Return the model that is searched; None in a ledger that was never searched."""
     return next((state for state in states if state.is_current), None)
 
 
 def find_model_state(states: Iterable[ModelState], model: EmbeddingModel) -> ModelState | None:
-    """What is known of a model."""
+    """Return the state of a model."""
     return next((state for state in states if state.model == model), None)
 
 
 class ModelStateStore(Protocol):
-    """The part of a ledger that knows its models."""
+    """The part of a ledger that records its embedding models."""
 
     async def model_states(self) -> list[ModelState]:
-        """Every model that was ever searched, or that vectors are made of for that; cheap, asked again and again."""
+        """Return every model that was ever searched, or is being prepared for it; cheap."""
         ...
 
     async def make_current(
         self, model: EmbeddingModel, origin: ModelOrigin, *, replacing: EmbeddingModel | None
     ) -> ModelState:
-        """Have a model searched from now on if `instead_of` is, or none is; gives the one that is current then.
+        """Make a model the current one if `replacing` is current, or none is; return the one that is current then.
 
-        The one before is retired. What already is current only has its origin put down.
+        The previous one is retired. If the model already is current only its origin is recorded.
         """
         ...
 
@@ -94,9 +94,9 @@ class ModelStateStore(Protocol):
         lease_s: float,
         progress: EmbeddingProgress | None = None,
     ) -> bool:
-        """Be the only one to make vectors of a model, for so long; False while another is. 0 seconds let go of it."""
+        """Lease the computation of a model's vectors; return False while another owner has it. 0 seconds end it."""
         ...
 
     async def count_embedded(self, model: EmbeddingModel) -> EmbeddingProgress:
-        """How many memories have a vector of the model; takes as long as looking at each."""
+        """Return how many memories have a vector of the model; reads them all."""
         ...

@@ -1,7 +1,6 @@
-"""What a batch of changes comes to, worked out before anything is written.
+"""Decide what a batch of changes writes, before anything is written.
 
-Pure: every ledger loads what the batch touches, asks `plan`, and writes the plan in one transaction. So all of
-them agree on versions, on what counts as the same memory, and on what history says.
+Pure: the ledger loads the records that the batch touches, calls `plan`, and writes the plan in one transaction.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ Slot: TypeAlias = tuple[str, str, str]
 
 @dataclass(slots=True)
 class ExistingRecords:
-    """What the ledger holds of what the batch touches; the plan keeps it up to date as it goes."""
+    """The records that a batch touches, updated while it is planned."""
 
     by_id: dict[str, MemoryRecord] = field(default_factory=dict)
     by_fingerprint: dict[Fingerprint, MemoryRecord] = field(default_factory=dict)
     by_slot: dict[Slot, MemoryRecord] = field(default_factory=dict)
 
     def add(self, record: MemoryRecord) -> None:
-        """Take in a memory of the ledger, with the words and the key it keeps from others."""
+        """Add a record of the ledger, with its fingerprint and key if it is active."""
         self.by_id[record.id] = record
         if record.status is Status.ACTIVE:
             if mark := fingerprint_of(record):
@@ -58,7 +57,7 @@ class ExistingRecords:
 
 @dataclass(frozen=True, slots=True)
 class Revert:
-    """Give fields the values they had before a line of history."""
+    """Restore the values that fields had before a history entry."""
 
     id: str
     fields: Mapping[str, Any]
@@ -67,7 +66,7 @@ class Revert:
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """A line of history to be written."""
+    """A history entry to be written."""
 
     memory_id: str
     verb: ChangeKind
@@ -79,7 +78,7 @@ class HistoryLine:
 
 @dataclass(slots=True)
 class Plan:
-    """What to write: new records, changed ones, vectors, lines of history; and what to tell the caller."""
+    """What to write (new and changed records, vectors, history entries), and the outcome of each change."""
 
     at: datetime
     existing: ExistingRecords
@@ -97,18 +96,18 @@ class Plan:
 
 
 def fingerprint_of(record: MemoryRecord) -> Fingerprint | None:
-    """What no two active memories of a user may share: the same words in the same place."""
+    """Return what no two active memories of a user may share: the same text in the same place."""
     mark = record.fingerprint
     return (record.visibility_key, mark) if mark else None
 
 
 def slot_of(record: MemoryRecord) -> Slot | None:
-    """Where a keyed fact lives; it has one active value."""
+    """Return the place of a keyed fact, which has one active value."""
     return (record.visibility_key, str(record.category), record.key) if record.key is not None else None
 
 
 def conflicting_records(records: Sequence[MemoryRecord], existing: ExistingRecords) -> list[MemoryRecord]:
-    """The active memories that have the words or the key of one of the records, each once."""
+    """Return the active memories with the text or the key of one of the records, each once."""
     matches: dict[str, MemoryRecord] = {}
     for record in records:
         mark, slot = fingerprint_of(record), slot_of(record)
@@ -123,29 +122,29 @@ def conflicting_records(records: Sequence[MemoryRecord], existing: ExistingRecor
 
 
 def check_owner(scope: Scope, changes: Sequence[Change | Revert]) -> None:
-    """Raise an InvalidInput if a change brings in a memory of someone else."""
+    """Raise InvalidInput if a change adds a memory of another user."""
     for change in changes:
         if isinstance(change, (Add, Supersede)) and change.record.scope.user != scope.user:
             raise InvalidInput(f"memory {change.record.id} belongs to another user than the scope it is written in")
 
 
 def check_not_erased(epoch: int, since: Revision | None) -> None:
-    """Raise a Conflict if anything of the user was erased since a revision."""
+    """Raise Conflict if anything of the user was erased since a revision."""
     if since is not None and epoch != since.epoch:
         raise Conflict("something of this user was erased since it was read: read again what is left, and retry")
 
 
 def is_usage_only(changes: Sequence[Change | Revert], effects: Sequence[Effect]) -> bool:
-    """Whether nothing is written but what a model was asked: no reason to keep a user who is not there."""
+    """Return whether only LLM usage is written, which is no reason to create a user."""
     return not changes and bool(effects) and all(isinstance(effect, ModelUsage) for effect in effects)
 
 
 def claiming_records(changes: Sequence[Change | Revert], by_id: Mapping[str, MemoryRecord]) -> list[MemoryRecord]:
-    """Memories as the changes would make them, where that may take words or a key that another one holds."""
+    """Return the memories as the changes would make them, where they may conflict with another one."""
     current, claiming = dict(by_id), []
     for change in changes:
         record = change.record if isinstance(change, (Add, Supersede)) else current.get(change.id)
-        # What cannot be done is for `plan` to refuse, when its turn comes.
+        # Impossible changes are refused by `plan`, in their turn.
         if record is None:
             break
         try:
@@ -161,7 +160,7 @@ def claiming_records(changes: Sequence[Change | Revert], by_id: Mapping[str, Mem
 
 
 def plan(changes: Sequence[Change | Revert], existing: ExistingRecords, *, at: datetime) -> Plan:
-    """Work out the changes in order against what is known."""
+    """Plan the changes in order against the existing records."""
     result = Plan(at=at, existing=existing)
     for change in changes:
         result.outcomes.append(_apply_change(result, change))
@@ -221,7 +220,7 @@ def _add(plan: Plan, record: MemoryRecord, vector: Vector | None, *, correction:
 
 
 def _conflicting(existing: ExistingRecords, record: MemoryRecord) -> MemoryRecord | None:
-    """The active memory that already says the same, or holds the same key."""
+    """Return the active memory with the same text or the same key."""
     if record.status is not Status.ACTIVE:
         return None
     mark, slot = fingerprint_of(record), slot_of(record)
@@ -230,11 +229,11 @@ def _conflicting(existing: ExistingRecords, record: MemoryRecord) -> MemoryRecor
 
 
 def _is_retained(current: MemoryRecord, record: MemoryRecord, *, correction: bool, at: datetime) -> bool:
-    """Whether what is held stays: it has not expired, and the new one is neither surer nor a correction."""
+    """Return whether the current memory stays: not expired, and the new one neither surer nor a correction."""
     if current.expires_at is not None and current.expires_at <= at:
         return False
     if record.fingerprint and current.fingerprint == record.fingerprint:
-        # The same words; a correction may still be about how they are written.
+        # The same text; a correction may still change its spelling.
         return not correction or (current.content, current.value) == (record.content, record.value)
     return not correction and record.confidence < current.confidence
 
@@ -277,14 +276,14 @@ def _restore(plan: Plan, change: Restore) -> Outcome:
     if record.status is Status.REVIEW:
         raise Conflict(f"memory {change.id} waits for review: approve it, or reject it")
     if record.status is Status.SUPERSEDED:
-        # Its validity was ended by what took its place, not by anyone who said so.
+        # Its validity was ended by its successor, not by a statement of the user.
         fields |= {"superseded_by": None, "valid_to": None}
     return _edit(plan, change.id, fields, ChangeKind.RESTORE)
 
 
 def _supersede(plan: Plan, change: Supersede) -> Outcome:
     old = _current(plan.existing, change.id, change.expected_version)
-    # The old one steps aside first: a key can have one active value at any moment.
+    # The old one goes first: a key has one active value at any moment.
     ending = {"status": Status.SUPERSEDED, "valid_to": _superseded_at(old, change.record.valid_from or plan.at)}
     _unregister(plan.existing, old)
     new = _add(plan, change.record, change.vector).record
@@ -295,7 +294,7 @@ def _supersede(plan: Plan, change: Supersede) -> Outcome:
 
 
 def _superseded_at(old: MemoryRecord, moment: datetime) -> datetime:
-    """When a superseded memory ended: no later than something took its place, and earlier if that was said."""
+    """Return when a superseded memory ended: when it was superseded, or earlier if that was stated."""
     return moment if old.valid_to is None else min(old.valid_to, moment)
 
 
@@ -326,7 +325,7 @@ def _unregister(existing: ExistingRecords, record: MemoryRecord) -> None:
 
 
 def undone_line_ids(lines: Sequence[HistoryEntry]) -> set[int]:
-    """Which lines of history no longer stand, because a later line that stands took them back."""
+    """Return the entries that were undone by a later entry which still stands."""
     undone: set[int] = set()
     for line in sorted(lines, key=lambda line: -line.id):
         if line.undoes is not None and line.id not in undone:
@@ -337,13 +336,13 @@ def undone_line_ids(lines: Sequence[HistoryEntry]) -> set[int]:
 def plan_reverts(
     entry: HistoryEntry, batch: Sequence[HistoryEntry], records: Mapping[str, MemoryRecord], *, whole: bool = False
 ) -> list[Revert]:
-    """What takes back a line of history, or the `whole` batch it belongs to, as far as that still stands.
+    """Return the changes that undo a history entry, or the `whole` batch it belongs to.
 
-    A superseding is always taken back together with what it brought in, and an undo with all it took back.
+    A superseding is always undone together with the memory it added, and an undo with all it undid.
     """
     lines = list(reversed(batch)) if whole or entry.verb is ChangeKind.UNDO else _related_lines(entry, batch)
     if entry.verb is not ChangeKind.UNDO:
-        # What was brought in goes first, so that the old value finds its key free.
+        # Added memories go first, so that the old value finds its key free.
         lines.sort(key=lambda line: line.verb is not ChangeKind.ADD)
     current, result = dict(records), []
     for line in lines:
@@ -378,6 +377,6 @@ def _revert(entry: HistoryEntry, records: Mapping[str, MemoryRecord]) -> Revert:
                 f"undo the later change first (see its history)"
             )
     if record.status is Status.REVIEW and before.get("status") == Status.ACTIVE and record.version != entry.version:
-        # It was approved as it was then; what it says now nobody has seen.
+        # It was approved with the content it had then.
         raise Conflict(f"memory {record.id} waits for review and was changed since: approve it, or reject it")
     return Revert(entry.memory_id, before, undoes=entry.id)

@@ -1,8 +1,4 @@
-"""What the driver asks PostgreSQL about its types, asked once in a process instead of once for each connection.
-
-It knows few arrays by itself. Of any other it asks what it is made of, when a statement first has one: a question of
-some milliseconds, for which each of many new connections would keep somebody waiting.
-"""
+"""The ledger in PostgreSQL: a pool of connections, transactions, retries and migrations."""
 
 from __future__ import annotations
 
@@ -39,23 +35,23 @@ from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
 
-# Types below this number come with PostgreSQL, and are the same in all of its databases.
+# Types below this number are built into PostgreSQL, and the same in all databases.
 _FIRST_CUSTOM_OID = 16_384
-# All arrays that our statements have.
+# All array types in our statements.
 ARRAYS = "SELECT NULL::bigint[], NULL::real[]"
-# What it told, by the types that were asked about.
+# The results of type introspection, by the types asked for.
 _TYPE_CACHE: dict[frozenset[int], list[Any]] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class _CachedStatement:
-    """Stands for the statement that asks; one with a name leaves the statement that is being prepared as it is."""
+    """Stands for the introspection statement; having a name, it leaves the statement being prepared alone."""
 
     name: str = "known"
 
 
 class TypeCachingConnection:
-    """The part of a connection that knows what others were told."""
+    """Caches type introspection for the process, which takes milliseconds on each new connection."""
 
     async def _introspect_types(self, typeoids: Iterable[int], within_s: float | None) -> tuple[list[Any], Any]:
         types = frozenset(typeoids)
@@ -85,35 +81,33 @@ ROLLBACK_S = 2.0
 TRIES = 6
 _BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '{BUSY_S:.0f}s'"
-# Only what does not wait for the disk is changed: whoever chose to wait for a standby keeps that.
+# Only `off` is changed: a setting that waits for a standby stays.
 _DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-# Any number will do, as long as every Recollect takes the same one.
+# Any number, as long as every Recollect uses the same one.
 _MIGRATING = (
     "BEGIN; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; "
     "SELECT pg_advisory_xact_lock(7233194108)"
 )
-# Whoever waits for a table keeps all others waiting behind: a migration gives up soon, and tries again for a while.
+# A statement that waits for a table blocks all later ones: a migration gives up soon, and retries.
 MIGRATION_LOCK_S = 1.0
 MIGRATION_PAUSE_S = 1.0
 MIGRATION_TRIES = 600
 _BEGIN_MIGRATION = (
     f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = {1000 * MIGRATION_LOCK_S:.0f}"
 )
-# A connection that was idle for longer is asked whether it is still there, and given so long to say so.
+# A connection idle for longer than IDLE_S is checked, with a timeout of ALIVE_S.
 IDLE_S, ALIVE_S = 30.0, 2.0
 
 
 class _Connection(TenantConnection, TypeCachingConnection, asyncpg.Connection):  # type: ignore[misc]
-    """A connection of the driver that knows whose rows it is kept to, and when it was last of use."""
+    """A connection that knows its tenant and when it was last used."""
 
     _used_at = 0.0
 
     def mark_used(self) -> None:
-        """It was of use just now."""
         self._used_at = time.monotonic()
 
     def idle_s(self) -> float:
-        """How long it was of no use."""
         return time.monotonic() - self._used_at
 
 
@@ -129,7 +123,7 @@ class PostgresEngine:
         name = {} if "application_name=" in dsn else {"application_name": "recollect"}
         self._address = {"dsn": dsn, "timeout": CONNECT_S, "server_settings": name}
         self._size = connections
-        # Writers of one user wait for each other inside PostgreSQL; readers must find a connection all the same.
+        # Writers of one user wait for each other inside PostgreSQL; connections for readers must be left.
         self._write_slots = asyncio.Semaphore(max(1, connections - 2))
         self._timeout_s: float | None = STATEMENT_S
         self._migrates = False
@@ -140,12 +134,12 @@ class PostgresEngine:
         self._last_scrub = (0.0, ScrubResult(False))
 
     async def open(self) -> None:
-        """Connect, or raise the error that says why not."""
+        """Connect, or raise the error that explains why not."""
         try:
             self._pool = await asyncpg.create_pool(
                 **self._address,
-                # None is made but for someone who wants it: while the database is away the driver would go on trying
-                # by itself, and tell of each time with a traceback.
+                # Connections are opened on demand: while the database is down the pool would retry by
+                # itself, and log a traceback each time.
                 min_size=0,
                 max_size=self._size,
                 connection_class=_Connection,
@@ -154,7 +148,7 @@ class PostgresEngine:
             )
             await self._pool.release(await self._pool.acquire(timeout=ACQUIRE_S))
         except ValueError:
-            # Its words may hold a piece of the password.
+            # The message may contain a part of the password.
             raise InvalidSettings(
                 f"{self.where} is not an address of PostgreSQL; use postgresql://user:password@host:5432/database"
             ) from None
@@ -164,11 +158,11 @@ class PostgresEngine:
             version = connection.get_server_version()
             try:
                 process = await connection.fetchval("SELECT pg_backend_pid()", timeout=self._timeout_s)
-                # Before anyone waits for it.
+                # Fills the type cache before any request needs it.
                 await connection.fetchrow(ARRAYS, timeout=self._timeout_s)
             except ERRORS as error:
                 raise translate_error(error, self.where) from error
-            # Behind a pooler each transaction may be on another connection; only what is said inside one holds.
+            # Behind a pooler each transaction may use another connection, so that only SET LOCAL holds.
             self._is_direct = process == connection.get_server_pid()
         if version.major < OLDEST:
             await self.close()
@@ -176,8 +170,8 @@ class PostgresEngine:
 
     @asynccontextmanager
     async def migrating(self) -> AsyncIterator[None]:
-        """Keep other processes from bringing the schema up to date at the same time; no step is too long."""
-        # Not from the pool: that is closed before we let go if a migration fails.
+        """Keep other processes from migrating at the same time; statements have no timeout."""
+        # Not from the pool, which is closed before this is released if a migration fails.
         try:
             connection = await asyncpg.connect(**self._address)
             try:
@@ -204,7 +198,7 @@ class PostgresEngine:
                 try:
                     return await self._retry(self._transaction, body, tenant)
                 except StoreBusy:
-                    # Others go on meanwhile.
+                    # Other transactions go on meanwhile.
                     await asyncio.sleep(random.uniform(0.5, 1.5) * MIGRATION_PAUSE_S)
             return await self._retry(self._transaction, body, tenant)
 
@@ -266,7 +260,7 @@ class PostgresEngine:
                 raise ConnectionResetError(str(error)) from error
             raise
         except BaseException:
-            # The caller gave up and must not be kept waiting: what it left open is ended behind its back.
+            # The caller was cancelled and must not wait: the transaction is ended in the background.
             self._put_back(pool, connection)
             raise
         else:
@@ -274,7 +268,7 @@ class PostgresEngine:
             await pool.release(connection)
 
     async def _check_alive(self, pool: Any, connection: Any) -> None:
-        """Raise if a connection that nobody used for a while leads nowhere: another is tried, or made, then."""
+        """Raise if a connection that was idle for long is dead, so that another one is used."""
         if connection.idle_s() < IDLE_S:
             return
         try:
@@ -283,7 +277,7 @@ class PostgresEngine:
             connection.terminate()
             await asyncio.shield(self._put_back(pool, connection, broken=True))
             if isinstance(error, ERRORS):
-                # Where one leads nowhere the others hardly do: each is made anew when it is next wanted.
+                # If one is dead the others probably are: each is reopened when it is next needed.
                 await pool.expire_connections()
                 raise ConnectionResetError(str(error)) from error
             raise
@@ -304,7 +298,7 @@ class PostgresEngine:
             raise StoreUnavailable(f"{self.where} is closed")
         requested_at = time.monotonic()
         async with self._scrubbing:
-            # Who began after we asked has done it for us as well.
+            # A scrub that started after this request covers it as well.
             if self._last_scrub[0] <= requested_at:
                 self._last_scrub = time.monotonic(), await self._run_vacuum(scrub, tables)
             return self._last_scrub[1]
@@ -316,7 +310,7 @@ class PostgresEngine:
 
     @asynccontextmanager
     async def dedicated_connection(self, tenant: Tenant) -> AsyncIterator[Any]:
-        """A connection that is not of the pool, kept to the rows of these, for what takes long or waits."""
+        """Open a connection outside the pool, restricted to a tenant, for long operations."""
         connection = await self.connect()
         try:
             await connection.set_tenant(tenant, CONNECT_S)
@@ -327,7 +321,7 @@ class PostgresEngine:
             connection.terminate()
 
     async def connect(self) -> Any:
-        """A connection that is the caller's own, to terminate."""
+        """Open a connection that the caller terminates."""
         try:
             return await asyncpg.connect(**self._address, connection_class=_Connection)
         except ERRORS as error:
@@ -336,7 +330,7 @@ class PostgresEngine:
     async def _run_vacuum(
         self, operation: Callable[..., Coroutine[Any, Any, ScrubResult]], tables: Sequence[str]
     ) -> ScrubResult:
-        # Not from the pool: it waits for other things than those who write do, and for longer.
+        # Not from the pool: it takes longer than a request.
         try:
             connection = await asyncpg.connect(**self._address)
             try:
@@ -379,18 +373,18 @@ class PostgresEngine:
 
 
 async def _set_up(connection: Any) -> None:
-    """What is acknowledged is on disk, whatever the server's default; a value given as jsonb is any plain value."""
+    """Make commits durable whatever the server's default, and pass jsonb as plain values."""
     connection.mark_used()
     await connection.execute(_DURABLE)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=json.dumps, decoder=json.loads)
 
 
 async def _leave_as_is(connection: Any) -> None:
-    """Nothing to reset: what outlives a transaction was set when the connection was made, or is told before use."""
+    """Reset nothing: session settings are made once, and the rest is SET LOCAL."""
 
 
 async def _put_back(pool: Any, connection: Any, *, broken: bool) -> None:
-    """Give a connection back with no transaction open; one that may not answer is thrown away."""
+    """Return a connection to the pool with no transaction open; terminate one that may not answer."""
     is_clean = False
     try:
         if not broken:
@@ -412,7 +406,7 @@ def _is_closed(connection: Any) -> bool:
 
 
 async def open_postgres(dsn: str, model: EmbeddingModel, *, connections: int = CONNECTIONS) -> SqlLedger:
-    """Open the ledger in a database, whose tables are made if they are not there."""
+    """Open the ledger in a database, whose tables are created if they do not exist."""
     engine = PostgresEngine(dsn, connections=connections)
     try:
         await engine.open()

@@ -1,7 +1,4 @@
-"""What is particular to PostgreSQL: words of its SQL, its parameters, tests inside JSON, and tsvector.
-
-Nothing here needs its driver.
-"""
+"""The PostgreSQL dialect, its parameters and transactions, and full text by tsvector. Needs no driver."""
 
 from __future__ import annotations
 
@@ -17,17 +14,17 @@ from recollect.ledger.postgres_rls import OWN_ROWS, OWN_ROWS_BY_DIGEST, tenant_s
 from recollect.ledger.sql.tx import OPERATORS, Postings, Row, Tenant, Tx
 from recollect.model.query import Op, Where
 
-# Texts, quoted names and casts come first, so that a colon in them is never taken for a parameter.
+# Literals, quoted names and casts come first, so that a colon in them is not taken for a parameter.
 _PARAMETER = re.compile(r"""'(?:[^']|'')*'|"[^"]*"|::|:([a-z_][a-z0-9_]*)""", re.IGNORECASE)
 
-# What a tsvector can hold: positions of a word, bytes of a word, bytes of all words with their positions.
+# Limits of a tsvector: positions of a word, bytes of a word, bytes in all.
 MAX_POSITIONS = 255
 MAX_WORD_BYTES = 2000
 MAX_VECTOR_BYTES = 1_000_000
 _POSITIONS = tuple(",".join(map(str, range(1, n + 1))) for n in range(MAX_POSITIONS + 1))
-# What can be wrong with a database, and the question that has an answer if it is.
+# Faults of a database, each with a query that returns a row if it applies.
 FAULTS = {
-    "UTF8 is not the database's encoding: some texts cannot be kept; make one with ENCODING 'UTF8'": (
+    "UTF8 is not the database's encoding: some texts cannot be stored; create one with ENCODING 'UTF8'": (
         "SELECT 1 WHERE current_setting('server_encoding') <> 'UTF8'"
     ),
     "fsync is off: what was acknowledged can be lost; turn it on": (
@@ -36,7 +33,7 @@ FAULTS = {
     "an index is invalid; run: REINDEX SCHEMA": (
         "SELECT 1 FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
         "WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace "
-        # Of those it is not yet known: they are made while everything goes on.
+        # HNSW indexes are built concurrently and invalid until they are done.
         "AND c.relname NOT LIKE 'vectors\\_near\\_%'"
     ),
     "pages on disk failed their checksums; restore a backup": (
@@ -47,7 +44,7 @@ FAULTS = {
 
 @lru_cache(maxsize=1024)
 def positional(sql: str) -> tuple[str, tuple[str, ...]]:
-    """The same SQL with $1, $2 for its :names, and the names in that order."""
+    """Return the SQL with $1, $2 for its :names, and the names in that order."""
     numbers: dict[str, int] = {}
 
     def numbered(match: re.Match[str]) -> str:
@@ -58,7 +55,7 @@ def positional(sql: str) -> tuple[str, tuple[str, ...]]:
 
 
 class PostgresDialect:
-    """Lists go in as arrays, values inside metadata as jsonb, which keeps their types apart."""
+    """The SQL dialect of PostgreSQL. Lists are passed as arrays, metadata values as jsonb, which has types."""
 
     name = "postgres"
     fragments: Mapping[str, str] = {
@@ -67,14 +64,14 @@ class PostgresDialect:
         "real": "DOUBLE PRECISION",
         "bytes": "BYTEA",
         "clustered": "",
-        # Available without an extension, and as unpredictable.
+        # Needs no extension, and is as unpredictable.
         "random_hex": "replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', '')",
         "by_row": "",
         "pass_over": "FOR UPDATE OF u SKIP LOCKED",
         "hold_row": "FOR NO KEY UPDATE",
         "mine": OWN_ROWS,
         "mine_by_digest": OWN_ROWS_BY_DIGEST,
-        # A schema may be shared with others.
+        # A schema may be shared with other applications.
         "stranger": "SELECT 1 WHERE 1 = 0",
         "table_exists": "SELECT 1 FROM pg_tables WHERE schemaname = current_schema() AND tablename = :name",
     }
@@ -92,7 +89,7 @@ class PostgresDialect:
         return f"(body::jsonb -> '{name}') {'?|' if any_of else '?'} :{param}"
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
-        """Inside metadata a value has its own type: 1, true and "1" are three things."""
+        """Compare inside metadata with respect to types: 1, true and "1" differ."""
         stored = f"(body::jsonb -> 'metadata' -> :{inside}::text)"
         kind, text = f"jsonb_typeof({stored})", f"({stored} #>> '{{}}')"
         is_text = isinstance(comparison.value, str)
@@ -100,7 +97,7 @@ class PostgresDialect:
             case Op.EQ | Op.NE:
                 return f"{stored} = :{param}::jsonb"
             case Op.IN:
-                # An array is inside another if its members are, which is not what was asked.
+                # jsonb also finds an array in another one, which is not what `in` means.
                 return f"{kind} NOT IN ('array', 'object') AND {stored} <@ :{param}::jsonb"
             case Op.CONTAINS if is_text:
                 member = f"{stored} ? :{param}"
@@ -108,7 +105,7 @@ class PostgresDialect:
             case Op.CONTAINS:
                 return f"{kind} = 'array' AND {stored} @> :{param}::jsonb"
         if is_text:
-            # In this collation texts are in order of their characters' numbers.
+            # This collation orders by code points.
             return f"""{kind} = 'string' AND {text} COLLATE "C" {OPERATORS[comparison.op]} :{param}"""
         return f"{kind} = 'number' AND {stored} {OPERATORS[comparison.op]} :{param}::jsonb"
 
@@ -145,11 +142,11 @@ class PostgresTx:
 
 
 class NotSingleStatement(Exception):
-    """A body that was to ask one thing asked another."""
+    """Raised when a body executes a second statement."""
 
 
 class SingleStatementTx(PostgresTx):
-    """One statement on its own, which is a consistent view without a transaction around it."""
+    """A single statement, which sees a consistent view without a transaction."""
 
     has_run = False
 
@@ -164,7 +161,7 @@ class SingleStatementTx(PostgresTx):
 
 
 class TsvectorTerms:
-    """A tsvector for each row. How often a word is said is how many positions it has; where does not matter."""
+    """A tsvector for each row, with as many positions for a word as it occurs times."""
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         await tx.many(
@@ -180,7 +177,7 @@ class TsvectorTerms:
             await self.drop(tx, rows)
 
     async def clear(self, tx: Tx) -> None:
-        # Writers wait, or a new user's rows could be counted twice; readers see the old words until the commit.
+        # Blocks writers, or a new user's rows could be counted twice; readers see the old words until the commit.
         await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
         await tx.run("DELETE FROM terms", {})
 
@@ -194,7 +191,7 @@ class TsvectorTerms:
 
 
 def tsvector_of(words: str) -> str:
-    """Words as a tsvector is written; what it has no room for is left out."""
+    """Return words in the syntax of a tsvector; leave out what exceeds its limits."""
     parts: list[str] = []
     remaining_bytes = MAX_VECTOR_BYTES
     for word, times in Counter(map(_truncate, words.split())).items():

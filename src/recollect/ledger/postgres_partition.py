@@ -1,7 +1,7 @@
-"""Splitting the large tables by a hash of the user: for a database that has outgrown tables of one piece.
+"""Partition the large tables by a hash of the user, for a very large database.
 
-Each part has indexes of its own, is vacuumed by itself, and can lie on a disk of its own. It is done once, in one
-transaction, while nobody else uses the database; what is migrated later finds the tables as it knows them.
+Each partition has its own indexes, is vacuumed separately, and can be on its own disk. It is done once, in one
+transaction, while nothing else uses the database; later migrations work on the partitioned tables unchanged.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
     from recollect.ledger.postgres import PostgresEngine
 
 
-# In the order in which they can be written, since the second refers to the first.
+# In the order of their references.
 TABLES = ("memories", "terms", "vectors", "history", "turns")
 MAX_PARTS = 1024
 MIN_VERSION = 17
 _LOCK_S = 10
 _IS_SPLIT = "SELECT 1 FROM pg_catalog.pg_class WHERE oid = to_regclass('memories') AND relkind = 'p'"
 _HAS_HALVES = "SELECT 1 FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass('vectors') AND attname = 'half'"
-# Keys are unique among all parts only with the user in them; whoever looks for a row by its number alone finds it by
-# an index beside.
+# Keys are unique across partitions only together with the user; a lookup by row number alone uses an
+# additional index.
 _SPLIT = """
 DO $$
 DECLARE
     whole text := '{table}_whole';
-    told record;
+    item record;
     later text[] := '{{}}';
     key text;
 BEGIN
     SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) INTO key
         FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey)
         WHERE i.indrelid = '{table}'::regclass AND i.indisprimary AND a.attname <> 'user_id';
-    FOR told IN SELECT pg_get_indexdef(i.indexrelid) AS made FROM pg_index i
+    FOR item IN SELECT pg_get_indexdef(i.indexrelid) AS made FROM pg_index i
         WHERE i.indrelid = '{table}'::regclass AND NOT i.indisprimary
         AND i.indexrelid::regclass::text !~ '^vectors_near_' LOOP
-        later := later || told.made;
+        later := later || item.made;
     END LOOP;
-    FOR told IN SELECT polname, pg_get_expr(polqual, polrelid) AS seen, pg_get_expr(polwithcheck, polrelid) AS made
+    FOR item IN SELECT polname, pg_get_expr(polqual, polrelid) AS seen, pg_get_expr(polwithcheck, polrelid) AS made
         FROM pg_policy WHERE polrelid = '{table}'::regclass LOOP
-        later := later || format('CREATE POLICY %I ON {table} USING (%s)%s', told.polname, told.seen,
-            CASE WHEN told.made IS NULL THEN '' ELSE ' WITH CHECK (' || told.made || ')' END);
+        later := later || format('CREATE POLICY %I ON {table} USING (%s)%s', item.polname, item.seen,
+            CASE WHEN item.made IS NULL THEN '' ELSE ' WITH CHECK (' || item.made || ')' END);
     END LOOP;
-    FOR told IN SELECT attname FROM pg_attribute
+    FOR item IN SELECT attname FROM pg_attribute
         WHERE attrelid = '{table}'::regclass AND attnum > 0 AND attstattarget = 0 LOOP
-        later := later || format('ALTER TABLE {table} ALTER COLUMN %I SET STATISTICS 0', told.attname);
+        later := later || format('ALTER TABLE {table} ALTER COLUMN %I SET STATISTICS 0', item.attname);
     END LOOP;
     EXECUTE format('ALTER TABLE {table} RENAME TO %I', whole);
     EXECUTE format('CREATE TABLE {table} (LIKE %I INCLUDING DEFAULTS INCLUDING IDENTITY INCLUDING STORAGE) '
@@ -59,9 +59,9 @@ BEGIN
     END LOOP;
     EXECUTE format('INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM %I', whole);
     EXECUTE format('ALTER TABLE %I DISABLE ROW LEVEL SECURITY', whole);
-    FOR told IN SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attidentity <> '' LOOP
+    FOR item IN SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attidentity <> '' LOOP
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, %L), nextval(pg_get_serial_sequence(%L, %L)))',
-            '{table}', told.attname, whole, told.attname);
+            '{table}', item.attname, whole, item.attname);
     END LOOP;
     EXECUTE format('DROP TABLE %I CASCADE', whole);
     EXECUTE format('ALTER TABLE {table} ADD PRIMARY KEY (user_id, %s)', key);
@@ -79,7 +79,7 @@ _REFER = "ALTER TABLE terms ADD FOREIGN KEY (user_id, row) REFERENCES memories (
 
 
 async def partition(engine: PostgresEngine, parts: int) -> None:
-    """Split the large tables into so many parts; everyone else must have let go of the database."""
+    """Split the large tables into so many partitions; nothing else may use the database."""
     if not 2 <= parts <= MAX_PARTS:
         raise InvalidInput(f"tables can be split into 2 to {MAX_PARTS} parts")
     async with engine.dedicated_connection(ALL_TENANTS) as connection:
@@ -90,7 +90,7 @@ async def partition(engine: PostgresEngine, parts: int) -> None:
         async with connection.transaction():
             await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'; SET LOCAL statement_timeout = 0")
             await connection.execute(f"LOCK TABLE users, {', '.join(TABLES)} IN ACCESS EXCLUSIVE MODE")
-            # What pgvector has is made anew when it is next asked for.
+            # pgvector's data is rebuilt when it is next needed.
             await connection.execute("UPDATE users SET halved = '{}', near = '{}' WHERE halved <> '{}'")
             if await connection.fetchval(_HAS_HALVES):
                 await connection.execute("UPDATE vectors SET half = NULL WHERE half IS NOT NULL")

@@ -1,7 +1,7 @@
-"""A user's nearest vectors by pgvector: made ready behind everyone's back, for users who have many.
+"""Nearest vectors of a user by pgvector, prepared in the background for users with many vectors.
 
-Whoever has few is found faster in memory, so only large users' vectors are kept as pgvector has them, and only they
-stand in the index: others pay neither its space nor its time when they write.
+Small users are searched faster in memory, so only large users' vectors are converted and indexed: others pay neither
+the space nor the time.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("recollect")
 Progress = Callable[[int, int], None]
-# So many at a time: a user's own writers wait for the last of them at most.
+# Rows per transaction: a user's writers wait for one batch at most.
 FILL_BATCH = 500
 _POLL_S = 1.0
 _RETRY_S = 30.0
-# How long others wait behind us for a lock on the table, and how often we try.
+# The timeout for a lock on the table, and the number of attempts.
 _LOCK_MS, _TRIES = 500, 120
 _BUILD_MEMORY = "SELECT set_config('maintenance_work_mem', '256MB', false) WHERE pg_size_bytes(current_setting("
 _BUILD_MEMORY += "'maintenance_work_mem')) < 256 << 20"
@@ -41,7 +41,7 @@ _BUILD_MEMORY += "'maintenance_work_mem')) < 256 << 20"
 
 @dataclass(frozen=True, slots=True)
 class HnswIndexState:
-    """How it stands with pgvector: whether it can be used, why not, and for how many users it is."""
+    """Whether pgvector can be used, why not, and for how many users it is."""
 
     version: str
     trouble: str
@@ -50,7 +50,7 @@ class HnswIndexState:
 
 
 class HnswIndex:
-    """Finds the nearest of users whose vectors stand in the index; others are made ready when they are asked for."""
+    """Searches users whose vectors are indexed; others are prepared when they are first searched."""
 
     def __init__(self, engine: PostgresEngine, model: EmbeddingModel) -> None:
         self._engine = engine
@@ -62,11 +62,11 @@ class HnswIndex:
 
     @property
     def where(self) -> str:
-        """The database, without its password."""
+        """The address of the database, without its password."""
         return self._engine.where
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
-        """The nearest active rows of the user in these places; IndexNotReady while they are not made ready."""
+        """Return the nearest active rows of the user in these places; raise IndexNotReady while they are prepared."""
         number = await self._model_number()
         params = {"user": user, "model": number, "vector": vector.tolist(), "places": list(places), "limit": limit}
 
@@ -76,7 +76,7 @@ class HnswIndex:
                 return None
             matches = await tx.rows(said.nearest(number, self._model.dimensions), params)
             if len(matches) < limit:
-                # Little of what is near may be shown from here.
+                # Few of the nearest rows are visible from these places.
                 await tx.rows(said.EXACT_SCAN, {})
                 matches = await tx.rows(said.nearest_exact(number), params)
             return matches
@@ -102,13 +102,13 @@ class HnswIndex:
         return self._number or 0
 
     def request_build(self, user: str) -> None:
-        """Have a user's vectors made ready, some time soon."""
+        """Prepare a user's vectors in the background."""
         self._pending_users[user] = None
         if self._build_task is None:
             self._build_task = asyncio.create_task(self._build_pending())
 
     async def _build_pending(self) -> None:
-        """Make users ready until none waits; together, because an index is made faster of many rows than by rows."""
+        """Prepare users until none waits; together, because one build of an index is faster than many inserts."""
         try:
             while users := list(self._pending_users):
                 await self.make_ready(users)
@@ -127,10 +127,10 @@ class HnswIndex:
             self._build_task = None
 
     async def make_ready(self, users: Sequence[str], progress: Progress = lambda done, of: None) -> None:
-        """Have the vectors of these users stand in the index; whoever else is at it is waited for."""
+        """Index the vectors of these users; wait for another process that is doing so."""
         number = await self._model_number()
         if not number:
-            # Nobody has a vector of this model.
+            # There is no vector of this model.
             return
         async with self._exclusive_connection() as connection:
             await prepare(connection, self._model)
@@ -138,7 +138,7 @@ class HnswIndex:
         self._trouble = ""
 
     async def rebuild(self, *, large: int, progress: Progress = lambda done, of: None) -> int:
-        """Make everything anew that pgvector has, of users with so many vectors; gives how many rows those are."""
+        """Rebuild all data of pgvector for users with at least `large` vectors; return how many rows those are."""
         number = await self._model_number()
         if not number:
             return 0
@@ -156,12 +156,12 @@ class HnswIndex:
         for user in users:
             await _fill(connection, user, number, progress)
         await _build(self._engine, connection, (number, self._model.dimensions), progress)
-        # Only now, or they would be searched for without an index.
+        # Only now, or they would be searched without an index.
         for user in users:
             await connection.execute(said.FILLED, user, number)
 
     async def verify(self) -> list[tuple[str, int, int]]:
-        """Users whose vectors are said to stand in the index: how many vectors each has, and how many do not."""
+        """Return, for each indexed user, the number of vectors and how many of them are missing or wrong."""
         number = await self._model_number()
         async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
             await connection.execute("SET statement_timeout = 0")
@@ -170,7 +170,7 @@ class HnswIndex:
             return [tuple(row) for row in await connection.fetch(said.MISMATCHES, number)]
 
     async def state(self) -> HnswIndexState:
-        """How it stands; nothing is changed."""
+        """Return the state of pgvector without changing anything."""
         number = await self._model_number()
         async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
             version, trouble = await _detect_pgvector(connection, self._model)
@@ -182,9 +182,9 @@ class HnswIndex:
 
     @asynccontextmanager
     async def _exclusive_connection(self) -> AsyncIterator[Any]:
-        """A connection while nobody else makes anything ready."""
+        """Open a connection while no other process prepares anything."""
         async with self._engine.dedicated_connection(ALL_TENANTS) as connection:
-            # Not waited for inside PostgreSQL: an index is not finished while anyone waits in a statement.
+            # Polled, because an index build does not finish while another session waits in a statement.
             while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", said.BUILDING):  # noqa: ASYNC110
                 await asyncio.sleep(_POLL_S)
             await connection.execute("SET statement_timeout = 0; SET idle_session_timeout = 0")
@@ -192,14 +192,14 @@ class HnswIndex:
             yield connection
 
     async def close(self) -> None:
-        """Break off what is under way; it is gone on with another time."""
+        """Cancel the background build, which can be continued later."""
         if self._build_task is not None:
             self._build_task.cancel()
             await asyncio.wait([self._build_task])
 
 
 async def _detect_pgvector(connection: Any, model: EmbeddingModel) -> tuple[str, str]:
-    """Which pgvector there is, and why it cannot be used if it cannot."""
+    """Return the version of pgvector, and why it cannot be used, if so."""
     if model.dimensions > said.MAX_DIMENSIONS:
         return "", f"pgvector has no index for more than {said.MAX_DIMENSIONS} dimensions, and {model} has more"
     version = await connection.fetchval(said.INSTALLED)
@@ -218,10 +218,10 @@ async def _detect_pgvector(connection: Any, model: EmbeddingModel) -> tuple[str,
 
 
 async def prepare(connection: Any, model: EmbeddingModel) -> None:
-    """See to it that the table can hold what pgvector needs; Unsupported if there is no pgvector to be had."""
+    """Add the column and trigger that pgvector needs; raise Unsupported if there is no pgvector."""
     _, trouble = await _detect_pgvector(connection, model)
     if trouble:
-        # Whether we may install it is told by trying.
+        # Installing it may or may not be permitted.
         await _try_execute(connection, said.INSTALL)
         _, trouble = await _detect_pgvector(connection, model)
     if trouble:
@@ -236,7 +236,7 @@ async def prepare(connection: Any, model: EmbeddingModel) -> None:
 
 
 async def _try_execute(connection: Any, *statements: str) -> bool:
-    """Whether they could be done, all or none, without anyone waiting for long behind us."""
+    """Execute statements in a transaction that waits only briefly for locks; return whether it succeeded."""
     from recollect.ledger.postgres_errors import REFUSED_ERRORS
 
     try:
@@ -250,7 +250,7 @@ async def _try_execute(connection: Any, *statements: str) -> bool:
 
 
 async def _fill(connection: Any, user: str, model: int, progress: Progress) -> None:
-    """Have all of a user's vectors stand beside as pgvector has them."""
+    """Convert all vectors of a user for pgvector."""
     await connection.execute(said.ENROL, user, model)
     total = await connection.fetchval("SELECT count(*) FROM vectors WHERE user_id = $1 AND model = $2", user, model)
     done, after = 0, -1
@@ -260,18 +260,18 @@ async def _fill(connection: Any, user: str, model: int, progress: Progress) -> N
 
 
 async def _missing(connection: Any, model: int) -> dict[str, str]:
-    """Indexes of a model that cannot be used, and of what table each is to be."""
+    """Return the indexes of a model that do not exist or are invalid, with their tables."""
     parts = [row[0] for row in await connection.fetch(said.PARTS)]
     matches = dict(await connection.fetch(said.INDEXES))
     return {name: table for name, table in said.index_names(model, parts).items() if not matches.get(name)}
 
 
 async def _build(engine: PostgresEngine, connection: Any, model: tuple[int, int], progress: Progress) -> None:
-    """Make the indexes of the model that there are not, or that cannot be used."""
+    """Build the missing indexes of the model."""
     missing = await _missing(connection, model[0])
     total = await connection.fetchval(said.TOTAL, model[0]) if missing else 0
     for name, table in missing.items():
-        # Whoever was at it may have been ended before it was whole.
+        # An earlier build may have been interrupted.
         await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
         making = asyncio.create_task(connection.execute(said.create_index(name, table, *model), timeout=None))
         try:

@@ -1,20 +1,18 @@
-"""What is said to pgvector. Vectors stay where they are, packed; those of users with many of them stand beside as
-`halfvec`, kept up by a trigger, so that whoever writes, of whatever version, need not know.
-"""
+"""SQL for pgvector. Large users' packed vectors are also stored as `halfvec`, which a trigger maintains."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Scans that go on until enough of what they find may be shown came with this version.
+# The first version with iterative scans, which continue until enough visible rows are found.
 MIN_VERSION = (0, 8)
-# What HNSW can hold of half precision.
+# The limit of HNSW for halfvec.
 MAX_DIMENSIONS = 4000
 M, EF_CONSTRUCTION, EF_SEARCH = 16, 64, 200
-# Beyond so many rows looked at, what is asked for is a small part of the user's: comparing with all of it is faster.
+# If more rows than this must be scanned, the places hold a small part of the user's rows: an exact scan is faster.
 MAX_SCANNED = 20_000
 
-# Any numbers will do, as long as every Recollect takes the same ones.
+# Any numbers, as long as every Recollect uses the same ones.
 PREPARING, BUILDING = 7233194109, 7233194110
 
 INSTALLED = "SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'vector'"
@@ -54,7 +52,7 @@ PREPARED = (
     "SELECT 1 FROM pg_catalog.pg_trigger WHERE tgrelid = to_regclass('vectors') AND tgname = 'keep_half' "
     "AND tgenabled <> 'D'"
 )
-# Each needs a lock on the table, for a moment.
+# Each needs a lock on the table for a moment.
 PREPARE = (
     "ALTER TABLE vectors ADD COLUMN IF NOT EXISTS half halfvec",
     "ALTER TABLE vectors ALTER COLUMN half SET STATISTICS 0",
@@ -84,16 +82,16 @@ MISMATCHES = (
 )
 TOTAL = "SELECT count(*) FROM vectors WHERE model = $1 AND half IS NOT NULL"
 PROGRESS = "SELECT tuples_done FROM pg_catalog.pg_stat_progress_create_index WHERE pid = $1"
-# The table, or the parts it is split into.
+# The partitions of the table, if any.
 PARTS = (
     "SELECT relid::regclass::text FROM pg_catalog.pg_partition_tree('vectors') WHERE isleaf AND level > 0 ORDER BY 1"
 )
-# Indexes of ours, and whether they can be used.
+# Our indexes, and whether they are valid.
 INDEXES = (
     "SELECT c.relname, i.indisvalid FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid "
     "WHERE c.relnamespace = current_schema()::regnamespace AND c.relname LIKE 'vectors\\_near\\_%'"
 )
-# Those of a model that are to be made anew, and those of models that are gone.
+# Indexes of a model to be rebuilt, and of models that are gone.
 OLD_INDEXES = (
     f"SELECT relname FROM ({INDEXES}) ours WHERE split_part(relname, '_', 3) = $1::bigint::text "
     "OR split_part(relname, '_', 3) NOT IN (SELECT number::text FROM models)"
@@ -101,13 +99,13 @@ OLD_INDEXES = (
 
 
 def index_names(model: int, parts: Sequence[str]) -> dict[str, str]:
-    """What the index over the vectors of a model is called, or one for each part of the table; and of what it is."""
+    """Return the name of the index of a model, or one for each partition, with its table."""
     name = f"vectors_near_{model:d}"
     return {f"{name}_{number}": part for number, part in enumerate(parts)} or {name: "vectors"}
 
 
 def create_index(name: str, table: str, model: int, dimensions: int) -> str:
-    """Makes the index over the vectors of a model, with nobody waiting for it."""
+    """Return SQL that creates the index of a model concurrently."""
     return (
         f"CREATE INDEX CONCURRENTLY {name} ON {table} "
         f"USING hnsw ((half::halfvec({dimensions:d})) halfvec_cosine_ops) "
@@ -115,9 +113,8 @@ def create_index(name: str, table: str, model: int, dimensions: int) -> str:
     )
 
 
-# Asked in the transaction of a search: whether the user's vectors are there, and how to go about finding them. With
-# a plan for any user PostgreSQL would not see that the index has what is asked for, and it takes all but this way
-# for cheaper than it is.
+# Read in the transaction of a search: whether the user is ready, and planner settings. A generic plan would not
+# match the partial index, and PostgreSQL underestimates the cost of every plan but the index scan.
 READY = (
     "SELECT :model = ANY (near), set_config('plan_cache_mode', 'force_custom_plan', true), "
     "set_config('enable_sort', 'off', true), set_config('enable_hashjoin', 'off', true), "
@@ -127,7 +124,7 @@ READY = (
     f"set_config('hnsw.ef_search', '{EF_SEARCH}', true), set_config('hnsw.max_scan_tuples', '{MAX_SCANNED}', true) "
     "FROM users WHERE user_id = :user"
 )
-# And for comparing with everything, when few of the user's rows may be found.
+# Planner settings for an exact scan.
 EXACT_SCAN = "SELECT set_config('enable_indexscan', 'on', true), " + ", ".join(
     f"set_config('{way}', 'on', true)"
     for way in ("enable_sort", "enable_hashjoin", "enable_bitmapscan", "enable_seqscan")
@@ -135,7 +132,7 @@ EXACT_SCAN = "SELECT set_config('enable_indexscan', 'on', true), " + ", ".join(
 
 
 def nearest(model: int, dimensions: int) -> str:
-    """The nearest that may be shown, by the index."""
+    """Return SQL for the nearest visible rows by the index."""
     kind = f"halfvec({dimensions:d})"
     distance = f"(v.half::{kind}) <=> :vector::real[]::{kind}"
     return (
@@ -146,7 +143,7 @@ def nearest(model: int, dimensions: int) -> str:
 
 
 def nearest_exact(model: int) -> str:
-    """The same by comparing with each of them."""
+    """Return SQL for the nearest visible rows by an exact scan."""
     distance = "v.half <=> :vector::real[]::halfvec"
     return (
         f"SELECT v.row, 1 - ({distance}) FROM memories m JOIN vectors v ON v.user_id = m.user_id AND v.row = m.row "

@@ -1,7 +1,7 @@
-"""Words from process to process through PostgreSQL: LISTEN and NOTIFY, on one connection of its own.
+"""Publish and subscribe between processes by LISTEN and NOTIFY.
 
-Nothing is told inside the transaction that changes something: whoever has a NOTIFY to commit waits for all others who
-do, everywhere in the database. It is told right after, in a transaction that writes nothing to disk.
+Nothing is published inside the transaction that changes something, because transactions with a NOTIFY commit one
+after another in the whole database. It is published right after, without a sync to disk.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 # A payload has less than 8000 bytes.
 MAX_PAYLOAD_CHARS = 7900
 _ANSWER_S = 5.0
-# Whoever hears nothing for so long asks itself something, to know whether it still would.
+# After so long without a message a ping to oneself checks the connection.
 IDLE_PING_S = 20.0
 _PING = "ping"
 _PAUSE_S = 1.0
 
 
 class PostgresPubSub:
-    """Tells others, and hears what they tell; each on a connection that is made when it is needed."""
+    """Publishes and receives texts, each on its own connection, which is opened on demand."""
 
     def __init__(self, engine: PostgresEngine, channel: str) -> None:
         self._engine = engine
@@ -36,7 +36,7 @@ class PostgresPubSub:
         self._retry_after = 0.0
 
     async def publish(self, text: str) -> None:
-        """Tell all who listen; Unavailable if that cannot be done now."""
+        """Send a text to all listeners; raise Unavailable if that is not possible now."""
         if asyncio.get_running_loop().time() < self._retry_after:
             raise Unavailable("PostgreSQL does not answer")
         try:
@@ -48,10 +48,10 @@ class PostgresPubSub:
         except (*ERRORS, RecollectError) as error:
             self._retry_after = asyncio.get_running_loop().time() + _PAUSE_S
             self._disconnect()
-            raise Unavailable(f"others were not told of a change ({type(error).__name__})") from None
+            raise Unavailable(f"the change could not be published ({type(error).__name__})") from None
 
     async def listen(self) -> AsyncIterator[str]:
-        """What is told, and a first empty text once it is heard; Unavailable when it ends."""
+        """Yield an empty text once listening, then what is published; raise Unavailable when it ends."""
         messages: asyncio.Queue[str | None] = asyncio.Queue()
         try:
             connection = await self._engine.connect()
@@ -59,8 +59,8 @@ class PostgresPubSub:
             raise Unavailable(str(error)) from None
         try:
             connection.add_termination_listener(lambda *_: messages.put_nowait(None))
-            await connection.add_listener(self._channel, lambda *told: messages.put_nowait(told[-1]))
-            # Behind a pooler one may listen for ever to nothing: only what is heard counts.
+            await connection.add_listener(self._channel, lambda *args: messages.put_nowait(args[-1]))
+            # Behind a pooler LISTEN may succeed and receive nothing, so a ping must arrive first.
             await self._ping(connection)
             wait_s, is_listening = _ANSWER_S, False
             while True:
@@ -69,7 +69,7 @@ class PostgresPubSub:
                         text = await messages.get()
                 except TimeoutError:
                     if wait_s == _ANSWER_S:
-                        raise StoreUnavailable("what is told through PostgreSQL is not heard") from None
+                        raise StoreUnavailable("notifications through PostgreSQL do not arrive") from None
                     await self._ping(connection)
                     wait_s = _ANSWER_S
                     continue
@@ -93,12 +93,12 @@ class PostgresPubSub:
             self._publisher = None
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._disconnect()
 
 
 def split_payload(text: str) -> list[str]:
-    """Words, as many together as a message holds."""
+    """Split a text at spaces into messages that fit."""
     chunks: list[str] = []
     for word in text.split():
         if chunks and len(chunks[-1]) + len(word) < MAX_PAYLOAD_CHARS:

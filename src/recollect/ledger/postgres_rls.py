@@ -1,8 +1,8 @@
-"""Whose rows a transaction may touch, said to PostgreSQL: its policies keep every statement to them.
+"""Restrict a transaction to the rows of a tenant by PostgreSQL's row-level security.
 
-Policies go by two settings. `recollect.whose` is "=ann" for the rows of ann, "*" for everyone's; `recollect.digest`
-is what stands for the user where the name must not stay. Where nothing is said nothing is seen. A role that is a
-superuser or has BYPASSRLS is not kept to anything.
+Policies use two settings. `recollect.whose` is "=ann" for the rows of ann and "*" for all rows; `recollect.digest` is
+the digest of the user, for tables without names. Without settings no row is visible. Superusers and roles with
+BYPASSRLS are exempt.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Tenant
 from recollect.model.erasure import user_digest
 from recollect.model.text import is_storable
 
-# Asked once for a statement, not once for a row, because of the SELECT around it.
+# The subquery is evaluated once per statement, not once per row.
 ALL_ROWS = "(SELECT current_setting('recollect.whose', true)) = '*'"
 OWN_ROWS = f"user_id = (SELECT substr(current_setting('recollect.whose', true), 2)) OR {ALL_ROWS}"
 OWN_ROWS_BY_DIGEST = f"user_id = (SELECT current_setting('recollect.digest', true)) OR {ALL_ROWS}"
@@ -29,7 +29,7 @@ UNGUARDED = (
 
 
 def _tenant_settings(tenant: Tenant) -> tuple[str, str]:
-    """What the two settings are for them."""
+    """Return the values of the two settings."""
     if tenant is ALL_TENANTS:
         return "*", "*"
     if tenant is NO_TENANT:
@@ -41,24 +41,24 @@ def _tenant_settings(tenant: Tenant) -> tuple[str, str]:
 
 
 def tenant_statements(tenant: Tenant) -> str:
-    """Statements that keep what follows in a transaction to the rows of these."""
+    """Return statements that restrict the rest of a transaction to a tenant."""
     name, digest = _tenant_settings(tenant)
-    # Written as a text with escapes, which means the same whatever the server makes of plain ones.
+    # An escape string means the same whatever `standard_conforming_strings` is.
     name = name.replace("\\", "\\\\").replace("'", "''")
     return f"SET LOCAL recollect.whose = E'{name}'; SET LOCAL recollect.digest = '{digest}'"
 
 
 class TenantConnection:
-    """What is added to a connection of the driver: it knows whose rows single statements on it are kept to."""
+    """Remembers the tenant that single statements on a connection are restricted to."""
 
     _current_settings: tuple[str, str] | None = None
 
     async def set_tenant(self, tenant: Tenant, timeout_s: float | None) -> None:
-        """Keep statements outside of transactions to the rows of these; costs nothing if they are already."""
+        """Restrict statements outside of transactions to a tenant; costs nothing if they are already."""
         values = _tenant_settings(tenant)
         if self._current_settings == values:
             return
-        # Whoever is cut off here leaves a connection of which nothing is known.
+        # If this is cancelled the settings of the connection are unknown.
         self._current_settings = None
         connection: Any = self
         await connection.execute(_SET_TENANT, *values, timeout=timeout_s)
@@ -66,7 +66,7 @@ class TenantConnection:
 
 
 def security_warnings(unguarded: list[tuple[bool, str]], where: str) -> list[str]:
-    """What to say of tables on which no policy is in force for us, and whether that is because of our role."""
+    """Return warnings for tables on which no policy is in force, and whether the role is the reason."""
     if not unguarded:
         return []
     if unguarded[0][0]:

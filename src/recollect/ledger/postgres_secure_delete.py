@@ -1,7 +1,7 @@
-"""Overwriting what was deleted from PostgreSQL, as far as a client can: tables and their indexes are written anew.
+"""Overwrite what was deleted from PostgreSQL, as far as a client can, by rewriting tables and indexes.
 
-A plain VACUUM only marks the space as free, and a full-text index keeps every word it ever had. VACUUM FULL leaves
-nothing, but keeps everyone waiting while it runs, so it is for tables that are written anew in seconds.
+A plain VACUUM only marks space as free, and a full-text index keeps every word it ever had. VACUUM FULL leaves
+nothing but blocks everyone, so it is used for tables that are rewritten in seconds.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from recollect.ledger.sql.tx import LOG, ScrubResult
 
-# Tables up to this size in all are written anew.
+# Tables are rewritten up to this total size.
 MAX_FULL_BYTES = 64 << 20
-# For how long we wait for others to let go of a table, everyone else waiting behind us.
+# How long to wait for a lock on a table, while everyone else waits for this.
 _LOCK_S = 5
 _VACUUM_S = 300.0
 _UNREACHABLE = "its log, replicas and backups keep what was erased for as long as they are kept"
 _MISSING = "these are not ours to vacuum, so that bytes of what was erased stay in them: "
-# Of one that is split, with all of its parts.
+# Including the partitions of a table.
 _SIZE = (
     "SELECT coalesce(sum(pg_total_relation_size(to_regclass(name)) + (SELECT coalesce(sum(pg_total_relation_size("
     "part.relid)), 0) FROM pg_partition_tree(to_regclass(name)) part)), 0)::bigint FROM unnest($1::text[]) AS name"
@@ -30,21 +30,21 @@ _NOT_OWNED = (
 
 
 async def sweep(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> ScrubResult:
-    """Vacuum the tables, which keeps nobody waiting; says which could not be."""
+    """Vacuum the tables, which blocks nobody; report which could not be."""
     owned, not_owned = await _split_by_owner(connection, tables)
     remaining = [*not_owned, *[table for table in owned if not await _vacuum(connection, table, "ANALYZE", errors)]]
     return ScrubResult(not remaining, f"these could not be vacuumed: {', '.join(remaining)}" if remaining else "")
 
 
 async def _split_by_owner(connection: Any, tables: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tables that are ours to vacuum, and those that are not."""
+    """Return the tables that the role may vacuum, and those that it may not."""
     not_owned = {row[0] for row in await connection.fetch(_NOT_OWNED, list(tables))}
     await connection.execute(f"SET lock_timeout = '{_LOCK_S}s'; SET statement_timeout = 0")
     return [table for table in tables if table not in not_owned], sorted(not_owned)
 
 
 async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Exception], ...]) -> ScrubResult:
-    """Write the tables anew, or vacuum them where that would take too long; says what was not reached."""
+    """Rewrite the tables, or vacuum them if that would take too long; report what was not reached."""
     notes = []
     owned, not_owned = await _split_by_owner(connection, tables)
     if not_owned:
@@ -62,7 +62,7 @@ async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
             f"because {reason}: "
             "run VACUUM FULL on them when nobody else needs them"
         )
-    # Others let go of a table in the end; it does not become ours, nor smaller.
+    # Locks are released in the end; ownership and size do not change by retrying.
     is_final = bool(notes) and not (remaining and small)
     return ScrubResult(
         not notes, "; ".join([*notes, _UNREACHABLE]), is_final, remaining=(*not_owned, *remaining, LOG)
@@ -70,7 +70,7 @@ async def scrub(connection: Any, tables: Sequence[str], *, errors: tuple[type[Ex
 
 
 async def _vacuum(connection: Any, table: str, mode: str, errors: tuple[type[Exception], ...]) -> bool:
-    """Whether it could be done."""
+    """Vacuum a table; return whether that succeeded."""
     try:
         await connection.execute(f"VACUUM ({mode}) {table}", timeout=_VACUUM_S)
     except errors:

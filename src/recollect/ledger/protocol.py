@@ -1,24 +1,22 @@
-"""What a ledger promises of API keys: who holds one, and what it opens."""
+"""What a ledger promises: the methods of `Ledger`, and the values they take and return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from recollect.ledger.idempotency import IdempotencyStore
 from recollect.ledger.index_feed import IndexFeed, IndexRow, Revision
 from recollect.ledger.jobs import JobStore
 from recollect.ledger.model_states import ModelStateStore
-from recollect.ledger.responses import ResponseStore
-from recollect.ledger.tombstones import TombstoneStore
 from recollect.model.change import Applied, Author, Change, Effect, HistoryEntry, IdempotencyToken
-from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
+from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure, TombstoneSet
 from recollect.model.job import Appended, NewJob
 from recollect.model.key import ApiKey
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import Filter, Listing
+from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
@@ -34,49 +32,26 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-class ApiKeyStore(Protocol):
-    """The part of a ledger that keeps keys; of their text it knows the hash alone. They go with their user."""
-
-    async def add_key(self, key: ApiKey) -> None:
-        """Keep a key."""
-        ...
-
-    async def keys(self, user: str | None = None) -> list[ApiKey]:
-        """All keys ever made, or those of one user, the oldest first; revoked and expired ones are among them."""
-        ...
-
-    async def find_key(self, hash: bytes) -> ApiKey:
-        """The key of a hash, whether it still holds or not; NotFound if there is none."""
-        ...
-
-    async def has_keys(self) -> bool:
-        """Whether any key was ever made and is still told of; cheap."""
-        ...
-
-    async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
-        """Have a key open nothing from now on; one that was revoked before stays as it is. NotFound if unknown."""
-        ...
-
-    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
-        """Note when keys were last used; ids that are gone are left out, and no time goes back."""
-        ...
-
-
 __all__ = [
+    "ApiKeyStore",
     "Derived",
+    "IdempotencyStore",
     "IndexRow",
+    "KeyClaim",
     "Ledger",
     "LexicalMatches",
     "NumberedRecord",
+    "ResponseStore",
     "Revision",
     "ScoredRows",
+    "TombstoneStore",
     "Unembedded",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """Rows with a score each, from 0 to 1; whoever gives them says in which order."""
+    """Rows with a score from 0 to 1 each; their order is up to the function that returns them."""
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
@@ -84,16 +59,16 @@ class ScoredRows:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRecord:
-    """A memory with its row, as reads for ranking give it."""
+    """A memory with its row number, as reads for ranking return it."""
 
     row: int
     record: MemoryRecord
 
 
 class Derived(NamedTuple):
-    """How a memory stands that was derived from a turn, without its text.
+    """A memory that was derived from a turn, without its text.
 
-    A tuple, because a search makes dozens of them and a frozen dataclass takes five times as long to make.
+    A tuple, because a search makes dozens of them and a frozen dataclass takes five times as long to create.
     """
 
     id: str
@@ -107,10 +82,10 @@ class Derived(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LexicalMatches:
-    """What was said of a question's terms: rows that share one, rising, with a score and a share of the terms each.
+    """The rows that share a term with a query, ascending, with a score and a coverage each.
 
-    A score of 1 would mean all terms, said over and over; a coverage of 1 means all terms, said at all. Rare
-    terms count for more in both. `missing` are the terms nobody ever said, `missed` is their share.
+    A score of 1 would mean all terms, repeated many times; a coverage of 1 means that all terms occur. Rare terms
+    weigh more in both. `missing` are the terms that occur nowhere, `missing_share` is their share of the weight.
     """
 
     rows: NDArray[np.int64]
@@ -122,7 +97,7 @@ class LexicalMatches:
 
 @dataclass(frozen=True, slots=True)
 class Unembedded:
-    """A memory that has no vector of the model asked for."""
+    """A memory without a vector of the requested model."""
 
     row: int
     user: str
@@ -131,12 +106,144 @@ class Unembedded:
     speaker: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class KeyClaim:
+    """The state of an idempotency key: owned by this caller, owned by another one, or answered already.
+
+    `epoch` is that of the user when the key was claimed.
+    """
+
+    is_owner: bool = False
+    answer: Mapping[str, Any] | None = None
+    epoch: int = 0
+
+
+class ApiKeyStore(Protocol):
+    """API keys. Only the hash of a key's text is stored, and a user's keys are erased with the user."""
+
+    async def add_key(self, key: ApiKey) -> None: ...
+
+    async def keys(self, user: str | None = None) -> list[ApiKey]:
+        """Return all keys ever made, or those of one user, oldest first, revoked and expired ones included."""
+        ...
+
+    async def find_key(self, hash: bytes) -> ApiKey:
+        """Return the key of a hash, whether it is still valid or not; raise NotFound if there is none."""
+        ...
+
+    async def has_keys(self) -> bool:
+        """Return whether any key exists; cheap."""
+        ...
+
+    async def revoke_key(self, id: str, *, at: datetime) -> ApiKey:
+        """Revoke a key; one that is revoked already stays as it is. Raise NotFound if it is unknown."""
+        ...
+
+    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
+        """Record when keys were last used; unknown ids are ignored, and no time moves back."""
+        ...
+
+
+class IdempotencyStore(Protocol):
+    """Idempotency keys of requests: one effect, and the same answer to every repetition.
+
+    A key is owned while its request runs, in whatever process, and then holds the answer. Answers are erased with
+    what they mention, and expire.
+    """
+
+    async def claim_key(self, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
+        """Claim the key if it is free, or if it was claimed before that time and never answered.
+
+        Raise IdempotencyReuse if it was used for a different request.
+        """
+        ...
+
+    async def store_answer(
+        self, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
+    ) -> None:
+        """Store the answer of a request; nothing is stored if anything was erased since the epoch `since`."""
+        ...
+
+    async def release_key(self, user: str, once: IdempotencyToken) -> None:
+        """Free the key of a request that failed; one that has its answer stays."""
+        ...
+
+
+class ResponseStore(Protocol):
+    """OpenAI's Responses and Conversations. Ids of other users, and expired ones, raise NotFound."""
+
+    async def save_response(
+        self, scope: Scope, response: StoredResponse, *, items: ThreadItems | None = None, started_at: datetime
+    ) -> None:
+        """Store a response, replacing one of its id, and add items to a thread: both or neither.
+
+        Raise Conflict if anything of the user was erased since the response was begun, at its epoch.
+        """
+        ...
+
+    async def response(self, scope: Scope, id: str) -> StoredResponse: ...
+
+    async def response_chain(self, scope: Scope, id: str) -> list[StoredResponse]:
+        """Return a response and all it continues, the first one first; those may have expired."""
+        ...
+
+    async def drop_response(self, scope: Scope, id: str) -> None:
+        """Remove a response; what continued it then continues its predecessor."""
+        ...
+
+    async def save_thread(self, scope: Scope, thread: Thread) -> None: ...
+
+    async def thread(self, scope: Scope, id: str) -> Thread: ...
+
+    async def drop_thread(self, scope: Scope, id: str) -> None:
+        """Remove a thread with its items."""
+        ...
+
+    async def add_items(self, scope: Scope, items: ThreadItems) -> None:
+        """Add items to the end of a thread; raise Conflict if an id exists in it."""
+        ...
+
+    async def thread_items(
+        self, scope: Scope, thread_id: str, *, after: str = "", newest_first: bool = False, limit: int | None = None
+    ) -> list[Plain]:
+        """Return the items of a thread in order, from the one after the item `after` on."""
+        ...
+
+    async def thread_item(self, scope: Scope, thread_id: str, id: str) -> Plain: ...
+
+    async def drop_item(self, scope: Scope, thread_id: str, id: str) -> None: ...
+
+    async def prune_responses(self, before: datetime) -> int:
+        """Remove responses and threads that expired before a time, chains as a whole; return how many."""
+        ...
+
+
+class TombstoneStore(Protocol):
+    """Recognises turns that were forgotten or erased."""
+
+    async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """Return the messages, as (role, text), that match a forgotten or erased turn of the user."""
+        ...
+
+    async def has_tombstones(self, user: str) -> bool:
+        """Return whether any turn of the user was ever forgotten or erased; cheap, called with every chat."""
+        ...
+
+    async def tombstones(self, user: str) -> TombstoneSet:
+        """Return all tombstones of the user with their keys, to be put into another ledger."""
+        ...
+
+    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
+        """Add tombstones of another ledger, to be recognised by its keys."""
+        ...
+
+
 class Ledger(
     JobStore, ResponseStore, IdempotencyStore, ApiKeyStore, IndexFeed, ModelStateStore, TombstoneStore, Protocol
 ):
-    """Keeps memories, turns and their history, jobs, responses and keys; what it acknowledged is on disk.
+    """Stores memories, turns and their history, jobs, responses and keys. Acknowledged writes are on disk.
 
-    `on_change` is called with the user once something of theirs has changed.
+    `on_change` is called with the user after something of theirs has changed.
     """
 
     on_change: Callable[[str], None]
@@ -155,13 +262,13 @@ class Ledger(
     ) -> Applied:
         """Make all of the changes with their history, and all of the effects, or none.
 
-        With the revision at which began whoever worked out the changes, they are refused with a Conflict if anything
-        of the user was erased since: it could come back with them.
+        With `since`, the revision from which the changes were derived, raise Conflict if anything of the user was
+        erased after it: the changes could bring it back.
         """
         ...
 
     async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
-        """Take back what one line of history did, or the `whole` batch it was part of."""
+        """Undo one history entry, or the `whole` batch it is part of."""
         ...
 
     async def append(
@@ -174,30 +281,30 @@ class Ledger(
         jobs: Sequence[NewJob] = (),
         received_at: datetime | None = None,
     ) -> Appended:
-        """Add to a session's log, in order, and jobs to be done; gives the turns with positions, and the jobs.
+        """Append turns to a session, in order, and enqueue jobs; return the turns with positions, and the jobs.
 
-        With the time at which they were first given, the same turns can be appended again: those whose ids are there
-        stay as they are and are given back, and those that an erasure since then reached are left out. Where none is
-        left nothing is written, no jobs either. Without it, an id that is there already is a Conflict.
+        With `received_at`, the time of the first attempt, appending is idempotent: turns whose ids exist are returned
+        as they are, and those that an erasure reached since then are left out. If none is left nothing is written,
+        no jobs either. Without it, an existing id raises Conflict.
         """
         ...
 
     async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
-        """Count an access of each memory; no history, no new version."""
+        """Count an access of each memory, without history or a new version."""
         ...
 
     # Reading ---------------------------------------------------------------------------------------
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
-        """The user's memories of these ids, in their order; ids that are not theirs are left out."""
+        """Return the user's memories of these ids, in their order; other ids are left out."""
         ...
 
     async def find(self, scope: Scope, listing: Listing) -> Page:
-        """Some of the memories in the scope, in order of the time they were made, and where to go on."""
+        """Return a page of the memories in the scope, in order of their creation."""
         ...
 
     async def count(self, scope: Scope, listing: Listing) -> int:
-        """How many memories the listing has in all; limit and cursor do not matter."""
+        """Return how many memories the listing has in all, whatever its limit and cursor."""
         ...
 
     async def history(
@@ -209,90 +316,81 @@ class Ledger(
         before: int | None = None,
         after: int | None = None,
     ) -> list[HistoryEntry]:
-        """What happened to one memory, or to all of the scope's, newest first; since the line `after`, oldest first.
+        """Return the history of one memory, or of the scope, newest first; with `after`, later entries oldest first.
 
-        A line that comes later has a higher number, so whoever asks again from the last one misses none.
+        Later entries have higher ids, so polling from the last one misses none.
         """
         ...
 
     async def changes_since(self, user: str, since: datetime) -> list[HistoryEntry]:
-        """The lines since a moment of all memories of the user that were changed since, the oldest first.
-
-        Those that were only added are left out.
-        """
+        """Return the entries after a time, oldest first, of memories that were not only added since."""
         ...
 
     async def entry(self, scope: Scope, entry_id: int) -> HistoryEntry:
-        """One line of history."""
+        """Return one history entry."""
         ...
 
     async def conversation(self, scope: Scope) -> Conversation:
-        """The state of the scope's session."""
+        """Return the state of the scope's session."""
         ...
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        """What was said in the scope's session, in order, after a position."""
+        """Return the turns of the scope's session after a position, in order."""
         ...
 
     async def users(self) -> list[str]:
-        """Everyone who has ever written, in order."""
+        """Return all users who have ever written, in order."""
         ...
 
-    # Finding ---------------------------------------------------------------------------------------
+    # Searching -------------------------------------------------------------------------------------
 
     async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
-        """Every row of the user that shares a term with the text."""
+        """Return every row of the user that shares a term with the text."""
         ...
 
     async def fetch(
         self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
     ) -> list[NumberedRecord]:
-        """The memories of those rows that the scope can see, are active (or held `as_of`) and pass the filter."""
+        """Return the memories of the rows that the scope can see, are valid (now or `as_of`) and pass the filter."""
         ...
 
     async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
-        """Every row the scope can see that is active (or held `as_of`) and passes the filter."""
+        """Return every row that the scope can see, is valid (now or `as_of`) and passes the filter."""
         ...
 
     async def keyed_facts(
         self, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
     ) -> list[MemoryRecord]:
-        """The facts with a key that recall may see: active (or held `as_of`), passing the filter, mattering so much.
-
-        The most important come first, the oldest first among equals; what has expired is left out.
-        """
+        """Return the visible, valid facts with a key that pass the filter, most important first, then oldest."""
         ...
 
     async def find_conflicting(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-        """The active memories of the user that say what one of these does in its place, or hold its key there."""
+        """Return the user's active memories with the same text or the same key in the same place as a record."""
         ...
 
     async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
-        """The user's memories that name each of these turns as evidence: active or superseded, the oldest row first.
-
-        A turn from which nothing was derived is left out.
-        """
+        """Return, for each turn that has any, the active or superseded memories it is evidence of, oldest first."""
         ...
 
     async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[NumberedRecord, ...]]:
-        """Each of the user's memories of these ids, followed by those that superseded it, one after the other.
+        """Return each of the user's memories of these ids, followed by its chain of successors.
 
-        The last one may be of any status. Ids that are not the user's are left out.
+        The last one may be of any status.
         """
         ...
 
     # For indexes -----------------------------------------------------------------------------------
 
     async def revision(self, user: str) -> Revision:
-        """The user's current revision; cheap, asked before every search."""
+        """Return the user's current revision; cheap, called before every search."""
         ...
 
     async def index_rows(
         self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
     ) -> tuple[Revision, list[IndexRow]]:
-        """What changed since a revision, and the revision that is, read at one moment.
+        """Return the current revision and the rows that changed since `after`, from one consistent view.
 
-        Without `vectors` none is read: where there is one, no bytes stand for it.
+        Without `vectors`, empty bytes stand for each vector.
         """
         ...
 
@@ -322,15 +420,15 @@ class Ledger(
         user: str,
         versions: Mapping[int, int] | None = None,
     ) -> None:
-        """Keep vectors for rows of one user; with `versions`, only for memories that are still at those."""
+        """Store vectors for rows of a user; with `versions`, only for memories still at that version."""
         ...
 
     async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
-        """The vectors of a user's memories by their ids, as they are kept; what has none of the model is left out."""
+        """Return the packed vectors of a user's memories by id; those without one are left out."""
         ...
 
     async def models(self) -> dict[EmbeddingModel, int]:
-        """Which models there are vectors of, and how many."""
+        """Return the number of vectors of each model."""
         ...
 
     async def drop_model(self, model: EmbeddingModel) -> None:
@@ -340,59 +438,57 @@ class Ledger(
     # Erasing ---------------------------------------------------------------------------------------
 
     async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
-        """Remove it for good with all that was derived from it, by the rules of `recollect.model.erasure`.
+        """Erase it with all that was derived from it, by the rules of `recollect.model.erasure`.
 
-        No job that runs for the user at that moment has any effect: what it was to do is done again, from what is
-        left.
+        A job that runs for the user at that moment has no effect; it runs again on what is left.
         """
         ...
 
     async def purge(self, before: datetime) -> StoreErasure:
-        """Remove for good what was forgotten before a time, with the versions it had superseded.
+        """Erase what was forgotten before a time, with the versions it had superseded; derived memories stay.
 
-        Nothing goes with it but what is its own: what was derived from it stays. It keeps nobody waiting, so
-        the store is not written anew: copies that rows left where they once stood can stay until an erasure does it.
+        It blocks nobody, so the store is not rewritten: stale copies of rows can stay until an erasure removes them.
         """
         ...
 
     async def finish_erasures(self) -> StoreErasure:
-        """Try again what an erasure of the last days could not reach at its time; can keep writers waiting."""
+        """Retry what erasures of the last days could not reach; can block writers."""
         ...
 
     async def erasures(self, since: datetime | None = None) -> list[Erasure]:
-        """What was erased since a time or ever, oldest first; kept elsewhere, it is replayed on an older backup."""
+        """Return the erasures since a time or ever, oldest first, to be replayed on an older backup."""
         ...
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
-        """Do those erasures again that this store does not know of; gives a receipt for each user it has."""
+        """Repeat the erasures that this store has no record of; return a receipt for each user it has."""
         ...
 
-    # Upkeep ----------------------------------------------------------------------------------------
+    # Maintenance -----------------------------------------------------------------------------------
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
-        """Counts: memories by status, turns, conversations, history, bytes."""
+        """Return counts: memories by status, turns, conversations, history, bytes."""
         ...
 
     async def check(self) -> list[str]:
-        """What is wrong with the store, a sentence each; nothing wrong is an empty list."""
+        """Return what is damaged in the store, a sentence each."""
         ...
 
     async def security_warnings(self) -> list[str]:
-        """What makes the store less safe than it could be, a sentence each; nothing of it is damage."""
+        """Return what makes the store less safe than it could be, a sentence each."""
         ...
 
     async def rebuild_terms(self, progress: Callable[[int], None] = ...) -> None:
-        """Make the full text anew from the memories; `progress` is told how many rows are done."""
+        """Rebuild the full text from the memories; `progress` receives the number of rows done."""
         ...
 
     async def backup(self, path: Path, on_progress: Callable[[int, int], None]) -> Backup:
-        """Copy all there is at this moment into a new, sealed file; nobody who writes waits for it."""
+        """Copy a consistent view of everything into a new, sealed file without blocking writers."""
         ...
 
     async def restore_backup(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        """Take in all that a backup holds; only an empty ledger takes it."""
+        """Restore a backup into an empty ledger."""
         ...
 
     async def close(self) -> None:
-        """Finish what is under way and let go of everything."""
+        """Finish pending writes and release all resources."""
         ...

@@ -1,6 +1,6 @@
-"""The ledger in one file: SQLite with a write-ahead log, every acknowledged write synced to disk.
+"""The ledger in one SQLite file with a write-ahead log; every acknowledged write is synced to disk.
 
-One thread writes (see sqlite_writer.py). Readers have a connection for each thread and never wait for it.
+One thread writes (see sqlite_writer.py). Readers have a connection per thread and never wait for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,19 @@ import apsw
 
 from recollect.errors import StoreUnavailable, Unsupported
 from recollect.ledger.sql.ledger import SqlLedger
-from recollect.ledger.sql.tx import Row, ScrubResult, Tenant, Tx, run_now
-from recollect.ledger.sqlite_connection import DIALECT, FtsTerms, SqliteTx, connect, make_file, translate_error
+from recollect.ledger.sql.tx import ALL_TENANTS, Row, ScrubResult, Tenant, Tx, run_now
+from recollect.ledger.sqlite_connection import (
+    DIALECT,
+    MEMORY_VFS,
+    FtsTerms,
+    SqliteTx,
+    connect,
+    make_file,
+    translate_error,
+)
 from recollect.ledger.sqlite_secure_delete import scrub, sweep
 from recollect.ledger.sqlite_writer import SqliteWriter
+from recollect.model.ids import new_id
 from recollect.models.embedding import EmbeddingModel
 
 T = TypeVar("T")
@@ -40,7 +49,7 @@ class SqliteEngine:
         self.path = path
         self._vfs = vfs
         self._local = threading.local()
-        # A connection lives as long as the thread that reads with it, or until we close.
+        # A connection lives as long as its thread, or until the engine is closed.
         self._readers: WeakSet[apsw.Connection] = WeakSet()
         self._connecting = threading.Lock()
         self._scrubbing = threading.Lock()
@@ -56,7 +65,7 @@ class SqliteEngine:
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
         self._check_open()
-        # A handful of rows takes microseconds: less than handing the question to another thread.
+        # A handful of rows takes microseconds, less than handing it to another thread.
         if quick:
             return self._read(body)
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, body)
@@ -89,16 +98,16 @@ class SqliteEngine:
             raise StoreUnavailable(f"{self.path} is closed")
 
     def leave_to_parent(self, path: Path) -> None:
-        """In a forked child, let go of what the parent has open, before `path` is opened.
+        """In a forked child, close what the parent has open, before `path` is opened.
 
-        SQLite counts a process's locks on a file once for all its connections. It would take the parent's for the
-        child's own, and the parent would clear away a log that the child still writes to.
+        SQLite counts a process's locks on a file once for all its connections. It would take the parent's locks for
+        the child's own, and the parent would remove a log that the child still writes to.
         """
-        if self._process == os.getpid() or self._closed:
+        if self._process == os.getpid() or self._closed or self._vfs == MEMORY_VFS:
             return
         try:
             for connection in [*self._writer.connections, *self._readers]:
-                # Rolling back here would reach into the memory that the parent's transaction lives in.
+                # A rollback would change the memory of the parent's transaction.
                 if connection.txn_state() == apsw.SQLITE_TXN_WRITE:
                     raise apsw.BusyError("a write was under way")
                 connection.close()
@@ -110,6 +119,8 @@ class SqliteEngine:
                 ) from error
 
     async def size(self) -> int:
+        if self._vfs == MEMORY_VFS:
+            return await self.read(_database_bytes, tenant=ALL_TENANTS, quick=True)
         files = (Path(f"{self.path}{tail}") for tail in ("", "-wal", "-shm"))
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -124,7 +135,7 @@ class SqliteEngine:
 
     def _scrub(self, requested_at: float, tables: Sequence[str]) -> ScrubResult:
         with self._scrubbing:
-            # Who began after we asked has done it for us as well.
+            # A scrub that started after this request covers it as well.
             started_at, done = self._last_scrub
             if started_at <= requested_at:
                 started_at = time.monotonic()
@@ -142,7 +153,7 @@ class SqliteEngine:
         return []
 
     def _quick_check(self) -> Sequence[Row]:
-        # FTS5 compares with what the connection saw last, so one that others have written past finds damage
+        # FTS5 compares with what the connection last saw, so an older connection reports damage
         # where there is none.
         connection = connect(self.path, vfs=self._vfs)
         try:
@@ -156,6 +167,8 @@ class SqliteEngine:
         from recollect.ledger.backup_file import copy_sqlite_file
 
         self._check_open()
+        if self._vfs == MEMORY_VFS:
+            raise Unsupported("a ledger in memory has no backup; use `recollect export`")
         await asyncio.to_thread(copy_sqlite_file, self.path, path, on_progress)
 
     async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
@@ -168,7 +181,7 @@ class SqliteEngine:
         await asyncio.to_thread(self.stop)
 
     def stop(self) -> None:
-        """Write what waits, then let go of the file."""
+        """Finish pending writes, then close the file."""
         self._closed = True
         self._writer.stop()
         self._pool.shutdown(wait=True)
@@ -178,12 +191,22 @@ class SqliteEngine:
 
 
 async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> SqlLedger:
-    """Open the ledger in a file, which is made if it is not there."""
+    """Open the ledger in a file, which is created if it does not exist."""
     return await SqlLedger.open(await _engine(path, vfs), model)
 
 
+async def open_in_memory(model: EmbeddingModel) -> SqlLedger:
+    """Open an empty ledger in this process's memory; it is gone once it is closed."""
+    return await open_sqlite(Path(f"/recollect-{new_id()}"), model, vfs=MEMORY_VFS)
+
+
+async def _database_bytes(tx: Tx) -> int:
+    [(pages, page_size)] = await tx.rows("SELECT page_count, page_size FROM pragma_page_count, pragma_page_size", {})
+    return int(pages * page_size)
+
+
 async def _engine(path: Path, vfs: str | None) -> SqliteEngine:
-    """The engine of a file; if the caller goes away while it is opened, it is closed as soon as it is open."""
+    """Open the engine of a file; if the caller is cancelled meanwhile, close it once it is open."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="recollect-open")
     opening = pool.submit(SqliteEngine, path, vfs=vfs)
     pool.shutdown(wait=False)

@@ -1,4 +1,4 @@
-"""What is particular to SQLite: words of its SQL, tests inside JSON, and FTS5."""
+"""The SQLite dialect, full text by FTS5, connections and their errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recollect.model.query import Op, Where
 
 
 class SqliteDialect:
-    """Lists go in as JSON, which json_each makes a table of."""
+    """The SQL dialect of SQLite. Lists are passed as JSON, which json_each expands."""
 
     name = "sqlite"
     fragments: Mapping[str, str] = {
@@ -29,9 +29,9 @@ class SqliteDialect:
         "bytes": "BLOB",
         "clustered": "WITHOUT ROWID",
         "random_hex": "lower(hex(randomblob(32)))",
-        # Rows named by their number are looked up by it: an index on the user would read all that user has.
+        # Look up rows by number; an index on the user would read all rows of the user.
         "by_row": "NOT INDEXED",
-        # There is one writer at a time, so nobody is in the way.
+        # There is one writer at a time, so nothing needs to be locked or skipped.
         "pass_over": "",
         "hold_row": "",
         "stranger": "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!'",
@@ -52,11 +52,11 @@ class SqliteDialect:
         return f"EXISTS (SELECT 1 FROM json_each(body, '$.{name}') WHERE {member_test})"
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
-        """Inside metadata a value has its own type: 1, true and "1" are three things."""
+        """Compare inside metadata with respect to types: 1, true and "1" differ."""
         path = f"""'$.metadata."' || :{inside} || '"'"""
         stored, kind = f"json_extract(body, {path})", f"json_type(body, {path})"
         if comparison.op is Op.IN:
-            # json_each reports the type of each member, so both sides can be compared whole.
+            # json_each reports the type of each member, so both sides are compared with their types.
             number = "('integer', 'real')"
             return (
                 f"EXISTS (SELECT 1 FROM json_each(:{param}) WHERE value = {stored} AND "
@@ -74,7 +74,7 @@ class SqliteDialect:
 
 
 class FtsTerms:
-    """FTS5, contentless: the words themselves are kept nowhere else, and are overwritten when dropped."""
+    """FTS5 without content: the words are stored nowhere else, and are overwritten when dropped."""
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         await tx.many(
@@ -89,8 +89,8 @@ class FtsTerms:
         )
 
     async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
-        # Overwriting a row's words where they stand takes most of a millisecond. Many rows are only marked, and then
-        # all that is left is written anew without them.
+        # Overwriting the words of a row takes most of a millisecond, so many rows are only marked, and then the
+        # index is rewritten without them.
         overwrite = "INSERT INTO terms (terms, rank) VALUES ('secure-delete', :on)"
         await tx.run(overwrite, {"on": 0})
         async for rows in pages:
@@ -105,12 +105,12 @@ class FtsTerms:
         return [await self._postings(tx, word) for word in words]
 
     async def _postings(self, tx: Tx, word: str) -> Postings:
-        # One text for the whole list: several times faster than a Python row for each entry.
+        # One text for the whole list is several times faster than a Python row for each entry.
         [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
         if not docs:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         doc_ids = np.fromstring(docs, np.int64, sep=",")
-        # A row stands as often as the word is said in it, one after the other.
+        # A row is repeated as often as the word occurs in it.
         first = np.flatnonzero(np.concatenate(([True], doc_ids[1:] != doc_ids[:-1])))
         return doc_ids[first], np.concatenate((first[1:], [len(doc_ids)])) - first
 
@@ -119,6 +119,8 @@ class FtsTerms:
 
 
 BUSY_S = 60.0
+# SQLite's own VFS for databases in memory: connections of one process that give the same name share one database.
+MEMORY_VFS = "memdb"
 DIALECT = SqliteDialect()
 _PRAGMAS = """
 PRAGMA synchronous = FULL;
@@ -131,11 +133,14 @@ PRAGMA temp_store = MEMORY;
 
 
 def connect(path: Path, *, vfs: str | None = None) -> apsw.Connection:
-    """A connection, or the error that says why there is none."""
+    """Open a connection to a ledger; raise the `RecollectError` that explains why it cannot be opened."""
     try:
         connection = apsw.Connection(str(path), vfs=vfs)
         connection.set_busy_handler(_BusyHandler())
-        _ensure_wal(connection)
+        if vfs == MEMORY_VFS:
+            connection.pragma("journal_mode", "memory")
+        else:
+            _ensure_wal(connection)
         connection.execute(_PRAGMAS)
     except apsw.Error as error:
         raise translate_error(error, path) from error
@@ -143,7 +148,7 @@ def connect(path: Path, *, vfs: str | None = None) -> apsw.Connection:
 
 
 def translate_error(error: apsw.Error, path: Path) -> RecollectError:
-    """What a SQLite error means to a caller, and what to do about it."""
+    """Return the `RecollectError` for a SQLite error, with a remedy."""
     match error:
         case apsw.ConstraintError():
             return Conflict("another active memory says the same or holds the same key; forget it first")
@@ -166,7 +171,7 @@ def translate_error(error: apsw.Error, path: Path) -> RecollectError:
 
 
 class SqliteTx:
-    """A transaction on a connection; answers at once."""
+    """A transaction on a connection; its coroutines never suspend."""
 
     dialect = DIALECT
 
@@ -184,11 +189,11 @@ class SqliteTx:
         self._executemany(sql, params).fetchall()
 
     async def restrict_to(self, tenant: Tenant) -> None:
-        """Nothing to do: SQLite knows no users."""
+        """Do nothing: SQLite has no row-level security."""
 
 
 def _bound(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lists become JSON, for json_each."""
+    """Convert lists to JSON, for json_each."""
     for value in params.values():
         if type(value) is list:
             return {name: json.dumps(v) if type(v) is list else v for name, v in params.items()}
@@ -196,7 +201,7 @@ def _bound(params: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _BusyHandler:
-    """A busy handler: wait a little, not in step with the others, and give up after BUSY_S."""
+    """Wait a random moment, and give up after BUSY_S."""
 
     def __init__(self) -> None:
         self._since = 0.0
@@ -209,7 +214,7 @@ class _BusyHandler:
 
 
 def _ensure_wal(connection: apsw.Connection) -> None:
-    """Switch to the write-ahead log; while another process does the same, SQLite says busy without waiting."""
+    """Switch to the write-ahead log; while another process does the same, SQLite reports busy without waiting."""
     for _ in range(200):
         try:
             if connection.pragma("journal_mode", "wal") == "wal":
@@ -222,16 +227,16 @@ def _ensure_wal(connection: apsw.Connection) -> None:
 
 def _make_private(path: Path) -> None:
     try:
-        # Only if it is new: closing a file that others have open would drop their locks.
+        # Only if it is new: closing a file that is open elsewhere in the process would drop its locks.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         pass
 
 
 def make_file(path: Path, *, vfs: str | None) -> None:
-    """Make the folder and an empty file, for its owner alone."""
+    """Create the folder and an empty file, readable by the owner only."""
     try:
-        # What people tell an assistant is nobody else's business on a shared machine.
+        # Memories are private on a shared machine.
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if vfs is None and not path.exists():
             _make_private(path)
@@ -244,7 +249,7 @@ def make_file(path: Path, *, vfs: str | None) -> None:
 
 
 def make_single_file(path: Path) -> bool:
-    """Leave a ledger as one file, without a log beside it; False if anyone else has it open."""
+    """Fold the log into the file; return False if another connection has it open."""
     connection = connect(path)
     try:
         connection.set_busy_timeout(1000)

@@ -1,7 +1,7 @@
-"""Overwriting what was deleted from a SQLite file: in its pages, in the space between them, and in its log.
+"""Overwrite what was deleted from a SQLite file: in its pages, in free space, and in its log.
 
-Deleting overwrites a row where it stands (`secure_delete`). It does not overwrite copies that SQLite left behind when
-it moved rows from page to page, so the file is written anew. Then the log goes into it and is cut to nothing.
+Deleting overwrites a row in place (`secure_delete`), but not the copies that SQLite left when it moved rows between
+pages, so the file is rewritten. Then the log is checkpointed and truncated.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from recollect.errors import RecollectError
 from recollect.ledger.sql.tx import LOG, ScrubResult
 from recollect.ledger.sqlite_connection import connect
 
-# For how long we wait for readers to let go of the log, and for how long writers wait for us each time we try.
+# How long to wait for readers to release the log, and how long writers wait in each attempt.
 MAX_WAIT_S = 15.0
 _TRY_S = 0.25
-# The same for what nobody waits to have done.
+# The same for background purges.
 SWEEP_MAX_WAIT_S = 2.0
-# Writing a file anew keeps writers waiting; at this size, for about as long as they are willing to.
+# Rewriting blocks writers; at this size, for about as long as they are willing to wait.
 MAX_BYTES = 4 << 30
 
 
 def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> ScrubResult:
-    """Write the file with these tables anew and empty its log; says what could not be done."""
+    """Rewrite the file and truncate its log; report what could not be done."""
     notes: list[str] = []
     remaining: list[str] = []
     too_large = ""
@@ -58,11 +58,11 @@ def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> 
 
 
 def sweep(path: Path, *, vfs: str | None = None) -> ScrubResult:
-    """Empty the log of a file in which deleted rows were overwritten where they stood; says if that failed."""
+    """Truncate the log of a file in which deleted rows were overwritten in place; report if that failed."""
     try:
         connection = connect(path, vfs=vfs)
         try:
-            # Most of it goes without a lock; what is left then takes a moment.
+            # Most of it needs no lock; the rest then takes a moment.
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             notes = _empty_log(connection, path, SWEEP_MAX_WAIT_S)
         finally:
@@ -83,10 +83,10 @@ def _rewrite(connection: apsw.Connection, path: Path) -> list[str]:
 
 
 def _empty_log(connection: apsw.Connection, path: Path, max_wait_s: float) -> list[str]:
-    """Cut the log to nothing, which takes a moment in which nobody reads from it."""
+    """Truncate the log, which needs a moment without readers."""
     give_up = time.monotonic() + max_wait_s
     while True:
-        # While we wait for readers, writers wait for us: many short tries instead of one long.
+        # While this waits for readers, writers wait for it: many short attempts instead of a long one.
         connection.set_busy_timeout(int(_TRY_S * 1000))
         try:
             busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]

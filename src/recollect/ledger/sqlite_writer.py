@@ -1,7 +1,7 @@
 """The one thread that writes to a SQLite file.
 
-It takes whatever waits, does it in one transaction with a savepoint each, and commits once, so that many writers
-share one sync to disk.
+It takes all pending writes, runs them in one transaction with a savepoint each, and commits once, so that many
+writers share one sync to disk.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_GROUP = 512
 
 
 class SqliteWriter:
-    """Writes what is submitted, in order, many at a time."""
+    """Runs submitted writes in order, many in one transaction."""
 
     def __init__(self, path: Path, *, vfs: str | None) -> None:
         self._path, self._vfs = path, vfs
@@ -34,18 +34,18 @@ class SqliteWriter:
 
     @property
     def connections(self) -> list[apsw.Connection]:
-        """What is open: one connection, or none after a failure."""
+        """The open connection, or none after a failure."""
         return [] if self._connection is None else [self._connection]
 
     async def submit(self, body: Callable[[Tx], Coroutine[Any, Any, T]]) -> T:
-        """Have the body written; returns when it is on disk."""
+        """Run the body; return when it is on disk."""
         loop = asyncio.get_running_loop()
         job = WriteJob(body, loop, loop.create_future())
         self._waiting.put(job)
         return await job.future  # type: ignore[no-any-return]
 
     def stop(self) -> None:
-        """Write what waits, then end."""
+        """Finish pending writes, then end the thread."""
         self._waiting.put(None)
         self._thread.join()
         self._close()
@@ -56,7 +56,7 @@ class SqliteWriter:
             if connection is not None:
                 connection.close()
         except apsw.Error:
-            pass  # It is gone all the same.
+            pass  # It is unusable in any case.
 
     def _run(self) -> None:
         while (first := self._waiting.get()) is not None:
@@ -73,7 +73,7 @@ class SqliteWriter:
                 return
 
     def _commit(self, group: list[WriteJob]) -> None:
-        """Do every job in one transaction; a job that fails takes back only its own part."""
+        """Run every job in one transaction; a job that fails is rolled back alone."""
         try:
             connection = self._connection = self._connection or connect(self._path, vfs=self._vfs)
             connection.execute("BEGIN IMMEDIATE")
@@ -91,7 +91,7 @@ class SqliteWriter:
         try:
             job.result = run_now(job.body(SqliteTx(connection)))
         except Exception as error:
-            # A full disk or a failed write can end the whole transaction: then nobody's part stands.
+            # A full disk or a failed write can end the whole transaction: then none of it is committed.
             if not connection.in_transaction or isinstance(error, (apsw.FullError, apsw.IOError)):
                 raise
             job.error = translate_error(error, self._path) if isinstance(error, apsw.Error) else error
@@ -99,7 +99,7 @@ class SqliteWriter:
         connection.execute("RELEASE job")
 
     def _start_over(self, error: BaseException) -> None:
-        """Leave no half transaction behind; after a failed write or sync the handle is not trusted again."""
+        """Roll back what is open; after a failed write or sync the connection is not used again."""
         connection = self._connection
         if connection is None:
             return
@@ -109,12 +109,12 @@ class SqliteWriter:
         except apsw.Error:
             pass
         if isinstance(error, apsw.IOError):
-            # The next group begins with a new one, or fails with the reason why there is none.
+            # The next group opens a new one, or fails with the reason.
             self._close()
 
 
 class WriteJob:
-    """A body waiting to be written, and who waits for it."""
+    """A body to be written, and the future that waits for it."""
 
     __slots__ = ("body", "error", "future", "loop", "result")
 
@@ -125,7 +125,7 @@ class WriteJob:
 
 
 def _answer(group: list[WriteJob]) -> None:
-    """Wake everyone who waits, each loop once."""
+    """Wake all waiting callers, each loop once."""
     by_loop: dict[asyncio.AbstractEventLoop, list[WriteJob]] = {}
     for job in group:
         by_loop.setdefault(job.loop, []).append(job)
@@ -133,7 +133,7 @@ def _answer(group: list[WriteJob]) -> None:
         try:
             loop.call_soon_threadsafe(_settle, jobs)
         except RuntimeError:
-            pass  # The loop is gone, and with it everyone who waited; what was written is written.
+            pass  # The loop is closed, and nobody waits; the write is committed all the same.
 
 
 def _settle(jobs: list[WriteJob]) -> None:

@@ -1,7 +1,7 @@
-"""Text to search terms: the same in every ledger, so that they find the same things.
+"""Split text into search terms.
 
-Words are compared without case or accents, English ones by their stem. Scripts that do not put spaces
-between words are cut into overlapping pairs of characters. Numbers keep their value: 10,000 is 10000.
+Words are compared without case or accents, English ones by their stem. Scripts without spaces between words are split
+into overlapping pairs of characters. Numbers keep their value: 10,000 is 10000.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from recollect.model.traits import TRAITS_VERSION
 
 # Raise it when terms change: a ledger made with another version rebuilds its full text when opened.
 TERMS_VERSION = 1
-# Terms also depend on Unicode's tables and on the stemmer. SQLite forgets a row only by the very words it was
-# indexed under, so a ledger made with others is rebuilt too. Traits are made anew with them.
+# Terms also depend on Unicode's tables and on the stemmer. SQLite removes a row only by the words it was
+# indexed under, so a ledger made with other ones is rebuilt too. Traits are recomputed with them.
 TERMS_RULES = f"{TERMS_VERSION}/{unicodedata.unidata_version}/{Stemmer.version()}/{TRAITS_VERSION}"
-# BM25: how soon saying a term again stops counting, and how much a long text is held against it.
+# BM25 parameters: saturation of repeated terms, and penalty for long texts.
 K1 = 1.2
 B = 0.75
 
@@ -38,7 +38,7 @@ _SPACELESS = re.compile(
 _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670]+")
 _APOSTROPHE = re.compile("['\u2019]")
 _ASCII_WORD = re.compile("[a-z]+")
-# Without a cache of its own: that one could not be made to let go of what was erased.
+# Without the stemmer's own cache, which erasure could not clear.
 _stemmer = Stemmer.Stemmer("english", 0)
 
 STOP_WORDS = frozenset(
@@ -51,10 +51,10 @@ STOP_WORDS = frozenset(
 
 
 def terms_of(text: str) -> list[str]:
-    """The terms of a text in order, repeated as often as they are said, without stop words."""
+    """Return the terms of a text in order, with repetitions, without stop words."""
     terms: list[str] = []
     for word in _WORD.findall(_plain(text)):
-        # A very long run is cut up each time: as a key of the cache it would cost more than it saves.
+        # Very long runs are not cached: as keys they would cost more than they save.
         terms += _terms_of_word(word) if len(word) <= MAX_TERM_CHARS else _terms_of_word.__wrapped__(word)
         if len(terms) >= MAX_TERMS:
             break
@@ -62,15 +62,15 @@ def terms_of(text: str) -> list[str]:
 
 
 def query_terms(text: str) -> list[str]:
-    """The distinct terms of a question, in order, as many as are worth looking up."""
+    """Return the distinct terms of a query in order, up to a limit."""
     return list(dict.fromkeys(terms_of(text)))[:MAX_QUERY_TERMS]
 
 
 def _plain(text: str) -> str:
-    """Lower case, compatibility forms folded, accents dropped."""
+    """Return the text in lower case, with compatibility forms folded and accents dropped."""
     if text.isascii():
         return text.lower()
-    # Case goes last but one: a compatibility form such as ℡ has none until it is taken apart.
+    # A compatibility form such as ℡ has no case until it is decomposed.
     apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", text).casefold())
     bare = _ACCENTS.sub("", apart)
     return unicodedata.normalize("NFC", bare)
@@ -84,7 +84,7 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
         return () if word in STOP_WORDS else (_stemmer.stemWord(word)[:MAX_TERM_CHARS],)
     parts = _APOSTROPHE.split(word)
     if len(parts) > 1:
-        # "user's" is about the user; the letters that hang on are no words.
+        # "user's" is about the user; single letters after an apostrophe are dropped.
         return tuple(term for part in parts if len(part) > 1 for term in _terms_of_word(part))
     if _SPACELESS.search(word):
         return tuple(_pairs(word))
@@ -92,7 +92,7 @@ def _terms_of_word(word: str) -> tuple[str, ...]:
 
 
 def _pairs(word: str) -> list[str]:
-    """Overlapping pairs of a spaceless run; the parts around it as they are."""
+    """Return overlapping pairs of spaceless runs, and the parts around them unchanged."""
     terms: list[str] = []
     end = 0
     for run in _SPACELESS.finditer(word):

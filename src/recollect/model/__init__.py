@@ -1,1 +1,1 @@
-"""The values Recollect speaks of: frozen, typed, without behaviour of their own."""
+"""The values of Recollect: frozen, typed, without behaviour of their own."""

@@ -1,4 +1,4 @@
-"""What callers of the Python door may give: messages, times, and the fields of a memory."""
+"""Parse the arguments of the Python API: messages, times, and the fields of a memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TimeInput: TypeAlias = datetime | str
 
 
 class RecordFields(TypedDict, total=False):
-    """What else can be said of a memory when it is added or updated."""
+    """The optional fields of a memory when it is added or updated."""
 
     level: Level | str | None
     type: MemoryType | str | None
@@ -41,13 +41,13 @@ class RecordFields(TypedDict, total=False):
     expires_at: TimeInput | None
 
 
-# The largest number every store can compare with.
+# The largest integer every database can compare with.
 _MAX_NUMBER = 2**63 - 1
 _MAX_WHY_CHARS = 2000
 
 
 def parse_author(who: str, why: str = "", *, actor: Actor | str = Actor.AGENT) -> Author:
-    """Who changes something, and why in words of their own; both end up in history."""
+    """Return the author of a change, with a reason in their own words; both end up in history."""
     if actor not in tuple(Actor):
         raise InvalidInput(f"actor is {' or '.join(Actor)}, not {actor!r}")
     validate_id(who, name="by")
@@ -59,7 +59,7 @@ def parse_author(who: str, why: str = "", *, actor: Actor | str = Actor.AGENT) -
 
 
 def parse_number(number: int | None, *, name: str) -> int | None:
-    """A version, or a number in history or in a session."""
+    """Return a version, or a number in history or in a session."""
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_NUMBER:
@@ -68,26 +68,26 @@ def parse_number(number: int | None, *, name: str) -> int | None:
 
 
 def parse_scope(user_id: str, project_id: str | None, session_id: str | None) -> Scope:
-    """The scope of the ids a caller gives; an empty one is none."""
+    """Return the scope of the ids; an empty one is left out."""
     return Scope(user_id, project_id or "", session_id or "")
 
 
 def parse_limit(limit: int, *, min_limit: int = 1) -> int:
-    """How many a caller wants at most."""
+    """Return a page size."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not min_limit <= limit <= 1000:
         raise InvalidInput(f"limit is a whole number from {min_limit} to 1000, not {limit!r}")
     return limit
 
 
 def parse_score(score: float, *, name: str) -> float:
-    """A score from 0 to 1."""
+    """Return a score from 0 to 1."""
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1:
         raise InvalidInput(f"{name} is a number from 0 to 1, not {score!r}")
     return float(score)
 
 
 def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
-    """A moment a caller speaks of, in the zone they gave it in: their days begin there."""
+    """Return a time in the zone it was given in, where its day begins."""
     if value is None:
         return None
     moment = as_utc(value, name=name)
@@ -98,7 +98,7 @@ def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
 def parse_messages(
     messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]],
 ) -> tuple[Mapping[str, Any], ...]:
-    """OpenAI-style messages; a text is one message of the user's."""
+    """Return OpenAI-style messages; a text is one message of the user."""
     if isinstance(messages, str):
         return ({"role": "user", "content": messages},)
     if isinstance(messages, Mapping):
@@ -114,7 +114,7 @@ def parse_messages(
 
 
 def parse_status(status: Status | str) -> Status:
-    """The status of that name."""
+    """Return the status of a name."""
     try:
         return Status(status)
     except ValueError:
@@ -122,7 +122,7 @@ def parse_status(status: Status | str) -> Status:
 
 
 def parse_idempotency_key(key: str | None, *request: Any) -> IdempotencyToken | None:
-    """The key of a request and a digest of what it asks for."""
+    """Return an idempotency key with a digest of its request."""
     if key is None:
         return None
     if not validate_id(key, name="idempotency_key"):
@@ -138,7 +138,7 @@ _DEFAULT_WAIT_S = 60.0
 
 
 def parse_wait(wait: object) -> float:
-    """How long to wait for what comes of a request, in seconds: not at all, a minute, or as long as is said."""
+    """Return how many seconds to wait for the result of a request: none, a minute, or a number."""
     if isinstance(wait, bool):
         return _DEFAULT_WAIT_S if wait else 0.0
     if isinstance(wait, (int, float)) and 0 <= wait <= 3600:

@@ -1,4 +1,4 @@
-"""The closed set of things that can happen to a memory, and the record of what did."""
+"""The changes that can be made to a memory, their effects, and the history they leave."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ChangeKind(StrEnum):
-    """What was done, as history tells it."""
+    """The kind of a change in history."""
 
     ADD = "add"
     UPDATE = "update"
@@ -34,10 +34,10 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Keep a new memory; one that is already there (same place, same words) stays as it is.
+    """Add a memory; one with the same text in the same place stays as it is.
 
-    One that brings a new value for a key supersedes the old if it is at least as confident, or a correction. One that
-    must be the `first` is refused with a Conflict if there is any such memory.
+    A new value for a key supersedes the old one if it is at least as confident, or a correction. With `first`, raise
+    Conflict if there is any such memory.
     """
 
     record: MemoryRecord
@@ -48,7 +48,7 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Give some fields of a memory new values."""
+    """Set some fields of a memory."""
 
     id: str
     fields: Mapping[str, Any]
@@ -58,7 +58,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Supersede:
-    """Put a new memory in the place of an old one, which stays in history with its validity."""
+    """Replace a memory by a new one; the old one stays in history with its validity."""
 
     id: str
     record: MemoryRecord
@@ -68,7 +68,7 @@ class Supersede:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Take a memory out of recall; it can be restored."""
+    """Remove a memory from recall; it can be restored."""
 
     id: str
     expected_version: int | None = None
@@ -86,7 +86,7 @@ Change: TypeAlias = Add | Update | Supersede | Forget | Restore
 
 
 class Actor(StrEnum):
-    """Who acts: a person, or a program that acts by itself; the door says which, since a name can be chosen."""
+    """Whether a person or a program acts; the interface says which, since names can be chosen."""
 
     PERSON = "person"
     AGENT = "agent"
@@ -94,9 +94,9 @@ class Actor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who changes something, and why; a `batch` of their own joins several writes, to be undone as one.
+    """Who makes a change, and why; a `batch` joins several writes, to be undone as one.
 
-    Unless the door vouches for a person it is taken for an agent.
+    Unless the interface vouches for a person it is taken for an agent.
     """
 
     who: str
@@ -107,7 +107,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyToken:
-    """A promise to do this request at most once: its key, and a digest of what it asks for."""
+    """The idempotency key of a request, and a digest of the request."""
 
     key: str
     digest: str
@@ -115,7 +115,7 @@ class IdempotencyToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One line of history: what was done to which memory, by whom, when, why, and what was before."""
+    """One entry of history: what was done to which memory, by whom, when, why, and the values before."""
 
     id: int
     batch: str
@@ -129,7 +129,7 @@ class HistoryEntry:
     undoes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "id": self.id,
             "memory_id": self.memory_id,
@@ -147,7 +147,7 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one change came to: the memory as it now is, whether anything changed, what secrets were kept out."""
+    """The result of one change: the memory as it is now, whether anything changed, and redacted secrets."""
 
     verb: ChangeKind
     record: MemoryRecord
@@ -160,11 +160,11 @@ class Outcome:
 
     @property
     def memory(self) -> str:
-        """What the memory says."""
+        """The text of the memory."""
         return self.record.content
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: the memory's own, and what happened to it."""
+        """Return plain values for JSON: those of the memory, and what happened to it."""
         return {
             **self.record.to_dict(),
             "event": str(self.verb) if self.changed else "none",
@@ -174,7 +174,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a batch of changes came to, in order; `replayed` if an idempotency key had done it before."""
+    """The results of a batch of changes, in order; `replayed` if an idempotency key had applied it before."""
 
     batch: str
     outcomes: tuple[Outcome, ...]
@@ -192,7 +192,7 @@ UPDATABLE_FIELDS: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class FinishJob:
-    """The job is done; a Conflict if it was cancelled, or if its lease went to someone else."""
+    """Mark the job as done; raise Conflict if it was cancelled, or if its lease went to another worker."""
 
     job_id: str
     lease: str
@@ -204,10 +204,10 @@ class FinishJob:
 
 @dataclass(frozen=True, slots=True)
 class ConversationUpdate:
-    """Give some fields of a conversation new values; a Conflict if it is not at the version that was expected.
+    """Set some fields of a conversation; raise Conflict if it is not at the expected version.
 
-    Whatever is said moves the version, too. Who need not have read the last turn, and holds the only job that may
-    change these fields, expects none.
+    New turns change the version, too. The holder of the only job that may change these fields, who need not have read
+    the last turn, expects none.
     """
 
     scope: Scope
@@ -231,7 +231,7 @@ class ConversationUpdate:
 
 @dataclass(frozen=True, slots=True)
 class EnqueueJob:
-    """Another job is to be done."""
+    """Enqueue another job."""
 
     scope: Scope
     job: NewJob
@@ -239,7 +239,7 @@ class EnqueueJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """What was asked of a model for a user: by which step of ours, how often, at how many tokens."""
+    """LLM usage for a user: by which step, how many calls, how many tokens."""
 
     user: str
     step: str
@@ -254,7 +254,7 @@ Effect: TypeAlias = FinishJob | ConversationUpdate | EnqueueJob | ModelUsage
 
 
 def owner_of(effect: Effect) -> str | None:
-    """The user whom an effect concerns; None if it does not say."""
+    """Return the user of an effect; None if it names none."""
     match effect:
         case ConversationUpdate(scope=scope) | EnqueueJob(scope=scope):
             return scope.user
@@ -264,7 +264,7 @@ def owner_of(effect: Effect) -> str | None:
 
 
 def check_effects(scope: Scope, effects: Sequence[Effect]) -> None:
-    """Raise an InvalidInput if an effect concerns another user than the one that is written for."""
+    """Raise InvalidInput if an effect is of another user than the one that is written for."""
     for effect in effects:
         if owner_of(effect) not in (None, scope.user):
             raise InvalidInput(f"{type(effect).__name__} concerns another user than the scope it is written in")

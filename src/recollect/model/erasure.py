@@ -1,27 +1,26 @@
-"""Erasing for good: what is asked for, what it came to in each store, and what is kept to do it again.
+"""Erasing for good: requests, what was erased from each store, and the records by which it is repeated.
 
-Forgetting takes a memory out of recall and can be undone. Erasing removes it, with its history and with whatever was
-made from it, and cannot. These are the rules, the same in every store:
+Forgetting takes a memory out of recall and can be undone. Erasing removes it, with its history and everything derived
+from it, and cannot be undone. The rules are the same in every store:
 
-- What was derived goes too: whatever names an erased memory or turn in its evidence or in the ids its detail cites,
-  and whatever sums up a range of turns with an erased one in it, and what was derived from that in turn.
-- What rested on several sources of which some stay is erased all the same and told of as `remade`: it can be made
+- Derived memories are erased too: whatever names an erased memory or turn in its evidence or in the ids of its
+  detail, whatever summarises a range of turns with an erased one in it, and what was derived from that in turn.
+- What had several sources, some of which stay, is erased all the same and reported as `remade`: it can be derived
   anew from what is left.
-- A memory that is erased by its id goes with the older versions it superseded: they speak of the same thing. What it
-  was learned from stays, and is told of in `stays`; erase that too if it has to go. The turns among it are forgotten,
-  as if the memory had been, and told of in `hidden`: recall would find them saying the same.
-- Copies of an erased turn in its session, and the next answer if it repeats what went, are erased with the turn, or
+- A memory that is erased by its id is erased with the older versions it superseded. Its sources stay, and are
+  reported in `stays`; erase them too if they have to go. The turns among them are forgotten and reported in `hidden`,
+  because recall would find them saying the same.
+- Copies of an erased turn in its session, and the next answer if it repeats the fact, are erased with the turn, or
   forgotten with the memory.
-- Erased and forgotten turns leave a tombstone (`recollect.model.tombstone`), so that they are not learned from again.
-- What was superseded by something erased along with its source comes back: what took its place never was.
-- Nobody else's rows are ever touched.
+- Erased and forgotten turns leave a tombstone, so that they are not learned from again.
+- What was superseded by a memory that is erased along with its source is restored.
+- Rows of other users are never touched.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import secrets
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.errors import InvalidInput
+from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible, validate_id
 from recollect.model.times import as_utc
@@ -59,11 +59,11 @@ _NAMED = {
 
 @dataclass(frozen=True, slots=True)
 class ErasureRequest:
-    """What to erase of a scope: all of the user's, the project's or the session's, or a turn or memory by its id."""
+    """What to erase of a scope: all of the user, the project or the session, or a turn or memory by its id."""
 
     target: Target
     id: str = ""
-    # Further turns that say the same: those to erase, and those to forget.
+    # Further turns with the same text: those to erase, and those to forget.
     also: tuple[str, ...] = ()
     hide: tuple[str, ...] = ()
 
@@ -77,7 +77,7 @@ class ErasureRequest:
             )
 
     def check(self, scope: Scope) -> None:
-        """Raise an InvalidInput unless the scope names exactly what is to go: nobody erases more than they said."""
+        """Raise InvalidInput unless the scope names exactly what to erase, and no more."""
         if self.target is Target.USER and (scope.project or scope.session):
             raise InvalidInput("to erase all of a user, name no project and no session")
         if self.target is Target.PROJECT and (not scope.project or scope.session):
@@ -88,10 +88,10 @@ class ErasureRequest:
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """Something erased that rested also on what stays, so that it can be made anew.
+    """Something erased that had other sources too, so that it can be derived anew.
 
-    `kind` is the category of a memory, or "conversation" for the running summary of a session; `at_end` tells the
-    episode with which a session ended from one of some of its turns.
+    `kind` is the category of a memory, or "conversation" for the running summary of a session; `at_end` marks the
+    episode of a whole session.
     """
 
     kind: str
@@ -101,7 +101,7 @@ class Remade:
     at_end: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "kind": self.kind,
             "project_id": self.scope.project or None,
@@ -113,11 +113,10 @@ class Remade:
 
 @dataclass(frozen=True, slots=True)
 class StoreErasure:
-    """What went from one store, and whether its bytes are gone as well; the note says what was not reached.
+    """What was erased from one store, and whether its bytes are gone; the note says what was not reached.
 
-    `parts` says the same of each part of a store that has several: the rows, the full text, the log of the database.
-    A part that no client can reach, such as the log of a server, is told of as not reached; it does not make the
-    store one that could be reached at another time.
+    `parts` says the same of each part of a store: the rows, the full text, the log of the database. A part that no
+    client can reach, such as the log of a server, counts as not reached without making the store one to retry.
     """
 
     store: str
@@ -127,26 +126,20 @@ class StoreErasure:
     parts: Mapping[str, bool] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {
-            "store": self.store,
-            "counts": dict(self.counts),
-            "reached": self.reached,
-            "note": self.note,
-            "parts": dict(self.parts),
-        }
+        """Return plain values for JSON."""
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
 class UnreachedStore:
-    """Somewhere that no erasure reaches from here, and what to do about it there."""
+    """A place that no erasure reaches from here, and what to do there."""
 
     store: str
     note: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {"store": self.store, "note": self.note}
+        """Return plain values for JSON."""
+        return plain_fields(self)
 
 
 OUT_OF_REACH = (
@@ -160,7 +153,7 @@ OUT_OF_REACH = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """What an erasure came to in each store; it holds ids and counts, none of what was erased."""
+    """The result of an erasure in each store; it holds ids and counts, none of what was erased."""
 
     id: str
     at: datetime
@@ -174,11 +167,11 @@ class Receipt:
 
     @property
     def reached(self) -> bool:
-        """Whether every store says that the bytes are gone."""
+        """Whether every store reports that the bytes are gone."""
         return all(store.reached for store in self.stores)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "id": self.id,
             "at": self.at.isoformat(),
@@ -198,9 +191,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """An erasure as it is kept, to be done again on a backup that is older than it; the user is a digest.
+    """The record of an erasure, to be replayed on an older backup; the user is a digest.
 
-    `ids` are all that went when one turn or memory was erased.
+    `ids` are all that were erased along with one turn or memory.
     """
 
     id: str
@@ -213,29 +206,21 @@ class Erasure:
 
     @property
     def is_replayable(self) -> bool:
-        """Whether it can be done again: what went before all of its user did names nothing any more."""
+        """Whether it can be replayed: records from before an erasure of the whole user name nothing any more."""
         return self.target is Target.USER or bool(self.project or self.session or self.ids)
 
     @property
     def what(self) -> ErasureRequest:
-        """What was asked for; of the ids that went, the first that was named stands for all."""
+        """The request; of several ids the first stands for all."""
         return ErasureRequest(self.target, self.ids[0] if self.target in _BY_ID else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `parse_erasure` reads them."""
-        return {
-            "id": self.id,
-            "at": self.at.isoformat(),
-            "user": self.user,
-            "target": str(self.target),
-            "project": self.project,
-            "session": self.session,
-            "ids": list(self.ids),
-        }
+        """Return plain values for JSON; `parse_erasure` reads them."""
+        return plain_fields(self)
 
 
 def parse_erasure(plain: Mapping[str, Any]) -> Erasure:
-    """The erasure that plain values stand for; an InvalidInput unless they name exactly what went."""
+    """Parse an erasure; raise InvalidInput unless it names exactly what was erased."""
     try:
         erasure = Erasure(
             id=validate_id(plain["id"], name="id"),
@@ -250,13 +235,13 @@ def parse_erasure(plain: Mapping[str, Any]) -> Erasure:
         raise InvalidInput(f"this is not an erasure as `to_dict` writes it: {error}") from None
     named = (bool(erasure.project), bool(erasure.session), bool(erasure.ids))
     if not erasure.user or not erasure.id or named not in _NAMED[erasure.target]:
-        # What is done again cannot be undone: nothing is guessed.
+        # A replay cannot be undone, so nothing is guessed.
         raise InvalidInput(f"this does not say which {erasure.target} was erased, or says more than that")
     return erasure
 
 
 def user_digest(user: str) -> str:
-    """What stands for a user where the name must not stay: the same for the same user in every store."""
+    """Return the digest that stands for a user where the name must not be stored; the same in every store."""
     return hashlib.blake2b(user.encode(), digest_size=16, person=b"recollect-erased").hexdigest()
 
 
@@ -266,15 +251,10 @@ _TEXT, _ID = "text", "id"
 
 @dataclass(frozen=True, slots=True)
 class TombstoneSet:
-    """A user's tombstones as they move between ledgers: the keys they were made with, and each with its time."""
+    """A user's tombstones for another ledger: the keys they were made with, and each with its time."""
 
     keys: tuple[str, ...] = ()
     digests: Mapping[str, datetime] = field(default_factory=dict)
-
-
-def new_secret() -> str:
-    """Return a random secret for a ledger."""
-    return secrets.token_hex(32)
 
 
 def user_key(secret: str, user: str) -> str:

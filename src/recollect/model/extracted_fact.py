@@ -1,4 +1,4 @@
-"""What was extracted from a conversation, before it is reconciled with what is stored."""
+"""Facts extracted from a conversation, before they are reconciled with stored memories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, Mem
 
 
 class FactOp(StrEnum):
-    """What an extracted fact does to the memories: adds one, replaces one, or ends one."""
+    """What an extracted fact does: add a memory, replace one, or end one."""
 
     ADD = "add"
     UPDATE = "update"
@@ -19,12 +19,12 @@ class FactOp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFact:
-    """One statement that stands by itself, what it does, and how far it can be relied on.
+    """One self-contained statement, what it does, and how reliable it is.
 
-    `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it was said
-    in, `said_at` when that last was. A `correction` replaces the value of its key even if the old one is surer.
-    `doubts` are checks that failed; they are recorded on the memory. A fact with a reason for `review` waits for a
-    person.
+    `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it comes
+    from, `said_at` the time of the last one. A `correction` replaces the value of its key even if the old one is more
+    confident. `doubts` are failed checks, which are recorded on the memory. A fact with a reason for `review` waits
+    for a person.
     """
 
     content: str
@@ -47,5 +47,5 @@ class ExtractedFact:
 
     @property
     def memory_type(self) -> MemoryType:
-        """Return its type, or the usual type of its category."""
+        """The type, or the usual type of the category."""
         return self.type or TYPE_OF_CATEGORY.get(self.category, MemoryType.SEMANTIC)

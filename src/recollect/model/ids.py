@@ -1,4 +1,4 @@
-"""Ids that sort by the time they were made: UUID version 7, monotone within a process."""
+"""Ids that sort by creation time: UUID version 7, monotonic within a process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _last = 0
 
 
 def new_id() -> str:
-    """A fresh id that sorts after every id made before it in this process."""
+    """Return a new id that sorts after every id made before it in this process."""
     global _last
-    # 48 bits of milliseconds and 12 of counter; a clock that steps back keeps counting up.
+    # 48 bits of milliseconds and 12 of counter; if the clock steps back, the counter goes on.
     stamp = time.time_ns() // 1_000_000 << 12
     with _lock:
         _last = stamp = max(stamp, _last + 1)

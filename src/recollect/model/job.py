@@ -1,4 +1,4 @@
-"""Work that waits in the ledger: what is to be done, how it stands, and how much of it there is."""
+"""Background jobs: what to do, their state, and statistics of the queue."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from recollect.errors import InvalidInput, InvalidText
 from recollect.model.ids import new_id
+from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable, repair_text
 from recollect.model.turn import Turn
@@ -18,13 +19,13 @@ from recollect.model.turn import Turn
 MAX_KEY_CHARS = 1000
 MAX_PRIORITY = 100
 MAX_ERROR_CHARS = 2000
-# A queue that fails or falls behind must be seen.
+# Limits beyond which a queue is reported as in trouble.
 _MAX_FAILURES = 5
 _MAX_DUE_AGE_S = 300.0
 
 
 class JobKind(StrEnum):
-    """What is to be done."""
+    """What a job does."""
 
     EXTRACT = "extract"
     SUMMARISE = "summarise"
@@ -35,7 +36,7 @@ class JobKind(StrEnum):
 
 
 class JobState(StrEnum):
-    """How a job stands. A dead one has failed for good and waits for a person."""
+    """The state of a job. A dead one has failed for good and waits for a person."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -46,11 +47,11 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
-    """Something to be done for a user, now or when it is due; the higher its priority, the sooner.
+    """A job to enqueue for a user, due now or later; higher priorities run first.
 
-    One that finds a job of the same user, kind and key waiting joins it: what is in the payload of both is as the
-    later one says, the higher priority counts, and so does the earlier time, or the later one if it says `postpone`.
-    A job that failed and waits for its next try is not brought forward.
+    If a job of the same user, kind and key waits, the new one joins it: payloads are merged, the new values winning;
+    the higher priority counts, and the earlier due time, or the later one with `postpone`. A failed job that waits
+    for its next try is not brought forward.
     """
 
     kind: JobKind
@@ -72,9 +73,9 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as the ledger has it. `tries` counts how often it was begun; `lease` is the proof of who runs it.
+    """A job in the ledger. `tries` counts how often it was started; `lease` proves who runs it.
 
-    Its scope is what all that joined in it share: the session, or the project, or the user alone.
+    Its scope is the narrowest that all joined jobs share.
     """
 
     id: str
@@ -95,35 +96,19 @@ class Job:
     result: Mapping[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; the lease is for its holder alone."""
-        return {
-            "id": self.id,
-            "user_id": self.scope.user,
-            "project_id": self.scope.project or None,
-            "session_id": self.scope.session or None,
-            "kind": str(self.kind),
-            "key": self.key or None,
-            "state": str(self.state),
-            "priority": self.priority,
-            "payload": dict(self.payload),
-            "tries": self.tries,
-            "due_at": self.due_at.isoformat(),
-            "created_at": self.created_at.isoformat(),
-            "updated_at": self.updated_at.isoformat(),
-            "worker": self.worker,
-            "leased_until": None if self.leased_until is None else self.leased_until.isoformat(),
-            "error": self.error,
-            "result": None if self.result is None else dict(self.result),
-        }
+        """Return plain values for JSON, without the lease."""
+        scope = self.scope
+        ids = {"user_id": scope.user, "project_id": scope.project or None, "session_id": scope.session or None}
+        return {"id": self.id, **ids, **plain_fields(self, omit=("scope", "lease")), "key": self.key or None}
 
 
 @dataclass(frozen=True, slots=True)
 class JobStats:
-    """How much work there is, of one user or of all.
+    """Statistics of the jobs of one user or of all.
 
-    `due` are those of the waiting that could be done now. The age is that of the job that has been due for longest
-    and is not done, of those that someone waits for: a priority below 0 is no hurry. `failures_in_a_row` is how often
-    work failed since it last went well, if it failed lately: the user's own count, or the highest that any user has.
+    `due` are the waiting jobs that could run now. The age is that of the job that has been due for longest, ignoring
+    priorities below 0, which are not urgent. `failures_in_a_row` counts recent failures since the last success: the
+    user's own, or the maximum over users.
     """
 
     waiting: int = 0
@@ -135,7 +120,7 @@ class JobStats:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the work, in words: it fails or falls behind; empty if nothing is."""
+        """What is wrong with the queue: it fails or falls behind; empty if nothing is."""
         if self.failures_in_a_row >= _MAX_FAILURES:
             return f"work failed {self.failures_in_a_row} times in a row: `recollect jobs` says why"
         if self.oldest_due_age_s > _MAX_DUE_AGE_S:
@@ -145,9 +130,9 @@ class JobStats:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What was added to a session's log, with its positions, and the jobs that were made or joined for it.
+    """The turns that were appended, with positions, and the jobs that were created or joined.
 
-    `redacted` names the kinds of secrets that were kept out.
+    `redacted` names the kinds of secrets that were removed.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -156,15 +141,15 @@ class Appended:
 
 
 def as_json(value: Mapping[str, Any], *, name: str) -> str:
-    """Plain values as they are kept, or an InvalidInput; in ASCII, so that no store refuses a character."""
+    """Return JSON in ASCII, which every database can store; raise InvalidInput if that is not possible."""
     try:
         return json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{name} holds something that cannot be kept: {error}") from None
+        raise InvalidInput(f"{name} cannot be stored: {error}") from None
 
 
 def create_job(scope: Scope, new: NewJob, *, at: datetime) -> Job:
-    """The job that a new one becomes if it joins no other."""
+    """Return the job that a new one becomes if it joins no other."""
     return Job(
         id=new_id(),
         scope=scope,
@@ -181,7 +166,7 @@ def create_job(scope: Scope, new: NewJob, *, at: datetime) -> Job:
 
 
 def join_job(waiting: Job, scope: Scope, new: NewJob, *, at: datetime) -> Job:
-    """A waiting job after a new one has joined it; the very same if that changes nothing."""
+    """Return a waiting job after a new one has joined it; the same object if nothing changes."""
     due_at = waiting.due_at
     if not waiting.tries:
         due_at = (max if new.postpone else min)(due_at, new.due_at or at)
@@ -196,13 +181,13 @@ def join_job(waiting: Job, scope: Scope, new: NewJob, *, at: datetime) -> Job:
 
 
 def _plain_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """A payload as a ledger gives it back."""
+    """Return a payload as a ledger returns it."""
     plain: dict[str, Any] = json.loads(as_json(payload, name="the payload of a job")) if payload else {}
     return plain
 
 
 def _common_scope(one: Scope, other: Scope) -> Scope:
-    """The narrowest scope that two scopes of a user are both in."""
+    """Return the narrowest scope that contains two scopes of a user."""
     if one == other:
         return one
     if one.project != other.project:
@@ -211,5 +196,5 @@ def _common_scope(one: Scope, other: Scope) -> Scope:
 
 
 def truncate_error(error: str) -> str:
-    """What is kept of an error: its beginning, as far as stores can hold it."""
+    """Return the beginning of an error, as far as databases can store it."""
     return repair_text(error[:MAX_ERROR_CHARS])

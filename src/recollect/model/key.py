@@ -1,6 +1,6 @@
-"""API keys: who may ask what, and how the text of a key is made and known again.
+"""API keys: their rights, and how the text of a key is made and hashed.
 
-A key is 256 random bits, so one round of SHA-256 is all the hashing it takes: there is nothing to guess.
+A key has 256 random bits, so one round of SHA-256 is enough: it cannot be guessed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MAX_NAME_CHARS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """What a key allows. Without a user it may name any; `admin` may also look after keys and everyone's work."""
+    """The rights of a key. Without a user it may name any; `admin` may also manage keys and all users' jobs."""
 
     id: str
     hash: bytes = field(repr=False)
@@ -43,17 +43,17 @@ class ApiKey:
     last_used_at: datetime | None = None
 
     def is_active(self, at: datetime) -> bool:
-        """Whether it opens anything at that time."""
+        """Return whether it is neither revoked nor expired at that time."""
         return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
 
     @property
     def rights(self) -> str:
-        """What it allows, in words, as stores keep it."""
+        """The rights in words, as they are stored."""
         words = (("admin", self.admin), ("read", self.reads), ("write", self.writes))
         return " ".join(word for word, is_granted in words if is_granted)
 
     def to_dict(self) -> dict[str, Any]:
-        """The key for people and programs; neither its text nor the hash of it."""
+        """Return plain values for JSON, without the key's text or hash."""
         times = ("created_at", "expires_at", "revoked_at", "last_used_at")
         plain: dict[str, Any] = {"id": self.id, "name": self.name, "user_id": self.user, "project_id": self.project}
         plain |= {"admin": self.admin, "read": self.reads, "write": self.writes}
@@ -62,7 +62,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A key just made, with its text: nobody can tell it a second time."""
+    """A new key with its text, which cannot be shown again."""
 
     key: ApiKey
     text: str = field(repr=False)
@@ -79,7 +79,7 @@ def new_key(
     name: str = "",
     expires_at: datetime | None = None,
 ) -> NewKey:
-    """A fresh key; InvalidInput where it would open nothing, or more than was said."""
+    """Create a key; raise InvalidInput if it would open nothing, or its scope is contradictory."""
     if admin and (user is not None or project is not None):
         raise InvalidInput("an admin key is for everyone: give it neither a user nor a project")
     if user is None and not (everyone or admin):
@@ -112,7 +112,7 @@ def new_key(
 
 
 def hash_key(text: str) -> bytes:
-    """What is kept of a key."""
+    """Return the hash that is stored of a key."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 

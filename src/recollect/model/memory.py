@@ -1,4 +1,4 @@
-"""One memory, as it is kept."""
+"""A memory as it is stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recollect.model.scope import Level, Scope
 
 
 class MemoryType(StrEnum):
-    """What kind of knowledge it is."""
+    """The kind of knowledge."""
 
     SEMANTIC = "semantic"
     PROCEDURAL = "procedural"
@@ -23,7 +23,7 @@ class MemoryType(StrEnum):
 
 
 class Category(StrEnum):
-    """What it says about the user or their world."""
+    """What a memory says about the user or their world."""
 
     FACT = "fact"
     PREFERENCE = "preference"
@@ -40,7 +40,7 @@ class Category(StrEnum):
 
 
 class Status(StrEnum):
-    """Only active memories are recalled; the others stay in history and can come back."""
+    """Only active memories are recalled; the others stay in history and can be restored."""
 
     ACTIVE = "active"
     SUPERSEDED = "superseded"
@@ -49,14 +49,14 @@ class Status(StrEnum):
 
 
 class Trust(StrEnum):
-    """How far the words can be trusted: the user's own, an assistant's, or someone else's."""
+    """How far a text can be trusted: the user's own, an assistant's, or a third party's."""
 
     HIGH = "high"
     LOW = "low"
     NONE = "none"
 
 
-# What most memories of a category are, when nobody says.
+# The default type of a category.
 TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
     Category.EVENT: MemoryType.EPISODIC,
     Category.TURN: MemoryType.EPISODIC,
@@ -69,7 +69,7 @@ TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord:
-    """One memory: what it says, whose it is, how sure we are, where it came from, how it stands."""
+    """One memory: its text, its owner, its confidence, its source and its status."""
 
     id: str
     scope: Scope
@@ -102,24 +102,24 @@ class MemoryRecord:
 
     @property
     def memory(self) -> str:
-        """What the memory says; the same as `content`, by the name results have."""
+        """The text of the memory; an alias of `content`, by the name that results have."""
         return self.content
 
     @property
     def visibility_key(self) -> str:
-        """Where it lives, as one text; see Scope.place."""
+        """Where it is visible, as one text; see `Scope.visibility_key`."""
         return self.scope.visibility_key(self.level)
 
     @property
     def fingerprint(self) -> str | None:
-        """What makes two memories of one place the same; a turn never is, and a file is told by its path alone."""
+        """What makes two memories of one place the same; turns never are, and files are identified by path."""
         if self.category in (Category.TURN, Category.FILE):
             return None
-        # NUL is in no text we keep, so a key can never run into the words.
+        # NUL is in no stored text, so that the parts cannot run into each other.
         return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.value or ''} \0 {self.content}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: times as ISO 8601, the scope as three ids."""
+        """Return plain values for JSON: times as ISO 8601, the scope as three ids."""
         plain: dict[str, Any] = {
             "id": self.id,
             "memory": self.content,
@@ -143,6 +143,6 @@ _PLAIN_FIELDS = tuple(name for name in MemoryRecord.__dataclass_fields__ if name
 
 
 def text_hash(text: str) -> str:
-    """A digest that ignores case, Unicode form and spacing; equal digests mean the same words."""
+    """Return a digest that ignores case, Unicode form and spacing."""
     plain = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()

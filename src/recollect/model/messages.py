@@ -1,4 +1,4 @@
-"""OpenAI-style messages: who speaks, and what is said in text."""
+"""OpenAI-style messages: their role and text, and the block that recall injects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TEXT_PARTS = ("text", "input_text", "output_text")
 
 
 def message_text(content: object) -> str:
-    """What a message's content says: a text, or the text parts of a list; images and sounds say nothing here."""
+    """Return the text of a message's content: a text, or the text parts of a list."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
@@ -21,12 +21,12 @@ def message_text(content: object) -> str:
 
 
 def message_role(message: object) -> str:
-    """Who speaks: the message's role, or nothing for what is no message or names none."""
+    """Return the role of a message, or an empty text."""
     role = message.get("role") if isinstance(message, Mapping) else None
     return role if isinstance(role, str) else ""
 
 
-# What stands between a block and a question that share one message.
+# What separates an injected block from a question in the same message.
 QUESTION_MARK = "Current message:"
 
 _NAME = "recalled-memories"
@@ -39,13 +39,13 @@ _PREAMBLE_LINE = re.compile(re.escape(_PREAMBLE).replace(re.escape("{day}"), r"[
 
 
 def new_fence(now: datetime) -> tuple[str, str]:
-    """What to write before and after the lines of one block: no two blocks have the same."""
+    """Return the text before and after the lines of a block, with a random number."""
     number = secrets.token_hex(16)
     return f"{_PREAMBLE.format(day=now.date().isoformat())}\n<{_NAME} {number}>\n", f"\n</{_NAME} {number}>"
 
 
 def strip_injected(text: str) -> str:
-    """The text without the blocks that recall put there; text without any comes back as it is."""
+    """Return the text without injected blocks."""
     if _NAME not in text:
         return text
     lines = text.split("\n")
@@ -64,22 +64,22 @@ def strip_injected(text: str) -> str:
 
 
 def is_injected(message: object) -> bool:
-    """Whether the message is nothing but a block of recalled memories."""
+    """Return whether the message is nothing but an injected block."""
     text = message_text(message.get("content")) if isinstance(message, Mapping) else ""
     return bool(text.strip()) and not strip_injected(text).strip()
 
 
 def _ends(lines: Sequence[str]) -> dict[int, int]:
-    """For each line that opens a block, the first line after the block."""
+    """Return, for each line that opens a block, the first line after the block."""
     closing: dict[str, int] = {}
     ends: dict[int, int] = {}
-    # Backwards, so that each opening mark finds the nearest closing one without searching for it.
+    # Backwards, so that each opening mark finds the nearest closing one in one pass.
     for at in range(len(lines) - 1, -1, -1):
         mark = _MARK.fullmatch(lines[at].strip())
         if mark and mark[1]:
             closing[mark[2]] = at
         elif mark:
-            # A block that was cut off has no end; what reads like a memory still belongs to it.
+            # A truncated block has no end; lines that look like memories still belong to it.
             ends[at] = closing[mark[2]] + 1 if mark[2] in closing else _after_memories(lines, at + 1)
     return ends
 
@@ -91,7 +91,7 @@ def _after_memories(lines: Sequence[str], at: int) -> int:
 
 
 def _after_question_mark(lines: list[str], at: int) -> int:
-    """Where to go on after a block; takes the words that lead over to the question out of their line."""
+    """Return where to continue after a block, with the separator removed from its line."""
     following = at
     while following < len(lines) and not lines[following].strip():
         following += 1

@@ -1,7 +1,7 @@
-"""Typed filters over memories, and what a listing asks for.
+"""Typed filters over memories, and listings.
 
-A filter is a closed tree: a comparison (`Where`), or `And`, `Or`, `Not` of filters. Its logic has two
-values: a comparison with a field that is not set is false, except `ne`, which is true.
+A filter is a tree: a comparison (`Where`), or `And`, `Or`, `Not` of filters. Its logic has two values: a comparison
+with a missing field is false, except `ne`, which is true.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recollect.model.times import as_utc
 
 
 class Op(StrEnum):
-    """How a field is compared."""
+    """A comparison operator."""
 
     EQ = "eq"
     NE = "ne"
@@ -34,7 +34,7 @@ class Op(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a field holds, and so which operators and values fit it."""
+    """The kind of a field, which determines its operators and values."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -91,7 +91,7 @@ _INSIDE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_ -]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """One comparison that makes sense. `metadata` takes the name inside it as `metadata.name`."""
+    """A valid comparison. A field of `metadata` is written as `metadata.name`."""
 
     field: str
     op: Op
@@ -110,7 +110,7 @@ class Where:
 
     @property
     def kind(self) -> Kind:
-        """What the field holds."""
+        """The kind of the field."""
         return FIELDS[self.field.partition(".")[0]]
 
     @property
@@ -153,7 +153,7 @@ Filter: TypeAlias = Where | And | Or | Not
 
 
 def kind_of_field(field: object) -> Kind:
-    """What the field holds, or an InvalidFilter for a field that there is not."""
+    """Return the kind of a field; raise InvalidFilter for an unknown one."""
     if not isinstance(field, str):
         raise unknown_field(str(field))
     name, _, inside = field.partition(".")
@@ -212,7 +212,7 @@ Order: TypeAlias = Literal["newest", "oldest"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Which memories to list, in which order, and where to go on from."""
+    """Which memories to list, in which order, and where to continue."""
 
     filter: Filter = EVERYTHING
     statuses: tuple[Status, ...] = (Status.ACTIVE,)
@@ -226,21 +226,21 @@ class Listing:
 
 
 def validate_limit(limit: int) -> int:
-    """The limit, or an InvalidInput for one that no page could have."""
+    """Return the limit; raise InvalidInput if it is out of range."""
     if not 1 <= limit <= MAX_LIMIT:
         raise InvalidInput(f"limit is {limit}; it can be from 1 to {MAX_LIMIT:,}")
     return limit
 
 
 def both(first: Filter, second: Filter) -> Filter:
-    """True where both are, without wrapping what is always true."""
+    """Return a filter that is true where both are."""
     if first == EVERYTHING:
         return second
     return first if second == EVERYTHING else And((first, second))
 
 
 def unknown_field(name: str) -> InvalidFilter:
-    """The error for a field that does not exist."""
+    """Return the error for an unknown field."""
     return InvalidFilter(f"unknown field {name!r}; the fields are {', '.join(FIELDS)} (as metadata.name)")
 
 
@@ -253,7 +253,7 @@ _MAX_LEVELS = 3 * MAX_DEPTH + 2
 
 
 def where(field: str, op: Op | str, value: Any) -> Where:
-    """A comparison from plain values, or an InvalidFilter that says what would make sense."""
+    """Return a comparison from plain values; raise InvalidFilter with what would be valid."""
     kind = kind_of_field(field)
     try:
         op = Op(op)
@@ -267,7 +267,7 @@ def where(field: str, op: Op | str, value: Any) -> Where:
 
 
 def _typed(field: str, kind: Kind, value: Any) -> Any:
-    """Times may be written in several ways; text is plain text, whatever enum it came from."""
+    """Convert times, which may be written in several ways, and text enums."""
     if kind is Kind.TIME:
         try:
             return as_utc(value, name=field)
@@ -277,7 +277,7 @@ def _typed(field: str, kind: Kind, value: Any) -> Any:
 
 
 def parse_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
-    """A filter from plain values, such as {"category": "fact", "importance": {"gte": 0.5}}.
+    """Return a filter from plain values, such as {"category": "fact", "importance": {"gte": 0.5}}.
 
     Several names in one mapping must all hold; `and`, `or` take lists and `not` one filter.
     """
@@ -287,7 +287,7 @@ def parse_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
 
 
 def _within_limits(filter: Filter) -> Filter:
-    """The filter, if it is not too deep or large; counted as written out, though parts may be shared."""
+    """Return the filter unless it is too deep or too large; shared parts count each time."""
     waiting, size = [(filter, 0)], 0
     while waiting:
         each, depth = waiting.pop()
@@ -350,12 +350,12 @@ def _read_field(field: str, value: Any) -> Filter:
 
 
 def any_of(field: str, values: Sequence[str] | str) -> Where:
-    """A comparison with one of several texts; one text alone is taken as a list of one."""
+    """Return a comparison with any of several texts."""
     return where(field, Op.IN, [values] if isinstance(values, str) else list(values))
 
 
 def matches(record: MemoryRecord, filter: Filter) -> bool:
-    """Whether the memory passes; the meaning every store has to agree with."""
+    """Return whether the memory passes the filter; every database has to agree."""
     match filter:
         case And(parts):
             return all(matches(record, part) for part in parts)
@@ -395,7 +395,7 @@ def _compare(actual: Any, comparison: Where) -> bool:
 
 
 def _compare_list(actual: tuple[Any, ...] | list[Any], comparison: Where) -> bool:
-    """A list contains a value or is in values if one of its members is; it equals nothing."""
+    """Compare a list: it contains a value, or is in values, if one of its members is; it equals nothing."""
     if comparison.op is Op.NE:
         return True
     if (comparison.op is Op.IN and comparison.kind is not Kind.TEXTS) or comparison.op in _SINGLE:

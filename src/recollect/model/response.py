@@ -1,6 +1,6 @@
-"""What is kept of OpenAI's Responses and Conversations: answers that can be gone on from, and threads of items.
+"""Stored OpenAI Responses and Conversations.
 
-A thread is what OpenAI calls a conversation; that word is taken here, for the state of a session.
+A thread is what OpenAI calls a conversation; that word is used here for the state of a session.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Any, TypeAlias
 
 from recollect.model.scope import Scope
 
-# An input or output item, or a whole Response: plain JSON, in the shape clients know.
+# An input or output item, or a whole Response, as plain JSON.
 Plain: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredResponse:
-    """A Response with what it was asked; what came before it is found by `previous_id`.
+    """A Response with its input; `previous_id` is the one it continues.
 
-    `root_id` is the first of its chain. `upstream` names who made it and can go on from it, as long as nothing of
-    the user was erased since: `epoch` is theirs when it was made, and -1 where something before it was deleted.
-    `names` are the turns and memories that it holds words of: it goes when one of them is erased.
+    `root_id` is the first of its chain. `upstream` names the provider that can continue it, as long as nothing of the
+    user was erased since: `epoch` is the user's when it was made, and -1 if something before it was deleted. `names`
+    are the turns and memories it quotes: it is erased with any of them.
     """
 
     id: str
@@ -41,7 +41,7 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thread:
-    """A conversation as OpenAI's API has it: a name for items that are added one after another."""
+    """A conversation of OpenAI's API: a sequence of items."""
 
     id: str
     scope: Scope
@@ -52,10 +52,10 @@ class Thread:
 
 @dataclass(frozen=True, slots=True)
 class ThreadItems:
-    """Items for a thread, each with its own id, and what they hold words of."""
+    """Items for a thread, each with its own id, and the turns and memories they quote."""
 
     thread_id: str
     items: Sequence[Plain]
     names: tuple[str, ...] = ()
-    # Until when the thread is kept, now that something was added.
+    # The new expiry of the thread.
     expires_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""What came of a recall, in the words an operator counts by."""
+"""The results of searching, recalling and remembering."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Any
 
 from recollect.model.job import Job
 from recollect.model.memory import MemoryRecord
+from recollect.model.plain import plain_fields
 from recollect.model.turn import Turn
 
 
 class RecallOutcome(StrEnum):
-    """Why memories were, or were not, part of an answer; one for each recall."""
+    """Why memories were, or were not, part of an answer."""
 
     USED = "used"
     """Memory was searched, and what was found went into the answer's context."""
@@ -34,16 +35,16 @@ class RecallOutcome(StrEnum):
     """Memory should have been searched and could not be: a store or a model failed or took too long."""
 
 
-# Stands for the conversation's summary, which is shown like a memory but may not be one.
+# The id of the conversation's summary, which is shown like a memory but may not be one.
 SUMMARY_ID = "summary"
 
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """A block for a prompt; `text` is empty if there is nothing to say or no room to say it.
+    """A block for a prompt; `text` is empty if there is nothing to show, or no space for it.
 
-    `used` are the ids shown, best first. `cut`, `dropped` and `flagged` say why for each id they name: shortened,
-    left out, and shown with something made harmless. Whatever is cut or flagged is also in `used`.
+    `used` are the ids shown, best first. `cut`, `dropped` and `flagged` give the reason for each id that was
+    shortened, left out, or shown with something defused. Whatever is cut or flagged is also in `used`.
     """
 
     text: str = ""
@@ -54,20 +55,13 @@ class PromptBlock:
     flagged: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for a trace, in JSON."""
-        return {
-            "text": self.text,
-            "tokens": self.tokens,
-            "used": list(self.used),
-            "cut": dict(self.cut),
-            "dropped": dict(self.dropped),
-            "flagged": dict(self.flagged),
-        }
+        """Return plain values for JSON."""
+        return plain_fields(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A memory that was found: how well it fits, from 0 to 1, and what that is made of."""
+    """A memory with its score from 0 to 1, the parts of the score, and the reason."""
 
     record: MemoryRecord
     score: float
@@ -80,11 +74,11 @@ class Hit:
 
     @property
     def memory(self) -> str:
-        """What the memory says."""
+        """The text of the memory."""
         return self.record.content
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: the memory's own, its score, the parts and the reason."""
+        """Return plain values for JSON: those of the memory, its score, the parts and the reason."""
         return {
             **self.record.to_dict(),
             "score": round(self.score, 6),
@@ -95,7 +89,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class TracedCandidate:
-    """A candidate as a trace shows it: every score, every signal it had, and why it was kept or left out."""
+    """A candidate in a trace: every score and signal, and why it was selected or not."""
 
     id: str
     memory: str
@@ -106,7 +100,7 @@ class TracedCandidate:
     signals: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "id": self.id,
             "memory": self.memory,
@@ -120,13 +114,13 @@ class TracedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits of one search, best first, how long each step took, and, if traced, what became of every candidate."""
+    """The hits of a search, best first, the duration of each step, and, if traced, all candidates."""
 
     hits: tuple[Hit, ...]
     steps_us: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     candidates: tuple[TracedCandidate, ...] = ()
-    # What it had to do without: the embedder's error, where words alone were searched.
+    # The embedder's error, if only words were searched.
     failure: Exception | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Hit]:
@@ -139,16 +133,16 @@ class SearchResult:
         return self.hits[index]
 
     def to_dict(self) -> dict[str, Any]:
-        """The shape users of other memory libraries know: {"results": [{"id", "memory", "score", ...}]}."""
+        """Return {"results": [{"id", "memory", "score", ...}]}, as other memory libraries do."""
         return {"results": [hit.to_dict() for hit in self.hits]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallResult:
-    """What a recall came to: its outcome and why, the hits, the block for the prompt, and the messages with it.
+    """The result of a recall: its outcome and reason, the hits, the prompt block, and the messages with it.
 
-    `messages` are those given, with the block in its place; without memories they are exactly those given. `failure`
-    is the error that left it without memories, or without an embedder to find them by more than their words.
+    `messages` are the input with the block inserted; without memories they are the input. `failure` is the error
+    because of which no memories, or only words, were searched.
     """
 
     outcome: RecallOutcome
@@ -169,11 +163,11 @@ class RecallResult:
         return len(self.hits)
 
     def __bool__(self) -> bool:
-        """Whether memories went into the context; a recall without any is falsy."""
+        """Return whether memories went into the context."""
         return self.outcome is RecallOutcome.USED
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "outcome": str(self.outcome),
             "reason": self.reason,
@@ -189,7 +183,7 @@ class RecallResult:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some memories in order, and the cursor to go on from, if there are more."""
+    """Some memories in order, and the cursor of the next page, if there is one."""
 
     records: tuple[MemoryRecord, ...]
     cursor: str | None = None
@@ -204,15 +198,15 @@ class Page:
         return self.records[index]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, in the shape of a search's."""
+        """Return plain values for JSON, in the shape of a search result."""
         return {"results": [record.to_dict() for record in self.records], "cursor": self.cursor}
 
 
 @dataclass(frozen=True, slots=True)
 class RememberResult:
-    """The turns that were kept, and the job that learns from them, as it stood when this was made.
+    """The turns that were stored, and the job that learns from them, as it was then.
 
-    `redacted` names the kinds of secrets that were kept out of the turns.
+    `redacted` names the kinds of secrets that were removed from the turns.
     """
 
     turns: tuple[Turn, ...] = ()
@@ -229,7 +223,7 @@ class RememberResult:
         return self.turns[at]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "turns": [turn.to_dict() for turn in self.turns],
             "job": None if self.job is None else self.job.to_dict(),

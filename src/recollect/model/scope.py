@@ -1,4 +1,4 @@
-"""Whose memory it is, and how far it can be seen."""
+"""Scopes: the user, project and session of a memory, and where it is visible."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import StrEnum
 from recollect.errors import InvalidInput
 from recollect.model.text import validate_id
 
-# Ids cannot hold control characters, so joining with one can never make two places look alike.
+# Ids cannot contain control characters, so joined ids are unambiguous.
 _SEPARATOR = "\x1f"
 
 
 class Level(StrEnum):
-    """Where a memory lives: seen everywhere by its user, in one project, or in one session."""
+    """Where a memory is visible: to its user everywhere, in one project, or in one session."""
 
     USER = "user"
     PROJECT = "project"
@@ -27,7 +27,7 @@ class Scope:
     user: str
     project: str = ""
     session: str = ""
-    # Whether all projects and sessions of the user are looked at at once.
+    # Whether all projects and sessions of the user are visible.
     everywhere: bool = False
 
     def __post_init__(self) -> None:
@@ -38,7 +38,7 @@ class Scope:
             raise InvalidInput("user_id is empty; every memory belongs to a user, so name one")
 
     def visibility_key(self, level: Level) -> str:
-        """The one text that stands for where a memory of this scope and level lives."""
+        """Return the text that identifies where a memory of this scope and level is visible."""
         if level is Level.USER:
             return ""
         if level is Level.PROJECT:
@@ -46,12 +46,12 @@ class Scope:
         return f"s{_SEPARATOR}{self.project}{_SEPARATOR}{self.session}"
 
     def can_see(self, key: str) -> bool:
-        """Whether recall may look at this place from here."""
+        """Return whether recall may see this place from here."""
         return self.everywhere or key in self.visible_keys
 
     @property
     def visible_keys(self) -> tuple[str, ...]:
-        """The places recall may look at from here: the user's own, this project's, this session's."""
+        """The places that recall may see from here: the user's, this project's, this session's."""
         keys = [""]
         if self.project:
             keys.append(self.visibility_key(Level.PROJECT))
@@ -61,11 +61,11 @@ class Scope:
 
     @property
     def default_level(self) -> Level:
-        """Where something learned here belongs unless told otherwise: the project if there is one."""
+        """The default level of what is learned here: the project if there is one."""
         return Level.PROJECT if self.project else Level.USER
 
     def check_level(self, level: Level) -> Level:
-        """The level, or an InvalidInput if this scope does not name what the level needs."""
+        """Return the level; raise InvalidInput if this scope does not name what the level needs."""
         if level is Level.PROJECT and not self.project:
             raise InvalidInput("level 'project' needs a project_id")
         if level is Level.SESSION and not self.session:

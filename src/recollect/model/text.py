@@ -1,4 +1,4 @@
-"""What text we accept: anything a person can write, nothing that a store cannot keep."""
+"""Validate and normalise text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f\x80-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def validate_text(text: object, *, name: str = "content") -> str:
-    """The text itself, or an InvalidText that says what is wrong with it and where."""
+    """Return the text; raise InvalidText that says what is wrong with it and where."""
     if not isinstance(text, str):
         raise InvalidText(f"{name} must be text, not {type(text).__name__}")
     if not text.strip():
@@ -23,19 +23,19 @@ def validate_text(text: object, *, name: str = "content") -> str:
     if bad:
         kind = "a NUL character" if bad.group() == "\0" else "a lone surrogate (half of a character)"
         raise InvalidText(f"{name} holds {kind} at position {bad.start()}; remove it and try again")
-    # Four bytes is the most a character takes, so short texts need not be encoded to be measured.
+    # A character takes four bytes at most, so short texts need not be encoded to be measured.
     if len(text) * 4 > MAX_TEXT_BYTES and (size := len(text.encode())) > MAX_TEXT_BYTES:
         raise InvalidText(f"{name} is {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}: split it into parts")
     return text
 
 
 def is_storable(text: str) -> bool:
-    """Whether every store can keep each character of the text."""
+    """Return whether every database can store the text."""
     return not _UNSTORABLE.search(text)
 
 
 def repair_text(text: str) -> str:
-    """The text with characters no store can keep replaced, cut to the limit; for what must not be refused."""
+    """Return the text with unstorable characters replaced, cut to the limit; for what must not be refused."""
     text = _UNSTORABLE.sub("\ufffd", text)
     if len(text) * 4 > MAX_TEXT_BYTES and len(text.encode()) > MAX_TEXT_BYTES:
         text = text.encode()[:MAX_TEXT_BYTES].decode(errors="ignore")
@@ -43,7 +43,7 @@ def repair_text(text: str) -> str:
 
 
 def validate_id(value: object, *, name: str) -> str:
-    """The id itself, or an InvalidInput; control characters could forge log lines and keys."""
+    """Return the id; raise InvalidInput for control characters, which could forge log lines and keys."""
     if not isinstance(value, str):
         raise InvalidInput(f"{name} must be text, not {type(value).__name__}")
     if len(value) > MAX_ID_CHARS:
@@ -56,19 +56,19 @@ def validate_id(value: object, *, name: str) -> str:
 
 _LINE_END = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# Never part of what is said: controls, soft hyphens, marks of direction, fillers, most variation selectors.
+# Never visible: controls, soft hyphens, direction marks, fillers, most variation selectors.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufdd0-\ufdef\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\ufffe\uffff"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e0fff]+"
 )
 
-# Letters that join or part at a joiner: Arabic script, Syriac to N'Ko, the scripts of India and South-East Asia,
+# Letters affected by joiners: Arabic script, Syriac to N'Ko, scripts of India and South-East Asia,
 # Mongolian.
 _JOINING = (
     "\u0620-\u065f\u066e-\u06d3\u06d5\u06fa-\u07ff\u0840-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u1820-\u18aa"
 )
-# Written without spaces: a zero-width space says where a word ends.
+# Scripts without spaces, in which a zero-width space marks the end of a word.
 _SPACELESS = "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u19e0-\u19ff"
 _MONGOLIAN = "\u1820-\u18aa"
 _EMOJI = (
@@ -76,7 +76,7 @@ _EMOJI = (
     "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 )
 _PICTURE = "\u2190-\u21ff\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff"
-# What is hidden unless it stands where it has a use: one at a time, right after what it changes.
+# Hidden unless used properly: one at a time, right after the character it changes.
 _OUT_OF_PLACE = re.compile(
     f"\u200b(?:(?<![{_SPACELESS}]\u200b)|(?![{_SPACELESS}]))"
     f"|\u200c(?<![{_JOINING}]\u200c)"
@@ -93,10 +93,10 @@ _TAGS = re.compile(
 
 
 def normalise_invisible(text: str) -> str:
-    """The text without hidden characters, so that what is read is what is seen.
+    """Return the text without hidden characters, so that what is read is what is seen.
 
-    A word that hidden characters cut in two is one again. Joiners within emoji and within words of scripts that need
-    them stay, as do flags. Every kind of line end is a newline; half a character is U+FFFD.
+    Words split by hidden characters are joined. Joiners within emoji and within words of scripts that need them stay,
+    as do flags. Every kind of line end becomes a newline; a lone surrogate becomes U+FFFD.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -105,7 +105,7 @@ def normalise_invisible(text: str) -> str:
         return _HIDDEN.sub("", text)
     text = _HIDDEN.sub("", text)
     text = _TAGS.sub(lambda tags: tags["flag"] or "", text)
-    # Out of place is judged by the character before, which may itself be out of place and gone.
+    # A character is judged by the one before it, which may itself be removed.
     while (plain := _OUT_OF_PLACE.sub("", text)) != text:
         text = plain
     return text

@@ -11,22 +11,32 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def now() -> datetime:
-    """The current time, aware, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 def to_micros(at: datetime) -> int:
-    """Microseconds since 1970, exactly."""
+    """Return the microseconds since 1970, exactly."""
     return (at - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """The datetime a store's microseconds stand for."""
+    """Return the time that is so many microseconds after 1970."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
+def micros_or_none(at: datetime | None) -> int | None:
+    """Convert a time that may be missing for a store."""
+    return None if at is None else to_micros(at)
+
+
+def time_or_none(micros: int | None) -> datetime | None:
+    """Convert a time of a store that may be missing."""
+    return None if micros is None else from_micros(micros)
+
+
 def as_utc(value: datetime | str | float, *, name: str = "time") -> datetime:
-    """Read a datetime, an ISO 8601 text or seconds since 1970; what has no zone is taken as UTC."""
+    """Convert a datetime, an ISO 8601 text or seconds since 1970; a missing zone means UTC."""
     try:
         if isinstance(value, str):
             value = datetime.fromisoformat(value)

@@ -1,4 +1,4 @@
-"""What can be told of a text at a glance: kept with each memory, weighed when it is found."""
+"""Traits of a text that are computed once, stored with each memory, and used in ranking."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from enum import IntFlag
 
 from recollect.model.memory import Category, MemoryRecord
 
-# Raise it when a rule here changes: a ledger made with other rules looks at its texts again when opened.
+# Raise it when a rule here changes: a ledger made with other rules recomputes its traits when opened.
 TRAITS_VERSION = 2
 
 _MAX_WORDS = 0xFFFF
 _WORDS_SHIFT = 16
-# What a text is shows at its beginning and at its end.
+# Rules look at the beginning and the end of a text only.
 _HEAD, _TAIL = 4_000, 200
-# Names are compared as people type them, and nobody's is longer.
+# Names are compared up to this length.
 _NAME_CHARS = 100
 
 
 class Trait(IntFlag):
-    """One thing that is so or not."""
+    """One trait."""
 
     NONE = 0
     TURN = 1
@@ -33,7 +33,7 @@ class Trait(IntFlag):
     PREFERS = 256
 
 
-# These see text in lower case: a match that looks at case by itself takes five times as long.
+# These match lower-case text: ignoring case in the expression takes five times as long.
 _TIME = re.compile(
     r"\b(?:yesterday|today|tomorrow|tonight|last|next|ago|weeks?|weekend|months?|years?|"
     r"recently|morning|evening|since|"
@@ -48,7 +48,7 @@ _FIRST_PERSON = re.compile(
     r"je|j'ai|mon|ma|mes|nous|notre|nos|yo|mi|mis|nosotr[oa]s|nuestr[oa]s?|io|mio|mia|miei|noi|nostr[oaie]|eu|meu|"
     r"minha|nós|nosso|nossa|ik|mijn|wij|ons|onze|я|мой|моя|мне|меня|мы|наш)\b|我|私|僕|俺|저는|나는|제가|내가",
 )
-# A wish that is meant to hold from now on, said as one.
+# A standing instruction.
 _INSTRUCTION = re.compile(
     r"^\W{0,3}(?:please |bitte |por favor,? |s'il (?:te|vous) plaît,? )?(?:always|never|from now on|going forward|"
     r"in (?:the )?future|whenever|every time|each time|make sure|remember (?:to|that)|do not|don't|"
@@ -81,7 +81,7 @@ _ROLES = {"user": Trait.USER, "assistant": Trait.ASSISTANT}
 
 
 def compute_traits(record: MemoryRecord) -> int:
-    """The traits of a memory and the number of its words, as one number that a store can keep."""
+    """Return the traits of a memory and its number of words as one integer."""
     flags = _text_traits(record.content)
     if record.category is Category.TURN:
         flags |= Trait.TURN | _ROLES.get(str(record.detail.get("role")), Trait.NONE)
@@ -104,33 +104,33 @@ def _asks(tail: str) -> bool:
 
 
 def _count_words(text: str) -> int:
-    """Words as spaces part them; scripts without spaces count a word for every two characters."""
+    """Count words by spaces; in scripts without spaces, a word for every two characters."""
     words = text.count(" ") + text.count("\n") + 1
     return words if text.isascii() else max(words, sum(char > "\u2e7f" for char in text[:_HEAD]) // 2)
 
 
 def speaker_name(record: MemoryRecord) -> str:
-    """Who said it, as names are compared; empty where it was not said by someone with a name."""
+    """Return the folded name of the speaker; empty where there is none."""
     name = record.detail.get("name") if record.category is Category.TURN else None
     return fold_name(name) if isinstance(name, str) else ""
 
 
 def fold_name(name: str) -> str:
-    """A name as names are compared."""
+    """Return a name in the form in which names are compared."""
     return " ".join(name.casefold().split())[:_NAME_CHARS]
 
 
 def first_word(name: str) -> str:
-    """What a folded name begins with, as a word: whom a question that says it may mean."""
+    """Return the first word of a folded name, by which a question may mention it."""
     match = _BARE_WORD.search(name)
     return match.group() if match else ""
 
 
 def trait_word_count(traits: int) -> int:
-    """The number of words that `compute_traits` counted."""
+    """Return the number of words that `compute_traits` counted."""
     return traits >> _WORDS_SHIFT
 
 
 def trait_flags(traits: int) -> Trait:
-    """The traits without the number of words."""
+    """Return the traits without the number of words."""
     return Trait(traits & ((1 << _WORDS_SHIFT) - 1))

@@ -1,4 +1,4 @@
-"""What was said, and the conversation it was said in."""
+"""Turns, and the conversations they form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recollect.model.scope import Scope
 
 
 class Role(StrEnum):
-    """Who spoke."""
+    """The speaker of a turn."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -21,7 +21,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One thing said in a session; `position` counts from 1 and is given by the ledger."""
+    """One message of a session; the ledger assigns `position`, which counts from 1."""
 
     id: str
     scope: Scope
@@ -30,11 +30,11 @@ class Turn:
     said_at: datetime
     name: str | None = None
     position: int = 0
-    # A turn that was exported brings its memory along, in whatever state that was.
+    # An imported turn brings its memory along, in whatever state it was.
     exported_record: MemoryRecord | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "id": self.id,
             "session_id": self.scope.session or None,
@@ -46,9 +46,9 @@ class Turn:
         }
 
     def as_memory(self) -> MemoryRecord:
-        """The turn as a memory of its own, so that the log is searched like everything else.
+        """Return the turn as a memory, so that it is searched like everything else.
 
-        It can be seen wherever what is learned from the session can, and keeps the session.
+        It is visible wherever what is learned from the session is, and keeps its session.
         """
         if self.exported_record is not None:
             return replace(self.exported_record, detail={**self.exported_record.detail, "position": self.position})
@@ -74,9 +74,9 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """The state of one session: how long it is, what it amounts to, whether it goes on.
+    """The state of one session.
 
-    What was said up to the position `learned_to` has been learned from. What is said in a closed session opens it.
+    Turns up to the position `learned_to` have been learned from. A new turn reopens a closed session.
     """
 
     scope: Scope
@@ -91,7 +91,7 @@ class Conversation:
     version: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "user_id": self.scope.user,
             "project_id": self.scope.project or None,

@@ -1,4 +1,4 @@
-"""What models were asked and what that came to, by user, day, model and step."""
+"""LLM usage by user, day, model and step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST_DAY = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """A sum; what it was not parted by is None. Days are those of UTC."""
+    """A sum; what it is not grouped by is None. Days are in UTC."""
 
     user: str | None = None
     day: date | None = None
@@ -27,7 +27,7 @@ class Usage:
     tokens_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "user_id": self.user,
             "day": None if self.day is None else self.day.isoformat(),
@@ -41,7 +41,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class SpentToday:
-    """What a user has spent since midnight, UTC, or all of them together."""
+    """What a user, or all users, have spent since midnight UTC."""
 
     tokens: int = 0
     calls: int = 0
@@ -49,9 +49,9 @@ class SpentToday:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmQuota:
-    """Most tokens of an LLM a day, for each user and for all of them together; 0 for no limit.
+    """The maximum of LLM tokens per day, for each user and for all of them; 0 for no limit.
 
-    `refusal` is a reason to ask no LLM at all, whatever was spent.
+    `refusal` is a reason to call no LLM at all, whatever was spent.
     """
 
     user: int = 0
@@ -60,17 +60,17 @@ class LlmQuota:
 
 
 def day_number(at: datetime) -> int:
-    """The days from 1970 to the day of a time, in UTC."""
+    """Return the number of days from 1970 to the day of a time, in UTC."""
     return (at.astimezone(UTC).date() - _FIRST_DAY).days
 
 
 def day_from_number(number: int) -> date:
-    """The day that a number of days since 1970 stands for."""
+    """Return the day that is so many days after 1970."""
     return _FIRST_DAY + timedelta(days=number)
 
 
 def validate_parts(by: Sequence[str]) -> tuple[str, ...]:
-    """What usage is parted by, in its own order, or an InvalidInput."""
+    """Return what usage is grouped by, in a fixed order; raise InvalidInput for an unknown part."""
     if wrong := set(by) - set(PARTS):
         raise InvalidInput(f"usage is not known by {', '.join(sorted(wrong))}; it is by {', '.join(PARTS)}")
     return tuple(part for part in PARTS if part in by)

@@ -1,4 +1,4 @@
-"""When a memory held: the rule that recall as of a moment goes by."""
+"""When a memory is valid, and which memories were valid at a moment."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Filter, Listing, Not, Op, Where, both
 from recollect.model.times import now
 
-# What is forgotten today, or waits for review, holds at no moment; how it stood before, history tells.
+# Forgotten memories, and those in review, are valid at no moment; history tells their earlier state.
 EFFECTIVE_STATUSES = (Status.ACTIVE, Status.SUPERSEDED)
 
 
 def is_valid_now(record: MemoryRecord, moment: datetime) -> bool:
-    """Whether recall may find the memory at this moment: active, begun, and not yet ended or expired."""
+    """Return whether recall may find the memory at this moment: active, begun, and not ended or expired."""
     return (
         record.status is Status.ACTIVE
         and (record.valid_from is None or record.valid_from <= moment)
@@ -24,25 +24,25 @@ def is_valid_now(record: MemoryRecord, moment: datetime) -> bool:
 
 
 def valid_at(record: MemoryRecord, moment: datetime) -> bool:
-    """Whether the memory held at that moment, going by what is known of it today.
+    """Return whether the memory was valid at that moment, by its present fields.
 
-    It begins at `valid_from`, or when it was made; it ends at `valid_to`, or when another took its place, or when it
-    expires. The first instant belongs to it, the last does not. When a thing happened (`occurred_at`) has no say:
-    that Ann moved in 2019 was not known before it was told.
+    It begins at `valid_from`, or when it was created; it ends at `valid_to`, or when it was superseded, or when it
+    expires. The first instant is included, the last is not. `occurred_at` does not matter: that Ann moved in 2019 was
+    not known before it was said.
     """
     if record.status not in EFFECTIVE_STATUSES or (record.valid_from or record.created_at) > moment:
         return False
     ended = record.valid_to
     if ended is None and record.status is Status.SUPERSEDED:
-        # Superseding notes its moment in `valid_to`; where someone else set the status, the last change is nearest.
+        # Superseding sets `valid_to`; where only the status was set, the last update is the best estimate.
         ended = record.updated_at
     return (ended is None or ended > moment) and (record.expires_at is None or record.expires_at > moment)
 
 
 def exclude_expired(listing: Listing, *, coarse: bool = False) -> Listing:
-    """The listing without what has expired, unless it asks by that time, or for other states than active ones.
+    """Return the listing without expired memories, unless it filters by expiry or lists other statuses.
 
-    A `coarse` one is the same for a minute, so that what it finds can be given again.
+    A `coarse` one is the same for a minute, so that its result can be cached.
     """
     if listing.statuses != (Status.ACTIVE,) or _has_field("expires_at", listing.filter):
         return listing

@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from recollect import search
 from recollect.errors import NotFound
 from recollect.index.exact import ExactIndex
 from recollect.ledger.codec import from_plain, make_page, pack_vector
-from recollect.ledger.in_memory.ledger import InMemoryLedger
 from recollect.ledger.protocol import Ledger
+from recollect.ledger.snapshot import LedgerSnapshot
 from recollect.model.change import HistoryEntry
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import MAX_VALUES, And, Filter, Listing, Not, Op, Where, both, matches
 from recollect.model.result import Hit, Page, SearchResult
 from recollect.model.scope import Scope
 from recollect.model.validity import EFFECTIVE_STATUSES, valid_at
-from recollect.models.embedding import Embedder, EmbeddingModel
+from recollect.models.embedding import Embedder
 from recollect.read import pinned_facts
 from recollect.write.embed import embed
 
@@ -36,8 +36,6 @@ HistoryLines = Mapping[str, Sequence[HistoryEntry]]
 _COMPARED_FIELDS = ("content", "key", "value", "category", "type", "tags", "metadata", "occurred_at", "expires_at")
 _PAGE = 500
 _INDEX_BYTES = 1 << 30
-# For what is not searched by meaning.
-_NO_MODEL = EmbeddingModel("none", 1)
 # So many texts that were changed since are embedded for a search at most; others are found by their words.
 _MAX_EMBEDDED = 500
 
@@ -139,7 +137,7 @@ async def keyed_facts_as_of(
     )
     if not state.valid_records or not limit:
         return hits
-    past_ledger = InMemoryLedger.from_records(scope.user, state.valid_records, {}, model=_NO_MODEL)
+    past_ledger = cast(Ledger, LedgerSnapshot(state.valid_records, {}))
     more = await pinned_facts.keyed_facts(
         scope, filter, ledger=past_ledger, limit=limit, min_importance=min_importance, as_of=as_of
     )
@@ -182,7 +180,7 @@ async def _past_deps(user: str, records: Sequence[MemoryRecord], deps: SearchDep
     """What searches these alone, as they are given."""
     vectors = await _vectors(user, records, ledger=deps.ledger, embedder=deps.embedder)
     model = deps.embedder.model
-    ledger = InMemoryLedger.from_records(user, records, vectors, model=model)
+    ledger = cast(Ledger, LedgerSnapshot(records, vectors))
     return replace(deps, ledger=ledger, index=ExactIndex(ledger, model, budget_bytes=_INDEX_BYTES))
 
 

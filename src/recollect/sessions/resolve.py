@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from recollect.ledger.protocol import Ledger
-from recollect.ledger.tombstones import TombstoneStore
+from recollect.ledger.protocol import Ledger, TombstoneStore
 from recollect.model.messages import message_role, message_text
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible, repair_text

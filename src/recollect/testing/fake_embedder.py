@@ -1,6 +1,6 @@
 """An embedder for tests, as an object and as OpenAI's JSON.
 
-The same text gives the same vector on every machine, and nothing is loaded.
+The same text gives the same vector on every machine, and no model is loaded.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 _WORD = re.compile(r"\w+")
-_NO_WORDS = "no words"  # holds a space, so no real word can ever be it
+_NO_WORDS = "no words"  # contains a space, so that it is no word
 
 
 class FakeEmbedder:
     """Embeds texts by their words: the more words two texts share, the closer they are.
 
-    `fail_with` and `delay_s` may be set at any time, and hold until they are set again.
+    `fail_with` and `delay_s` may be changed at any time.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class FakeEmbedder:
         return self._model
 
     async def embed(self, texts: Sequence[str], *, role: Role = "passage") -> Matrix:
-        """Embed `texts` by their words, after `delay_s`; raise `fail_with` where it is set."""
+        """Embed texts by their words, after `delay_s`; raise `fail_with` if it is set."""
         self.calls += 1
         self.roles.append(role)
         if self.delay_s:
@@ -71,7 +71,7 @@ class FakeEmbedder:
 
 
 def embed_words(texts: Sequence[str], dimensions: int) -> Matrix:
-    """One unit row a text: the sum of a fixed direction for each distinct word, made length one."""
+    """Return a unit vector for each text: the normalised sum of a fixed direction per distinct word."""
     rows = np.empty((len(texts), dimensions), dtype=np.float32)
     for row, text in enumerate(texts):
         rows[row] = _sum_of_words(text, dimensions)
@@ -80,7 +80,7 @@ def embed_words(texts: Sequence[str], dimensions: int) -> Matrix:
 
 def _sum_of_words(text: str, dimensions: int) -> Matrix:
     words = set(_WORD.findall(text.casefold()))
-    # Whole numbers are summed, so the order in which a set is walked cannot change the last bit.
+    # Integers are summed, so that the order of a set cannot change the last bit.
     total = np.zeros(dimensions, dtype=np.int64)
     for word in words:
         total += _direction(word, dimensions)
@@ -91,14 +91,14 @@ def _sum_of_words(text: str, dimensions: int) -> Matrix:
 
 @lru_cache(maxsize=65_536)
 def _direction(word: str, dimensions: int) -> NDArray[np.int8]:
-    """Plus or minus one in each dimension, drawn from a hash of the word."""
+    """Return plus or minus one in each dimension, from a hash of the word."""
     digest = shake_256(word.encode()).digest(-(-dimensions // 8))
     bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))[:dimensions]
     return (bits.astype(np.int8) * 2 - 1).astype(np.int8)
 
 
 def openai_embeddings(request: Mapping[str, Any], default_dimensions: int) -> dict[str, Any]:
-    """The body that answers an embeddings request; ValueError says what is wrong with the request."""
+    """Return the response to an embeddings request; raise ValueError for an invalid one."""
     texts, dimensions = _input_texts(request.get("input")), request.get("dimensions", default_dimensions)
     if type(dimensions) is not int or dimensions < 1:
         raise ValueError("'dimensions' must be a whole number of at least 1")

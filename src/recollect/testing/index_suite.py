@@ -1,12 +1,12 @@
-"""The promise of `Index`, as tests. An index inherits them and says how it is opened over a ledger:
+"""Conformance tests for indexes. Inherit them and say how the index is opened over a ledger:
 
     class TestMyIndex(IndexSuite):
         @pytest.fixture
         def open_index(self):
             return lambda ledger: MyIndex(ledger, MODEL)
 
-One that takes up changes behind overrides `settled`, which waits until it has. Most is asked before that as well as
-after it: what is written must be found at once. Needs pytest-asyncio in auto mode.
+An index that processes changes in the background overrides `settled`, which waits for it. Most tests search before
+and after that: what is written must be found at once. Needs pytest-asyncio in auto mode.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MODEL = EmbeddingModel("random", 32)
 BY = Author("test")
 ANN, BOB = Scope("ann"), Scope("bob")
 NOON = datetime(2026, 3, 15, 12, tzinfo=UTC)
-# Names that would be more than names to whoever puts them into a question unquoted.
+# Names that would be syntax if a store put them into a query unquoted.
 ODD_NAMES = (
     'x" or true or user == "y',
     "x' or '1'=='1",
@@ -63,13 +63,13 @@ ODD_NAMES = (
 
 
 def unit_vectors(count: int, *, seed: int) -> Vectors:
-    """Vectors of length 1 in all directions."""
+    """Return random vectors of length 1."""
     rows = np.random.default_rng(seed).normal(size=(count, MODEL.dimensions)).astype(np.float32)
     return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 async def fill(ledger: Ledger, scope: Scope, count: int, *, seed: int, **fields: Any) -> Sequence[MemoryRecord]:
-    """Memories of a scope with vectors by the seed."""
+    """Add memories with random vectors to a scope."""
     vectors = unit_vectors(count, seed=seed)
     records = [draft(scope, f"memory {seed} {n}", fields) for n in range(count)]
     await ledger.apply(scope, [Add(r, v) for r, v in zip(records, vectors, strict=True)], by=BY)
@@ -77,9 +77,9 @@ async def fill(ledger: Ledger, scope: Scope, count: int, *, seed: int, **fields:
 
 
 class IndexSuite:
-    """Everything an index promises."""
+    """Tests for every index."""
 
-    # How many of the ten nearest an index must find, on average over questions.
+    # The share of the ten nearest that an index must find, on average over queries.
     min_overlap = 0.95
 
     @pytest.fixture
@@ -99,10 +99,10 @@ class IndexSuite:
         await index.close()
 
     async def settled(self, index: Index) -> None:
-        """Wait until the index has taken up all changes."""
+        """Wait until the index has processed all changes."""
 
     async def ids(self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **arguments: Any) -> list[str]:
-        """The ids of the nearest."""
+        """Return the ids of the nearest memories."""
         options = {"filter": EVERYTHING, "limit": 10, **arguments}
         view = await index.view(scope, options["filter"])
         near = await view.nearest(vector, limit=options["limit"])
@@ -116,7 +116,7 @@ class IndexSuite:
     async def both(
         self, ledger: Ledger, index: Index, scope: Scope, vector: Vectors, **options: Any
     ) -> list[list[str]]:
-        """The ids of the nearest before changes were taken up and after."""
+        """Return the ids of the nearest memories before and after changes were processed."""
         before = await self.ids(ledger, index, scope, vector, **options)
         await self.settled(index)
         return [before, await self.ids(ledger, index, scope, vector, **options)]
@@ -303,7 +303,7 @@ HERE, THERE = hash_place("here"), hash_place("there")
 def stored_rows(
     first: int, count: int, *, user: str = ANN_MARK, place: str = HERE, seed: int = 1
 ) -> list[StoredVector]:
-    """Rows with vectors by the seed."""
+    """Return rows with random vectors."""
     vectors = unit_vectors(count, seed=seed)
     return [StoredVector(first + n, user, place, vector) for n, vector in enumerate(vectors)]
 
@@ -311,14 +311,14 @@ def stored_rows(
 async def nearest(
     engine: ExternalVectorStore, row: StoredVector, *, places: Sequence[str] = (HERE,), limit: int = 5
 ) -> list[int]:
-    """The rows nearest to a row, as one of its user finds them."""
+    """Return the rows nearest to a row that its user finds."""
     hits = await engine.nearest(row.user, row.vector, places=places, limit=limit)
     assert np.isfinite(hits.scores).all()
     return [int(each) for each in hits.rows]
 
 
 async def seen(engine: ExternalVectorStore, row: StoredVector, *, first: int | None) -> list[int]:
-    """The same once changes can be seen, which is once the row named is first or, if None, is not there."""
+    """Return the nearest rows once `first` is the first one or, if None, once the row is gone."""
     give_up = monotonic() + engine.settles_s + 10
     while True:
         hits = await nearest(engine, row)
@@ -329,7 +329,7 @@ async def seen(engine: ExternalVectorStore, row: StoredVector, *, first: int | N
 
 
 class EngineSuite:
-    """Everything an engine with a store of its own promises."""
+    """Tests for every external vector store."""
 
     @pytest.fixture
     def open_engine(self) -> OpenEngine:

@@ -1,26 +1,102 @@
-"""What a scripted model says, and the OpenAI shapes in which it is sent."""
+"""Replies of the scripted LLM, and the OpenAI formats in which they are sent."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, TypeAlias
 
-from recollect.testing.llm_faults import HTML_PAGE, Fault, HttpAnswer, to_json
-
 Json: TypeAlias = dict[str, Any]
+Headers: TypeAlias = tuple[tuple[str, str], ...]
 
-ONLY_IN_REASONING = "only_in_reasoning"
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _IN_PROGRESS: Json = {"status": "in_progress", "content": [], "arguments": "", "summary": []}
 
 
+class Cut(Enum):
+    """A premature end; nothing after it is sent."""
+
+    RESET = "the connection is reset"
+    HANG = "nothing more comes until the client goes away"
+
+
+Step: TypeAlias = bytes | float | Cut  # a number is a pause, in seconds
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAnswer:
+    """A prepared HTTP response: each step is a write, a pause or a premature end.
+
+    Status and headers are sent with the first write. In a stream each write is one SSE frame.
+    """
+
+    status: int
+    headers: Headers
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def whole(cls, body: bytes, *, status: int = 200, kind: str = "application/json") -> HttpAnswer:
+        """Return a response in one write, with a content length."""
+        return cls(status, (("content-type", kind), ("content-length", str(len(body)))), (body,))
+
+    @classmethod
+    def json(cls, value: object, *, status: int = 200) -> HttpAnswer:
+        return cls.whole(to_json(value), status=status)
+
+    @classmethod
+    def stream(cls, frames: Sequence[bytes]) -> HttpAnswer:
+        """Return an SSE response, one write per frame."""
+        return cls(200, (("content-type", "text/event-stream; charset=utf-8"),), tuple(frames))
+
+    @property
+    def streamed(self) -> bool:
+        return ("content-type", "text/event-stream; charset=utf-8") in self.headers
+
+    @property
+    def body(self) -> bytes:
+        """All bytes of the body that are sent, up to a premature end."""
+        ends = [n for n, step in enumerate(self.steps) if isinstance(step, Cut)]
+        sent = self.steps[: ends[0]] if ends else self.steps
+        return b"".join(step for step in sent if isinstance(step, bytes))
+
+    def with_headers(self, headers: Mapping[str, str]) -> HttpAnswer:
+        """Return the response with these headers set."""
+        new = {name.lower(): value for name, value in headers.items()}
+        remaining = tuple((name, value) for name, value in self.headers if name not in new)
+        return replace(self, headers=remaining + tuple(new.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault: `bend` turns the correct response into the faulty one.
+
+    A fault that `spoils` keeps the reply from the client, so a queued reply waits for the retry.
+    """
+
+    name: str
+    bend: Callable[[HttpAnswer], HttpAnswer]
+    spoils: bool = True
+
+
+def to_json(value: object) -> bytes:
+    """Return compact JSON in UTF-8, escaped if it contains a lone surrogate."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def error_body(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
+    """Return an error in OpenAI's format."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A function the model wants called; arguments given as text are sent as they are, broken or not."""
+    """A tool call of the model; arguments given as text are sent unchanged, valid or not."""
 
     name: str
     arguments: Mapping[str, Any] | str
@@ -33,7 +109,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedReply:
-    """What the model says, and the faults with which it arrives."""
+    """A reply of the model, and the faults with which it is sent."""
 
     content: str | None = None
     tool_calls: Sequence[ToolCall] = ()
@@ -47,14 +123,14 @@ class ScriptedReply:
 
     @property
     def text(self) -> str:
-        """All the model wrote: its reasoning, its content and its tool calls."""
+        """All that the model wrote: its reasoning, content and tool calls."""
         calls = (f"{call.name} {call.text}" for call in self.tool_calls)
         return " ".join([self.reasoning or "", self.content or "", *calls])
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptedExchange:
-    """One exchange to be put on the wire: the request's JSON, the reply, a number and a time."""
+    """A request and its reply, with a serial number and a time."""
 
     request: Json
     reply: ScriptedReply
@@ -72,13 +148,13 @@ class ScriptedExchange:
         return n if type(n) is int and 1 <= n <= 128 else 1
 
     def calls(self) -> list[tuple[str, ToolCall]]:
-        """The reply's tool calls, each with an id that no other call has."""
+        """Return the tool calls of the reply, each with a unique id."""
         calls = enumerate(self.reply.tool_calls)
         return [(call.id or f"call_{self.serial}_{at}", call) for at, call in calls]
 
 
 def texts(value: object) -> Iterator[str]:
-    """Every text in messages or input items, in order."""
+    """Yield every text in messages or input items, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -89,12 +165,12 @@ def texts(value: object) -> Iterator[str]:
 
 
 def count_tokens(text: str) -> int:
-    """Words and punctuation marks: a count that anyone can repeat by hand."""
+    """Count words and punctuation marks."""
     return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def chat(exchange: ScriptedExchange) -> HttpAnswer:
-    """A chat completion, whole or as chunks, as the request asks."""
+    """Return a chat completion, whole or streamed as requested."""
     if exchange.request.get("stream") is True:
         return HttpAnswer.stream(list(_chat_frames(exchange)))
     message: Json = {"role": "assistant", "content": exchange.reply.content, "refusal": None}
@@ -162,7 +238,7 @@ def _deltas(exchange: ScriptedExchange) -> Iterator[Json]:
 
 
 def _pieces(text: str) -> list[str]:
-    """Cut as a model streams it: word by word, or in at most 64 parts where there are many words."""
+    """Split a text as a model streams it: by words, or into at most 64 parts if it is long."""
     if len(text) <= 2048:
         return re.findall(r"\s*\S+|\s+", text)
     size = -(-len(text) // 64)
@@ -170,7 +246,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def responses(exchange: ScriptedExchange) -> HttpAnswer:
-    """A Response, whole or as typed events, as the request asks."""
+    """Return a Response, whole or as events as requested."""
     if exchange.request.get("stream") is not True:
         return HttpAnswer.json(_response(exchange, _items(exchange)))
     events = ({**event, "sequence_number": number} for number, event in enumerate(_response_events(exchange)))
@@ -178,7 +254,7 @@ def responses(exchange: ScriptedExchange) -> HttpAnswer:
 
 
 def _response(exchange: ScriptedExchange, output: list[Json] | None) -> Json:
-    """The Response object; without output it has only begun."""
+    """Return the Response object; without output it is in progress."""
     status = "in_progress" if output is None else _status(exchange)
     prompt, completion = exchange.prompt_tokens, exchange.completion_tokens
     tokens = {"input_tokens": prompt, "output_tokens": completion, "total_tokens": prompt + completion}
@@ -247,34 +323,3 @@ def _text_events(part: Json, where: Json) -> Iterator[Json]:
         yield {"type": "response.output_text.delta", **where, "delta": piece, "logprobs": []}
     yield {"type": "response.output_text.done", **where, "text": part["text"], "logprobs": []}
     yield {"type": "response.content_part.done", **where, "part": part}
-
-
-def _facts(**changes: object) -> str:
-    fact = {"id": 0, "content": "The budget for the Hawaii trip is $10,000", "importance": 0.8}
-    return json.dumps({"facts": [{**fact, **changes}]})
-
-
-MALFORMED_ANSWERS: dict[str, str] = {
-    "empty": "",
-    "null": "null",
-    "fenced": f"Here it is:\n```json\n{_facts()}\n```\nShall I go on?",
-    "prose_with_braces": f"I read {{both turns}} and {{weighed}} them. {_facts()} I hope {{this}} helps.",
-    "cut_off": _facts()[:60],
-    "nan": _facts(importance=math.nan),
-    "duplicate_keys": '{"facts": [], ' + _facts()[1:],
-    "lone_surrogate": _facts(content="Likes surfing \ud83c"),
-    "ten_megabytes": _facts(content="x" * 10_000_000),
-    "wrong_types": _facts(id="zero", content=7, importance="high"),
-    "unknown_ids": _facts(id=987_654),
-    "negative_ids": _facts(id=-1),
-    "thousand_facts": json.dumps({"facts": [{"id": n, "content": f"Fact number {n}"} for n in range(1000)]}),
-    "think_before_json": f"<think>They said {{something}} about a trip.</think>\n{_facts()}",
-    ONLY_IN_REASONING: _facts(),
-    "html_page": HTML_PAGE,
-}
-
-
-def malformed_reply(name: str) -> ScriptedReply:
-    """The malformed answer of that name as a reply, in the place where such a model puts it."""
-    text = MALFORMED_ANSWERS[name]
-    return ScriptedReply(content="", reasoning=text) if name == ONLY_IN_REASONING else ScriptedReply(text)

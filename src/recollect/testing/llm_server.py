@@ -1,4 +1,4 @@
-"""The HTTP side of the scripted LLM: requests read byte for byte, answers sent with all their faults."""
+"""The HTTP server of the scripted LLM: it records requests exactly, and sends responses with their faults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from recollect.testing.llm_faults import Cut, HttpAnswer
-from recollect.testing.llm_replies import texts
+from recollect.testing.llm_replies import Cut, HttpAnswer, texts
 
 Kind: TypeAlias = Literal["chat", "responses", "embeddings", "models", "other"]
 
-# How long a client may take to read what has arrived.
+# How long a client has to read what was sent.
 _FLUSH_S = 1.0
 _KINDS: dict[tuple[str, str], Kind] = {
     ("POST", "/v1/chat/completions"): "chat",
@@ -35,7 +34,7 @@ _KINDS: dict[tuple[str, str], Kind] = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedRequest:
-    """A request exactly as it came: path and query undecoded, body byte for byte."""
+    """A request exactly as received: path and query undecoded, body as bytes."""
 
     method: str
     path: str
@@ -50,7 +49,7 @@ class RecordedRequest:
 
     @property
     def json(self) -> Any:
-        """The body as JSON, or None where it is none."""
+        """The body as JSON, or None if it is none."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
@@ -58,7 +57,7 @@ class RecordedRequest:
 
     @property
     def text(self) -> str:
-        """All that the model is given to read, one text a line."""
+        """All text that the model reads, one text per line."""
         body = self.json
         fields = body if isinstance(body, dict) else {}
         return "\n".join(texts([fields.get(name) for name in ("instructions", "messages", "input")]))
@@ -66,14 +65,14 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Disconnect:
-    """A client that went away before its answer was whole."""
+    """A client that disconnected before its response was complete."""
 
     request: RecordedRequest
     at: datetime
 
 
 async def read(scope: Scope, receive: Receive) -> RecordedRequest | None:
-    """The request once it is whole, or None where the client left before that."""
+    """Return the request once it is complete, or None if the client disconnected before."""
     at, body = datetime.now(UTC), bytearray()
     while True:
         message = await receive()
@@ -86,7 +85,7 @@ async def read(scope: Scope, receive: Receive) -> RecordedRequest | None:
 
 
 async def deliver(answer: HttpAnswer, receive: Receive, send: Send, transport: asyncio.Transport) -> bool:
-    """Send the answer with all its faults; False if the client went away before the end."""
+    """Send the response with its faults; return False if the client disconnected before the end."""
     sending = asyncio.create_task(_send(answer, send, transport))
     leaving = asyncio.create_task(_left(receive))
     try:
@@ -111,7 +110,7 @@ async def _send(answer: HttpAnswer, send: Send, transport: asyncio.Transport) ->
     started = False
     for step in answer.steps:
         if isinstance(step, bytes):
-            # A breath between two writes, so that the loop sends each of them on its own.
+            # Yields between two writes, so that the loop sends each separately.
             await (asyncio.sleep(0) if started else send(start))
             started = True
             await send(_part(step))
@@ -126,7 +125,7 @@ async def _send(answer: HttpAnswer, send: Send, transport: asyncio.Transport) ->
             assert_never(step)
     if not started:
         await send(start)
-    # An empty part waits until the rest is taken, so that a client that left a large answer is noticed.
+    # An empty part waits until the rest is sent, so that a client that left a large response is noticed.
     await send(_part(b""))
     if transport.is_closing():
         return False
@@ -139,28 +138,28 @@ def _part(body: bytes, *, more: bool = True) -> dict[str, Any]:
 
 
 async def _reset(transport: asyncio.Transport, *, after_s: float) -> None:
-    # A reset throws away what the client has not been handed yet: let what was written arrive first.
+    # A reset discards what the client has not received yet: let it arrive first.
     await asyncio.sleep(after_s)
-    # Closing a socket that lingers for no time sends RST instead of FIN.
+    # With SO_LINGER 0, closing sends RST instead of FIN.
     no_linger = struct.pack("ii", 1, 0)
     transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
     transport.abort()
 
 
 class _Connection(H11Protocol):
-    """Hands its transport to the app: ASGI itself has no word for resetting a connection."""
+    """Passes its transport to the app, because ASGI cannot reset a connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.app_state = {**self.app_state, "transport": transport}
-        # Switched off here, because uvicorn's own setting silences the loggers of the whole process.
+        # Disabled here, because uvicorn's own setting silences the loggers of the whole process.
         self.access_log = False
-        # asyncio does so only for sockets made with a protocol number; without it each small write waits 40 ms.
+        # asyncio does so only for sockets with a protocol number; without it each small write waits 40 ms.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class LLMServer(uvicorn.Server):
-    """A uvicorn server that says when it listens and stops without waiting for its clients."""
+    """A uvicorn server that reports when it listens, and stops without waiting for its clients."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]) -> None:
         config = uvicorn.Config(
@@ -179,7 +178,7 @@ class LLMServer(uvicorn.Server):
         self.stopping = False
 
     def stop(self) -> None:
-        """Begin to stop; may be called from any thread."""
+        """Begin to stop; callable from any thread."""
         self.stopping = True
         self._loop.call_soon_threadsafe(self._stop.set)
 
@@ -195,6 +194,6 @@ class LLMServer(uvicorn.Server):
             listener.close()
         for connection in list(self.server_state.connections):
             connection.transport.abort()
-        # Every answer in progress now sees its client gone; one held by a function is given a second.
+        # Responses in progress see a disconnect; one blocked in a function gets a second.
         if self.server_state.tasks:
             await asyncio.wait(self.server_state.tasks, timeout=1)

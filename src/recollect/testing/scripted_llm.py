@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks OpenAI's API, says what a test tells it to, and misbehaves on demand."""
+"""An OpenAI-compatible HTTP server for tests: it gives scripted replies, and fails on request."""
 
 from __future__ import annotations
 
@@ -18,14 +18,23 @@ from starlette.types import Receive, Scope, Send
 
 from recollect.testing import llm_replies
 from recollect.testing.fake_embedder import openai_embeddings
-from recollect.testing.llm_faults import Fault, HttpAnswer, error_body
-from recollect.testing.llm_replies import Json, ScriptedExchange, ScriptedReply, ToolCall, count_tokens, texts
+from recollect.testing.llm_replies import (
+    Fault,
+    HttpAnswer,
+    Json,
+    ScriptedExchange,
+    ScriptedReply,
+    ToolCall,
+    count_tokens,
+    error_body,
+    texts,
+)
 from recollect.testing.llm_server import Disconnect, Kind, LLMServer, RecordedRequest, deliver, read
 
 
 @dataclass(frozen=True, slots=True)
 class CallStats:
-    """What the calls would have cost: every arrival counts as a call, every answer laid out as tokens."""
+    """What the calls would have cost: every request counts as a call, every reply as tokens."""
 
     calls: Mapping[Kind, int]
     prompt_tokens: int
@@ -38,7 +47,7 @@ Condition: TypeAlias = str | Callable[[RecordedRequest], bool]
 
 
 def echo(request: RecordedRequest) -> str:
-    """What is answered when nothing is scripted: the last words of the user."""
+    """Return the default reply: the last message of the user."""
     body = request.json if isinstance(request.json, dict) else {}
     messages = body.get("messages", body.get("input"))
     if isinstance(messages, list):
@@ -47,7 +56,7 @@ def echo(request: RecordedRequest) -> str:
 
 
 class _Script:
-    """The ways to say what is answered, alike for the next request and for a rule."""
+    """The ways to script a reply, for the next request or for a rule."""
 
     def reply(
         self,
@@ -58,7 +67,7 @@ class _Script:
         finish_reason: str | None = None,
         faults: Sequence[Fault] = (),
     ) -> Self:
-        """Answer with a text, tool calls, a `Reply`, or what a function makes of the request."""
+        """Reply with a text, tool calls, a `ScriptedReply`, or the result of a function of the request."""
         if content is None or isinstance(content, str):
             self._enqueue(ScriptedReply(content, tool_calls, reasoning, finish_reason, faults))
         elif tool_calls or reasoning or finish_reason or faults:
@@ -68,7 +77,7 @@ class _Script:
         return self
 
     def reply_json(self, value: object) -> Self:
-        """Answer with `value` as JSON text."""
+        """Reply with `value` as JSON."""
         return self.reply(json.dumps(value))
 
     def _enqueue(self, content: Scripted) -> None:
@@ -76,7 +85,7 @@ class _Script:
 
 
 class ReplyRule(_Script):
-    """What is answered to the requests that meet a condition, until it is removed."""
+    """The reply to requests that match a condition, until it is removed."""
 
     def __init__(self, rules: list[ReplyRule], lock: threading.Condition, condition: Condition) -> None:
         self.content: Scripted = ""
@@ -90,7 +99,7 @@ class ReplyRule(_Script):
         return bool(self._condition(request))
 
     def remove(self) -> None:
-        """Stop answering; doing so twice is no error."""
+        """Remove the rule; doing so twice is no error."""
         with self._lock:
             if self in self._rules:
                 self._rules.remove(self)
@@ -110,10 +119,10 @@ class _Pending:
 
 
 class ScriptedLLM(_Script):
-    """A scripted OpenAI-compatible server, running while its `with` block does.
+    """A scripted OpenAI-compatible server, which runs inside its `with` block.
 
-    A rule answers first, the latest that matches; then the queue, in order; then `default`. A reply in the
-    queue is used up when it was sent, so a client that retries after a fault still gets it.
+    The latest matching rule replies first, then the queue in order, then `default`. A queued reply is consumed when
+    it was sent, so a client that retries after a fault still gets it.
     """
 
     def __init__(self, *, dimensions: int = 64, models: Sequence[str] = ("scripted",)) -> None:
@@ -144,26 +153,26 @@ class ScriptedLLM(_Script):
         return CallStats(kinds, tokens["prompt"], tokens["completion"], tokens["embedding"])
 
     def calls(self, kind: Kind) -> list[RecordedRequest]:
-        """The recorded requests of one kind, in order of arrival."""
+        """Return the recorded requests of one kind, in order of arrival."""
         return [request for request in list(self.requests) if request.kind == kind]
 
     def when(self, condition: Condition) -> ReplyRule:
-        """A rule for requests whose text holds `condition`, or for which it is true; then `.reply(...)`."""
+        """Return a rule for requests whose text contains `condition`, or for which it is true."""
         return ReplyRule(self._rules, self._changed, condition)
 
     def fault(self, *faults: Fault, times: int | None = 1, on: Kind | None = None) -> None:
-        """Go wrong in all these ways at once, for the next `times` requests (None: always) of a kind."""
+        """Apply all these faults to the next `times` requests (None: always) of a kind."""
         with self._changed:
             self._pending.append(_Pending(faults, times, on))
 
     def clear(self) -> None:
-        """Forget what was recorded and counted; the script stays."""
+        """Clear what was recorded and counted; the script stays."""
         with self._changed:
             for record in (self.requests, self.answers, self.disconnects, self._tokens):
                 record.clear()
 
     def wait_for(self, happened: Callable[[Self], object], timeout_s: float = 30.0) -> None:
-        """Block until `happened(self)` is true of what was recorded; TimeoutError if it never is."""
+        """Block until `happened(self)` is true; raise TimeoutError if it never is."""
         with self._changed:
             if not self._changed.wait_for(lambda: happened(self), timeout_s):
                 arrived = [f"{request.method} {request.path}" for request in self.requests]
@@ -223,12 +232,12 @@ class ScriptedLLM(_Script):
             return self._queue[0] if spoiled else self._queue.popleft()
 
     async def _lay_out(self, request: RecordedRequest, serial: int) -> HttpAnswer:
-        """The whole answer, faults included. A mistake in the script is a 500 that names it."""
+        """Return the response with its faults. A mistake in the script is a 500 that names it."""
         faults = self._due_faults(request.kind)
         try:
             answer = await self._honest(request, serial, spoiled=any(fault.spoils for fault in faults))
             return reduce(lambda bent, fault: fault.bend(bent), faults, answer)
-        except Exception as error:  # the script is the test's own code and may raise anything
+        except Exception as error:  # the script is the test's code and may raise anything
             mistake = f"the script failed: {type(error).__name__}: {error}"
             return HttpAnswer.json(error_body(mistake, kind="script_error"), status=500)
 
@@ -258,7 +267,7 @@ class ScriptedLLM(_Script):
 
     async def _model_answer(self, request: RecordedRequest, body: Json, serial: int, *, spoiled: bool) -> HttpAnswer:
         content = self._choose(request, spoiled=spoiled)
-        # In a thread, so that a function may wait for the test without holding up other answers.
+        # In a thread, so that a function may block without delaying other replies.
         content = await asyncio.to_thread(content, request) if callable(content) else content
         reply = ScriptedReply(content) if isinstance(content, str) else content
         at, prompt_tokens = int(request.at.timestamp()), count_tokens(request.text)

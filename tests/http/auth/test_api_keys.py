@@ -13,8 +13,7 @@ import pytest
 
 from recollect import AsyncMemory
 from recollect.errors import InvalidInput, NotFound, StoreUnavailable, Unauthenticated
-from recollect.ledger.in_memory.ledger import open_in_memory
-from recollect.ledger.sqlite import open_sqlite
+from recollect.ledger.sqlite import open_in_memory, open_sqlite
 from recollect.model.key import hash_key, new_key
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel

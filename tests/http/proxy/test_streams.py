@@ -22,9 +22,9 @@ from recollect.http.proxy.stream_recorder import StreamRecorder
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput
-from recollect.testing.llm_faults import (
-    Cut,
-    Fault,
+from recollect.testing.llm_replies import Cut, Fault, ScriptedReply, ToolCall
+from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import (
     big_frame,
     chunks_of,
     crlf,
@@ -39,8 +39,6 @@ from recollect.testing.llm_faults import (
     trickle,
     without_done,
 )
-from recollect.testing.llm_replies import ScriptedReply, ToolCall
-from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.proxy_server import BUDGET, QUESTION, ServedProxy, answers, chat, served
 
 CALLS = [ToolCall("look", {"at": "日本"}), ToolCall("book", {"room": 1.0})]

@@ -14,9 +14,9 @@ import openai
 import pytest
 
 from recollect.errors import StoreUnavailable
-from recollect.testing.llm_faults import delay, hang, http_error, reset, stream_error, truncated
 from recollect.testing.llm_replies import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import delay, hang, http_error, reset, stream_error, truncated
 from tests.support.responses_samples import CHAT_ONLY, Running, client_of, running, start_stream
 
 

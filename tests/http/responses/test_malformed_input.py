@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,9 @@ from recollect.http.responses.passthrough import PassthroughState
 from recollect.http.responses.request import parse_response_params
 from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.protocol import Header, UpstreamRequest
-from recollect.ledger.in_memory.ledger import InMemoryLedger
+from recollect.ledger.sqlite import open_in_memory
 from recollect.sessions.resolve import SessionMatch
-from recollect.testing.suite_samples import MODEL
+from tests.support.ledger_samples import MODEL
 
 odd = st.recursive(
     st.none()
@@ -141,7 +142,7 @@ class Forgetful:
 
 class FakeLedgers:
     def __init__(self) -> None:
-        self.responses = InMemoryLedger(MODEL)
+        self.responses = asyncio.run(open_in_memory(MODEL))
 
     async def epoch(self, user: str) -> int:
         return (await self.responses.revision(user)).epoch

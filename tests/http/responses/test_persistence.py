@@ -11,8 +11,8 @@ import pytest
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
-from recollect.testing.llm_faults import hang, http_error
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import hang, http_error
 from tests.support.responses_samples import OFF, Running, client_of, last, running, start_stream
 
 

@@ -24,10 +24,10 @@ from recollect.http.upstream.learning import (
 from recollect.model.job import Job, JobKind, JobState
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
-from recollect.testing.llm_faults import http_error
 from recollect.testing.llm_replies import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.cli_runner import Cli
+from tests.support.llm_faults import http_error
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
 from tests.support.recollect_server import RecollectServer
 from tests.support.remember_samples import EXTRACT, NOTHING, claim, learns, llm_requests

@@ -16,8 +16,8 @@ from recollect.http.upstream.http import HttpUpstream
 from recollect.http.upstream.https import HttpsUpstream
 from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.http.upstream.ssrf_guard import checked_url, is_forbidden
-from recollect.testing.llm_faults import http_error
 from recollect.testing.scripted_llm import ScriptedLLM
+from tests.support.llm_faults import http_error
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
 
 OWN = "sk-operator-fedcba9876543210"

@@ -25,7 +25,7 @@ from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.protocol import Header
 from recollect.http.upstream.router import UpstreamRouter
-from recollect.ledger.responses import ResponseStore
+from recollect.ledger.protocol import ResponseStore
 from recollect.service.service import Service
 
 # Clients whose base URL lacks the version are understood too.

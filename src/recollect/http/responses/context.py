@@ -15,7 +15,7 @@ from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.responses.request import Json
 from recollect.http.upstream.protocol import Header, Upstream
-from recollect.ledger.responses import ResponseStore
+from recollect.ledger.protocol import ResponseStore
 from recollect.model.scope import Scope
 
 _log = logging.getLogger("recollect")

@@ -1,4 +1,4 @@
-"""What a batch of changes brings about beside memories, in its transaction."""
+"""Apply batches of changes with their effects, in one transaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from recollect.ledger.codec import to_plain
-from recollect.ledger.idempotency import key_reuse_error
 from recollect.ledger.plan import (
     ExistingRecords,
     Plan,
@@ -28,8 +27,9 @@ from recollect.ledger.sql.conversations import apply_note
 from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.history import ENTRY_COLUMNS, entry, entry_from_row
+from recollect.ledger.sql.idempotency import key_reuse_error
 from recollect.ledger.sql.jobs import lock_jobs, put_job, scope_exists
-from recollect.ledger.sql.leases import finish
+from recollect.ledger.sql.leases import finish_by_id
 from recollect.ledger.sql.memories import (
     INSERT_MEMORY,
     SELECTED_COLUMNS,
@@ -38,7 +38,7 @@ from recollect.ledger.sql.memories import (
     record_from_row,
     record_to_params,
 )
-from recollect.ledger.sql.tombstone_store import write_tombstones
+from recollect.ledger.sql.tombstones import write_tombstones
 from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
 from recollect.ledger.sql.usage import add_to_daily_total, add_usage
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
@@ -68,13 +68,13 @@ from recollect.models.embedding import EmbeddingModel
 
 
 async def apply_effects(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None:
-    """Bring them about in order; whoever calls holds the user."""
-    # A job can outlive the session it was made for, which must not come back by it.
+    """Apply effects in order; the caller has locked the user."""
+    # A job can outlive the session it was made for, which it must not recreate.
     from_job = any(isinstance(effect, FinishJob) for effect in effects)
     for effect in effects:
         match effect:
             case FinishJob():
-                await finish(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
+                await finish_by_id(tx, scope.user, effect.job_id, effect.lease, result=effect.result)
             case ConversationUpdate():
                 await apply_note(tx, effect, existing_only=from_job)
             case EnqueueJob():
@@ -87,8 +87,8 @@ async def apply_effects(tx: Tx, scope: Scope, effects: Sequence[Effect]) -> None
 
 
 async def add_to_totals(tx: Tx, effects: Sequence[Effect]) -> None:
-    """Add what was spent to the sum of all users."""
-    # In the order of days, which everyone keeps to: nobody waits in a circle.
+    """Add LLM usage to the total of all users."""
+    # In the order of days, to prevent deadlocks.
     for spent in sorted((effect for effect in effects if isinstance(effect, ModelUsage)), key=lambda each: each.at):
         await add_to_daily_total(tx, spent)
 
@@ -103,7 +103,7 @@ class WriteContext:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The user a transaction writes for, and the revision it makes if it writes anything."""
+    """The user a transaction writes for, and the revision it creates if it writes anything."""
 
     name: str
     number: int
@@ -117,7 +117,7 @@ class Owner:
 
 
 async def lock_user(tx: Tx, user: str) -> Owner:
-    """The user, held until the transaction ends: writers of the same user wait for each other here."""
+    """Lock the user until the transaction ends; writers of the same user wait here for each other."""
     row = await fetch_one(
         tx,
         "INSERT INTO users (user_id, revision, created_at) VALUES (:user, 0, :at) "
@@ -130,8 +130,8 @@ async def lock_user(tx: Tx, user: str) -> Owner:
 
 
 async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
-    """The epoch of a user who has nothing yet: it goes on from where it was when all of theirs was erased."""
-    # Asked after the row is held: who waited for it may have waited for that very erasure.
+    """Return the epoch of a new user, which continues after an erasure of the same user."""
+    # Read after the lock: the lock may have waited for that very erasure.
     row = await fetch_one(
         tx,
         "UPDATE users SET epoch = COALESCE((SELECT max(epoch) FROM erasures WHERE user_id = :digest), epoch) "
@@ -153,11 +153,11 @@ async def apply(
     effects: Sequence[Effect] = (),
     since: Revision | None = None,
 ) -> Applied:
-    """Make all of the changes and their effects, or raise and leave none."""
+    """Make all of the changes and their effects, or raise and make none."""
     check_owner(scope, changes)
     check_effects(scope, effects)
     if is_usage_only(changes, effects) and not await scope_exists(tx, Scope(scope.user)):
-        # Whoever was erased while a model was asked for them is not kept for what that cost; only the sum of all is.
+        # A user erased during an LLM call is not recreated to record its cost; only the total is.
         await add_to_totals(tx, effects)
         return Applied(by.batch or new_id(), ())
     owner = await lock_user(tx, scope.user)
@@ -176,8 +176,8 @@ async def apply(
 
 
 async def undo(tx: Tx, context: WriteContext, scope: Scope, entry_id: int, *, by: Author, whole: bool) -> Applied:
-    """Take back one line of history, or the whole batch it belongs to."""
-    # Nobody may change what is looked at here before it is taken back.
+    """Undo one history entry, or the whole batch it belongs to."""
+    # Locked before reading, so that nothing changes before it is undone.
     await lock_user(tx, scope.user)
     target_entry = await entry(tx, scope, entry_id)
     batch = await _lines(tx, scope, "batch = :value", target_entry.batch)
@@ -198,7 +198,7 @@ async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[Hist
 
 
 async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> ExistingRecords:
-    """Whatever the changes name, and whatever already holds what they would take."""
+    """Return the records that the changes name, and those they may conflict with."""
     ids = [change.record.id for change in changes if isinstance(change, (Add, Supersede))]
     ids += [change.id for change in changes if not isinstance(change, Add)]
     existing = ExistingRecords()
@@ -216,7 +216,7 @@ async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Exi
 
 
 async def find_conflicting(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-    """The active memories that records would meet: with the same words in the same place, or the same key."""
+    """Return the active memories with the same text in the same place, or the same key, as a record."""
     existing = await _load(tx, scope, [Add(record) for record in records])
     return conflicting_records(records, existing)
 
@@ -233,15 +233,15 @@ async def _active_records(
 
 
 async def write_plan(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, *, batch: str, by: Author) -> None:
-    """Write everything the plan says, as the user's next revision."""
+    """Write a plan as the user's next revision."""
     if plan.is_empty:
         return
     await tx.run(
         "UPDATE users SET revision = :revision WHERE number = :number",
         {"revision": owner.revision, "number": owner.number},
     )
-    # Changed rows first: what they give up, a key or the same words, may be what an added one takes,
-    # or another changed one, so that several let go before any takes.
+    # Changed rows first: their old text or key may be taken by an added row, or by another changed one,
+    # so all of them are cleared before any is set.
     if len(plan.changed) > 1:
         await tx.run(
             'UPDATE memories SET fingerprint = NULL, "key" = NULL '
@@ -269,7 +269,7 @@ async def write_plan(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, *,
 
 
 async def _reword(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
-    """Take rows whose text changed out of the full text and put them in again; their vectors are void."""
+    """Reindex rows with changed text; drop their vectors."""
     reworded = [id for id, record in plan.changed.items() if record.content != plan.originals[id].content]
     if not reworded:
         return
@@ -317,7 +317,7 @@ async def _write_lines(tx: Tx, owner: Owner, plan: Plan, *, batch: str, by: Auth
 
 
 async def _done_before(tx: Tx, scope: Scope, once: IdempotencyToken) -> Applied | None:
-    """What the same request came to when it was done, or nothing if it was not."""
+    """Return the result of an earlier request with the same key, if there was one."""
     row = await fetch_one(
         tx,
         'SELECT digest, result FROM idempotency WHERE user_id = :user AND "key" = :key',

@@ -1,4 +1,4 @@
-"""The state of conversations: read, listed, and changed by notes."""
+"""The state of conversations: read, listed and updated."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from recollect.ledger.sql.tx import Row, Tx, fetch_one
 from recollect.model.change import ConversationUpdate
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
-from recollect.model.times import from_micros, to_micros
+from recollect.model.times import micros_or_none, time_or_none, to_micros
 from recollect.model.turn import Conversation
 
-_SESSION = "user_id = :user AND project_id = :project AND session_id = :session"
+SESSION_TEST = "user_id = :user AND project_id = :project AND session_id = :session"
 _COLUMNS = "turn_count, started_at, last_turn_at, closed_at, version, body"
-# In what order they are listed, and what is looked at to go on after one.
+# The order of listings, and the position that a page continues from.
 _SORT_COLUMNS = ("COALESCE(last_turn_at, 0)", "user_id", "project_id", "session_id")
 
 
 def session_params(scope: Scope) -> dict[str, Any]:
-    """The parameters that name a session."""
+    """Return the parameters of `SESSION_TEST`."""
     return {"user": scope.user, "project": scope.project, "session": scope.session}
 
 
 async def conversation(tx: Tx, scope: Scope) -> Conversation:
-    """The state of the scope's session; one that has not begun has no turns."""
-    row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(scope))
+    """Return the state of the scope's session; one that does not exist is at version 0."""
+    row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {SESSION_TEST}", session_params(scope))
     return Conversation(scope=scope) if row is None else _from_row(scope, row)
 
 
@@ -36,9 +36,9 @@ def _from_row(scope: Scope, row: Row) -> Conversation:
     return Conversation(
         scope=scope,
         turn_count=row[0],
-        started_at=None if row[1] is None else from_micros(row[1]),
-        last_turn_at=None if row[2] is None else from_micros(row[2]),
-        closed_at=None if row[3] is None else from_micros(row[3]),
+        started_at=time_or_none(row[1]),
+        last_turn_at=time_or_none(row[2]),
+        closed_at=time_or_none(row[3]),
         version=row[4],
         summary=body.get("summary", ""),
         invocations=tuple(body.get("invocations", ())),
@@ -49,15 +49,15 @@ def _from_row(scope: Scope, row: Row) -> Conversation:
 
 async def conversations(
     tx: Tx,
-    user: str | None,
+    user: str | None = None,
     *,
-    open: bool | None,
-    idle_before: datetime | None,
-    order: Literal["oldest", "newest"],
-    limit: int,
-    after: Conversation | None,
+    open: bool | None = None,
+    idle_before: datetime | None = None,
+    order: Literal["oldest", "newest"] = "oldest",
+    limit: int = 100,
+    after: Conversation | None = None,
 ) -> list[Conversation]:
-    """Sessions by when something was last said in them."""
+    """Return sessions in order of their last turn."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
     if user is not None:
@@ -72,7 +72,7 @@ async def conversations(
         last = 0 if after.last_turn_at is None else to_micros(after.last_turn_at)
         params |= {"at": last, "after": after.scope.user, "p": after.scope.project, "s": after.scope.session}
         sign = ">" if order == "oldest" else "<"
-        # The first says nothing that the second does not, but an index can be entered by it.
+        # The first condition is redundant, but lets the database use an index.
         tests += [f"{_SORT_COLUMNS[0]} {sign}= :at", f"({', '.join(_SORT_COLUMNS)}) {sign} (:at, :after, :p, :s)"]
     ordered = ", ".join(part if order == "oldest" else f"{part} DESC" for part in _SORT_COLUMNS)
     rows = await tx.rows(
@@ -85,7 +85,9 @@ async def conversations(
 
 async def apply_note(tx: Tx, note: ConversationUpdate, *, existing_only: bool = False) -> None:
     """Give fields of a conversation new values, only one that there is if so asked; its user must be held."""
-    row = await fetch_one(tx, f"SELECT {_COLUMNS} FROM conversations WHERE {_SESSION}", session_params(note.scope))
+    row = await fetch_one(
+        tx, f"SELECT {_COLUMNS} FROM conversations WHERE {SESSION_TEST}", session_params(note.scope)
+    )
     if row is None and existing_only:
         return
     current = Conversation(scope=note.scope) if row is None else _from_row(note.scope, row)
@@ -111,7 +113,7 @@ async def apply_note(tx: Tx, note: ConversationUpdate, *, existing_only: bool = 
         "version = conversations.version + 1, body = excluded.body",
         {
             **session_params(note.scope),
-            "closed_at": None if closed_at is None else to_micros(closed_at),
+            "closed_at": micros_or_none(closed_at),
             "body": json.dumps({name: value for name, value in values.items() if value}),
         },
     )

@@ -1,4 +1,4 @@
-"""Chains of superseded memories, shared by all ledgers."""
+"""The evidence of memories, and chains of superseded memories."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from recollect.ledger.sql.tx import Tx
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros
+from recollect.model.times import time_or_none
 
-# Longer chains are cut: their end is taken for one that is not known.
+# Longer chains are cut.
 MAX_LINKS = 64
 
 
 def successions(ids: Sequence[str], records: Mapping[str, NumberedRecord]) -> dict[str, tuple[NumberedRecord, ...]]:
-    """Each memory of these ids with those that superseded it, in order; a chain that returns to itself ends there."""
+    """Return each memory of these ids followed by its successors in order; a cycle ends where it closes."""
     chains: dict[str, tuple[NumberedRecord, ...]] = {}
     for id in ids:
         chain: dict[str, NumberedRecord] = {}
@@ -31,23 +31,23 @@ def successions(ids: Sequence[str], records: Mapping[str, NumberedRecord]) -> di
     return chains
 
 
-# A look-up costs a fifth of calling the enum, and a search reads many rows.
+# A dict lookup costs a fifth of calling the enum, and a search reads many rows.
 _STATUSES = {str(status): status for status in Status}
 _TYPES = {str(type): type for type in MemoryType}
 _CATEGORIES = {str(category): category for category in Category}
 
 
 async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
-    """The memories derived from each of these turns, active or superseded, in the order they were made."""
+    """Return the active or superseded memories derived from each of these turns, in creation order."""
     sources = list(turn_ids)
     if not is_storable("".join(sources)):
-        # An id that no store can hold was never given to anyone.
+        # Unstorable ids cannot exist.
         sources = [id for id in sources if is_storable(id)]
     if not sources:
         return {}
     rows = await tx.rows(
         "SELECT e.source_id, m.id, m.row, m.status, m.type, m.category, m.valid_to, "
-        # Most are active, and nothing is read out of their bodies.
+        # Most are active, and their bodies need not be parsed.
         f"CASE WHEN m.status = 'superseded' THEN {tx.dialect.in_body('superseded_by')} END FROM evidence e "
         f"JOIN memories m {tx.dialect.fragments['by_row']} ON m.row = e.row AND m.user_id = e.user_id "
         f"WHERE e.user_id = :user AND {tx.dialect.among('e.source_id', 'sources')} "
@@ -56,14 +56,14 @@ async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, li
     )
     result: dict[str, list[Derived]] = {}
     for source, id, row, status, type, category, valid_to, successor in rows:
-        ended = None if valid_to is None else from_micros(valid_to)
+        ended = time_or_none(valid_to)
         each = Derived(id, row, _STATUSES[status], _TYPES[type], _CATEGORIES[category], ended, successor)
         result.setdefault(source, []).append(each)
     return result
 
 
 async def succession(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, tuple[NumberedRecord, ...]]:
-    """Each of these memories, followed by those that superseded it, one after the other."""
+    """Return each of these memories followed by its successors."""
     records: dict[str, NumberedRecord] = {}
     pending = {id for id in ids if is_storable(id)}
     for _ in range(MAX_LINKS):
@@ -89,7 +89,7 @@ async def put_evidence(tx: Tx, user: str, plan: Plan, rows: Mapping[str, int]) -
 
 
 async def add_evidence(tx: Tx, records: Mapping[int, MemoryRecord]) -> None:
-    """Write the evidence of memories that have none written, by their rows."""
+    """Write the evidence of memories that have none yet, by row."""
     pairs = [
         {"user": record.scope.user, "source": source, "row": row}
         for row, record in records.items()

@@ -1,4 +1,4 @@
-"""How long each memory of a user is, in terms: BM25 asks it of every row, so it is kept at hand."""
+"""Full-text search by BM25, with caches of the lengths of a user's memories and of posting lists."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -20,14 +20,56 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-MAX_LENGTH_BYTES = 64 << 20
-# What a user costs besides the arrays; generous, so that many with few memories are not taken for free.
+MAX_CACHE_BYTES = 64 << 20
+# What a user costs besides the arrays; generous, so that many users with few memories are not counted as free.
 _USER_BYTES = 1024
+# What a word costs besides its rows.
+_WORD_BYTES = 512
+# With more new rows than this, posting lists are read again instead of being extended.
+_MAX_NEW_ROWS = 64
+
+
+class _Sized(Protocol):
+    @property
+    def size(self) -> int: ...
+
+
+S = TypeVar("S", bound=_Sized)
+
+
+class _UserCache(Generic[S]):
+    """A value for each of the users searched last, within a budget of bytes; shared by readers in several threads."""
+
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES, *, min_users: int = 0) -> None:
+        self._max_bytes, self._min_users = max_bytes, min_users
+        self._bytes = 0
+        self._users: OrderedDict[str, S] = OrderedDict()
+        self._drops = 0
+        self._lock = threading.Lock()
+
+    def _pop(self, user: str) -> S | None:
+        value = self._users.pop(user, None)
+        self._bytes -= value.size if value is not None else 0
+        return value
+
+    def _put(self, user: str, value: S) -> None:
+        """Store a value and evict those used longest ago; the caller holds the lock."""
+        self._pop(user)
+        self._users[user] = value
+        self._bytes += value.size
+        while self._bytes > self._max_bytes and len(self._users) > self._min_users:
+            self._bytes -= self._users.popitem(last=False)[1].size
+
+    def drop(self, user: str) -> S | None:
+        """Remove and return the value of a user of whom something was erased."""
+        with self._lock:
+            self._drops += 1
+            return self._pop(user)
 
 
 @dataclass(frozen=True, slots=True)
 class DocLengths:
-    """Rows in rising order and their lengths, as of a revision; never changed, only replaced."""
+    """Rows in ascending order and their numbers of terms, as of a revision; immutable."""
 
     revision: Revision = field(default_factory=Revision)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -36,16 +78,16 @@ class DocLengths:
 
     @property
     def average(self) -> float:
-        """The length of a memory like the others."""
+        """The average length of a memory."""
         return self.total / len(self.rows) if self.total else 1.0
 
     @property
     def size(self) -> int:
-        """Bytes it takes."""
+        """The bytes it takes."""
         return self.rows.nbytes + self.counts.nbytes + _USER_BYTES
 
     def updated(self, revision: Revision, rows: NDArray[np.int64], counts: NDArray[np.int32]) -> DocLengths:
-        """With what changed since: new rows at the end, others in place."""
+        """Return the lengths with changed rows replaced and new ones appended."""
         last = self.rows[-1] if len(self.rows) else -1
         new = rows > last
         at = np.searchsorted(self.rows, rows[~new])
@@ -57,27 +99,27 @@ class DocLengths:
         )
 
 
-class DocLengthCache:
-    """The lengths of the users searched last, within a budget; readers in several threads share it."""
+class DocLengthCache(_UserCache[DocLengths]):
+    """The lengths of the memories of the users searched last; those of the last one stay, however large."""
 
-    def __init__(self, max_bytes: int = MAX_LENGTH_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._users: OrderedDict[str, DocLengths] = OrderedDict()
-        self._lock = threading.Lock()
+    def __init__(self, max_bytes: int = MAX_CACHE_BYTES) -> None:
+        super().__init__(max_bytes, min_users=1)
 
     def count(self, user: str) -> int | None:
-        """How many rows the user had when last looked at."""
+        """Return how many rows the user had at the last search, if it is cached."""
         with self._lock:
             cached = self._users.get(user)
         return None if cached is None else len(cached.rows)
 
     async def get(self, tx: Tx, user: str, current: Revision) -> DocLengths:
-        """The user's lengths as this transaction sees them, at the revision it sees."""
-        cached = self._cached(user)
+        """Return the user's lengths at the revision that this transaction sees."""
+        with self._lock:
+            cached = self._users.get(user, DocLengths())
+            if user in self._users:
+                self._users.move_to_end(user)
         if cached.revision == current:
             return cached
-        # Rows were erased, or another reader is ahead of this transaction's view: begin anew.
+        # Rows were erased, or another reader is ahead of this transaction's view: start over.
         if cached.revision.epoch != current.epoch or cached.revision.number > current.number:
             cached = DocLengths()
         changed = await tx.rows(
@@ -87,48 +129,19 @@ class DocLengthCache:
         rows = np.fromiter((row[0] for row in changed), np.int64, len(changed))
         counts = np.fromiter((row[1] for row in changed), np.int32, len(changed))
         cached = cached.updated(current, rows, counts)
-        self._store(user, cached)
+        with self._lock:
+            self._put(user, cached)
         return cached
-
-    def drop(self, user: str) -> None:
-        """Let go of a user of whom something was erased."""
-        with self._lock:
-            if user in self._users:
-                self._bytes -= self._users.pop(user).size
-
-    def _cached(self, user: str) -> DocLengths:
-        with self._lock:
-            if user not in self._users:
-                return DocLengths()
-            self._users.move_to_end(user)
-            return self._users[user]
-
-    def _store(self, user: str, lengths: DocLengths) -> None:
-        """Keep it, at the cost of those asked for longest ago; the newest stays, however large."""
-        with self._lock:
-            if user in self._users:
-                self._bytes -= self._users.pop(user).size
-            self._users[user] = lengths
-            self._bytes += lengths.size
-            while self._bytes > self._max_bytes and len(self._users) > 1:
-                self._bytes -= self._users.popitem(last=False)[1].size
-
-
-MAX_POSTING_BYTES = 64 << 20
-# What a word costs besides its rows.
-_WORD_BYTES = 512
-# More new rows than this are not worth looking into one by one: the full text knows them.
-_MAX_NEW_ROWS = 64
 
 
 def index_word(number: int, term: str) -> str:
-    """A term as it stands in the index: led by its user's number, so that lists are one user's own."""
+    """Return a term as it is indexed: prefixed by its user's number, so that each list is of one user."""
     return f"{number}x{term}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostingQuery:
-    """Terms of one user, and the state of the user's memories that the transaction sees."""
+    """The terms of a search, and the state of the user's memories that the transaction sees."""
 
     user: str
     number: int
@@ -139,18 +152,18 @@ class PostingQuery:
 
 @dataclass(slots=True)
 class _UserPostings:
-    """What is known of one user as of a revision: rows under words, and the words of rows that came since."""
+    """The posting lists of one user as of a revision, and the terms of rows that were added since."""
 
     revision: Revision
     last_row: int = 0
     words: dict[str, Postings] = field(default_factory=dict)
-    # The last row that was there when the word was read.
+    # The last row that existed when the list of a word was read.
     upto: dict[str, int] = field(default_factory=dict)
     new: dict[int, Counter[str]] = field(default_factory=dict)
     size: int = 0
 
     def add(self, term: str, postings: Postings) -> None:
-        """Remember what the full text says of a word."""
+        """Add the list of a word."""
         self.words[term], self.upto[term] = postings, self.last_row
         self.size += _WORD_BYTES + postings[0].nbytes + postings[1].nbytes
 
@@ -164,60 +177,31 @@ class _UserPostings:
         return np.concatenate((rows, more[:, 0])), np.concatenate((times, more[:, 1]))
 
 
-class PostingCache:
-    """The words asked for last, within a budget; readers in several threads share it."""
-
-    def __init__(self, max_bytes: int = MAX_POSTING_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._bytes = 0
-        self._users: OrderedDict[str, _UserPostings] = OrderedDict()
-        self._drops = 0
-        self._lock = threading.Lock()
+class PostingCache(_UserCache[_UserPostings]):
+    """The posting lists of the terms searched last."""
 
     async def get(self, tx: Tx, engine: SqlEngine, query: PostingQuery) -> list[Postings]:
-        """For each term the rows that say it, rising, and how often, as this transaction sees them."""
-        (cached, drops), terms = self._take(query.user), query.terms
+        """Return, for each term, the rows it occurs in, ascending, and how often, as this transaction sees them."""
+        # Taken out while it is extended: another reader of the same user starts over meanwhile.
+        with self._lock:
+            cached, drops = self._pop(query.user), self._drops
         if cached is None or not await _extend(tx, cached, query):
             cached = _UserPostings(query.revision, query.last_row)
-        unknown = [term for term in terms if term not in cached.words]
+        unknown = [term for term in query.terms if term not in cached.words]
         if unknown:
             read = await engine.terms.postings(tx, [index_word(query.number, term) for term in unknown])
             for term, postings in zip(unknown, read, strict=True):
                 cached.add(term, postings)
-        result = [cached.for_term(term) for term in terms]
-        self._put_back(query.user, cached, drops)
+        result = [cached.for_term(term) for term in query.terms]
+        with self._lock:
+            # Not put back if anyone was erased while it was read.
+            if drops == self._drops:
+                self._put(query.user, cached)
         return result
-
-    def drop(self, user: str) -> int:
-        """Let go of a user of whom something was erased; gives how many words were held."""
-        with self._lock:
-            self._drops += 1
-            cached = self._users.pop(user, None)
-            self._bytes -= cached.size if cached else 0
-            return len(cached.words) if cached else 0
-
-    def _take(self, user: str) -> tuple[_UserPostings | None, int]:
-        """Whoever works on what is held has it alone; another reader of the same user begins anew meanwhile."""
-        with self._lock:
-            cached = self._users.pop(user, None)
-            self._bytes -= cached.size if cached else 0
-            return cached, self._drops
-
-    def _put_back(self, user: str, cached: _UserPostings, drops: int) -> None:
-        with self._lock:
-            if drops != self._drops:
-                # Someone was erased while we read; who that was is not worth remembering.
-                return
-            if user in self._users:
-                self._bytes -= self._users.pop(user).size
-            self._users[user] = cached
-            self._bytes += cached.size
-            while self._bytes > self._max_bytes and self._users:
-                self._bytes -= self._users.popitem(last=False)[1].size
 
 
 async def _extend(tx: Tx, cached: _UserPostings, query: PostingQuery) -> bool:
-    """Take up the rows that came since; False if more happened than that."""
+    """Add the rows that came since; return False if more than that has changed."""
     revision = query.revision
     if cached.revision == revision:
         return True
@@ -227,7 +211,7 @@ async def _extend(tx: Tx, cached: _UserPostings, query: PostingQuery) -> bool:
         "SELECT row, content FROM memories WHERE user_id = :user AND revision > :after ORDER BY row LIMIT :most",
         {"user": query.user, "after": cached.revision.number, "most": _MAX_NEW_ROWS + 1},
     )
-    # An old row may say something else now.
+    # The text of an old row may have changed.
     if len(cached.new) + len(changed) > _MAX_NEW_ROWS or (changed and changed[0][0] <= cached.last_row):
         return False
     cached.new |= {row: Counter(terms_of(content)) for row, content in changed}
@@ -236,19 +220,19 @@ async def _extend(tx: Tx, cached: _UserPostings, query: PostingQuery) -> bool:
 
 
 def index_words(number: int, content: str) -> str:
-    """All that is indexed of a text."""
+    """Return the words under which a text is indexed, separated by spaces."""
     return " ".join(index_word(number, term) for term in terms_of(content))
 
 
 def count_words(words: str) -> int:
-    """How many terms there are in what words_of gave."""
+    """Return the number of words that `index_words` returned."""
     return words.count(" ") + 1 if words else 0
 
 
 async def lexical(
     tx: Tx, engine: SqlEngine, length_cache: DocLengthCache, posting_cache: PostingCache, scope: Scope, text: str
 ) -> LexicalMatches:
-    """Every row of the user that shares a term with the text, by BM25 over the user's own memories."""
+    """Return every row of the user that shares a term with the text, scored by BM25 over the user's memories."""
     terms = query_terms(text)
     user = await fetch_one(
         tx, "SELECT number, revision, epoch FROM users WHERE user_id = :user", {"user": scope.user}

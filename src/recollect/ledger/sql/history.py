@@ -19,7 +19,7 @@ ENTRY_COLUMNS = "id, batch, memory_id, verb, at, who, why, version, before, afte
 
 
 def entry_from_row(row: Row) -> HistoryEntry:
-    """The line of history that a row of ENTRY_COLUMNS stands for."""
+    """Convert a row of ENTRY_COLUMNS."""
     return HistoryEntry(
         id=row[0],
         batch=row[1],
@@ -34,12 +34,12 @@ def entry_from_row(row: Row) -> HistoryEntry:
     )
 
 
-# The largest number a store can hold; ids above it were never given.
+# The largest integer a database can store; higher ids cannot exist.
 MAX_NUMBER = (1 << 63) - 1
 
 
 async def entry(tx: Tx, scope: Scope, entry_id: int) -> HistoryEntry:
-    """One line of the user's history."""
+    """Return one entry of the user's history."""
     if not 0 < entry_id <= MAX_NUMBER:
         raise NotFound(f"no change {entry_id}")
     rows = await tx.rows(
@@ -52,14 +52,20 @@ async def entry(tx: Tx, scope: Scope, entry_id: int) -> HistoryEntry:
 
 
 async def history(
-    tx: Tx, scope: Scope, *, memory_id: str | None, limit: int, before: int | None, after: int | None
+    tx: Tx,
+    scope: Scope,
+    *,
+    memory_id: str | None = None,
+    limit: int = 100,
+    before: int | None = None,
+    after: int | None = None,
 ) -> list[HistoryEntry]:
-    """One memory's history, or that of all memories in the scope, newest first, or from a line on, oldest first."""
+    """Return the history of a memory or of the scope, newest first; with `after`, oldest first."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     inside = scope_condition(scope, params)
     sql = "user_id = :user"
     if memory_id is not None:
-        # An id that no store can hold was never given to anyone.
+        # Unstorable ids cannot exist.
         params = {"user": scope.user, "limit": limit, "memory_id": memory_id if is_storable(memory_id) else ""}
         sql += " AND memory_id = :memory_id"
     elif scope.project or scope.session:
@@ -78,7 +84,7 @@ async def history(
 
 
 async def changes_since(tx: Tx, user: str, since: datetime) -> list[HistoryEntry]:
-    """The lines since a moment of all memories of the user that were changed since, the oldest first."""
+    """Return the entries after a time, oldest first, of memories that were not only added since."""
     test = "user_id = :user AND at > :since"
     rows = await tx.rows(
         f"SELECT {ENTRY_COLUMNS} FROM history WHERE {test} AND memory_id IN "

@@ -1,7 +1,7 @@
-"""Jobs as rows, and what is kept beside them so that leasers need not look at every job.
+"""The job queue as rows, with summary tables so that leasing need not read every job.
 
-A user's jobs are touched only by who holds the user's row in `job_users`. A queue says from when on a user has
-something to do at a priority; it is no earlier than the user was last served, so that users take turns.
+A user's jobs are changed only while the user's row in `job_users` is locked. A row of `job_queues` says from when on
+a user has a job at a priority, which is no earlier than the user was last served, so that users take turns.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob, as_jso
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import from_micros, now, time_or_none, to_micros
 
 JOB_COLUMNS = (
     'id, user_id, project_id, session_id, kind, "key", state, priority, payload, tries, due_at, created_at, '
     "updated_at, worker, lease, leased_until, error, result"
 )
-# What a job is left with when nobody runs it any more.
+# Assignments for a job that nobody runs any more.
 UNLEASED = "worker = NULL, lease = NULL, leased_until = NULL"
 
 
 def job_from_row(row: Row) -> Job:
-    """The job that a row of COLUMNS stands for."""
+    """Convert a row of JOB_COLUMNS."""
     return Job(
         id=row[0],
         scope=Scope(row[1], row[2], row[3]),
@@ -46,7 +46,7 @@ def job_from_row(row: Row) -> Job:
         updated_at=from_micros(row[12]),
         worker=row[13],
         lease=row[14],
-        leased_until=None if row[15] is None else from_micros(row[15]),
+        leased_until=time_or_none(row[15]),
         error=row[16],
         result=None if row[17] is None else json.loads(row[17]),
     )
@@ -54,14 +54,14 @@ def job_from_row(row: Row) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class JobLock:
-    """The user whose jobs a transaction touches, and when they were last served."""
+    """A user whose jobs are locked, and when they were last served."""
 
     user: str
     served_at: int
 
 
 async def lock_jobs(tx: Tx, user: str) -> JobLock:
-    """The user's jobs, held until the transaction ends."""
+    """Lock the user's jobs until the transaction ends."""
     row = await fetch_one(
         tx,
         "INSERT INTO job_users (user_id) VALUES (:user) "
@@ -73,7 +73,7 @@ async def lock_jobs(tx: Tx, user: str) -> JobLock:
 
 
 async def set_queue(tx: Tx, lock: JobLock, priority: int) -> None:
-    """Note from when on the user has something to do at a priority, if ever."""
+    """Update from when on the user has a job at a priority."""
     where = {"user": lock.user, "priority": priority}
     row = await fetch_one(
         tx,
@@ -91,7 +91,7 @@ async def set_queue(tx: Tx, lock: JobLock, priority: int) -> None:
 
 
 async def _advance_queue(tx: Tx, lock: JobLock, priority: int, due: int) -> None:
-    """The same after a job was added, which can only bring the time forward."""
+    """Update a queue after a job was added, which can only bring the time forward."""
     await tx.run(
         "INSERT INTO job_queues (user_id, priority, ready_at) VALUES (:user, :priority, :ready) "
         "ON CONFLICT (user_id, priority) DO UPDATE SET ready_at = excluded.ready_at "
@@ -101,12 +101,12 @@ async def _advance_queue(tx: Tx, lock: JobLock, priority: int, due: int) -> None
 
 
 def job_slot(kind: JobKind, key: str) -> str:
-    """What stands for kind and key."""
+    """Return a digest of kind and key."""
     return blake2s(f"{kind}\0{key}".encode(), digest_size=16).hexdigest()
 
 
 async def put_job(tx: Tx, lock: JobLock, scope: Scope, new: NewJob) -> Job:
-    """Make a job, or have it join one that waits."""
+    """Create a job, or let it join one that waits."""
     at = now()
     slot = job_slot(new.kind, new.key)
     row = await fetch_one(
@@ -143,7 +143,7 @@ async def _join(tx: Tx, lock: JobLock, waiting: Job, after: Job) -> Job:
 
 
 def _waiting_params(job: Job) -> dict[str, Any]:
-    """Parameters for what can change while a job waits."""
+    """Return parameters for what can change while a job waits."""
     return {
         "user": job.scope.user,
         "id": job.id,
@@ -156,11 +156,12 @@ def _waiting_params(job: Job) -> dict[str, Any]:
     }
 
 
+# Rows that one transaction prunes, so that no writer waits for long.
 PRUNE_BATCH = 1000
 
 
 async def enqueue(tx: Tx, scope: Scope, jobs: Sequence[NewJob], *, existing_only: bool = False) -> tuple[Job, ...]:
-    """Make jobs, each of which may join one that waits."""
+    """Create jobs, each of which may join one that waits."""
     if not jobs or (existing_only and not await scope_exists(tx, scope)):
         return ()
     lock = await lock_jobs(tx, scope.user)
@@ -168,7 +169,7 @@ async def enqueue(tx: Tx, scope: Scope, jobs: Sequence[NewJob], *, existing_only
 
 
 async def scope_exists(tx: Tx, scope: Scope) -> bool:
-    """Whether there is such a user, and such a session or project of theirs; nobody can erase the user meanwhile."""
+    """Return whether the user, and the session or project, exist; the user cannot be erased meanwhile."""
     if not await tx.rows(
         f"SELECT 1 FROM users WHERE user_id = :user {tx.dialect.fragments['hold_row']}", {"user": scope.user}
     ):
@@ -186,7 +187,7 @@ async def scope_exists(tx: Tx, scope: Scope) -> bool:
 
 
 async def job(tx: Tx, user: str, id: str) -> Job:
-    """One job of the user."""
+    """Return one job of the user."""
     row = None
     if is_storable(id):
         row = await fetch_one(
@@ -197,8 +198,15 @@ async def job(tx: Tx, user: str, id: str) -> Job:
     return job_from_row(row)
 
 
-async def jobs(tx: Tx, user: str | None, *, states: Sequence[JobState], limit: int, before: str | None) -> list[Job]:
-    """Jobs of a user or of all, newest first."""
+async def jobs(
+    tx: Tx,
+    user: str | None = None,
+    *,
+    states: Sequence[JobState] = (),
+    limit: int = 100,
+    before: str | None = None,
+) -> list[Job]:
+    """Return the jobs of a user or of all, newest first."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
     if user is not None:
@@ -217,13 +225,13 @@ async def jobs(tx: Tx, user: str | None, *, states: Sequence[JobState], limit: i
 
 
 async def replay(tx: Tx, user: str, ids: Sequence[str]) -> list[Job]:
-    """Have dead and cancelled jobs done after all."""
+    """Requeue dead and cancelled jobs."""
     requeue = "state = 'waiting', tries = 0, due_at = :now, next_at = :now, error = NULL"
     return await _move(tx, user, ids, "state IN ('dead', 'cancelled')", requeue)
 
 
 async def cancel(tx: Tx, user: str, ids: Sequence[str]) -> list[Job]:
-    """Take jobs out of the queue, and from whoever runs one."""
+    """Cancel jobs that wait or run."""
     cancelled = "state = 'cancelled', next_at = NULL"
     return await _move(tx, user, ids, "state IN ('waiting', 'running')", cancelled)
 
@@ -249,8 +257,8 @@ async def _move(tx: Tx, user: str, ids: Sequence[str], which: str, changes: str)
     return [moved[id] for id in dict.fromkeys(valid_ids) if id in moved]
 
 
-async def job_stats(tx: Tx, user: str | None) -> JobStats:
-    """Counted over indexes: what is done is not looked at."""
+async def job_stats(tx: Tx, user: str | None = None) -> JobStats:
+    """Count jobs by indexes, without reading finished ones."""
     at = now()
     params: dict[str, Any] = {"now": to_micros(at), "lately": to_micros(at - FAILURE_WINDOW)}
     user_filter = ""
@@ -276,8 +284,8 @@ async def job_stats(tx: Tx, user: str | None) -> JobStats:
 
 
 async def prune_jobs(tx: Tx, before: datetime) -> int:
-    """Remove some of the jobs that were over before a time; gives how many."""
-    # Ids begin with the time they were made, so that younger jobs need not be looked at.
+    """Remove a batch of the jobs that ended before a time; return how many."""
+    # Ids begin with the creation time, so that younger jobs are not read.
     first_later = f"{max(to_micros(before), 0) // 1000:012x}"
     rows = await tx.rows(
         "DELETE FROM jobs WHERE (user_id, id) IN (SELECT user_id, id FROM jobs "
@@ -292,7 +300,7 @@ async def prune_jobs(tx: Tx, before: datetime) -> int:
 
 
 async def prune_idempotency_keys(tx: Tx, before: datetime) -> int:
-    """Forget some of what requests with a key came to before a time; gives how many."""
+    """Remove a batch of the idempotency keys from before a time; return how many."""
     rows = await tx.rows(
         'DELETE FROM idempotency WHERE (user_id, "key") IN (SELECT user_id, "key" FROM idempotency '
         "WHERE created_at < :before ORDER BY created_at LIMIT :limit) RETURNING 1",

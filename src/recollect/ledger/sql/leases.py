@@ -1,4 +1,4 @@
-"""Jobs at work: taken, kept, finished, failed. Only who shows the lease can say what became of a job."""
+"""Leasing jobs and reporting their outcome, which only the holder of the lease can do."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from recollect.model.times import now, to_micros
 
 
 def lease_end(lease_s: float) -> datetime:
-    """When a lease of so many seconds runs out."""
+    """Return when a lease of so many seconds expires."""
     return now() + timedelta(seconds=lease_s)
 
 
 async def anything_due(tx: Tx) -> bool:
-    """Whether a leaser could find something; when there is nothing, nobody need wait for a writer."""
+    """Return whether a job may be due; if none is, leasing need not wait for writers."""
     return bool(await tx.rows("SELECT 1 FROM jobs WHERE next_at <= :now LIMIT 1", {"now": to_micros(now())}))
 
 
 async def lease(
     tx: Tx, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
 ) -> list[Job]:
-    """Take jobs that are due, the highest priority first, one of each user."""
+    """Lease jobs that are due, the highest priority first, one of each user."""
     taken: list[Job] = []
     level = await _next_level(tx, None)
     while level is not None and len(taken) < limit:
@@ -46,7 +46,7 @@ async def lease(
 
 
 async def _next_level(tx: Tx, below: int | None) -> int | None:
-    """The highest priority at which anyone has anything to do, now or later."""
+    """Return the next lower priority at which any user has a job, now or later."""
     lower = "" if below is None else " WHERE priority < :below"
     row = await fetch_one(
         tx, f"SELECT max(priority) FROM job_queues{lower}", {} if below is None else {"below": below}
@@ -62,7 +62,7 @@ def _of_kinds(tx: Tx, kinds: Sequence[JobKind] | None, params: dict[str, Any]) -
 
 
 async def _users_in_turn(tx: Tx, level: int, limit: int, kinds: Sequence[JobKind] | None) -> list[str]:
-    """Users who have something to do at a priority and are at nothing else, held; others' are passed over."""
+    """Return idle users with a job due at a priority, locked; users locked by others are skipped."""
     params: dict[str, Any] = {"level": level, "now": to_micros(now()), "limit": limit}
     kind_filter = _of_kinds(tx, kinds, params)
     if kind_filter:
@@ -83,7 +83,7 @@ async def _take(
     tx: Tx, user: str, level: int, *, worker: str, lease_s: float, kinds: Sequence[JobKind] | None
 ) -> Job | None:
     at, ends = now(), lease_end(lease_s)
-    # Whoever had the user's turn before has lost it; that job waits again, due since then.
+    # The previous lease has expired; its job waits again, due since then.
     await tx.run(
         f"UPDATE jobs SET state = 'waiting', due_at = next_at, {UNLEASED} "
         "WHERE user_id = :user AND state = 'running'",
@@ -104,7 +104,7 @@ async def _take(
         f"{_of_kinds(tx, kinds, params)} ORDER BY j.next_at, j.id LIMIT 1) RETURNING {JOB_COLUMNS}",
         params,
     )
-    # What was ready when we looked may be done by now.
+    # The job may be done by now.
     if rows:
         await tx.run(
             "UPDATE job_users SET served_at = :now, busy_until = :until WHERE user_id = :user",
@@ -115,7 +115,7 @@ async def _take(
 
 
 async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
-    """Keep a job for longer."""
+    """Extend the lease of a job."""
     lock, ends = await lock_jobs(tx, job.scope.user), to_micros(lease_end(lease_s))
     renewed = await _update_leased(
         tx, job.scope.user, job.id, job.lease, "leased_until = :until, next_at = :until", until=ends
@@ -125,21 +125,26 @@ async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
     return renewed
 
 
-async def finish(tx: Tx, user: str, id: str, lease: str | None, *, result: Mapping[str, Any] | None) -> Job:
-    """A job is done."""
+async def finish(tx: Tx, job: Job, *, result: Mapping[str, Any] | None = None) -> Job:
+    """Mark a leased job as done."""
+    return await finish_by_id(tx, job.scope.user, job.id, job.lease, result=result)
+
+
+async def finish_by_id(tx: Tx, user: str, id: str, lease: str | None, *, result: Mapping[str, Any] | None) -> Job:
+    """Mark a job as done if `lease` is its current one."""
     result_json = None if result is None else as_json(result, name="the result of a job")
     lock = await lock_jobs(tx, user)
     done = f"state = 'done', next_at = NULL, error = NULL, result = :result, {UNLEASED}"
     job = await _update_leased(tx, user, id, lease, done, result=result_json)
     await tx.run("UPDATE job_users SET busy_until = 0, failures = 0 WHERE user_id = :user", {"user": user})
     await set_queue(tx, lock, job.priority)
-    # Of a user's jobs one runs at a time: when they were last served, this one began.
+    # One job of a user runs at a time, so this one started when the user was last served.
     await record_started(tx, job, lock.served_at)
     return job
 
 
 async def release(tx: Tx, job: Job) -> Job:
-    """A job is given back, as if it had not been begun."""
+    """Return a job to the queue as if it had not started."""
     user = job.scope.user
     lock = await lock_jobs(tx, user)
     back = f"state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED}"
@@ -150,7 +155,7 @@ async def release(tx: Tx, job: Job) -> Job:
 
 
 async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Job:
-    """A job failed: it waits for its next try, or is dead."""
+    """Mark a job as failed: it waits for its next try, or is dead."""
     user = job.scope.user
     lock = await lock_jobs(tx, user)
     if retry_at is None:
@@ -159,7 +164,7 @@ async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Jo
         failed, params = "state = 'waiting', due_at = :due, next_at = :due", {"due": to_micros(retry_at)}
     failed += f", error = :error, {UNLEASED}"
     after = await _update_leased(tx, user, job.id, job.lease, failed, error=truncate_error(error), **params)
-    # A row begins anew if the last failure was long ago.
+    # The count starts over if the last failure was long ago.
     await tx.run(
         "UPDATE job_users SET busy_until = 0, failed_at = :now, "
         "failures = CASE WHEN failed_at > :lately THEN failures ELSE 0 END + 1 WHERE user_id = :user",
@@ -170,12 +175,14 @@ async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Jo
 
 
 async def _update_leased(tx: Tx, user: str, id: str, lease: str | None, changes: str, **params: Any) -> Job:
-    """Change a running job whose lease is shown; a Conflict if it is anyone else's or nobody's."""
+    """Update a running job if `lease` is its current one; raise Conflict if not."""
     rows = await tx.rows(
         f"UPDATE jobs SET {changes}, updated_at = :now WHERE user_id = :user AND id = :id AND state = 'running' "
         f"AND lease = :lease RETURNING {JOB_COLUMNS}",
         {"user": user, "id": id, "lease": lease or "", "now": to_micros(now()), **params},
     )
     if not rows:
-        raise Conflict(f"job {id} is no longer ours: its lease ran out and another took it, or it was cancelled")
+        raise Conflict(
+            f"job {id} is not leased by this worker: its lease expired and was taken over, or it was cancelled"
+        )
     return job_from_row(rows[0])

@@ -1,32 +1,40 @@
-"""Count what was written once it is on disk: memories that were kept, and what models were asked for them."""
+"""The ledger on a SQL database: the methods of `Ledger`, each a function of this package over a transaction."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from recollect.ledger.protocol import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision, Unembedded
+from recollect.ledger.protocol import IndexRow, LexicalMatches, Revision, Unembedded
+from recollect.ledger.sql import (
+    api_keys,
+    evidence,
+    full_text,
+    idempotency,
+    leases,
+    maintenance,
+    maintenance_tasks,
+    memories,
+)
 from recollect.ledger.sql import changes as change_sql
 from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import erase as erase_sql
-from recollect.ledger.sql import evidence as evidence_sql
-from recollect.ledger.sql import full_text, maintenance, memories
 from recollect.ledger.sql import history as history_sql
+from recollect.ledger.sql import jobs as job_sql
+from recollect.ledger.sql import responses as response_sql
+from recollect.ledger.sql import tombstones as tombstone_sql
 from recollect.ledger.sql import turns as turn_sql
+from recollect.ledger.sql import usage as usage_sql
 from recollect.ledger.sql import vectors as vector_sql
-from recollect.ledger.sql.api_key_store import SqlApiKeyStore
 from recollect.ledger.sql.feed_store import SqlIndexFeed
-from recollect.ledger.sql.full_text import DocLengthCache, PostingCache
-from recollect.ledger.sql.idempotency_store import SqlIdempotencyStore
-from recollect.ledger.sql.jobs_store import QUICK_LIMIT, SqlJobStore
+from recollect.ledger.sql.methods import read_method, write_method
 from recollect.ledger.sql.migrate import migrate
-from recollect.ledger.sql.responses_store import SqlResponseStore
-from recollect.ledger.sql.tombstone_store import SqlTombstoneStore, add_for_forgotten, is_filled
-from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, tenant_or_all
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, tenant_or_all
 from recollect.ledger.sql.vectors import SqlModelStateStore
 from recollect.ledger.tokenizer import TERMS_RULES
 from recollect.model.change import (
@@ -35,18 +43,17 @@ from recollect.model.change import (
     Change,
     ChangeKind,
     Effect,
-    HistoryEntry,
     IdempotencyToken,
     ModelUsage,
 )
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
-from recollect.model.job import Appended, NewJob
+from recollect.model.job import Appended, Job, JobKind, JobStats, NewJob
 from recollect.model.memory import Category, MemoryRecord
-from recollect.model.query import EVERYTHING, Filter, Listing
-from recollect.model.result import Page
+from recollect.model.query import EVERYTHING, Filter, validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
+from recollect.model.usage import SpentToday
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.metrics import LLM_CALLS, LLM_TOKENS, SAVED
 
@@ -55,72 +62,47 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-# Who it is in history that learned something.
+# The author of what was learned from turns.
 _EXTRACTION_AUTHOR = "extraction"
 _ADDING_KINDS = (ChangeKind.ADD, ChangeKind.SUPERSEDE)
-
-
-def ignore_change(user: str) -> None:
-    """Where nobody wants to know that something of a user's has changed."""
-
-
-def record_metrics(applied: Applied, effects: Sequence[Effect], by: Author) -> Applied:
-    """The same, counted."""
-    saved = sum(
-        outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
-        for outcome in applied.outcomes
-    )
-    if saved and not applied.replayed:
-        SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
-    for effect in effects:
-        if isinstance(effect, ModelUsage):
-            LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
-            LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
-            LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)
-    return applied
-
-
-# Up to here a lexical search takes about a millisecond: not worth another thread.
+# Reads up to these sizes take less time than handing them to another thread: rows of a page found by an index,
+# memories of a user searched lately and of one who was not, changes since a revision.
+_QUICK_LIMIT = 16
 _QUICK_ROWS = 20_000
-# As many are taken up in less time than it takes to hand them to another thread and back.
-_QUICK_CHANGES = 256
-# Of a user who has not been searched for a while, this many are looked through as soon.
 _QUICK_COLD = 1000
+_QUICK_CHANGES = 256
 _USERS_PER_DROP = 50
 
 
-class SqlLedger(
-    SqlJobStore,
-    SqlResponseStore,
-    SqlIdempotencyStore,
-    SqlApiKeyStore,
-    SqlIndexFeed,
-    SqlModelStateStore,
-    SqlTombstoneStore,
-):
+class SqlLedger(SqlIndexFeed, SqlModelStateStore):
     """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
 
     def __init__(self, engine: SqlEngine, model: EmbeddingModel) -> None:
         self._engine = self.engine = engine
         self._context = change_sql.WriteContext(engine, model)
-        self._lengths = DocLengthCache()
-        self._postings = PostingCache()
-        self.on_change: Callable[[str], None] = ignore_change
+        self._lengths = full_text.DocLengthCache()
+        self._postings = full_text.PostingCache()
+        self.on_change: Callable[[str], None] = lambda user: None
 
     @classmethod
     async def open(cls, engine: SqlEngine, model: EmbeddingModel) -> SqlLedger:
-        """Bring the schema up to date; a full text made with other rules is made anew."""
+        """Migrate the schema; rebuild a full text made with other rules."""
         ledger = cls(engine, model)
         try:
             await migrate(engine)
             if await engine.read(maintenance.terms_version, tenant=NO_TENANT, quick=True) != TERMS_RULES:
                 await ledger.rebuild_terms()
-            if not await engine.read(is_filled, tenant=NO_TENANT, quick=True):
-                await engine.write(add_for_forgotten, tenant=ALL_TENANTS)
+            if not await engine.read(tombstone_sql.is_filled, tenant=NO_TENANT, quick=True):
+                await engine.write(tombstone_sql.add_for_forgotten, tenant=ALL_TENANTS)
         except BaseException:
             await engine.close()
             raise
         return ledger
+
+    async def close(self) -> None:
+        await self._engine.close()
+
+    # Writing -----------------------------------------------------------------------------------------
 
     async def apply(
         self,
@@ -139,7 +121,8 @@ class SqlLedger(
             tenant=scope.user,
         )
         self.on_change(scope.user)
-        return record_metrics(applied, effects, by)
+        _record_metrics(applied, effects, by)
+        return applied
 
     async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
         undone = await self._engine.write(
@@ -165,84 +148,47 @@ class SqlLedger(
         self.on_change(scope.user)
         return appended
 
-    async def touch(self, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
-        await self._engine.write(lambda tx: maintenance.touch(tx, scope, ids, at=at), tenant=scope.user)
+    touch = write_method(maintenance.touch)
 
-    async def get(self, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
-        records = await self._engine.read(lambda tx: memories.by_ids(tx, scope, ids), tenant=scope.user, quick=True)
-        return [records[id] for id in ids if id in records]
+    # Reading -----------------------------------------------------------------------------------------
 
-    async def find(self, scope: Scope, listing: Listing) -> Page:
-        return await self._engine.read(lambda tx: memories.find(tx, scope, listing), tenant=scope.user)
-
-    async def count(self, scope: Scope, listing: Listing) -> int:
-        return await self._engine.read(lambda tx: memories.count(tx, scope, listing), tenant=scope.user)
-
-    async def history(
-        self,
-        scope: Scope,
-        *,
-        memory_id: str | None = None,
-        limit: int = 100,
-        before: int | None = None,
-        after: int | None = None,
-    ) -> list[HistoryEntry]:
-        return await self._engine.read(
-            lambda tx: history_sql.history(tx, scope, memory_id=memory_id, limit=limit, before=before, after=after),
-            tenant=scope.user,
-        )
-
-    async def changes_since(self, user: str, since: datetime) -> list[HistoryEntry]:
-        return await self._engine.read(lambda tx: history_sql.changes_since(tx, user, since), tenant=user)
-
-    async def entry(self, scope: Scope, entry_id: int) -> HistoryEntry:
-        return await self._engine.read(
-            lambda tx: history_sql.entry(tx, scope, entry_id), tenant=scope.user, quick=True
-        )
-
-    async def conversation(self, scope: Scope) -> Conversation:
-        return await self._engine.read(
-            lambda tx: conversation_sql.conversation(tx, scope), tenant=scope.user, quick=True
-        )
+    get = read_method(memories.get, quick=True)
+    find = read_method(memories.find)
+    count = read_method(memories.count)
+    history = read_method(history_sql.history)
+    changes_since = read_method(history_sql.changes_since)
+    entry = read_method(history_sql.entry, quick=True)
+    users = read_method(maintenance.users, tenant=ALL_TENANTS)
+    conversation = read_method(conversation_sql.conversation, quick=True)
+    fetch = read_method(memories.fetch, quick=True)
+    matching = read_method(memories.matching)
+    find_conflicting = read_method(change_sql.find_conflicting)
+    derived = read_method(evidence.derived, quick=True)
+    succession = read_method(evidence.succession, quick=True)
 
     async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
         return await self._engine.read(
             lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit),
             tenant=scope.user,
-            quick=limit <= QUICK_LIMIT,
+            quick=limit <= _QUICK_LIMIT,
         )
 
-    async def users(self) -> list[str]:
-        return await self._engine.read(maintenance.users, tenant=ALL_TENANTS)
-
-    async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
+    async def conversations(
+        self,
+        user: str | None = None,
+        *,
+        open: bool | None = None,
+        idle_before: datetime | None = None,
+        order: Literal["oldest", "newest"] = "oldest",
+        limit: int = 100,
+        after: Conversation | None = None,
+    ) -> list[Conversation]:
         return await self._engine.read(
-            lambda tx: full_text.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
-            tenant=scope.user,
-            quick=self._engine.is_local and await self._is_small_user(scope.user),
-        )
-
-    async def _is_small_user(self, user: str) -> bool:
-        """Whether a user's memories are looked through at once."""
-        rows = self._lengths.count(user)
-        if rows is not None:
-            return rows <= _QUICK_ROWS
-        max_count = _QUICK_COLD + 1
-        return (
-            await self._engine.read(lambda tx: memories.count_up_to(tx, user, max_count), tenant=user, quick=True)
-            < max_count
-        )
-
-    async def fetch(
-        self, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
-    ) -> list[NumberedRecord]:
-        return await self._engine.read(
-            lambda tx: memories.fetch(tx, scope, rows, filter, as_of=as_of), tenant=scope.user, quick=True
-        )
-
-    async def matching(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> Sequence[int]:
-        return await self._engine.read(
-            lambda tx: memories.matching(tx, scope, filter, as_of=as_of), tenant=scope.user
+            lambda tx: conversation_sql.conversations(
+                tx, user, open=open, idle_before=idle_before, order=order, limit=limit, after=after
+            ),
+            tenant=tenant_or_all(user),
+            quick=user is not None and open is None and limit <= _QUICK_LIMIT,
         )
 
     async def keyed_facts(
@@ -256,21 +202,28 @@ class SqlLedger(
             quick=as_of is None and filter == EVERYTHING,
         )
 
-    async def find_conflicting(self, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-        return await self._engine.read(lambda tx: change_sql.find_conflicting(tx, scope, records), tenant=scope.user)
-
-    async def derived(self, scope: Scope, turn_ids: Sequence[str]) -> Mapping[str, Sequence[Derived]]:
+    async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
         return await self._engine.read(
-            lambda tx: evidence_sql.derived(tx, scope, turn_ids), tenant=scope.user, quick=True
+            lambda tx: full_text.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
+            tenant=scope.user,
+            quick=self._engine.is_local and await self._is_small_user(scope.user),
         )
 
-    async def succession(self, scope: Scope, ids: Sequence[str]) -> Mapping[str, tuple[NumberedRecord, ...]]:
-        return await self._engine.read(
-            lambda tx: evidence_sql.succession(tx, scope, ids), tenant=scope.user, quick=True
+    async def _is_small_user(self, user: str) -> bool:
+        """Return whether a lexical search of the user's memories takes about a millisecond at most."""
+        rows = self._lengths.count(user)
+        if rows is not None:
+            return rows <= _QUICK_ROWS
+        max_count = _QUICK_COLD + 1
+        return (
+            await self._engine.read(lambda tx: memories.count_up_to(tx, user, max_count), tenant=user, quick=True)
+            < max_count
         )
 
-    async def revision(self, user: str) -> Revision:
-        return await self._engine.read(lambda tx: vector_sql.revision(tx, user), tenant=user, quick=True)
+    # For indexes -------------------------------------------------------------------------------------
+
+    revision = read_method(vector_sql.revision, quick=True)
+    models = read_method(vector_sql.models, tenant=ALL_TENANTS)
 
     async def index_rows(
         self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
@@ -322,19 +275,110 @@ class SqlLedger(
     async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
         return await self._engine.read(lambda tx: vector_sql.vectors(tx, user, ids, model), tenant=user)
 
-    async def models(self) -> dict[EmbeddingModel, int]:
-        return await self._engine.read(vector_sql.models, tenant=ALL_TENANTS)
-
     async def drop_model(self, model: EmbeddingModel) -> None:
         users = await self.users()
-        # A few users at a time, so that nobody who writes waits for long.
+        # A few users at a time, so that no writer waits for long.
         for start in range(0, len(users), _USERS_PER_DROP):
-            batch = users[start : start + _USERS_PER_DROP]
-            await self._engine.write(
-                lambda tx, batch=batch: vector_sql.drop_of_users(tx, model, batch),  # type: ignore[misc]
-                tenant=ALL_TENANTS,
-            )
+            drop = partial(vector_sql.drop_of_users, model=model, users=users[start : start + _USERS_PER_DROP])
+            await self._engine.write(drop, tenant=ALL_TENANTS)
         await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), tenant=NO_TENANT)
+
+    # Jobs --------------------------------------------------------------------------------------------
+
+    enqueue = write_method(job_sql.enqueue)
+    renew = write_method(leases.renew)
+    finish = write_method(leases.finish)
+    fail = write_method(leases.fail)
+    release = write_method(leases.release)
+    job = read_method(job_sql.job, quick=True)
+    jobs = read_method(job_sql.jobs)
+    replay = write_method(job_sql.replay)
+    cancel = write_method(job_sql.cancel)
+    maintenance_states = read_method(maintenance_tasks.maintenance_states, tenant=ALL_TENANTS)
+    maintenance_times = read_method(maintenance_tasks.maintenance_times, tenant=ALL_TENANTS, quick=True)
+    record_maintenance_times = write_method(maintenance_tasks.record_maintenance_times, tenant=NO_TENANT)
+    usage = read_method(usage_sql.usage)
+
+    async def enqueue_due(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
+        if not due:
+            return 0
+        return await self._engine.write(lambda tx: maintenance_tasks.enqueue_due(tx, due), tenant=NO_TENANT)
+
+    async def lease(
+        self, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
+    ) -> list[Job]:
+        validate_limit(limit)
+        # Workers poll: they block no writer when there is nothing to do.
+        if not await self._engine.read(leases.anything_due, tenant=ALL_TENANTS, quick=True):
+            return []
+        return await self._engine.write(
+            lambda tx: leases.lease(tx, worker=worker, limit=limit, lease_s=lease_s, kinds=kinds), tenant=ALL_TENANTS
+        )
+
+    async def job_stats(self, user: str | None = None) -> JobStats:
+        return await self._engine.read(
+            lambda tx: job_sql.job_stats(tx, user), tenant=tenant_or_all(user), quick=user is not None
+        )
+
+    async def spent_today(self, user: str | None) -> SpentToday:
+        # The total of all users holds no names.
+        tenant = NO_TENANT if user is None else user
+        return await self._engine.read(lambda tx: usage_sql.spent_today(tx, user), tenant=tenant, quick=True)
+
+    async def prune_jobs(self, before: datetime) -> int:
+        return await self._prune(job_sql.prune_jobs, before)
+
+    async def prune_idempotency_keys(self, before: datetime) -> int:
+        return await self._prune(job_sql.prune_idempotency_keys, before)
+
+    async def prune_responses(self, before: datetime) -> int:
+        pruned = await self._prune(response_sql.prune_responses, before)
+        return pruned + await self._prune(response_sql.prune_threads, before)
+
+    async def _prune(self, prune: Callable[[Tx, datetime], Coroutine[Any, Any, int]], before: datetime) -> int:
+        """Prune a batch at a time, so that no writer waits for long; return how many rows went."""
+        pruned = 0
+        while True:
+            batch = await self._engine.write(lambda tx: prune(tx, before), tenant=ALL_TENANTS)
+            pruned += batch
+            if batch < job_sql.PRUNE_BATCH:
+                return pruned
+
+    # Responses, idempotency keys, API keys, tombstones -----------------------------------------------
+
+    save_response = write_method(response_sql.save_response)
+    response = read_method(response_sql.response, quick=True)
+    response_chain = read_method(response_sql.response_chain)
+    drop_response = write_method(response_sql.drop_response)
+    save_thread = write_method(response_sql.save_thread)
+    thread = read_method(response_sql.thread, quick=True)
+    drop_thread = write_method(response_sql.drop_thread)
+    add_items = write_method(response_sql.add_items)
+    thread_items = read_method(response_sql.thread_items)
+    thread_item = read_method(response_sql.thread_item, quick=True)
+    drop_item = write_method(response_sql.drop_item)
+
+    claim_key = write_method(idempotency.claim_key)
+    store_answer = write_method(idempotency.store_answer)
+    release_key = write_method(idempotency.release_key)
+
+    # The owner of a key is known only once it is found, so keys are not rows of a user.
+    add_key = write_method(api_keys.add_key, tenant=NO_TENANT)
+    keys = read_method(api_keys.keys, tenant=NO_TENANT)
+    find_key = read_method(api_keys.find_key, tenant=NO_TENANT, quick=True)
+    has_keys = read_method(api_keys.has_keys, tenant=NO_TENANT, quick=True)
+    revoke_key = write_method(api_keys.revoke_key, tenant=NO_TENANT)
+
+    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
+        if used:
+            await self._engine.write(lambda tx: api_keys.record_key_use(tx, used), tenant=NO_TENANT)
+
+    tombstoned = read_method(tombstone_sql.tombstoned)
+    has_tombstones = read_method(tombstone_sql.has_tombstones, quick=True)
+    tombstones = read_method(tombstone_sql.tombstones)
+    put_tombstones = write_method(tombstone_sql.put_tombstones)
+
+    # Maintenance -------------------------------------------------------------------------------------
 
     async def stats(self, user: str | None = None) -> Mapping[str, int]:
         counts = await self._engine.read(lambda tx: maintenance.stats(tx, user), tenant=tenant_or_all(user))
@@ -355,11 +399,12 @@ class SqlLedger(
             lambda tx: erase_sql.erase(tx, self._context, scope, request, by=by), tenant=scope.user
         )
         self.on_change(scope.user)
-        return await self._make_receipt(scope, request, outcome)
+        caches = self._drop_caches(scope.user)
+        return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), caches)
 
     async def purge(self, before: datetime) -> StoreErasure:
         counts: dict[str, int] = {}
-        # A few users at a time, so that nobody who writes waits for long.
+        # A few users at a time, so that no writer waits for long.
         while batch := await self._engine.write(
             lambda tx: erase_sql.purge(tx, self._context, before), tenant=ALL_TENANTS
         ):
@@ -374,19 +419,16 @@ class SqlLedger(
             return StoreErasure("ledger")
         return await self._scrub({}, now())
 
-    async def erasures(self, since: datetime | None = None) -> list[Erasure]:
-        return await self._engine.read(lambda tx: erase_sql.erasures(tx, since), tenant=ALL_TENANTS)
+    erasures = read_method(erase_sql.erasures, tenant=ALL_TENANTS)
 
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
         replayed: list[tuple[Scope, ErasureRequest, erase_sql.ErasureOutcome, StoreErasure]] = []
         for each in erasures:
-            done = await self._engine.write(
-                lambda tx, each=each: erase_sql.replay(tx, self._context, each, by=by),  # type: ignore[misc]
-                tenant=ALL_TENANTS,
-            )
+            repeat = partial(erase_sql.replay, context=self._context, erasure=each, by=by)
+            done = await self._engine.write(repeat, tenant=ALL_TENANTS)
             if done is not None:
                 replayed.append((done[0], each.what, done[1], self._drop_caches(done[0].user)))
-        # Once for all of them; also for those that a replay which was broken off had come to.
+        # Once for all of them, those of an interrupted replay included.
         if not replayed and not await self._engine.read(
             lambda tx: erase_sql.has_unfinished(tx, ever=True), tenant=ALL_TENANTS
         ):
@@ -397,17 +439,10 @@ class SqlLedger(
             for scope, request, outcome, cache_report in replayed
         ]
 
-    async def _make_receipt(
-        self, scope: Scope, request: ErasureRequest, outcome: erase_sql.ErasureOutcome
-    ) -> Receipt:
-        """The receipt of an erasure that was committed, once its bytes are gone as well."""
-        cache_report = self._drop_caches(scope.user)
-        return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), cache_report)
-
     def _drop_caches(self, user: str) -> StoreErasure:
-        """Drop what is kept at hand of a user's words."""
         self._lengths.drop(user)
-        return StoreErasure("word lists", {"words": self._postings.drop(user)})
+        cached = self._postings.drop(user)
+        return StoreErasure("word lists", {"words": len(cached.words) if cached else 0})
 
     async def _scrub(self, counts: Mapping[str, int], at: datetime) -> StoreErasure:
         done = await self._engine.scrub(erase_sql.TABLES)
@@ -426,5 +461,17 @@ class SqlLedger(
         await self._engine.copy_from(path, on_progress)
         await self.rebuild_terms()
 
-    async def close(self) -> None:
-        await self._engine.close()
+
+def _record_metrics(applied: Applied, effects: Sequence[Effect], by: Author) -> None:
+    """Count the memories that were added and the LLM calls they took."""
+    saved = sum(
+        outcome.changed and outcome.verb in _ADDING_KINDS and outcome.record.category is not Category.TURN
+        for outcome in applied.outcomes
+    )
+    if saved and not applied.replayed:
+        SAVED.add("learned" if by.who == _EXTRACTION_AUTHOR else "given", by=saved)
+    for effect in effects:
+        if isinstance(effect, ModelUsage):
+            LLM_CALLS.add(effect.step, effect.model, by=effect.calls)
+            LLM_TOKENS.add(effect.step, effect.model, "in", by=effect.tokens_in)
+            LLM_TOKENS.add(effect.step, effect.model, "out", by=effect.tokens_out)

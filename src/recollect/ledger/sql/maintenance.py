@@ -1,4 +1,4 @@
-"""Looking after the store: counts, checks, access counts, and a full text made anew."""
+"""Maintenance of the store: counts, checks, access counts, and rebuilding the full text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SELECTED = ", ".join(f"m.{name}" for name in MEMORY_COLUMNS)
 
 
 async def users(tx: Tx) -> list[str]:
-    """Everyone who has written."""
+    """Return all users in order."""
     return [row[0] for row in await tx.rows("SELECT user_id FROM users ORDER BY user_id", {})]
 
 
@@ -36,8 +36,8 @@ async def touch(tx: Tx, scope: Scope, ids: Sequence[str], *, at: datetime) -> No
     )
 
 
-async def stats(tx: Tx, user: str | None) -> dict[str, int]:
-    """How much there is, of one user or of all."""
+async def stats(tx: Tx, user: str | None = None) -> dict[str, int]:
+    """Return counts of one user or of all."""
     params: dict[str, Any] = {} if user is None else {"user": user}
     of_user = "" if user is None else " WHERE user_id = :user"
     counts: dict[str, int] = dict.fromkeys(("memories", "turns", "superseded", "review", "forgotten"), 0)
@@ -51,7 +51,7 @@ async def stats(tx: Tx, user: str | None) -> dict[str, int]:
 
 
 async def check(tx: Tx, engine: SqlEngine) -> list[str]:
-    """Promises that can be checked with a query, and are broken."""
+    """Return the invariants that are violated, a sentence each."""
     broken = []
     for sql, sentence in (
         (
@@ -78,7 +78,7 @@ async def check(tx: Tx, engine: SqlEngine) -> list[str]:
 
 
 async def terms_version(tx: Tx) -> str | None:
-    """The rules the full text was made with; None for a ledger that never had any."""
+    """Return the rules the full text was made with; None for a new ledger."""
     return await meta(tx, "terms")
 
 
@@ -111,6 +111,6 @@ async def rebuild_terms(tx: Tx, engine: SqlEngine, progress: Callable[[int], Non
         after, done = rows[-1][0], done + len(rows)
         progress(done)
     await tx.run("DELETE FROM vectors WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.row = vectors.row)", {})
-    # Whoever holds lengths or rows from before reads them again.
+    # Caches of lengths and rows are read again.
     await tx.run("UPDATE users SET epoch = epoch + 1", {})
     await set_meta(tx, "terms", TERMS_RULES)

@@ -1,4 +1,4 @@
-"""When chores were queued and begun."""
+"""Maintenance tasks of users: when they were queued and started, and queueing those that are due."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.job import Job, NewJob
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import from_micros, now, time_or_none, to_micros
 
 
 async def record_queued(tx: Tx, scope: Scope, new: NewJob, at: datetime) -> None:
-    """Note that a chore was queued, if the job is one."""
+    """Record that a task was queued, if the job is one."""
     if task := maintenance_task_name(new):
         await tx.run(
             "INSERT INTO chores (user_id, project_id, chore, queued_at) VALUES (:user, :project, :chore, :at) "
@@ -32,7 +32,7 @@ async def record_queued(tx: Tx, scope: Scope, new: NewJob, at: datetime) -> None
 
 
 async def record_started(tx: Tx, job: Job, at: int) -> None:
-    """Note when a chore began that is done now, if the job was one."""
+    """Record when a finished task started, if the job was one."""
     if task := maintenance_task_name(job):
         await tx.run(
             "INSERT INTO chores (user_id, project_id, chore, queued_at, started_at) "
@@ -54,8 +54,8 @@ _LAST_ACTIVE = (
 )
 
 
-async def maintenance_states(tx: Tx, *, after: str, limit: int) -> list[MaintenanceState]:
-    """Users in order, with when they were last heard of, their projects and their chores."""
+async def maintenance_states(tx: Tx, *, after: str = "", limit: int = 100) -> list[MaintenanceState]:
+    """Return users in order with their last activity, projects and tasks."""
     active_users = await tx.rows(
         _LAST_ACTIVE, {"after": after, "limit": validate_limit(limit), "upkeep": MAINTENANCE_AUTHOR}
     )
@@ -71,11 +71,11 @@ async def maintenance_states(tx: Tx, *, after: str, limit: int) -> list[Maintena
     for user, project, task, queued, started in await tx.rows(
         f"SELECT user_id, project_id, chore, queued_at, started_at FROM chores WHERE {user_filter}", users
     ):
-        tasks[user][project, task] = TaskRun(from_micros(queued), None if started is None else from_micros(started))
+        tasks[user][project, task] = TaskRun(from_micros(queued), time_or_none(started))
     return [
         MaintenanceState(
             user=user,
-            last_active_at=None if at is None else from_micros(at),
+            last_active_at=time_or_none(at),
             projects=tuple(projects[user]),
             tasks=tasks[user],
         )
@@ -84,9 +84,9 @@ async def maintenance_states(tx: Tx, *, after: str, limit: int) -> list[Maintena
 
 
 async def enqueue_due(tx: Tx, due: Sequence[tuple[Scope, NewJob]]) -> int:
-    """Queue what is due, of those who are known."""
+    """Enqueue jobs of users that exist."""
     queued = 0
-    # In order, so that two who do the same do not wait for each other.
+    # In a fixed order, to prevent deadlocks between two schedulers.
     for scope, new in sorted(due, key=lambda each: each[0].user):
         await tx.restrict_to(scope.user)
         if await scope_exists(tx, scope) and await _can_enqueue(tx, scope, new):
@@ -97,7 +97,7 @@ async def enqueue_due(tx: Tx, due: Sequence[tuple[Scope, NewJob]]) -> int:
 
 
 async def _can_enqueue(tx: Tx, scope: Scope, new: NewJob) -> bool:
-    """Whether no dead job stands in the way; a chore's is brought back to life, to be joined."""
+    """Return whether no dead job is in the way; that of a maintenance task is revived, to be joined."""
     dead = await fetch_one(
         tx,
         "SELECT id, updated_at FROM jobs WHERE user_id = :user AND state = 'dead' AND slot = :slot "
@@ -119,7 +119,7 @@ async def _can_enqueue(tx: Tx, scope: Scope, new: NewJob) -> bool:
 
 
 async def maintenance_times(tx: Tx) -> dict[str, datetime]:
-    """When the store was looked after, and last written to."""
+    """Return when store-wide tasks ran, and the time of the last history entry."""
     rows = await tx.rows(
         "SELECT name, at FROM moments UNION ALL "
         "SELECT 'written', at FROM history WHERE id = (SELECT max(id) FROM history)",
@@ -129,7 +129,7 @@ async def maintenance_times(tx: Tx) -> dict[str, datetime]:
 
 
 async def record_maintenance_times(tx: Tx, times: Mapping[str, datetime | None]) -> None:
-    """Note when the store was looked after."""
+    """Record when store-wide tasks ran."""
     for name, at in times.items():
         if at is None:
             await tx.run("DELETE FROM moments WHERE name = :name", {"name": name})

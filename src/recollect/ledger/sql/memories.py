@@ -1,4 +1,4 @@
-"""Memories as rows: an envelope of columns, and a JSON body for the rest."""
+"""Memories as rows: indexed columns, and a JSON body for the other fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recollect.model.query import EVERYTHING, Filter, Listing, validate_limit
 from recollect.model.result import Page
 from recollect.model.scope import Level, Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, to_micros
+from recollect.model.times import from_micros, micros_or_none, time_or_none
 from recollect.model.traits import compute_traits, speaker_name
 
 _TIMES = ("created_at", "updated_at", "occurred_at", "valid_from", "valid_to", "expires_at", "last_accessed_at")
@@ -32,20 +32,20 @@ MEMORY_COLUMNS = (
 )  # fmt: skip
 SELECTED_COLUMNS = ", ".join(MEMORY_COLUMNS)
 _NAMES = tuple(name.strip('"') for name in MEMORY_COLUMNS)
-# Made from the rest for those who look through many memories at once; never read back into a record.
+# Derived columns for reading many memories at once; never converted back.
 _DERIVED = ("revision", "traits", "speaker")
-# An access may be counted while a change is being worked out; it is not written over.
+# Not overwritten, since an access may be counted while a change is planned.
 _NOT_UPDATED = ("id", "user_id", "access_count", "last_accessed_at")
 
 
 def record_to_params(record: MemoryRecord, *, revision: int) -> dict[str, Any]:
-    """The named parameters that write a record."""
+    """Return the named parameters that write a record."""
     derived = {"revision": revision, "traits": compute_traits(record), "speaker": speaker_name(record)}
     return _envelope(record) | derived
 
 
 def record_to_row(record: MemoryRecord) -> list[Any]:
-    """A record as plain values for JSON, in the order of the `SELECTED` columns; `from_row` reads them."""
+    """Convert a record to plain JSON values in the order of SELECTED_COLUMNS, for `record_from_row`."""
     row = _envelope(record)
     return [row[name] for name in _NAMES]
 
@@ -55,7 +55,7 @@ def _envelope(record: MemoryRecord) -> dict[str, Any]:
     row |= {name: str(getattr(record, name)) for name in _KINDS}
     for name in _TIMES:
         at = getattr(record, name)
-        row[name] = None if at is None else to_micros(at)
+        row[name] = micros_or_none(at)
     return row | {
         "user_id": record.scope.user,
         "project_id": record.scope.project,
@@ -76,7 +76,7 @@ def _body(record: MemoryRecord) -> str:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
 
-# A look-up costs a fifth of calling the enum, and a search reads many rows.
+# A dict lookup costs a fifth of calling the enum, and a search reads many rows.
 _LEVELS = {str(level): level for level in Level}
 _STATUSES = {str(status): status for status in Status}
 _TYPES = {str(type): type for type in MemoryType}
@@ -84,7 +84,7 @@ _CATEGORIES = {str(category): category for category in Category}
 
 
 def record_from_row(row: Row) -> MemoryRecord:
-    """The record that a row of `SELECTED` columns stands for."""
+    """Convert a row of SELECTED_COLUMNS."""
     (
         id, user, project, session, level, _, status, type, category, content, key, importance, confidence,
         created_at, updated_at, occurred_at, valid_from, valid_to, expires_at, last_accessed_at,
@@ -103,25 +103,21 @@ def record_from_row(row: Row) -> MemoryRecord:
         importance=importance,
         confidence=confidence,
         created_at=made,
-        # Most were never changed, and a turn happened when it was said.
+        # Most records were never changed, and a turn occurred when it was created.
         updated_at=made if updated_at == created_at else from_micros(updated_at),
-        occurred_at=made if occurred_at == created_at else _time(occurred_at),
-        valid_from=_time(valid_from),
-        valid_to=_time(valid_to),
-        expires_at=_time(expires_at),
-        last_accessed_at=_time(last_accessed_at),
+        occurred_at=made if occurred_at == created_at else time_or_none(occurred_at),
+        valid_from=time_or_none(valid_from),
+        valid_to=time_or_none(valid_to),
+        expires_at=time_or_none(expires_at),
+        last_accessed_at=time_or_none(last_accessed_at),
         access_count=access_count,
         version=version,
         **(_read_body(body) if body != "{}" else {}),
     )
 
 
-# A page of memories shares a few scopes; checking their ids once is enough.
+# A page of memories shares a few scopes, so that their ids are validated once.
 _scope = erasable_cache(4096)(Scope)
-
-
-def _time(micros: int | None) -> datetime | None:
-    return None if micros is None else from_micros(micros)
 
 
 def _read_body(text: str) -> dict[str, Any]:
@@ -148,8 +144,8 @@ UPDATE_MEMORY = (
 
 
 async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRecord]:
-    """The user's memories of these ids."""
-    # An id that no store can hold was never given to anyone.
+    """Return the user's memories of these ids."""
+    # Unstorable ids cannot exist.
     ids = [id for id in dict.fromkeys(ids) if is_storable(id)]
     if not ids:
         return {}
@@ -160,8 +156,14 @@ async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRe
     return {record.id: record for record in map(record_from_row, rows)}
 
 
+async def get(tx: Tx, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
+    """Return the user's memories of these ids, in their order."""
+    records = await by_ids(tx, scope, ids)
+    return [records[id] for id in ids if id in records]
+
+
 async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
-    """One page of a listing."""
+    """Return one page of a listing."""
     params: dict[str, Any] = {}
     sql = _listing_condition(tx, scope, listing, params)
     newest = listing.order == "newest"
@@ -179,7 +181,7 @@ async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
 
 
 async def count(tx: Tx, scope: Scope, listing: Listing) -> int:
-    """How many memories a listing has in all."""
+    """Return how many memories a listing has in all."""
     params: dict[str, Any] = {}
     rows = await tx.rows(
         f"SELECT count(*) FROM memories WHERE {_listing_condition(tx, scope, listing, params)}", params
@@ -188,7 +190,7 @@ async def count(tx: Tx, scope: Scope, listing: Listing) -> int:
 
 
 async def count_up_to(tx: Tx, user: str, max_count: int) -> int:
-    """How many memories a user has at least; not counted beyond so many."""
+    """Count a user's memories, up to a maximum."""
     rows = await tx.rows(
         "SELECT count(*) FROM (SELECT 1 FROM memories WHERE user_id = :user LIMIT :most) AS few",
         {"user": user, "most": max_count},
@@ -205,9 +207,9 @@ def _listing_condition(tx: Tx, scope: Scope, listing: Listing, params: dict[str,
 
 
 async def fetch(
-    tx: Tx, scope: Scope, rows: Sequence[int], filter: Filter, *, as_of: datetime | None = None
+    tx: Tx, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
 ) -> list[NumberedRecord]:
-    """The memories of those rows that recall may see from the scope and that pass the filter."""
+    """Return the memories of those rows that are visible, valid and pass the filter."""
     params: dict[str, Any] = {"rows": [int(row) for row in rows]}
     sql = _recall_condition(tx, scope, filter, params, as_of=as_of)
     table = f"memories {tx.dialect.fragments['by_row']}"
@@ -218,7 +220,7 @@ async def fetch(
 
 
 async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> list[int]:
-    """Every row recall may see from the scope that passes the filter."""
+    """Return every row that is visible, valid and passes the filter."""
     params: dict[str, Any] = {}
     sql = _recall_condition(tx, scope, filter, params, as_of=as_of)
     rows = await tx.rows(f"SELECT row FROM memories WHERE {sql}", params)
@@ -228,9 +230,9 @@ async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | No
 async def keyed_facts(
     tx: Tx, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
 ) -> list[MemoryRecord]:
-    """The most important facts with a key; read by the index that keeps keys unique."""
+    """Return the most important facts with a key."""
     params: dict[str, Any] = {"least": min_importance}
-    # Most users have none, and sorting whole rows costs more than finding that out.
+    # Most users have none; sorting only the numbers is cheaper than sorting whole rows.
     candidates = await tx.rows(
         f"SELECT row, importance FROM memories WHERE {_recall_condition(tx, scope, filter, params, as_of=as_of)} "
         'AND "key" IS NOT NULL AND importance >= :least',
@@ -238,7 +240,7 @@ async def keyed_facts(
     )
     best = sorted(candidates, key=lambda each: (-each[1], each[0]))[: validate_limit(limit)]
     ranks = {row: rank for rank, (row, _) in enumerate(best)}
-    facts = await fetch(tx, scope, list(ranks), filter, as_of=as_of) if ranks else []
+    facts = await fetch(tx, scope, list(ranks), filter=filter, as_of=as_of) if ranks else []
     return [each.record for each in sorted(facts, key=lambda each: ranks[each.row])]
 
 

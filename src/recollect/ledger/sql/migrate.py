@@ -1,4 +1,4 @@
-"""Numbered migrations: each one is a transaction, so that a kill at any statement leaves the one before."""
+"""Numbered migrations, each in a transaction, so that a crash leaves the previous schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _META = "CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT 
 
 @cache
 def migrations(dialect: str) -> dict[int, tuple[str, ...]]:
-    """The statements of each migration by its number, the shared file before the dialect's own."""
+    """Return the statements of each migration by number, those of the shared file before the dialect's own."""
     scripts: dict[int, list[tuple[str, str]]] = {}
     for file in (files("recollect.ledger.sql") / "migrations").iterdir():
         match = _NAME.fullmatch(file.name)
@@ -37,7 +37,7 @@ def _statements(text: str) -> Iterator[str]:
 
 
 async def migrate(engine: SqlEngine) -> None:
-    """Bring the store to the newest schema; refuse one from a newer Recollect untouched."""
+    """Migrate the store to the newest schema; refuse one of a newer Recollect unchanged."""
     available = migrations(engine.dialect.name)
     newest = max(available)
     if await engine.read(_read_schema, tenant=NO_TENANT) == newest:
@@ -52,7 +52,7 @@ async def migrate(engine: SqlEngine) -> None:
                     f"the ledger has schema {current}, this Recollect knows {newest}: upgrade with "
                     f"pip install -U recollect; nothing was changed"
                 )
-            # Another process may have done this one while we waited for the lock.
+            # Another process may have done this one while this one waited for the lock.
             if current >= number:
                 return
             for statement in statements:
@@ -75,9 +75,9 @@ async def _schema(tx: Tx) -> int:
 
 
 async def _read_schema(tx: Tx) -> int:
-    """The schema of a ledger, 0 for an empty store; what is neither is refused.
+    """Return the schema version, 0 for an empty store; refuse a foreign database.
 
-    Both are looked at in one view: another process may be making the ledger at this moment.
+    Both are read in one view, because another process may be creating the ledger at this moment.
     """
     current = await _schema(tx)
     if not current and (tables := await tx.rows(tx.dialect.fragments["stranger"], {})):
@@ -86,13 +86,13 @@ async def _read_schema(tx: Tx) -> int:
 
 
 async def meta(tx: Tx, name: str) -> str | None:
-    """A fact the store keeps about itself."""
+    """Return a value of the `meta` table."""
     row = await fetch_one(tx, "SELECT value FROM meta WHERE name = :name", {"name": name})
     return row[0] if row else None
 
 
 async def set_meta(tx: Tx, name: str, value: str) -> None:
-    """Keep a fact about the store itself."""
+    """Set a value of the `meta` table."""
     await tx.run(
         "INSERT INTO meta (name, value) VALUES (:name, :value) "
         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",

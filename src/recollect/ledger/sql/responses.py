@@ -1,51 +1,59 @@
-"""Responses in SQL: kept whole, found by their id, or as the chain that leads to one."""
+"""Stored OpenAI Responses, which form chains, and threads of items."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.responses import NEVER_NATIVE, SKEW, paginate_items
 from recollect.ledger.sql.changes import Owner, lock_user
+from recollect.ledger.sql.jobs import PRUNE_BATCH
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
 from recollect.model.erasure import user_digest
 from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import from_micros, micros_or_none, now, time_or_none, to_micros
 
 _COLUMNS = (
     "id, project_id, session_id, root_id, previous_id, thread_id, upstream, epoch, created_at, expires_at, names, "
     "body"
 )
+# The epoch of a response that its upstream must not continue, because something before it is gone.
+_NEVER_NATIVE = -1
+# How far the clocks of two machines may be apart.
+_SKEW = timedelta(minutes=1)
 _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
 
 async def ensure_user(tx: Tx, user: str) -> Owner:
-    """The user, held, and from now on one who has something."""
+    """Lock the user, who from now on counts as one with data."""
     owner = await lock_user(tx, user)
     await tx.run("UPDATE users SET revision = 1 WHERE number = :number AND revision = 0", {"number": owner.number})
     return owner
 
 
-async def save_response(tx: Tx, scope: Scope, response: StoredResponse, *, started_at: datetime) -> None:
-    """Keep a response, unless something of the user was erased since it was begun."""
+async def save_response(
+    tx: Tx, scope: Scope, response: StoredResponse, *, items: ThreadItems | None = None, started_at: datetime
+) -> None:
+    """Store a response and add items to a thread, unless something of the user was erased since it was begun."""
     owner = await ensure_user(tx, scope.user)
-    # Upkeep moves the epoch as well, but notes no erasure.
+    # Maintenance moves the epoch as well, without recording an erasure.
     if owner.epoch != response.epoch and await tx.rows(
         "SELECT 1 FROM erasures WHERE user_id = :digest AND requested_at >= :since LIMIT 1",
-        {"digest": user_digest(scope.user), "since": to_micros(started_at - SKEW)},
+        {"digest": user_digest(scope.user), "since": to_micros(started_at - _SKEW)},
     ):
-        raise Conflict("something of this user was erased while the response was made; it is not kept")
+        raise Conflict("something of this user was erased while the response was made, so it was not stored")
     await tx.run(
         f"INSERT INTO responses (user_id, {_COLUMNS}) VALUES (:user, :id, :project, :session, :root, :previous, "
         ":thread, :upstream, :epoch, :created, :expires, :names, :body) ON CONFLICT (user_id, id) DO UPDATE SET "
         + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", ") if name != "id"),
         _response_params(scope, response),
     )
+    if items is not None:
+        await add_items(tx, scope, items)
 
 
 def _response_params(scope: Scope, response: StoredResponse) -> Mapping[str, Any]:
@@ -60,9 +68,9 @@ def _response_params(scope: Scope, response: StoredResponse) -> Mapping[str, Any
         "upstream": response.upstream,
         "epoch": response.epoch,
         "created": to_micros(response.created_at),
-        "expires": None if response.expires_at is None else to_micros(response.expires_at),
+        "expires": micros_or_none(response.expires_at),
         "names": json.dumps(response.names),
-        # In ASCII: a model may say characters that not every store can keep.
+        # In ASCII, because models produce characters that not every database can store.
         "body": json.dumps({"response": response.body, "asked": list(response.input_items)}, separators=(",", ":")),
     }
 
@@ -79,7 +87,7 @@ def _response_from_row(user: str, row: Row) -> StoredResponse:
         upstream=upstream,
         epoch=epoch,
         created_at=from_micros(created),
-        expires_at=None if expires is None else from_micros(expires),
+        expires_at=time_or_none(expires),
         names=tuple(json.loads(names)),
         body=body["response"],
         input_items=tuple(body["asked"]),
@@ -87,7 +95,7 @@ def _response_from_row(user: str, row: Row) -> StoredResponse:
 
 
 async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
-    """One response that has not expired."""
+    """Return a response that has not expired."""
     row = is_storable(id) and await fetch_one(
         tx,
         f"SELECT {_COLUMNS} FROM responses WHERE user_id = :user AND id = :id AND {_FRESH}",
@@ -99,7 +107,7 @@ async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
 
 
 async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
-    """A response and all before it, the first one first."""
+    """Return a response and all before it, the first one first."""
     last = await response(tx, scope, id)
     if not last.previous_id:
         return [last]
@@ -121,23 +129,23 @@ async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
 
 
 async def drop_response(tx: Tx, scope: Scope, id: str) -> None:
-    """Remove a response, and close the gap."""
+    """Remove a response and link its successors to its predecessor."""
     await lock_user(tx, scope.user)
     await response(tx, scope, id)
     await drop_responses(tx, scope.user, [id])
 
 
 async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
-    """Remove responses; what went on from one goes on from what was before it."""
+    """Remove responses; link the successors of each to its predecessor."""
     for id in ids:
         params = {"user": user, "id": id}
         row = await fetch_one(
             tx, "SELECT root_id, previous_id, created_at FROM responses WHERE user_id = :user AND id = :id", params
         )
         assert row is not None
-        later = {"user": user, "root": row[0], "at": row[2], "never": NEVER_NATIVE}
+        later = {"user": user, "root": row[0], "at": row[2], "never": _NEVER_NATIVE}
         await tx.run("DELETE FROM responses WHERE user_id = :user AND id = :id", params)
-        # An upstream that kept what is gone would go on from it.
+        # An upstream that stored what is gone would continue it.
         await tx.run(
             "UPDATE responses SET epoch = :never WHERE user_id = :user AND root_id = :root AND created_at >= :at",
             later,
@@ -149,14 +157,14 @@ async def drop_responses(tx: Tx, user: str, ids: Collection[str]) -> None:
         )
 
 
-async def prune_responses(tx: Tx, before: datetime, limit: int) -> int:
-    """Remove some of the chains that expired as a whole; gives how many responses."""
+async def prune_responses(tx: Tx, before: datetime) -> int:
+    """Remove a batch of the chains that expired as a whole; return how many responses."""
     rows = await tx.rows(
         "DELETE FROM responses WHERE (user_id, id) IN (SELECT r.user_id, r.id FROM responses r "
         "WHERE r.expires_at < :before AND NOT EXISTS (SELECT 1 FROM responses c WHERE c.user_id = r.user_id "
         "AND c.root_id = r.root_id AND (c.expires_at IS NULL OR c.expires_at >= :before)) "
         "ORDER BY r.expires_at LIMIT :limit) RETURNING 1",
-        {"before": to_micros(before), "limit": limit},
+        {"before": to_micros(before), "limit": PRUNE_BATCH},
     )
     return len(rows)
 
@@ -165,7 +173,7 @@ _IN_THREAD = "user_id = :user AND thread_id = :thread"
 
 
 async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
-    """Keep a thread, or what has changed of it."""
+    """Store a thread, or update it."""
     await ensure_user(tx, scope.user)
     await tx.run(
         "INSERT INTO threads (user_id, id, project_id, session_id, created_at, expires_at, body) "
@@ -177,14 +185,14 @@ async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
             "project": thread.scope.project,
             "session": thread.scope.session,
             "created": to_micros(thread.created_at),
-            "expires": None if thread.expires_at is None else to_micros(thread.expires_at),
+            "expires": micros_or_none(thread.expires_at),
             "body": json.dumps(dict(thread.metadata)),
         },
     )
 
 
 async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
-    """One thread that has not expired."""
+    """Return a thread that has not expired."""
     row = is_storable(id) and await fetch_one(
         tx,
         "SELECT project_id, session_id, created_at, expires_at, body FROM threads "
@@ -197,7 +205,7 @@ async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
         id=id,
         scope=Scope(scope.user, row[0], row[1]),
         created_at=from_micros(row[2]),
-        expires_at=None if row[3] is None else from_micros(row[3]),
+        expires_at=time_or_none(row[3]),
         metadata=json.loads(row[4]),
     )
 
@@ -210,8 +218,8 @@ async def drop_thread(tx: Tx, scope: Scope, id: str) -> None:
     await tx.run("DELETE FROM threads WHERE user_id = :user AND id = :id", {"user": scope.user, "id": id})
 
 
-async def add_thread_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
-    """Add items to the end of a thread that is there."""
+async def add_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
+    """Add items to the end of an existing thread."""
     await lock_user(tx, scope.user)
     await thread(tx, scope, added.thread_id)
     params = {"user": scope.user, "thread": added.thread_id}
@@ -245,13 +253,16 @@ async def add_thread_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
 
 
 async def thread_items(
-    tx: Tx, scope: Scope, thread_id: str, *, after: str, newest_first: bool, limit: int | None
+    tx: Tx, scope: Scope, thread_id: str, *, after: str = "", newest_first: bool = False, limit: int | None = None
 ) -> list[Plain]:
-    """Items of a thread in order."""
+    """Return items of a thread in order."""
     await thread(tx, scope, thread_id)
     params = {"user": scope.user, "thread": thread_id}
     rows = await tx.rows(f"SELECT id FROM thread_items WHERE {_IN_THREAD} ORDER BY position", params)
-    page = paginate_items([row[0] for row in rows], after, newest_first=newest_first, limit=limit)
+    ids = [row[0] for row in (reversed(rows) if newest_first else rows)]
+    if after:
+        ids = ids[ids.index(after) + 1 :] if after in ids else []
+    page = ids[:limit]
     body_rows = await tx.rows(
         f"SELECT id, body FROM thread_items WHERE {_IN_THREAD} AND {tx.dialect.among('id', 'ids')}",
         {**params, "ids": page},
@@ -261,7 +272,7 @@ async def thread_items(
 
 
 async def thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Plain:
-    """One item of a thread."""
+    """Return one item of a thread."""
     await thread(tx, scope, thread_id)
     row = is_storable(id) and await fetch_one(
         tx,
@@ -274,7 +285,7 @@ async def thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Plain:
     return body
 
 
-async def drop_thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
+async def drop_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> None:
     """Remove one item of a thread."""
     await lock_user(tx, scope.user)
     await thread_item(tx, scope, thread_id, id)
@@ -284,12 +295,12 @@ async def drop_thread_item(tx: Tx, scope: Scope, thread_id: str, id: str) -> Non
     )
 
 
-async def prune_threads(tx: Tx, before: datetime, limit: int) -> int:
-    """Remove some of the threads that expired; gives how many."""
+async def prune_threads(tx: Tx, before: datetime) -> int:
+    """Remove a batch of expired threads; return how many."""
     rows = await tx.rows(
         "DELETE FROM threads WHERE (user_id, id) IN (SELECT user_id, id FROM threads WHERE expires_at < :before "
         "ORDER BY expires_at LIMIT :limit) RETURNING user_id, id",
-        {"before": to_micros(before), "limit": limit},
+        {"before": to_micros(before), "limit": PRUNE_BATCH},
     )
     await tx.many(f"DELETE FROM thread_items WHERE {_IN_THREAD}", [{"user": user, "thread": id} for user, id in rows])
     return len(rows)

@@ -1,11 +1,11 @@
-"""The log: turns, in order."""
+"""Turns of sessions: appended in order, once each, and read back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
@@ -15,12 +15,13 @@ from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
 from recollect.ledger.sql.memories import by_ids
-from recollect.ledger.sql.tombstone_store import resent_turns
+from recollect.ledger.sql.tombstones import resent_turns
 from recollect.ledger.sql.tx import Tx, fetch_one
-from recollect.ledger.tombstones import DedupedTurns, dedupe_turns
 from recollect.model.change import Add, Author
+from recollect.model.erasure import Erasure, Target
 from recollect.model.ids import new_id
 from recollect.model.job import Appended, NewJob
+from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, now, to_micros
@@ -30,9 +31,13 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
+# How far the clocks of those who share a ledger may be apart.
+_SKEW = timedelta(minutes=1)
+
+
 @dataclass(frozen=True, slots=True)
 class NewTurns:
-    """Turns with their vectors, and when they were first given, if they may come again."""
+    """Turns with their vectors, and when they were first received, if they may be sent again."""
 
     turns: Sequence[Turn]
     vectors: Sequence[Vector | None]
@@ -42,7 +47,7 @@ class NewTurns:
 async def append(
     tx: Tx, context: WriteContext, scope: Scope, new: NewTurns, *, by: Author, jobs: Sequence[NewJob] = ()
 ) -> Appended:
-    """Add turns to the end of the scope's session, and what is to be done about them."""
+    """Append turns to the scope's session and enqueue jobs."""
     if not new.turns:
         return Appended((), await enqueue(tx, scope, jobs))
     if len({turn.id for turn in new.turns}) < len(new.turns):
@@ -53,13 +58,12 @@ async def append(
     deduped = await _dedupe(tx, scope, new.turns, new.received_at)
     if not deduped.new_indexes:
         if owner.is_new:
-            # Whoever was erased does not come back for what was under way then.
+            # An erased user does not come back by a request that was under way then.
             await tx.run("DELETE FROM users WHERE number = :number", {"number": owner.number})
         return Appended(tuple(deduped.existing.values()))
     remaining = NewTurns([new.turns[n] for n in deduped.new_indexes], [new.vectors[n] for n in deduped.new_indexes])
-    placed = {turn.id: turn for turn in await _insert_turns(tx, context, owner, scope, remaining, by=by)} | dict(
-        deduped.existing
-    )
+    inserted = await _insert_turns(tx, context, owner, scope, remaining, by=by)
+    placed = {turn.id: turn for turn in inserted} | dict(deduped.existing)
     appended = tuple(placed[turn.id] for turn in new.turns if turn.id in placed)
     return Appended(appended, await enqueue(tx, scope, jobs))
 
@@ -71,10 +75,58 @@ async def _dedupe(tx: Tx, scope: Scope, turns: Sequence[Turn], received_at: date
     return dedupe_turns(scope, turns, stored=stored, erasures=recent_erasures, resent=resent)
 
 
+@dataclass(frozen=True, slots=True)
+class DedupedTurns:
+    """The turns that exist already, by id, and the indexes of those that are still to be appended."""
+
+    existing: Mapping[str, Turn]
+    new_indexes: Sequence[int]
+
+
+def dedupe_turns(
+    scope: Scope,
+    turns: Sequence[Turn],
+    *,
+    stored: Mapping[str, MemoryRecord],
+    erasures: Sequence[Erasure],
+    resent: Collection[str] = (),
+) -> DedupedTurns:
+    """Separate stored turns and new ones; leave out those that were erased since, or whose ids are `resent`."""
+    existing = {turn.id: _stored_turn(scope, stored[turn.id]) for turn in turns if turn.id in stored}
+    # An erasure of the future was made while a clock was wrong: it must not keep out what is said until then.
+    erasures = [erasure for erasure in erasures if erasure.at <= now() + _SKEW]
+    if any(_covers(erasure, scope) for erasure in erasures):
+        return DedupedTurns(existing, [])
+    excluded = {id for erasure in erasures for id in erasure.ids}.union(resent, existing)
+    return DedupedTurns(existing, [n for n, turn in enumerate(turns) if turn.id not in excluded])
+
+
+def _covers(erasure: Erasure, scope: Scope) -> bool:
+    if erasure.target is Target.USER:
+        return True
+    if erasure.target is Target.PROJECT:
+        return erasure.project == scope.project
+    return erasure.target is Target.SESSION and (erasure.project, erasure.session) == (scope.project, scope.session)
+
+
+def _stored_turn(scope: Scope, record: MemoryRecord) -> Turn:
+    if record.category is not Category.TURN or record.scope != scope or "position" not in record.detail:
+        raise Conflict(f"{record.id} is the id of something else; give the turn its own")
+    return Turn(
+        id=record.id,
+        scope=scope,
+        role=Role(record.detail["role"]),
+        content=record.content,
+        said_at=record.created_at,
+        name=record.detail.get("name"),
+        position=record.detail["position"],
+    )
+
+
 async def _insert_turns(
     tx: Tx, context: WriteContext, owner: Owner, scope: Scope, new: NewTurns, *, by: Author
 ) -> tuple[Turn, ...]:
-    """Write turns that are not there yet; gives them with their positions."""
+    """Insert turns; return them with their positions."""
     turns = new.turns
     sent_at = [to_micros(turn.said_at) for turn in turns]
     row = await fetch_one(
@@ -105,8 +157,8 @@ async def _insert_turns(
     return tuple(placed)
 
 
-async def turns(tx: Tx, scope: Scope, *, after: int, limit: int) -> list[Turn]:
-    """The session's turns after a position, in order; those forgotten are left out."""
+async def turns(tx: Tx, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
+    """Return the active turns of the session after a position, in order."""
     rows = await tx.rows(
         "SELECT t.id, t.role, m.content, t.said_at, t.position, m.body FROM turns t "
         "JOIN memories m ON m.user_id = t.user_id AND m.id = t.id "

@@ -1,7 +1,7 @@
-"""What the body of SQL asks of a database: a transaction to speak in, and a few words of its dialect.
+"""What the SQL body needs of a database: a transaction, its dialect, and an engine that runs the body.
 
-The body is written once, as coroutines. PostgreSQL really waits in them; SQLite answers at once, so a
-writer thread can run them to the end with `run_now`.
+The body is written once, as coroutines. PostgreSQL awaits in them; SQLite answers at once, so a writer thread can run
+them to the end with `run_now`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Row: TypeAlias = Sequence[Any]
-# How a comparison is written; what is not equal is the negation of what is.
+# The SQL operators; NE is written as the negation of EQ.
 OPERATORS = {Op.EQ: "=", Op.NE: "=", Op.GT: ">", Op.GTE: ">=", Op.LT: "<", Op.LTE: "<="}
 Postings: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 
 class TenantRows(Enum):
-    """Whose rows a transaction touches, where that is not one user's."""
+    """The rows that a transaction touches, where that is not one user's."""
 
     ALL = "everyone's"
     NONE = "nobody's"
 
 
-# Where all users are looked at or after together, and where only what belongs to no user is touched.
+# For reading or maintaining all users at once, and for tables without users.
 ALL_TENANTS: Final = TenantRows.ALL
 NO_TENANT: Final = TenantRows.NONE
 Tenant: TypeAlias = str | TenantRows
 
 
 def tenant_or_all(user: str | None) -> Tenant:
-    """The user's rows or, without one, everyone's."""
+    """Return the user or, without one, all tenants."""
     return ALL_TENANTS if user is None else user
 
 
@@ -48,27 +48,27 @@ class Dialect(Protocol):
     """Where the databases differ."""
 
     name: str
-    # The words in {braces} of a migration.
+    # The placeholders in {braces} of migrations, and fragments of queries.
     fragments: Mapping[str, str]
 
     def among(self, column: str, param: str) -> str:
-        """SQL that is true where the column is one of the values of a list parameter."""
+        """Return SQL that is true where the column is one of the values of a list parameter."""
         ...
 
     def in_body(self, name: str) -> str:
-        """SQL for a text in the JSON body, by one of our own names."""
+        """Return SQL for a text field of the JSON body."""
         ...
 
     def has_member(self, name: str, param: str, *, any_of: bool) -> str:
-        """SQL that is true where a list in the JSON body holds the parameter, or any member of it."""
+        """Return SQL that is true where a list in the JSON body contains the parameter, or any member of it."""
         ...
 
     def metadata_test(self, comparison: Where, param: str, inside: str) -> str:
-        """SQL for a comparison inside metadata; the name inside it is a parameter too."""
+        """Return SQL for a comparison inside metadata, whose name is a parameter too."""
         ...
 
     def contains(self, column: str, param: str) -> str:
-        """SQL that is true where the text holds the parameter, letter by letter."""
+        """Return SQL that is true where the text contains the parameter exactly."""
         ...
 
 
@@ -79,60 +79,60 @@ class Tx(Protocol):
     def dialect(self) -> Dialect: ...
 
     async def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        """Every row of the answer."""
+        """Execute a query and return its rows."""
         ...
 
     async def run(self, sql: str, params: Mapping[str, Any]) -> None:
-        """Do it; nothing comes back."""
+        """Execute a statement."""
         ...
 
     async def many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
-        """Do it once for each set of parameters."""
+        """Execute a statement for each set of parameters."""
         ...
 
     async def restrict_to(self, tenant: Tenant) -> None:
-        """From here on touch the rows of these only; a database that can tell keeps us to it."""
+        """Restrict what follows to the rows of a tenant, where the database enforces it."""
         ...
 
 
 class FullTextIndex(Protocol):
-    """Full text as one database does it: rows under terms, and how often a term is in a row."""
+    """The full text of one database: rows by term, and how often a term occurs in each."""
 
     async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
         """Index new rows under their words."""
         ...
 
     async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
-        """Forget rows, without a trace; the words must be those they were put under."""
+        """Remove rows without a trace, given the words they were indexed under."""
         ...
 
     async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
-        """The same for more rows than one would drop one by one, page by page."""
+        """Remove many rows, page by page."""
         ...
 
     async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
-        """For each word the rows under it, rising, and how often it is said in each."""
+        """Return, for each word, the rows it occurs in, ascending, and how often."""
         ...
 
     async def count(self, tx: Tx) -> int:
-        """How many rows are indexed."""
+        """Return how many rows are indexed."""
         ...
 
     async def clear(self, tx: Tx) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         ...
 
 
-# The log of a database, among the tables that may still hold bytes of deleted rows.
+# The database's log, as a name among tables that may still hold bytes of deleted rows.
 LOG = "log"
 
 
 @dataclass(frozen=True, slots=True)
 class ScrubResult:
-    """Whether bytes of deleted rows are gone; the note says where they may still be.
+    """Whether the bytes of deleted rows are gone; the note says where they may still be.
 
-    What is final does not get better by trying again. `left` names the tables, and `LOG` for the database's own log,
-    in which there may be some; with nothing named, what is not reached is all of it.
+    A final result does not improve by retrying. `remaining` names the tables, or LOG, that may hold some; if it is
+    empty and the result is not complete, all may.
     """
 
     is_complete: bool
@@ -145,7 +145,7 @@ Body: TypeAlias = Callable[[Tx], Awaitable[T]]
 
 
 class SqlEngine(Protocol):
-    """A database that can run the body."""
+    """A database that can run the SQL body."""
 
     @property
     def dialect(self) -> Dialect: ...
@@ -155,50 +155,50 @@ class SqlEngine(Protocol):
 
     @property
     def is_local(self) -> bool:
-        """Whether a few statements cost microseconds, because nothing lies between us and the data."""
+        """Whether a few statements take microseconds, because there is no network."""
         ...
 
     async def read(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant, quick: bool = False) -> T:
-        """Run the body on one consistent view of their rows; `quick` says that it looks at a handful of them."""
+        """Run the body on one consistent view of the tenant's rows; `quick` says that it reads a handful of them."""
         ...
 
     async def write(self, body: Callable[[Tx], Coroutine[Any, Any, T]], *, tenant: Tenant) -> T:
-        """Run the body in a transaction of its own, on their rows; when this returns it is on disk."""
+        """Run the body in a transaction on the tenant's rows; return once it is on disk."""
         ...
 
     async def size(self) -> int:
-        """Bytes on disk."""
+        """Return the bytes on disk."""
         ...
 
     async def scrub(self, tables: Sequence[str]) -> ScrubResult:
-        """Leave no bytes of what was deleted from tables, as far as that is ours to do; can keep writers waiting."""
+        """Remove the bytes of rows deleted from tables, as far as possible; can block writers."""
         ...
 
     async def sweep(self, tables: Sequence[str]) -> ScrubResult:
-        """The same as far as it keeps nobody waiting: nothing is written anew."""
+        """Remove such bytes as far as it blocks nobody: nothing is rewritten."""
         ...
 
     async def check(self) -> list[str]:
-        """What is wrong with the store, a sentence each."""
+        """Return what is damaged, a sentence each."""
         ...
 
     async def security_warnings(self) -> list[str]:
-        """What makes the store less safe than it could be, a sentence each."""
+        """Return what makes the store less safe than it could be, a sentence each."""
         ...
 
     async def copy_to(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        """Copy all it holds at this moment into a new SQLite file; nobody who writes waits for it."""
+        """Copy a consistent view of everything into a new SQLite file without blocking writers."""
         ...
 
     async def copy_from(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        """Take in what such a file holds; only an empty database takes it."""
+        """Restore such a file into an empty database."""
         ...
 
     async def close(self) -> None: ...
 
 
 def run_now(steps: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits to its end."""
+    """Run a coroutine that never suspends."""
     try:
         steps.send(None)
     except StopIteration as end:
@@ -208,6 +208,6 @@ def run_now(steps: Coroutine[Any, Any, T]) -> T:
 
 
 async def fetch_one(tx: Tx, sql: str, params: Mapping[str, Any]) -> Row | None:
-    """The first row of the answer, if any."""
+    """Return the first row, if any."""
     rows = await tx.rows(sql, params)
     return rows[0] if rows else None

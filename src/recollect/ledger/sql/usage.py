@@ -1,4 +1,4 @@
-"""What models were asked: one row for each user, day, step and model, and a few for all users of a day."""
+"""LLM usage: one row per user, day, step and model, and a few rows per day for the total of all users."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from recollect.ledger.sql.tx import Tx
 from recollect.model.change import ModelUsage
 from recollect.model.text import repair_text
 from recollect.model.times import now
-from recollect.model.usage import SpentToday, Usage, day_from_number, day_number, validate_parts
+from recollect.model.usage import Part, SpentToday, Usage, day_from_number, day_number, validate_parts
 
 _COLUMN = {"user": "user_id", "day": "day", "model": "model", "step": "step"}
-# Over so many rows the sum of a day is spread: many users can spend at once, and adding them up takes no time.
+# The total of a day is spread over so many rows, so that many users can add to it concurrently.
 _SLOTS = 16
 
 
@@ -39,14 +39,14 @@ async def add_usage(tx: Tx, spent: ModelUsage) -> None:
 
 
 async def add_to_daily_total(tx: Tx, spent: ModelUsage) -> None:
-    """Add to what all users have spent, and keep no name; the last thing a transaction does, for others wait."""
+    """Add to the total of all users, without a name; done last in a transaction, because it locks."""
     await tx.run(
         "INSERT INTO usage_of_all (day, slot, calls, tokens) VALUES (:day, :slot, :calls, :tokens) "
         "ON CONFLICT (day, slot) DO UPDATE SET calls = usage_of_all.calls + excluded.calls, "
         "tokens = usage_of_all.tokens + excluded.tokens",
         {
             "day": day_number(spent.at),
-            # One slot a user: whoever spends twice in a transaction holds no second one, so nobody waits in a circle.
+            # One slot per user: a second update in a transaction needs no further lock, so none can deadlock.
             "slot": zlib.crc32(spent.user.encode("utf-8", "surrogatepass")) % _SLOTS,
             "calls": spent.calls,
             "tokens": spent.tokens_in + spent.tokens_out,
@@ -54,8 +54,14 @@ async def add_to_daily_total(tx: Tx, spent: ModelUsage) -> None:
     )
 
 
-async def usage(tx: Tx, user: str | None, *, since: datetime | None, by: Sequence[str]) -> list[Usage]:
-    """Sums, parted by some of user, day, model and step, in that order."""
+async def usage(
+    tx: Tx,
+    user: str | None = None,
+    *,
+    since: datetime | None = None,
+    by: Sequence[Part] = ("day", "model", "step"),
+) -> list[Usage]:
+    """Return sums grouped by some of user, day, model and step, in that order."""
     parts = validate_parts(by)
     columns = "".join(f"{_COLUMN[part]}, " for part in parts)
     params: dict[str, Any] = {}
@@ -72,7 +78,7 @@ async def usage(tx: Tx, user: str | None, *, since: datetime | None, by: Sequenc
         f"CAST(sum(output_tokens) AS BIGINT) FROM usage WHERE {' AND '.join(tests)}{grouped}",
         params,
     )
-    # A sum over nothing, parted by nothing, is a row all the same.
+    # Without grouping, SQL returns a row even for no rows.
     return [_sum(parts, row) for row in rows if row[-1] is not None]
 
 
@@ -85,7 +91,7 @@ def _sum(parts: tuple[str, ...], row: Sequence[Any]) -> Usage:
 
 
 async def spent_today(tx: Tx, user: str | None) -> SpentToday:
-    """What the user has spent since midnight, or all of them."""
+    """Return what the user, or all users, have spent since midnight UTC."""
     if user is None:
         rows = await tx.rows(
             "SELECT CAST(COALESCE(sum(tokens), 0) AS BIGINT), CAST(COALESCE(sum(calls), 0) AS BIGINT) "

@@ -1,4 +1,4 @@
-"""Filters as SQL. Only names from our own tables become SQL text; every value is a parameter."""
+"""Filters as SQL. Only our own column names become SQL text; every value is a parameter."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from recollect.model.query import FIELDS, And, Filter, Kind, Not, Op, Or, Where
 from recollect.model.scope import Scope
 from recollect.model.times import now, to_micros
 
-# Texts in the body, and what they are when they are not written down.
+# Text fields of the body, and their defaults.
 _IN_BODY = {"value": "NULL", "source": "''", "trust": "'high'"}
 _COLUMNS = {name: '"key"' if name == "key" else name for name in FIELDS}
 
 
 def filter_condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -> str:
-    """SQL that is true exactly where the filter holds; its values are added to `params`."""
+    """Return SQL that is true exactly where the filter holds; add its values to `params`."""
     match filter:
         case And(parts):
             return " AND ".join(f"({filter_condition(part, dialect, params)})" for part in parts) or "1 = 1"
@@ -25,7 +25,7 @@ def filter_condition(filter: Filter, dialect: Dialect, params: dict[str, Any]) -
         case Not(part):
             return f"NOT ({filter_condition(part, dialect, params)})"
         case Where():
-            # A field that is not set compares as NULL; two-valued logic makes that a plain no.
+            # A missing field compares as NULL, which counts as false.
             negated = "NOT " if filter.op is Op.NE else ""
             return f"{negated}COALESCE({_comparison(filter, dialect, params)}, 1 = 0)"
         case _:
@@ -44,7 +44,7 @@ def _comparison(filter: Where, dialect: Dialect, params: dict[str, Any]) -> str:
     if filter.field in _IN_BODY:
         column = f"COALESCE({dialect.in_body(column)}, {_IN_BODY[filter.field]})"
     if filter.kind is Kind.NUMBER:
-        # Whole numbers in a column may be compared with any number.
+        # An integer column may be compared with any number.
         column = f"CAST({column} AS DOUBLE PRECISION)"
     if filter.op is Op.IN:
         return dialect.among(column, name)
@@ -64,7 +64,7 @@ def _value(filter: Where) -> Any:
 
 
 def scope_condition(scope: Scope, params: dict[str, Any]) -> str:
-    """SQL for everything that belongs to the scope: the user's, or the project's, or the session's alone."""
+    """Return SQL for everything of the user, the project or the session."""
     params["user"] = scope.user
     sql = "user_id = :user"
     for column, value in (("project_id", scope.project), ("session_id", scope.session)):
@@ -75,7 +75,7 @@ def scope_condition(scope: Scope, params: dict[str, Any]) -> str:
 
 
 def visible_condition(scope: Scope, dialect: Dialect, params: dict[str, Any]) -> str:
-    """SQL for everything recall may see from the scope."""
+    """Return SQL for everything that recall may see from the scope."""
     params["user"] = scope.user
     if scope.everywhere:
         return "user_id = :user"
@@ -84,7 +84,7 @@ def visible_condition(scope: Scope, dialect: Dialect, params: dict[str, Any]) ->
 
 
 def valid_condition(moment: datetime | None, params: dict[str, Any]) -> str:
-    """SQL for what holds now or, given a moment, for what held then: the same rules as `model.validity`."""
+    """Return SQL for what is valid now, or was at a moment, by the rules of `model.validity`."""
     if moment is None:
         params["now"] = to_micros(now())
         return (

@@ -13,7 +13,7 @@ from recollect.ledger.protocol import Ledger
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import EVERYTHING, FIELDS, OPERATORS, Kind, Op, Where, matches, parse_filter
 from recollect.model.scope import Level, Scope
-from recollect.testing.suite_samples import ALL, ANN, BOB, NOON, ODD_TEXTS, add, listed, memory
+from tests.support.ledger_samples import ALL, ANN, BOB, NOON, ODD_TEXTS, add, listed, memory
 
 DAY = timedelta(days=1)
 
@@ -218,7 +218,7 @@ SEEN = (
 )  # fmt: skip
 
 
-class FilterSuite:
+class TestFilter:
     """What passes a filter."""
 
     @pytest.mark.parametrize("field", VALUES)

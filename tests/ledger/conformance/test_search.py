@@ -16,7 +16,7 @@ from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ANN,
     BOB,
     BY,
@@ -26,7 +26,6 @@ from recollect.testing.suite_samples import (
     change,
     last_entry,
     memory,
-    say,
     scores_of,
 )
 
@@ -68,7 +67,7 @@ NOT_MATCHING = [
 ]
 
 
-class FullTextSuite:
+class TestFullText:
     """Full text."""
 
     @pytest.mark.parametrize(("content", "question"), MATCHING, ids=[question for _, question in MATCHING])
@@ -99,22 +98,6 @@ class FullTextSuite:
         assert len(rows) == 5
         assert rows == sorted(rows)
 
-    async def test_a_question_to_someone_without_memories_finds_nothing(self, ledger: Ledger) -> None:
-        scored = await ledger.lexical(ANN, "tea")
-        assert (len(scored.rows), len(scored.scores)) == (0, 0)
-
-    async def test_scores_are_from_0_to_1(self, ledger: Ledger) -> None:
-        texts = ["tea", "tea " * 500, "green tea", "tea and coffee and milk", "x " * 300 + "tea", "coffee"]
-        await add(ledger, *(memory(text) for text in texts))
-        for question in ("tea", "tea tea tea", "tea coffee milk green", "tea unheard unsaid", "x"):
-            scores = list((await scores_of(ledger, ANN, question)).values())
-            assert scores
-            assert all(0 < score <= 1 for score in scores)
-
-    async def test_a_row_that_shares_any_word_is_found(self, ledger: Ledger) -> None:
-        await add(ledger, memory("green tea"), memory("black coffee"), memory("cold milk"))
-        assert set(await scores_of(ledger, ANN, "tea coffee")) == {"green tea", "black coffee"}
-
     async def test_the_rarer_word_weighs_more(self, ledger: Ledger) -> None:
         await add(ledger, memory("tea saffron"), *(memory(f"tea cup{n}") for n in range(8)))
         scores = await scores_of(ledger, ANN, "tea saffron")
@@ -134,17 +117,6 @@ class FullTextSuite:
         scores = await scores_of(ledger, ANN, "tea")
         assert scores["green tea"] > scores[long]
 
-    async def test_more_words_of_the_question_score_higher(self, ledger: Ledger) -> None:
-        await add(ledger, memory("green tea"), memory("green cup"), memory("milk jug"))
-        scores = await scores_of(ledger, ANN, "green tea")
-        assert scores["green tea"] > scores["green cup"]
-
-    async def test_words_nobody_said_lower_the_score(self, ledger: Ledger) -> None:
-        await add(ledger, memory("green tea"), memory("milk jug"))
-        whole = (await scores_of(ledger, ANN, "green tea"))["green tea"]
-        part = (await scores_of(ledger, ANN, "green tea saffron risotto"))["green tea"]
-        assert part < whole
-
     async def test_what_others_say_does_not_change_a_score(self, ledger: Ledger) -> None:
         texts = ["tea cup", "tea pot", "tea leaf", "saffron jar"]
         await add(ledger, *(memory(text) for text in texts))
@@ -152,12 +124,6 @@ class FullTextSuite:
         await add(ledger, *(memory(f"saffron jar{n} and much more", scope=BOB) for n in range(40)))
         after = await scores_of(ledger, ANN, "tea saffron")
         assert after == {text: pytest.approx(score) for text, score in before.items()}
-
-    async def test_only_rows_of_the_user_are_found(self, ledger: Ledger) -> None:
-        await add(ledger, memory("green tea"))
-        await add(ledger, memory("black tea", scope=BOB))
-        assert len((await ledger.lexical(ANN, "tea")).rows) == 1
-        assert set(await scores_of(ledger, BOB, "tea")) == {"black tea"}
 
     async def test_rows_of_all_places_are_given_and_only_the_seen_are_fetched(self, ledger: Ledger) -> None:
         await add(ledger, memory("tea"), memory("tea pot", scope=Scope("ann", "p"), level=Level.PROJECT))
@@ -185,22 +151,6 @@ class FullTextSuite:
             assert len((await ledger.lexical(ANN, "old tea")).rows) == 0
         assert await ledger.check() == []
 
-    async def test_turns_are_found_like_memories(self, ledger: Ledger) -> None:
-        session = Scope("ann", "p", "s")
-        await say(ledger, session, "I drink green tea", "and you?")
-        assert set(await scores_of(ledger, session, "tea")) == {"I drink green tea"}
-
-    async def test_forgotten_memories_are_not_fetched(self, ledger: Ledger) -> None:
-        (one,) = await add(ledger, memory("green tea"))
-        await change(ledger, Forget(one.id))
-        assert await scores_of(ledger, ANN, "tea") == {}
-
-    async def test_what_full_text_found_can_be_filtered(self, ledger: Ledger) -> None:
-        await add(ledger, memory("green tea", tags=("hot",)), memory("iced tea", tags=("cold",)))
-        rows = (await ledger.lexical(ANN, "tea")).rows.tolist()
-        results = await ledger.fetch(ANN, rows, filter=parse_filter({"tags": "cold"}))
-        assert [each.record.content for each in results] == ["iced tea"]
-
     async def test_a_full_text_made_anew_finds_the_same(self, ledger: Ledger) -> None:
         records = await add(ledger, *(memory(f"tea {n} {'green' * (n % 2)}") for n in range(12)))
         await add(ledger, memory("tea", scope=BOB))
@@ -220,7 +170,7 @@ TEXTS = ("green tea", "green cup", "milk jug", "black tea")
 HALF, NEVER = log(1 + 2.5 / 2.5), log(1 + 4.5 / 0.5)
 
 
-class CoverageSuite:
+class TestCoverage:
     """Coverage, and what is missing."""
 
     async def test_coverage_is_the_share_of_the_questions_terms_by_their_rarity(self, ledger: Ledger) -> None:
@@ -261,18 +211,6 @@ class CoverageSuite:
             text = await ledger.lexical(scope, "what is the ?!")
             assert (len(text.rows), text.missing, text.missing_share) == (0, frozenset(), 0.0)
 
-    async def test_what_another_user_says_is_still_missing(self, ledger: Ledger) -> None:
-        await add(ledger, memory("milk jug"))
-        await add(ledger, memory("green tea", scope=BOB))
-        assert (await ledger.lexical(ANN, "milk tea")).missing == {"tea"}
-
-    async def test_a_changed_text_covers_its_new_words_only(self, ledger: Ledger) -> None:
-        one, _ = await add(ledger, memory("green tea"), memory("milk jug"))
-        await change(ledger, Update(one.id, {"content": "black coffee"}))
-        text = await ledger.lexical(ANN, "green coffee")
-        assert text.missing == {"green"}
-        assert len(text.rows) == 1
-
     async def test_coverage_is_from_0_to_1_and_as_long_as_the_rows(self, ledger: Ledger) -> None:
         await add(ledger, *(memory(f"tea {'cup ' * n}") for n in range(1, 9)))
         for question in ("tea", "tea cup", "cup cup cup unheard", "tea " * 99):
@@ -294,7 +232,7 @@ async def coverage_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, floa
 DAY = timedelta(days=1)
 
 
-class KeyedSuite:
+class TestKeyed:
     """Keyed facts."""
 
     async def test_keyed_facts_come_the_most_important_first_and_the_oldest_among_equals(

@@ -11,17 +11,18 @@ import pytest
 from recollect.errors import Conflict
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import ChangeKind, Forget, Restore, Update
-from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, new_secret, text_digest, user_key
+from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, text_digest, user_key
 from recollect.model.job import Appended, JobKind, NewJob
 from recollect.model.memory import Category, Trust
 from recollect.model.query import Listing
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation, Role, Turn
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ANN,
     BOB,
     BY,
+    MONDAY,
     NOON,
     add,
     change,
@@ -33,10 +34,8 @@ from recollect.testing.suite_samples import (
     turn,
 )
 
-MONDAY = Scope("ann", "p", "monday")
 
-
-class TurnSuite:
+class TestTurn:
     """Appending turns and reading them back."""
 
     async def test_turns_come_back_in_order_with_positions_from_one(self, ledger: Ledger) -> None:
@@ -155,64 +154,59 @@ class TurnSuite:
         assert await ledger.count(MONDAY, Listing()) == 600
 
 
-RESENT_SESSION = Scope("ann", "p", "monday")
 JOB = NewJob(kind=JobKind.EXTRACT, key="p/monday")
 
 
-class TurnIdempotencySuite:
+class TestTurnIdempotency:
     """A turn that comes again is there once, and one that was erased stays away."""
 
     async def test_turns_that_come_again_change_nothing_and_are_given_back(self, ledger: Ledger) -> None:
         logged, at = [turn("hello", name="Ann"), turn("tea?")], now()
-        first = await ledger.append(RESENT_SESSION, logged, vectors=[None, None], by=BY, jobs=[JOB], received_at=at)
+        first = await ledger.append(MONDAY, logged, vectors=[None, None], by=BY, jobs=[JOB], received_at=at)
         (job,) = await ledger.lease(worker="w", limit=1, lease_s=60)
         await ledger.finish(job)
-        await say(ledger, RESENT_SESSION, "later")
+        await say(ledger, MONDAY, "later")
         before = await everything(ledger, ["ann"])
-        repeated = await ledger.append(
-            RESENT_SESSION, logged, vectors=[None, None], by=BY, jobs=[JOB], received_at=at
-        )
+        repeated = await ledger.append(MONDAY, logged, vectors=[None, None], by=BY, jobs=[JOB], received_at=at)
         assert repeated == Appended(first.turns)
         assert await everything(ledger, ["ann"]) == before
-        assert (await ledger.conversation(RESENT_SESSION)).turn_count == 3
+        assert (await ledger.conversation(MONDAY)).turn_count == 3
         assert await ledger.lease(worker="w", limit=1, lease_s=60) == []
 
     async def test_of_turns_that_come_again_the_new_ones_are_appended(self, ledger: Ledger) -> None:
         logged, at = [turn("one"), turn("two"), turn("three")], now()
-        await ledger.append(RESENT_SESSION, logged[1:2], vectors=[None], by=BY, received_at=at)
-        appended = await ledger.append(RESENT_SESSION, logged, vectors=[None] * 3, by=BY, jobs=[JOB], received_at=at)
+        await ledger.append(MONDAY, logged[1:2], vectors=[None], by=BY, received_at=at)
+        appended = await ledger.append(MONDAY, logged, vectors=[None] * 3, by=BY, jobs=[JOB], received_at=at)
         assert [(each.content, each.position) for each in appended.turns] == [("one", 2), ("two", 1), ("three", 3)]
         assert len(appended.jobs) == 1
-        assert (await ledger.conversation(RESENT_SESSION)).turn_count == 3
+        assert (await ledger.conversation(MONDAY)).turn_count == 3
 
     async def test_those_who_append_the_same_at_once_append_it_once(self, ledger: Ledger) -> None:
         logged, at = [turn("one"), turn("two")], now()
         inputs = await asyncio.gather(
-            *(ledger.append(RESENT_SESSION, logged, vectors=[None, None], by=BY, received_at=at) for _ in range(8))
+            *(ledger.append(MONDAY, logged, vectors=[None, None], by=BY, received_at=at) for _ in range(8))
         )
         assert {each.turns for each in inputs} == {inputs[0].turns}
-        assert [each.content for each in await ledger.turns(RESENT_SESSION)] == ["one", "two"]
+        assert [each.content for each in await ledger.turns(MONDAY)] == ["one", "two"]
 
     async def test_a_turn_that_was_forgotten_since_stays_forgotten(self, ledger: Ledger) -> None:
         logged, at = turn("hello"), now()
-        await ledger.append(RESENT_SESSION, [logged], vectors=[None], by=BY, received_at=at)
+        await ledger.append(MONDAY, [logged], vectors=[None], by=BY, received_at=at)
         await change(ledger, Forget(logged.id))
-        await ledger.append(RESENT_SESSION, [logged], vectors=[None], by=BY, received_at=at)
-        assert await ledger.turns(RESENT_SESSION) == []
+        await ledger.append(MONDAY, [logged], vectors=[None], by=BY, received_at=at)
+        assert await ledger.turns(MONDAY) == []
 
     async def test_the_id_of_something_else_is_not_the_id_of_a_turn(self, ledger: Ledger) -> None:
         (fact,) = await add(ledger, memory("I like tea"))
         elsewhere = (await say(ledger, Scope("ann", "p", "tuesday"), "hello"))[0]
         before = await everything(ledger, ["ann"])
         for id in (fact.id, elsewhere.id):
+            taken = replace(turn("new"), id=id)
             with pytest.raises(Conflict):
-                taken = replace(turn("new"), id=id)
-                await ledger.append(
-                    RESENT_SESSION, [turn("x"), taken], vectors=[None, None], by=BY, received_at=now()
-                )
+                await ledger.append(MONDAY, [turn("x"), taken], vectors=[None, None], by=BY, received_at=now())
         twin = turn("twice")
         with pytest.raises(Conflict):
-            await ledger.append(RESENT_SESSION, [twin, twin], vectors=[None, None], by=BY, received_at=now())
+            await ledger.append(MONDAY, [twin, twin], vectors=[None, None], by=BY, received_at=now())
         assert await everything(ledger, ["ann"]) == before
 
     async def test_another_users_turn_of_the_same_id_is_none_of_ours(self, ledger: Ledger) -> None:
@@ -221,7 +215,7 @@ class TurnIdempotencySuite:
         await ledger.append(theirs, [logged], vectors=[None], by=BY, received_at=now())
         before = await everything(ledger, ["bob"])
         mine = replace(logged, content="Ann's own words")
-        appended = await ledger.append(RESENT_SESSION, [mine], vectors=[None], by=BY, received_at=now())
+        appended = await ledger.append(MONDAY, [mine], vectors=[None], by=BY, received_at=now())
         assert [each.content for each in appended.turns] == ["Ann's own words"]
         assert (await everything(ledger, ["bob"]))["bob"] == before["bob"]
         assert [each.content for each in await ledger.turns(theirs)] == ["Bob's own words"]
@@ -233,36 +227,28 @@ class TurnIdempotencySuite:
     ) -> None:
         logged, other, at = turn("a secret"), turn("tea"), now() - timedelta(seconds=1)
         if was_there or target is Target.TURN:
-            await ledger.append(RESENT_SESSION, [logged], vectors=[None], by=BY, received_at=at)
-        scope = {Target.PROJECT: Scope("ann", "p"), Target.SESSION: RESENT_SESSION}.get(target, ANN)
+            await ledger.append(MONDAY, [logged], vectors=[None], by=BY, received_at=at)
+        scope = {Target.PROJECT: Scope("ann", "p"), Target.SESSION: MONDAY}.get(target, ANN)
         await ledger.erase(scope, ErasureRequest(target, logged.id if target is Target.TURN else ""), by=BY)
         users = await ledger.users()
-        assert (
-            await ledger.append(RESENT_SESSION, [logged], vectors=[None], by=BY, jobs=[JOB], received_at=at)
-            == Appended()
-        )
-        assert (await ledger.turns(RESENT_SESSION), await ledger.users()) == ([], users)
+        assert await ledger.append(MONDAY, [logged], vectors=[None], by=BY, jobs=[JOB], received_at=at) == Appended()
+        assert (await ledger.turns(MONDAY), await ledger.users()) == ([], users)
         if target is not Target.TURN:
-            assert await ledger.conversation(RESENT_SESSION) == Conversation(scope=RESENT_SESSION)
+            assert await ledger.conversation(MONDAY) == Conversation(scope=MONDAY)
         # What is given after it is kept, under any id.
-        late = await ledger.append(
-            RESENT_SESSION, [other], vectors=[None], by=BY, received_at=now() + timedelta(seconds=1)
-        )
+        late = await ledger.append(MONDAY, [other], vectors=[None], by=BY, received_at=now() + timedelta(seconds=1))
         assert [each.content for each in late.turns] == ["tea"]
 
     async def test_an_erasure_elsewhere_keeps_nothing_out(self, ledger: Ledger) -> None:
         at = now() - timedelta(seconds=1)
         await say(ledger, Scope("ann", "p", "tuesday"), "hello")
-        (gone,) = await say(ledger, RESENT_SESSION, "gone")
+        (gone,) = await say(ledger, MONDAY, "gone")
         await ledger.erase(Scope("ann", "p", "tuesday"), ErasureRequest(Target.SESSION), by=BY)
         await ledger.erase(Scope("ann", "q"), ErasureRequest(Target.PROJECT), by=BY)
         await ledger.erase(ANN, ErasureRequest(Target.TURN, gone.id), by=BY)
         await ledger.erase(BOB, ErasureRequest(Target.USER), by=BY)
-        appended = await ledger.append(RESENT_SESSION, [turn("tea")], vectors=[None], by=BY, received_at=at)
+        appended = await ledger.append(MONDAY, [turn("tea")], vectors=[None], by=BY, received_at=at)
         assert [each.content for each in appended.turns] == ["tea"]
-
-
-FORGOTTEN_SESSION = Scope("ann", "p", "monday")
 
 
 async def buried(ledger: Ledger, *texts: str, user: str = "ann", role: str = "user") -> set[str]:
@@ -274,17 +260,15 @@ async def buried(ledger: Ledger, *texts: str, user: str = "ann", role: str = "us
 async def append_at(ledger: Ledger, *turns: Turn, hours: int = 0) -> list[str]:
     """Append turns as given some hours from now; return the words of those that are in the log then."""
     received_at = now() + timedelta(hours=hours)
-    appended = await ledger.append(
-        FORGOTTEN_SESSION, turns, vectors=[None] * len(turns), by=BY, received_at=received_at
-    )
+    appended = await ledger.append(MONDAY, turns, vectors=[None] * len(turns), by=BY, received_at=received_at)
     return [each.content for each in appended.turns]
 
 
-class TombstoneSuite:
+class TestTombstone:
     """What was forgotten or erased leaves a digest, until it is brought back."""
 
     async def test_a_forgotten_turn_is_recognised_however_it_is_spelled(self, ledger: Ledger) -> None:
-        (logged, _) = await say(ledger, FORGOTTEN_SESSION, "I have  Epilepsy", "I like tea")
+        (logged, _) = await say(ledger, MONDAY, "I have  Epilepsy", "I like tea")
         assert not await ledger.has_tombstones("ann")
         await change(ledger, Forget(logged.id))
         assert await ledger.has_tombstones("ann")
@@ -292,7 +276,7 @@ class TombstoneSuite:
         assert await buried(ledger, *spelled, "I like tea", "I have epilepsy!") == set(spelled)
 
     async def test_role_and_user_are_part_of_it(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await say(ledger, Scope("bob", "p", "monday"), "I have epilepsy")
         await change(ledger, Forget(logged.id))
         assert not await buried(ledger, "I have epilepsy", role=str(Role.ASSISTANT))
@@ -305,7 +289,7 @@ class TombstoneSuite:
         assert not await ledger.has_tombstones("ann")
 
     async def test_restoring_or_undoing_removes_it(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id))
         await change(ledger, Restore(logged.id))
         assert not await buried(ledger, logged.content)
@@ -317,19 +301,19 @@ class TombstoneSuite:
         assert await buried(ledger, logged.content)
 
     async def test_an_append_that_is_undone_leaves_one(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await ledger.undo(ANN, (await last_entry(ledger)).id, by=BY, whole=True)
         assert await buried(ledger, logged.content)
 
     async def test_a_former_wording_of_a_turn_leaves_one(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Update(logged.id, {"content": "I have something"}))
         assert await buried(ledger, "I have epilepsy", "I have something") == {"I have epilepsy"}
 
     async def test_what_is_said_anew_is_appended_and_the_old_history_is_still_recognised(
         self, ledger: Ledger
     ) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id))
         tuesday = Scope("ann", "", "tuesday")
         await say(ledger, tuesday, "I have epilepsy")
@@ -338,43 +322,40 @@ class TombstoneSuite:
 
     @pytest.mark.parametrize("target", [Target.USER, Target.PROJECT, Target.SESSION, Target.TURN])
     async def test_erased_turns_are_recognised(self, ledger: Ledger, target: Target) -> None:
-        logged = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy", "and it is bad")
-        scope = {Target.PROJECT: Scope("ann", "p"), Target.SESSION: FORGOTTEN_SESSION}.get(target, ANN)
+        logged = await say(ledger, MONDAY, "I have epilepsy", "and it is bad")
+        scope = {Target.PROJECT: Scope("ann", "p"), Target.SESSION: MONDAY}.get(target, ANN)
         await ledger.erase(scope, ErasureRequest(target, logged[0].id if target is Target.TURN else ""), by=BY)
         gone = {"I have epilepsy"} if target is Target.TURN else {"I have epilepsy", "and it is bad"}
         assert await buried(ledger, "I have epilepsy", "and it is bad") == gone
         assert not await buried(ledger, "I have epilepsy", user="bob")
 
     async def test_a_turn_that_names_an_erased_one_stays_away_for_ever(self, ledger: Ledger) -> None:
-        logged = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy", "I like tea")
-        await ledger.erase(FORGOTTEN_SESSION, ErasureRequest(Target.SESSION), by=BY)
+        logged = await say(ledger, MONDAY, "I have epilepsy", "I like tea")
+        await ledger.erase(MONDAY, ErasureRequest(Target.SESSION), by=BY)
         assert await append_at(ledger, replace(logged[0], content="other words"), hours=1) == []
         assert await append_at(ledger, turn("I have epilepsy"), hours=1) == ["I have epilepsy"]
 
     async def test_a_turn_that_was_given_before_its_words_were_forgotten_stays_away(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id))
         late = turn("I have epilepsy")
         received_at = now() - timedelta(hours=1)
-        assert (
-            await ledger.append(FORGOTTEN_SESSION, [late], vectors=[None], by=BY, received_at=received_at)
-            == Appended()
-        )
+        assert await ledger.append(MONDAY, [late], vectors=[None], by=BY, received_at=received_at) == Appended()
         assert await append_at(ledger, late, turn("I like tea"), hours=-1) == ["I like tea"]
         assert await append_at(ledger, turn("I have epilepsy"), hours=1) == ["I have epilepsy"]
 
     async def test_they_outlive_what_is_purged(self, ledger: Ledger) -> None:
-        (logged, other) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy", "I like tea")
+        (logged, other) = await say(ledger, MONDAY, "I have epilepsy", "I like tea")
         await change(ledger, Forget(logged.id))
         await ledger.purge(now() + timedelta(hours=1))
         assert await buried(ledger, logged.content, other.content) == {logged.content}
         assert await append_at(ledger, replace(logged, content="other words"), hours=1) == []
 
     async def test_those_of_another_ledger_are_recognised_by_their_key(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, FORGOTTEN_SESSION, "I have epilepsy")
+        (logged,) = await say(ledger, MONDAY, "I have epilepsy")
         await change(ledger, Forget(logged.id))
         own = await ledger.tombstones("ann")
-        key = user_key(new_secret(), "ann")
+        key = user_key("another ledger's secret", "ann")
         moved = TombstoneSet((key, *own.keys), {text_digest(key, "user", "I smoke"): NOON, **own.digests})
         await ledger.put_tombstones("ann", moved)
         await ledger.put_tombstones("ann", moved)

@@ -1,7 +1,8 @@
-"""The lengths kept at hand are those of the database, whatever happened to it, and take no more room than allowed."""
+"""The caches of full text agree with the database, whatever happens to it, and stay within their budget."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 
 from recollect.ledger.protocol import Revision
 from recollect.ledger.sql.full_text import DocLengthCache, DocLengths
-from recollect.ledger.sql.tx import ALL_TENANTS, Tx, run_now
+from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.sql.tx import ALL_TENANTS, Postings, Tx, run_now
 from recollect.ledger.sql.vectors import revision
 from recollect.ledger.sqlite import SqliteEngine, open_sqlite
-from recollect.model.change import Add, Update
-from recollect.testing.suite_samples import ANN, BY, MODEL, memory
+from recollect.model.change import Add, Change, Forget, Restore, Update
+from tests.support.ledger_samples import ANN, BY, MODEL, memory
 
 TEXTS = ("tea", "green tea", "green tea milk")
 
@@ -129,5 +131,53 @@ def test_threads_share_it() -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(ask, range(4000))) == {5.0}
-    stored = [cache._users[user].size for user in list(cache._users)]
-    assert cache._bytes == sum(stored) <= 20_000
+    assert (
+        sum(cache.count(str(number)) is not None for number in range(17))
+        == 20_000 // run_now(cache.get(Rows(100), "another", Revision(1))).size
+    )
+
+
+WORDS = ("tea", "rome", "train", "violin", "budget", "garden")
+
+
+async def lexical_result(ledger: SqlLedger, text: str) -> tuple[list[int], list[float], float]:
+    results = await ledger.lexical(ANN, text)
+    return results.rows.tolist(), [*results.scores.tolist(), *results.coverage.tolist()], results.missing_share
+
+
+async def test_cached_postings_equal_the_full_text_after_every_kind_of_change(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    ledger = await open_sqlite(tmp_path / "a.db", MODEL)
+    ids: list[str] = []
+    for step in range(90):
+        text = " ".join(chance.choices(WORDS, k=3)) + f" {step}"
+        change: Change = Add(memory(text))
+        if ids and step % 3 == 0:
+            id = chance.choice(ids)
+            change = chance.choice([Update(id, {"content": text}), Forget(id), Restore(id)])
+        outcome = (await ledger.apply(ANN, [change], by=BY)).outcomes[0]
+        ids.append(outcome.id)
+        question = " ".join(chance.sample(WORDS, 2))
+        cached = await lexical_result(ledger, question)
+        uncached = await open_sqlite(tmp_path / "a.db", MODEL)
+        assert cached == await lexical_result(uncached, question)
+        await uncached.close()
+    await ledger.close()
+
+
+async def test_postings_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = await open_sqlite(tmp_path / "a.db", MODEL)
+    requests: list[str] = []
+    terms = ledger.engine.terms
+    read = terms.postings
+
+    async def counted(tx: Tx, words: list[str]) -> list[Postings]:
+        requests.extend(words)
+        return await read(tx, words)
+
+    monkeypatch.setattr(terms, "postings", counted)
+    for text in ("tea in rome", "a train to rome", "rome again"):
+        await ledger.apply(ANN, [Add(memory(text))], by=BY)
+        results = await ledger.lexical(ANN, "rome")
+    assert (len(results.rows), len(requests)) == (3, 1)
+    await ledger.close()

@@ -1,4 +1,7 @@
-"""Tombstones in SQL. Their `user_id` is a digest, so that they outlive the erasure of a user without the name."""
+"""Tombstones: digests by which forgotten and erased turns are recognised when they are sent again.
+
+Their `user_id` is a digest too, so that they outlive the erasure of a user without the name.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +10,63 @@ from datetime import datetime
 
 from recollect.ledger.plan import Plan
 from recollect.ledger.sql.migrate import meta, set_meta
-from recollect.ledger.sql.tx import SqlEngine, Tx
-from recollect.ledger.tombstones import resent_turn_ids, tombstone_changes
+from recollect.ledger.sql.tx import Tx
 from recollect.model.erasure import TombstoneSet, digests_of, id_digest, text_digest, user_digest, user_key
+from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.times import from_micros, now, to_micros
-from recollect.model.turn import Turn
+from recollect.model.turn import Role, Turn
 
 _META_NAME = "tombstone_secret"
 _FILLED = "tombstones_filled"
 _PAGE = 1000
 
 
-async def write_tombstones(tx: Tx, user: str, planned: Plan) -> None:
-    """Write the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
-    changes = tombstone_changes(planned)
-    if changes.removed and (keys := await _keys(tx, user)):
-        digests = [text_digest(key, *message) for message in changes.removed for key in keys]
+async def write_tombstones(tx: Tx, user: str, plan: Plan) -> None:
+    """Add the tombstones of turns that a plan forgets, and remove those of turns that it makes active."""
+    added, removed = _changed_messages(plan)
+    if removed and (keys := await _keys(tx, user)):
+        digests = [text_digest(key, *message) for message in removed for key in keys]
         await tx.run(
             f"DELETE FROM tombstones WHERE user_id = :user AND {tx.dialect.among('digest', 'digests')}",
             {"user": user_digest(user), "digests": digests},
         )
-    if changes.added:
+    if added:
         key = await _own_key(tx, user)
-        await _put(tx, user, [text_digest(key, *message) for message in changes.added], planned.at)
+        await _put(tx, user, [text_digest(key, *message) for message in added], plan.at)
+
+
+def _changed_messages(plan: Plan) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the (role, text) of turns that get a tombstone, forgotten ones and former wordings, and that lose it.
+
+    A turn that is appended anew keeps the tombstone of its text: the older history can still be sent again.
+    """
+    added = [
+        _role_and_text(record)
+        for record in plan.added.values()
+        if record.category is Category.TURN and record.status is Status.FORGOTTEN
+    ]
+    removed = []
+    for id, record in plan.changed.items():
+        before = plan.originals[id]
+        if record.category is not Category.TURN:
+            continue
+        if record.content != before.content and before.status is Status.ACTIVE:
+            added.append(_role_and_text(before))
+        if (record.status, record.content) == (before.status, before.content):
+            continue
+        if record.status is Status.FORGOTTEN:
+            added.append(_role_and_text(record))
+        elif record.status is Status.ACTIVE:
+            removed.append(_role_and_text(record))
+    return added, removed
+
+
+def _role_and_text(record: MemoryRecord) -> tuple[str, str]:
+    return str(record.detail.get("role", Role.USER)), record.content
 
 
 async def add_for_erased(tx: Tx, user: str, ids: Collection[str], *, purged: bool = False) -> None:
-    """Write the tombstones of turns that are about to be erased: of their ids and, unless purged, of their texts.
+    """Add the tombstones of turns that are about to be erased: of their ids and, unless purged, of their texts.
 
     The texts of purged turns have theirs since they were forgotten.
     """
@@ -49,13 +82,13 @@ async def add_for_erased(tx: Tx, user: str, ids: Collection[str], *, purged: boo
 
 
 async def add_for_user(tx: Tx, user: str) -> None:
-    """Write the tombstones of all turns of a user who is about to be erased."""
+    """Add the tombstones of all turns of a user who is about to be erased."""
     rows = await tx.rows("SELECT id FROM turns WHERE user_id = :user", {"user": user})
     await add_for_erased(tx, user, [id for (id,) in rows])
 
 
 async def add_for_forgotten(tx: Tx) -> None:
-    """Write the tombstones of turns that were forgotten before there were any, once for a ledger."""
+    """Add the tombstones of turns that were forgotten before tombstones existed, once for a ledger."""
     rows = await tx.rows(
         "SELECT t.user_id, t.role, m.content, m.updated_at FROM turns t "
         "JOIN memories m ON m.user_id = t.user_id AND m.id = t.id WHERE m.status = 'forgotten'",
@@ -67,21 +100,27 @@ async def add_for_forgotten(tx: Tx) -> None:
 
 
 async def is_filled(tx: Tx) -> bool:
-    """Return whether turns that were forgotten before there were tombstones have theirs."""
+    """Return whether `add_for_forgotten` has run."""
     return await meta(tx, _FILLED) is not None
 
 
 async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], received_at: datetime) -> set[str]:
-    """Return the ids of turns that must not be appended: they were given before the same words were forgotten."""
+    """Return the ids of turns received before the same text was forgotten, or that name an erased turn."""
     keys = await _keys(tx, user)
     if not keys:
         return set()
-    digests = {digest for turn in turns for part in digests_of(keys, turn) for digest in part}
-    return resent_turn_ids(turns, keys, await _find_times(tx, user, digests), received_at=received_at)
+    digests = {turn.id: digests_of(keys, turn) for turn in turns}
+    every_digest = {digest for parts in digests.values() for part in parts for digest in part}
+    forgotten_at = await _find_times(tx, user, every_digest)
+    return {
+        id
+        for id, (texts, ids) in digests.items()
+        if any(forgotten_at[text] > received_at for text in texts & forgotten_at.keys()) or ids & forgotten_at.keys()
+    }
 
 
 async def tombstoned(tx: Tx, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Return those of some messages that match a tombstone."""
+    """Return the messages that match a tombstone."""
     keys = await _keys(tx, user)
     digests = {each: {text_digest(key, *each) for key in keys} for each in messages} if keys else {}
     matches = await _find_times(tx, user, set().union(*digests.values())) if digests else {}
@@ -103,7 +142,7 @@ async def tombstones(tx: Tx, user: str) -> TombstoneSet:
 
 
 async def put_tombstones(tx: Tx, user: str, incoming: TombstoneSet) -> None:
-    """Add tombstones and the keys they were made with, unless they are this ledger's own."""
+    """Add tombstones of another ledger, and the keys they were made with."""
     own_key = await _own_key(tx, user)
     await tx.many(
         'INSERT INTO tombstone_keys (user_id, "key") VALUES (:user, :key) ON CONFLICT (user_id, "key") DO NOTHING',
@@ -123,7 +162,7 @@ async def _find_times(tx: Tx, user: str, digests: Collection[str]) -> dict[str, 
 
 
 async def _keys(tx: Tx, user: str) -> list[str]:
-    """Return the keys of the user's tombstones: the ledger's own first, then imported ones; none without any."""
+    """Return the keys of the user's tombstones, the ledger's own first; none for a user without tombstones."""
     rows = await tx.rows(
         "SELECT 0, value FROM meta WHERE name = :secret AND EXISTS (SELECT 1 FROM tombstones WHERE user_id = :user) "
         'UNION ALL SELECT 1, "key" FROM tombstone_keys WHERE user_id = :user ORDER BY 1',
@@ -143,21 +182,3 @@ async def _put(tx: Tx, user: str, digests: Collection[str], at: datetime) -> Non
         "ON CONFLICT (user_id, digest) DO UPDATE SET forgotten_at = excluded.forgotten_at",
         [{"user": user_digest(user), "digest": digest, "at": to_micros(at)} for digest in sorted(set(digests))],
     )
-
-
-class SqlTombstoneStore:
-    """Recognises what was forgotten or erased, on some engine."""
-
-    _engine: SqlEngine
-
-    async def tombstoned(self, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        return await self._engine.read(lambda tx: tombstoned(tx, user, messages), tenant=user)
-
-    async def has_tombstones(self, user: str) -> bool:
-        return await self._engine.read(lambda tx: has_tombstones(tx, user), tenant=user, quick=True)
-
-    async def tombstones(self, user: str) -> TombstoneSet:
-        return await self._engine.read(lambda tx: tombstones(tx, user), tenant=user)
-
-    async def put_tombstones(self, user: str, incoming: TombstoneSet) -> None:
-        await self._engine.write(lambda tx: put_tombstones(tx, user, incoming), tenant=user)

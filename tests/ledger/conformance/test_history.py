@@ -19,7 +19,7 @@ from recollect.model.query import EVERYTHING, Listing, parse_filter
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.validity import valid_at
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ANN,
     BOB,
     BY,
@@ -47,7 +47,7 @@ STEPS: dict[str, Callable[[MemoryRecord], Change]] = {
 }
 
 
-class HistorySuite:
+class TestHistory:
     """What history says, and undo."""
 
     async def test_a_line_says_who_did_what_when_and_why(self, ledger: Ledger) -> None:
@@ -302,7 +302,7 @@ async def chain(ledger: Ledger, id: str, scope: Scope = ANN) -> list[str]:
     return [each.record.id for each in results.get(id, ())]
 
 
-class EvidenceSuite:
+class TestEvidence:
     """What was learned from a turn is found by the turn's id."""
 
     async def test_memories_are_found_by_the_turns_they_were_derived_from(self, ledger: Ledger) -> None:
@@ -441,7 +441,7 @@ async def contents_as_of(
     return {each.record.content for each in fetched}
 
 
-class AsOfSuite:
+class TestAsOf:
     """What held at a moment."""
 
     async def test_each_value_of_a_key_is_found_in_its_own_time(self, ledger: Ledger) -> None:
@@ -495,17 +495,6 @@ class AsOfSuite:
             assert await contents_as_of(ledger, moment) == expected, moment
         assert await contents_as_of(ledger, moments[-1]) != await contents_as_of(ledger, moments[0])
 
-    async def test_a_memory_without_dates_holds_from_when_it_was_made(self, ledger: Ledger) -> None:
-        await add(ledger, memory("moved in 2019", occurred_at=NOON - 999 * DAY))
-        assert await contents_as_of(ledger, NOON - TICK) == set()
-        assert await contents_as_of(ledger, NOON) == {"moved in 2019"}
-
-    async def test_an_end_that_was_given_counts_for_an_active_memory(self, ledger: Ledger) -> None:
-        await add(ledger, memory("on leave", valid_from=NOON, valid_to=NOON + DAY))
-        assert await contents_as_of(ledger, NOON) == {"on leave"}
-        assert await contents_as_of(ledger, NOON + DAY) == set()
-        assert await contents_as_of(ledger, None) == set()
-
     async def test_now_is_a_moment_like_any_other(self, ledger: Ledger) -> None:
         long_ago, far_off = NOON - 3650 * DAY, NOON + 36500 * DAY
         await add(
@@ -519,18 +508,6 @@ class AsOfSuite:
             memory("expiring", expires_at=far_off),
         )
         assert await contents_as_of(ledger, None) == {"always", "begun", "lasting", "expiring"}
-
-    async def test_what_expired_since_held_before(self, ledger: Ledger) -> None:
-        await add(ledger, memory("parking ticket", expires_at=NOON + DAY))
-        assert await contents_as_of(ledger, NOON + DAY - TICK) == {"parking ticket"}
-        assert await contents_as_of(ledger, NOON + DAY) == set()
-
-    @pytest.mark.parametrize("status", [Status.FORGOTTEN, Status.REVIEW])
-    async def test_what_was_forgotten_or_never_accepted_held_at_no_moment(
-        self, ledger: Ledger, status: Status
-    ) -> None:
-        await add(ledger, memory("tea", status=status))
-        assert await contents_as_of(ledger, NOON + DAY) == set()
 
     async def test_what_is_forgotten_is_gone_from_the_past_as_well(self, ledger: Ledger) -> None:
         old, fresh = memory("Paris", key="city"), memory("Rome", key="city", valid_from=NOON + DAY)
@@ -551,13 +528,6 @@ class AsOfSuite:
         await change(ledger, Add(old), Add(fresh))
         await change(ledger, Forget(fresh.id), Restore(old.id))
         assert await contents_as_of(ledger, NOON + 2 * DAY) == {"Paris"}
-
-    async def test_a_status_set_by_hand_ends_a_memory_when_it_was_set(self, ledger: Ledger) -> None:
-        (old,) = await add(ledger, memory("Paris"))
-        await change(ledger, Update(old.id, {"status": "superseded"}))
-        at = (await now_of(ledger, old)).updated_at
-        assert await contents_as_of(ledger, at - TICK) == {"Paris"}
-        assert await contents_as_of(ledger, at) == set()
 
     async def test_turns_hold_from_when_they_were_said(self, ledger: Ledger) -> None:
         session = Scope("ann", "", "s")

@@ -1,94 +1,17 @@
-"""Ways an OpenAI-compatible server goes wrong, each on demand."""
+"""Ways in which an OpenAI-compatible server or its model goes wrong, for the scripted LLM."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any
 
-Headers: TypeAlias = tuple[tuple[str, str], ...]
+from recollect.testing.llm_replies import Cut, Fault, HttpAnswer, ScriptedReply, Step, error_body, to_json
 
+ONLY_IN_REASONING = "only_in_reasoning"
 HTML_PAGE = "<!DOCTYPE html><html><head><title>502</title></head><body><h1>Bad gateway</h1></body></html>\n"
-
-
-class Cut(Enum):
-    """An end that should not be; nothing after it is sent."""
-
-    RESET = "the connection is reset"
-    HANG = "nothing more comes until the client goes away"
-
-
-Step: TypeAlias = bytes | float | Cut  # a number is a pause, in seconds
-
-
-@dataclass(frozen=True, slots=True)
-class HttpAnswer:
-    """An HTTP answer laid out before it is sent: each step is a write, a pause or a bad end.
-
-    Status and headers leave together with the first write. In a stream each write is one SSE frame.
-    """
-
-    status: int
-    headers: Headers
-    steps: tuple[Step, ...]
-
-    @classmethod
-    def whole(cls, body: bytes, *, status: int = 200, kind: str = "application/json") -> HttpAnswer:
-        """An answer in one write, with its length declared."""
-        return cls(status, (("content-type", kind), ("content-length", str(len(body)))), (body,))
-
-    @classmethod
-    def json(cls, value: object, *, status: int = 200) -> HttpAnswer:
-        return cls.whole(to_json(value), status=status)
-
-    @classmethod
-    def stream(cls, frames: Sequence[bytes]) -> HttpAnswer:
-        """An SSE answer, one write a frame."""
-        return cls(200, (("content-type", "text/event-stream; charset=utf-8"),), tuple(frames))
-
-    @property
-    def streamed(self) -> bool:
-        return ("content-type", "text/event-stream; charset=utf-8") in self.headers
-
-    @property
-    def body(self) -> bytes:
-        """All bytes of the body that leave the server, up to the bad end if there is one."""
-        ends = [n for n, step in enumerate(self.steps) if isinstance(step, Cut)]
-        sent = self.steps[: ends[0]] if ends else self.steps
-        return b"".join(step for step in sent if isinstance(step, bytes))
-
-    def with_headers(self, headers: Mapping[str, str]) -> HttpAnswer:
-        """The same answer with these headers set, each replacing the one of its name."""
-        new = {name.lower(): value for name, value in headers.items()}
-        remaining = tuple((name, value) for name, value in self.headers if name not in new)
-        return replace(self, headers=remaining + tuple(new.items()))
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One way to go wrong: `bend` turns the honest answer into the faulty one.
-
-    A fault that `spoils` keeps the model's words from the client, so a queued reply waits for the retry.
-    """
-
-    name: str
-    bend: Callable[[HttpAnswer], HttpAnswer]
-    spoils: bool = True
-
-
-def to_json(value: object) -> bytes:
-    """Compact JSON in UTF-8; escaped where a lone surrogate leaves no other way."""
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()
-
-
-def error_body(message: str, *, kind: str = "invalid_request_error", code: str | None = None) -> dict[str, Any]:
-    """The JSON shape in which OpenAI reports an error."""
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
 def http_error(status: int, body: object = None, headers: Mapping[str, str] | None = None) -> Fault:
@@ -270,3 +193,34 @@ def split_utf8() -> Fault:
 def _edited(frame: bytes, edit: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
     head, mark, data = frame.partition(b"data: ")
     return head + mark + to_json(edit(json.loads(data))) + b"\n\n" if data.startswith(b"{") else frame
+
+
+def _facts(**changes: object) -> str:
+    fact = {"id": 0, "content": "The budget for the Hawaii trip is $10,000", "importance": 0.8}
+    return json.dumps({"facts": [{**fact, **changes}]})
+
+
+MALFORMED_ANSWERS: dict[str, str] = {
+    "empty": "",
+    "null": "null",
+    "fenced": f"Here it is:\n```json\n{_facts()}\n```\nShall I go on?",
+    "prose_with_braces": f"I read {{both turns}} and {{weighed}} them. {_facts()} I hope {{this}} helps.",
+    "cut_off": _facts()[:60],
+    "nan": _facts(importance=math.nan),
+    "duplicate_keys": '{"facts": [], ' + _facts()[1:],
+    "lone_surrogate": _facts(content="Likes surfing \ud83c"),
+    "ten_megabytes": _facts(content="x" * 10_000_000),
+    "wrong_types": _facts(id="zero", content=7, importance="high"),
+    "unknown_ids": _facts(id=987_654),
+    "negative_ids": _facts(id=-1),
+    "thousand_facts": json.dumps({"facts": [{"id": n, "content": f"Fact number {n}"} for n in range(1000)]}),
+    "think_before_json": f"<think>They said {{something}} about a trip.</think>\n{_facts()}",
+    ONLY_IN_REASONING: _facts(),
+    "html_page": HTML_PAGE,
+}
+
+
+def malformed_reply(name: str) -> ScriptedReply:
+    """The malformed answer of that name as a reply, in the place where such a model puts it."""
+    text = MALFORMED_ANSWERS[name]
+    return ScriptedReply(content="", reasoning=text) if name == ONLY_IN_REASONING else ScriptedReply(text)

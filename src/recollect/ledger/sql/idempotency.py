@@ -1,4 +1,4 @@
-"""SqlReplies: the promise of `Replies`, kept by the body of SQL on some engine."""
+"""Idempotency keys of requests, and the answers stored under them."""
 
 from __future__ import annotations
 
@@ -7,35 +7,20 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from recollect.ledger.idempotency import KeyClaim, key_reuse_error
-from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
+from recollect.errors import IdempotencyReuse
+from recollect.ledger.protocol import KeyClaim
+from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.vectors import revision
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now, to_micros
 
 _KEY = 'user_id = :user AND "key" = :key'
-# What a key holds before it holds an answer.
+# The value of a key without an answer.
 _PENDING = "{}"
 
 
-class SqlIdempotencyStore:
-    """Keys of requests and their answers on a SQL database."""
-
-    _engine: SqlEngine
-
-    async def claim_key(self, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
-        return await self._engine.write(lambda tx: _claim(tx, user, once, stale_before), tenant=user)
-
-    async def store_answer(
-        self, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
-    ) -> None:
-        await self._engine.write(lambda tx: _store_answer(tx, user, once, answer, since), tenant=user)
-
-    async def release_key(self, user: str, once: IdempotencyToken) -> None:
-        await self._engine.write(lambda tx: _release(tx, user, once), tenant=user)
-
-
-async def _claim(tx: Tx, user: str, once: IdempotencyToken, stale_before: datetime | None) -> KeyClaim:
+async def claim_key(tx: Tx, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
+    """Claim a key that is free, or stale."""
     params = {"user": user, "key": once.key, "digest": once.digest, "at": to_micros(now()), "begun": _PENDING}
     claimed = await fetch_one(
         tx,
@@ -46,7 +31,7 @@ async def _claim(tx: Tx, user: str, once: IdempotencyToken, stale_before: dateti
     if claimed is None:
         row = await fetch_one(tx, f"SELECT digest, result, created_at FROM idempotency WHERE {_KEY}", params)
         if row is None:
-            # It was let go of between the two.
+            # It was released between the two statements.
             return KeyClaim()
         if row[0] != once.digest:
             raise key_reuse_error(once)
@@ -62,14 +47,15 @@ async def _claim(tx: Tx, user: str, once: IdempotencyToken, stale_before: dateti
     return KeyClaim(is_owner=claimed is not None, epoch=(await revision(tx, user)).epoch)
 
 
-async def _store_answer(
-    tx: Tx, user: str, once: IdempotencyToken, answer: Mapping[str, Any], since: int | None
+async def store_answer(
+    tx: Tx, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
 ) -> None:
-    # Held until the end, so that no erasure comes between; whoever has nothing is not kept for having asked.
+    """Store the answer under the key, unless anything was erased since that epoch."""
+    # Locks the user, so that no erasure comes between; a user without data is not created.
     row = await fetch_one(tx, "UPDATE users SET epoch = epoch WHERE user_id = :user RETURNING epoch", {"user": user})
     epoch = row[0] if row else (await revision(tx, user)).epoch
     if since is not None and epoch != since:
-        await _release(tx, user, once)
+        await release_key(tx, user, once)
         return
     result = json.dumps({"answer": answer}, ensure_ascii=False)
     await tx.run(
@@ -77,8 +63,14 @@ async def _store_answer(
     )
 
 
-async def _release(tx: Tx, user: str, once: IdempotencyToken) -> None:
+async def release_key(tx: Tx, user: str, once: IdempotencyToken) -> None:
+    """Give up a key that has no answer."""
     await tx.run(
         f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest AND result = :begun",
         {"user": user, "key": once.key, "digest": once.digest, "begun": _PENDING},
     )
+
+
+def key_reuse_error(once: IdempotencyToken) -> IdempotencyReuse:
+    """Return the error for a key that was used for a different request."""
+    return IdempotencyReuse(f"idempotency key {once.key!r} was used for another request; take a new key")

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from recollect.errors import Conflict, IdempotencyReuse, StoreUnavailable, Unsupported
+from recollect.errors import Conflict, IdempotencyReuse, StoreUnavailable
 from recollect.ledger.protocol import Ledger, Revision
 from recollect.model.change import Add, Forget, IdempotencyToken, Supersede, Update
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Level, Scope
 from recollect.model.turn import Conversation
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ALL,
     ANN,
     BOB,
@@ -64,7 +64,7 @@ USES = {
 }
 
 
-class IntegritySuite:
+class TestIntegrity:
     """Looking after the store."""
 
     async def test_a_new_ledger_is_empty_and_sound(self, ledger: Ledger) -> None:
@@ -148,7 +148,7 @@ class IntegritySuite:
         before = await everything(ledger, ["ann"])
         turns = await ledger.turns(SESSION)
         await ledger.close()
-        repeated = await _another(store)
+        repeated = await store()
         assert await everything(repeated, ["ann"]) == before
         assert (await repeated.turns(SESSION), (await repeated.conversation(SESSION)).turn_count) == (turns, 2)
         assert await repeated.models() == {MODEL: len(odd) - 1}
@@ -158,7 +158,7 @@ class IntegritySuite:
     async def test_an_idempotency_key_is_known_when_opened_again(self, ledger: Ledger, store: Open) -> None:
         first = await ledger.apply(ANN, [Add(memory())], by=BY, once=IdempotencyToken("key", "digest"))
         await ledger.close()
-        repeated = await _another(store)
+        repeated = await store()
         replay = await repeated.apply(ANN, [Add(memory("other"))], by=BY, once=IdempotencyToken("key", "digest"))
         assert (replay.replayed, replay.batch, replay.outcomes) == (True, first.batch, first.outcomes)
         with pytest.raises(IdempotencyReuse):
@@ -166,7 +166,7 @@ class IntegritySuite:
         await repeated.close()
 
     async def test_a_key_that_one_holds_the_other_waits_for(self, ledger: Ledger, store: Open) -> None:
-        once, other = IdempotencyToken("key", "digest"), await _another(store)
+        once, other = IdempotencyToken("key", "digest"), await store()
         assert (await ledger.claim_key("ann", once)).is_owner
         assert not (await other.claim_key("ann", once)).is_owner
         await ledger.store_answer("ann", once, {"status": 200})
@@ -174,7 +174,7 @@ class IntegritySuite:
         await other.close()
 
     async def test_what_one_wrote_the_other_reads_at_once(self, ledger: Ledger, store: Open) -> None:
-        other = await _another(store)
+        other = await store()
         (one,) = await add(ledger, memory("tea"))
         assert await other.get(ANN, [one.id]) == [one]
         assert len((await other.lexical(ANN, "tea")).rows) == 1
@@ -184,7 +184,7 @@ class IntegritySuite:
         await other.close()
 
     async def test_two_at_once_keep_every_promise(self, ledger: Ledger, store: Open) -> None:
-        other = await _another(store)
+        other = await store()
         both = (ledger, other)
         (shared,) = await add(ledger, memory("shared", metadata={"n": 0}))
         once = IdempotencyToken("key", "digest")
@@ -202,7 +202,7 @@ class IntegritySuite:
         await other.close()
 
     async def test_a_key_is_given_one_value_by_two_at_once(self, ledger: Ledger, store: Open) -> None:
-        other = await _another(store)
+        other = await store()
         tries = [add(each, memory(f"city {n}", key="city")) for n, each in enumerate([ledger, other] * 8)]
         await asyncio.gather(*tries)
         assert await ledger.count(ANN, Listing()) == 1
@@ -210,7 +210,7 @@ class IntegritySuite:
         await other.close()
 
     async def test_closing_one_leaves_the_other_open(self, ledger: Ledger, store: Open) -> None:
-        other = await _another(store)
+        other = await store()
         await other.close()
         await add(ledger, memory(scope=Scope("ann", "p"), level=Level.PROJECT))
         assert await ledger.conversation(SESSION) == Conversation(scope=SESSION)
@@ -222,14 +222,6 @@ async def _refusal(use: Callable[[Ledger], Awaitable[object]], ledger: Ledger) -
     except StoreUnavailable as error:
         return "closed" if "closed" in str(error) else str(error)
     return "answered"
-
-
-async def _another(store: Open) -> Ledger:
-    """The same store opened once more; the test ends here for a ledger that does not claim to be shared or kept."""
-    try:
-        return await store()
-    except Unsupported as error:
-        pytest.skip(str(error))
 
 
 async def _count_up(ledger: Ledger, id: str) -> None:

@@ -35,11 +35,11 @@ from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.testing.suite_jobs import MONDAY, new, put, take
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ALL,
     ANN,
     BY,
+    MONDAY,
     NOON,
     add,
     change,
@@ -47,8 +47,11 @@ from recollect.testing.suite_samples import (
     everything,
     listed,
     memory,
+    new,
     now_of,
+    put,
     say,
+    take,
     turn,
 )
 
@@ -72,7 +75,7 @@ SAME_WORDS = [
 ]
 
 
-class ChangeSuite:
+class TestChange:
     """Applying changes."""
 
     @pytest.mark.parametrize("name", BAD)
@@ -279,7 +282,7 @@ class ChangeSuite:
         assert len(await ledger.history(ANN)) == 1
 
 
-class VersionSuite:
+class TestVersion:
     """One version a change, one effect a request."""
 
     async def test_each_change_of_a_memory_makes_one_version(self, ledger: Ledger) -> None:
@@ -433,7 +436,7 @@ async def do(ledger: Ledger, *effects: Effect, **more: Any) -> None:
     await ledger.apply(ANN, more.pop("changes", []), by=BY, effects=effects, **more)
 
 
-class EffectSuite:
+class TestEffect:
     """All of it or none."""
 
     async def test_memories_job_conversation_and_usage_change_together(self, ledger: Ledger) -> None:

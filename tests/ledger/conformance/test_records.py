@@ -16,7 +16,7 @@ from recollect.model.change import Add, Change, Forget, IdempotencyToken, Restor
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import EVERYTHING, Listing, Order
 from recollect.model.scope import Level, Scope
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ALL,
     ANN,
     BOB,
@@ -43,7 +43,7 @@ from recollect.testing.suite_samples import (
 MEBIBYTE = 1 << 20
 
 
-class RecordSuite:
+class TestRecord:
     """Keeping and listing memories."""
 
     @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
@@ -312,7 +312,7 @@ BY_ID: list[Callable[[str], Change]] = [
 ]
 
 
-class ScopeSuite:
+class TestScope:
     """Whose memory it is, and from where it is seen."""
 
     @pytest.mark.parametrize("make", BY_ID, ids=["update", "supersede", "forget", "restore"])

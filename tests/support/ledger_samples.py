@@ -12,9 +12,12 @@ import numpy as np
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Add, Applied, Author, Change, HistoryEntry
 from recollect.model.ids import new_id
+from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Listing, parse_filter
+from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Level, Scope
+from recollect.model.times import now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import EmbeddingModel
 
@@ -28,6 +31,10 @@ MODEL = EmbeddingModel("suite", 8)
 OTHER_MODEL = EmbeddingModel("suite-other", 4)
 ANN = Scope("ann")
 BOB = Scope("bob")
+TALK = Scope("ann", "p", "s")
+MONDAY = Scope("ann", "p", "monday")
+TUESDAY = Scope("ann", "p", "tuesday")
+LONG_S = 60.0
 BY = Author("suite", "a test asked for it")
 NOON = datetime(2026, 3, 15, 12, 0, 0, 123456, tzinfo=UTC)
 ALL = Listing(statuses=tuple(Status), limit=1000)
@@ -172,3 +179,48 @@ async def everything(ledger: Ledger, users: Sequence[str]) -> dict[str, Any]:
             await scores_of(ledger, scope, "tea coffee water milk"),
         )
     return state
+
+
+def response(id: str = "resp_1", *, scope: Scope = TALK, text: str = "tea", **fields: Any) -> StoredResponse:
+    """A response that says something, the first of its chain unless told otherwise."""
+    usual: dict[str, Any] = {
+        "root_id": id,
+        "created_at": now(),
+        "expires_at": now() + timedelta(days=30),
+        "body": {"id": id, "output": [{"text": text}]},
+        "input_items": ({"role": "user", "content": text},),
+    }
+    return StoredResponse(id=id, scope=scope, **usual | fields)
+
+
+def thread(id: str = "conv_1", *, scope: Scope = TALK, **fields: Any) -> Thread:
+    """An empty thread."""
+    usual: dict[str, Any] = {"created_at": now(), "expires_at": now() + timedelta(days=30), "metadata": {"a": "b"}}
+    return Thread(id=id, scope=scope, **usual | fields)
+
+
+def items(*ids: str, thread_id: str = "conv_1", **fields: Any) -> ThreadItems:
+    """Items of these ids."""
+    return ThreadItems(
+        thread_id, [{"id": id, "type": "message", "content": f"words of {id}"} for id in ids], **fields
+    )
+
+
+async def keep(ledger: Ledger, *responses: StoredResponse, **more: Any) -> None:
+    for each in responses:
+        await ledger.save_response(each.scope, each, started_at=each.created_at, **more)
+
+
+def new(key: str = "", *, kind: JobKind = JobKind.EXTRACT, **fields: Any) -> NewJob:
+    """A job that is due at once."""
+    return NewJob(kind=kind, key=key, **fields)
+
+
+async def put(ledger: Ledger, *jobs: NewJob, scope: Scope = ANN) -> list[Job]:
+    """Have jobs done for someone."""
+    return list(await ledger.enqueue(scope, jobs))
+
+
+async def take(ledger: Ledger, limit: int = 1, *, lease_s: float = LONG_S, **options: Any) -> list[Job]:
+    """Lease some jobs."""
+    return await ledger.lease(worker="suite", limit=limit, lease_s=lease_s, **options)

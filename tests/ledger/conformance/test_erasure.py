@@ -27,13 +27,15 @@ from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.testing.suite_samples import (
+from tests.support.ledger_samples import (
     ALL,
     ANN,
     BOB,
     BY,
     MODEL,
+    MONDAY,
     NOON,
+    TUESDAY,
     add,
     change,
     direction,
@@ -46,8 +48,6 @@ from recollect.testing.suite_samples import (
     turn,
 )
 
-MONDAY = Scope("ann", "p", "monday")
-TUESDAY = Scope("ann", "p", "tuesday")
 EVERYTHING_OF_USER = ErasureRequest(Target.USER)
 
 
@@ -66,7 +66,7 @@ def counts(receipt: Receipt) -> dict[str, int]:
     return {kind: number for store in receipt.stores for kind, number in store.counts.items() if number}
 
 
-class EraseSuite:
+class TestErase:
     """What is erased is gone, with all that was made from it, and nothing else is."""
 
     async def test_an_erased_memory_is_nowhere(self, ledger: Ledger) -> None:
@@ -323,11 +323,7 @@ class EraseSuite:
         assert (await ledger.conversation(MONDAY)).last_turn_at == NOON
 
 
-REPLAY_SESSION = Scope("ann", "p", "monday")
-OTHER_REPLAY_SESSION = Scope("ann", "p", "tuesday")
-
-
-async def at_work(ledger: Ledger, scope: Scope = REPLAY_SESSION, *, words: str = "a secret") -> tuple[str, FinishJob]:
+async def at_work(ledger: Ledger, scope: Scope = MONDAY, *, words: str = "a secret") -> tuple[str, FinishJob]:
     """Something said in a session, and a job that runs because of it: the turn's id, and what would end the job."""
     job = NewJob(kind=JobKind.EXTRACT, key=f"{scope.project}/{scope.session}")
     logged = await ledger.append(scope, [turn(words)], vectors=[None], by=BY, jobs=[job])
@@ -335,7 +331,7 @@ async def at_work(ledger: Ledger, scope: Scope = REPLAY_SESSION, *, words: str =
     return logged.turns[0].id, FinishJob(leased.id, leased.lease or "")
 
 
-class EraseReplaySuite:
+class TestEraseReplay:
     """Nothing that was erased comes back, from a job, a late writer or a backup."""
 
     async def test_a_job_that_ran_while_its_turn_was_erased_has_no_effect(self, ledger: Ledger) -> None:
@@ -355,7 +351,7 @@ class EraseReplaySuite:
         spent = ModelUsage(user="ann", step="extract", model="m", tokens_in=7, at=now())
         await ledger.apply(ANN, [], by=BY, effects=[spent])
         job = NewJob(kind=JobKind.CLOSE, key="late")
-        for scope in (ANN, REPLAY_SESSION):
+        for scope in (ANN, MONDAY):
             assert await ledger.enqueue(scope, [job], existing_only=True) == ()
             assert await ledger.enqueue_due([(scope, job)]) == 0
         assert (await ledger.users(), await ledger.usage(), await ledger.maintenance_states()) == ([], [], [])
@@ -370,26 +366,26 @@ class EraseReplaySuite:
         await say(ledger, Scope("ann", "q", "monday"), "hello")
         reflect = NewJob(kind=JobKind.REFLECT, key="reflect:p", payload={"chore": "reflect"})
         await ledger.enqueue_due([(Scope("ann", "p"), reflect)])
-        scope = REPLAY_SESSION if target is Target.SESSION else Scope("ann", "p")
+        scope = MONDAY if target is Target.SESSION else Scope("ann", "p")
         await ledger.erase(scope, ErasureRequest(target), by=BY)
         close = NewJob(kind=JobKind.CLOSE, key="late")
         assert await ledger.enqueue(scope, [close], existing_only=True) == ()
-        assert await ledger.enqueue_due([(REPLAY_SESSION, close), (scope, reflect)]) == 0
+        assert await ledger.enqueue_due([(MONDAY, close), (scope, reflect)]) == 0
         # One that was made all the same ends without bringing it back.
-        await ledger.enqueue(REPLAY_SESSION, [NewJob(kind=JobKind.CLOSE, key="later", priority=5)])
+        await ledger.enqueue(MONDAY, [NewJob(kind=JobKind.CLOSE, key="later", priority=5)])
         (job,) = await ledger.lease(worker="w", limit=1, lease_s=60)
         ended: list[Effect] = [
-            ConversationUpdate(REPLAY_SESSION, {"closed_at": now()}),
+            ConversationUpdate(MONDAY, {"closed_at": now()}),
             FinishJob(job.id, job.lease or ""),
         ]
-        await ledger.apply(REPLAY_SESSION, [], by=BY, effects=ended)
+        await ledger.apply(MONDAY, [], by=BY, effects=ended)
         assert [each.scope.project for each in await ledger.conversations()] == ["q"]
         if target is Target.PROJECT:
             assert [dict(each.tasks) for each in await ledger.maintenance_states()] == [{}]
 
     @pytest.mark.parametrize("target", [Target.SESSION, Target.PROJECT, Target.USER])
     async def test_the_jobs_of_what_is_erased_go_with_it(self, ledger: Ledger, target: Target) -> None:
-        scope = {Target.SESSION: REPLAY_SESSION, Target.PROJECT: Scope("ann", "p"), Target.USER: ANN}[target]
+        scope = {Target.SESSION: MONDAY, Target.PROJECT: Scope("ann", "p"), Target.USER: ANN}[target]
         _, finish = await at_work(ledger)
         await ledger.enqueue(Scope("ann", "q", "monday"), [NewJob(kind=JobKind.CLOSE, key="other")])
         await ledger.enqueue(BOB, [NewJob(kind=JobKind.CLOSE)])
@@ -403,15 +399,15 @@ class EraseReplaySuite:
                 ANN,
                 [Add(memory("a secret"))],
                 by=BY,
-                effects=[finish, ConversationUpdate(REPLAY_SESSION, {"summary": "x"})],
+                effects=[finish, ConversationUpdate(MONDAY, {"summary": "x"})],
             )
         assert await listed(ledger, ANN) == set()
         assert len(await ledger.lease(worker="w", limit=5, lease_s=60)) == (1 if target is Target.USER else 2)
 
     async def test_no_job_is_lost_that_has_more_to_do(self, ledger: Ledger) -> None:
-        one, two = await say(ledger, REPLAY_SESSION, "one", "two")
+        one, two = await say(ledger, MONDAY, "one", "two")
         job = NewJob(kind=JobKind.EXTRACT, payload={"turns": [one.id, two.id], "last": two.id, "n": 2})
-        (waiting,) = await ledger.enqueue(REPLAY_SESSION, [job])
+        (waiting,) = await ledger.enqueue(MONDAY, [job])
         await ledger.erase(ANN, ErasureRequest(Target.TURN, two.id), by=BY)
         results = await ledger.job("ann", waiting.id)
         assert (results.state, dict(results.payload)) == (JobState.WAITING, {"turns": [one.id], "n": 2})
@@ -419,14 +415,14 @@ class EraseReplaySuite:
     async def test_what_came_of_jobs_and_why_they_failed_is_not_kept(self, ledger: Ledger) -> None:
         logged, finish = await at_work(ledger)
         await ledger.apply(ANN, [], by=BY, effects=[FinishJob(finish.job_id, finish.lease, {"learned": "a secret"})])
-        await ledger.enqueue(REPLAY_SESSION, [NewJob(kind=JobKind.CLOSE)])
+        await ledger.enqueue(MONDAY, [NewJob(kind=JobKind.CLOSE)])
         (leased,) = await ledger.lease(worker="w", limit=1, lease_s=60)
         await ledger.fail(leased, error="it said: a secret", retry_at=None)
         await ledger.erase(ANN, ErasureRequest(Target.TURN, logged), by=BY)
         assert [(job.result, job.error) for job in await ledger.jobs("ann")] == [(None, None)] * 2
 
     async def test_usage_goes_when_the_user_does_and_only_then(self, ledger: Ledger) -> None:
-        await say(ledger, REPLAY_SESSION, "hello")
+        await say(ledger, MONDAY, "hello")
         await say(ledger, Scope("bob", "", "s"), "hello")
         for user in ("ann", "bob"):
             await ledger.apply(
@@ -435,14 +431,14 @@ class EraseReplaySuite:
                 by=BY,
                 effects=[ModelUsage(user=user, step="extract", model="m", tokens_in=7, at=now())],
             )
-        await ledger.erase(REPLAY_SESSION, ErasureRequest(Target.SESSION), by=BY)
+        await ledger.erase(MONDAY, ErasureRequest(Target.SESSION), by=BY)
         assert (await ledger.spent_today("ann")).tokens == 7
         await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         assert (await ledger.spent_today("ann")).tokens == 0
         assert (await ledger.spent_today("bob")).tokens == 7
 
     async def test_a_writer_who_read_before_the_erasure_is_refused(self, ledger: Ledger) -> None:
-        logged, _ = await say(ledger, REPLAY_SESSION, "a secret", "hello")
+        logged, _ = await say(ledger, MONDAY, "a secret", "hello")
         seen = await ledger.revision("ann")
         await ledger.apply(ANN, [Add(memory("hello"))], by=BY, since=seen)
         await ledger.erase(ANN, ErasureRequest(Target.TURN, logged.id), by=BY)
@@ -452,7 +448,7 @@ class EraseReplaySuite:
         assert await listed(ledger, ANN) == {"hello", "of what is left"}
 
     async def test_a_writer_who_read_before_all_of_the_user_went_is_refused(self, ledger: Ledger) -> None:
-        await say(ledger, REPLAY_SESSION, "a secret")
+        await say(ledger, MONDAY, "a secret")
         seen = await ledger.revision("ann")
         await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         with pytest.raises(Conflict):
@@ -462,13 +458,13 @@ class EraseReplaySuite:
 
     @pytest.mark.parametrize("target", [Target.TURN, Target.SESSION, Target.USER])
     async def test_erasing_while_twenty_write_leaves_nothing_later(self, ledger: Ledger, target: Target) -> None:
-        (logged,) = await say(ledger, REPLAY_SESSION, "a secret")
+        (logged,) = await say(ledger, MONDAY, "a secret")
         started = asyncio.Event()
 
         async def learn(n: int) -> None:
             for repeated in range(4):
                 seen = await ledger.revision("ann")
-                existing = await ledger.turns(REPLAY_SESSION)
+                existing = await ledger.turns(MONDAY)
                 started.set()
                 # As long as a model takes, in which anything may happen.
                 await asyncio.sleep(0.001 * (n % 5))
@@ -479,7 +475,7 @@ class EraseReplaySuite:
         async def erase() -> None:
             await started.wait()
             await asyncio.sleep(0.003)
-            scope = {Target.TURN: ANN, Target.SESSION: REPLAY_SESSION, Target.USER: ANN}[target]
+            scope = {Target.TURN: ANN, Target.SESSION: MONDAY, Target.USER: ANN}[target]
             await ledger.erase(scope, ErasureRequest(target, logged.id if target is Target.TURN else ""), by=BY)
 
         await asyncio.gather(erase(), *(learn(n) for n in range(20)))
@@ -487,11 +483,11 @@ class EraseReplaySuite:
         assert await ledger.check() == []
 
     async def test_what_was_erased_is_told_without_what_it_said_or_whose_it_was(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, REPLAY_SESSION, "a secret")
+        (logged,) = await say(ledger, MONDAY, "a secret")
         fact = memory("the secret", evidence=(logged.id,))
         await add(ledger, fact)
         await ledger.erase(ANN, ErasureRequest(Target.TURN, logged.id), by=BY)
-        await ledger.erase(OTHER_REPLAY_SESSION, ErasureRequest(Target.SESSION), by=BY)
+        await ledger.erase(TUESDAY, ErasureRequest(Target.SESSION), by=BY)
         turn_erased, session_erased = await ledger.erasures()
         assert (turn_erased.target, turn_erased.ids) == (Target.TURN, (logged.id, fact.id))
         assert (session_erased.project, session_erased.session) == ("p", "tuesday")
@@ -501,17 +497,17 @@ class EraseReplaySuite:
         assert [parse_erasure(each.to_dict()) for each in (turn_erased, session_erased)] == await ledger.erasures()
 
     async def test_when_all_of_a_user_went_nothing_but_that_is_told(self, ledger: Ledger) -> None:
-        await say(ledger, REPLAY_SESSION, "a secret")
-        await ledger.erase(REPLAY_SESSION, ErasureRequest(Target.SESSION), by=BY)
+        await say(ledger, MONDAY, "a secret")
+        await ledger.erase(MONDAY, ErasureRequest(Target.SESSION), by=BY)
         receipt = await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         (report,) = await ledger.erasures()
         assert report == Erasure(id=receipt.id, at=receipt.at, user=user_digest("ann"), target=Target.USER)
 
     async def test_an_erasure_is_replayed_on_a_backup_that_does_not_know_it(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, REPLAY_SESSION, "a secret")
+        (logged,) = await say(ledger, MONDAY, "a secret")
         await add(ledger, memory("Paris", id="old", key="city"), memory("derived", evidence=(logged.id,)))
         await add(ledger, memory("stays"))
-        await say(ledger, OTHER_REPLAY_SESSION, "also stays")
+        await say(ledger, TUESDAY, "also stays")
         await add(ledger, memory("bob's", scope=BOB))
         # In the store the erasures come from, "old" had been superseded by "new" before that was erased.
         inputs = [
@@ -526,9 +522,9 @@ class EraseReplaySuite:
         assert await ledger.users() == ["ann"]
 
     async def test_an_erasure_that_is_known_is_not_replayed(self, ledger: Ledger) -> None:
-        await say(ledger, REPLAY_SESSION, "a secret")
-        await ledger.erase(REPLAY_SESSION, ErasureRequest(Target.SESSION), by=BY)
-        await say(ledger, REPLAY_SESSION, "said later")
+        await say(ledger, MONDAY, "a secret")
+        await ledger.erase(MONDAY, ErasureRequest(Target.SESSION), by=BY)
+        await say(ledger, MONDAY, "said later")
         assert await ledger.replay_erasures(await ledger.erasures(), by=BY) == []
         assert await listed(ledger, ANN) == {"said later"}
 
@@ -538,7 +534,7 @@ class EraseReplaySuite:
                 parse_erasure(plain)
 
     async def test_undo_does_not_bring_back_what_is_gone(self, ledger: Ledger) -> None:
-        (logged,) = await say(ledger, REPLAY_SESSION, "I moved to Rome")
+        (logged,) = await say(ledger, MONDAY, "I moved to Rome")
         await add(ledger, memory("Paris", id="old", key="city"))
         new = memory("Rome", id="new", key="city", evidence=(logged.id,), level=Level.USER)
         await change(ledger, Supersede("old", new))

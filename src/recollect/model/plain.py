@@ -1,0 +1,25 @@
+"""Convert values to plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+
+def to_plain(value: Any) -> Any:
+    """Convert a time, an enum, a sequence or a mapping; return other values unchanged."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, StrEnum):
+        return str(value)
+    if isinstance(value, (tuple, list)):
+        return [to_plain(each) for each in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def plain_fields(instance: Any, *, omit: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the fields of a dataclass instance as plain values."""
+    return {each.name: to_plain(getattr(instance, each.name)) for each in fields(instance) if each.name not in omit}

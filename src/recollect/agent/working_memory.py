@@ -16,9 +16,8 @@ from recollect.errors import InvalidInput, RecollectError
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
-from recollect.sessions.ask_llm import ask_text
-from recollect.sessions.step_output import Cost
 from recollect.text.tokens import count_tokens, truncate_words
+from recollect.write.ask_llm import LlmCost, ask_for_text
 
 _MAX_LINES = 200
 # How many characters of each result are shown, tried in turn where there is less room; at last without decisions.
@@ -158,7 +157,7 @@ class WorkingMemory:
         self.limits = limits or WorkingMemoryLimits()
         self.steps: tuple[Step, ...] = ()
         self.compressed = 0
-        self.cost = Cost()
+        self.cost = LlmCost()
         self._digest = Digest()
         # What was summed up by rules, and not yet told to the model.
         self._unsummarized: tuple[Step, ...] = ()
@@ -218,12 +217,12 @@ class WorkingMemory:
         )
         try:
             async with asyncio.timeout(limit_s):
-                reply = await ask_text(self._chat, question, judge=_find_problem, timeout_s=limit_s)
+                answer = await ask_for_text(self._chat, question, check=_find_problem, timeout_s=limit_s)
         except (RecollectError, TimeoutError) as error:
             _log.info("working memory is summed up by rules: %s", error or "it took too long")
             return ""
-        self.cost += reply.cost
-        return reply.text
+        self.cost += answer.cost
+        return answer.value or ""
 
 
 def _find_problem(text: str) -> str:

@@ -147,7 +147,7 @@ class TestWhatSomeoneDid:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a")
         memory.remember("I live in Oslo", user_id="a", session_id="s", by="extraction", wait=True)
-        with pytest.raises(NotFound, match="nothing to undo that someone did"):
+        with pytest.raises(NotFound, match="no change of a person"):
             memory.undo(user_id="a")
 
 

@@ -204,17 +204,7 @@ class Operations(ReviewOperations):
         self, task: MaintenanceTask, scope: Scope, run: MaintenanceRun, *, after: datetime | None = None
     ) -> MaintenanceReport:
         deps = await deps_within_budget(scope.user, self._deps, self._learning)
-        return await scheduler.run_task(
-            task,
-            scope,
-            run,
-            self._maintenance,
-            ledger=deps.ledger,
-            index=deps.index,
-            embedder=deps.embedder,
-            chat=deps.chat,
-            after=after,
-        )
+        return await scheduler.run_task(task, scope, run, self._maintenance, deps, after=after)
 
     @property
     def index_trouble(self) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import date, datetime
 
 from recollect.errors import InvalidInput, ModelUnavailable
-from recollect.model.change import Add
+from recollect.model.change import Add, Change
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
@@ -77,7 +77,7 @@ async def compress(
     ranges = due_ranges(turns, done=step_position(conversation, "compress"), every=every, keep=keep)
     if ranges and chat is None and not extracts:
         return StepOutput(reasons=(_NO_MODEL,))
-    changes: list[Add] = []
+    changes: list[Change] = []
     reasons: list[str] = []
     cost, done = LlmCost(), 0
     for group in ranges:

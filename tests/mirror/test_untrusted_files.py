@@ -112,11 +112,11 @@ async def test_a_bad_file_is_left_where_it_is_and_shown(tmp_path: Path, kind: st
         (facts / "bad.md").write_text(text)
         (facts / "good.md").write_text("The bike is red")
         done = await mirror.sync()
-        assert (done.ingested.bad, await mirror.words()) == (1, {"The bike is red"})
+        assert (done.bad, await mirror.words()) == (1, {"The bike is red"})
         assert reason in mirror.rejected()["bad.md"]
         assert (facts / "bad.md").read_text() == text
         # It is not tried again before it changes; then it is.
-        assert (await mirror.sync()).ingested.bad == 0
+        assert (await mirror.sync()).bad == 0
         (facts / "bad.md").write_text("some words")
         await mirror.sync()
         assert not mirror.rejected()

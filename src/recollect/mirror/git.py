@@ -1,4 +1,7 @@
-"""Take memories out of all versions: one repository is told to another, but for what was erased."""
+"""The git repository of the folder: commits, and erasure from its whole history.
+
+Erasure exports the history to a new repository without what was erased.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ _IMPORT_COMMAND = ("fast-import", "--quiet", "--force", "--done")
 
 @dataclass(slots=True)
 class _ErasureFilter:
-    """What is left out: texts that name an id, paths, folders; and all but the last summaries, which sum up more."""
+    """Drops blobs that contain an id, paths, folders, and all summaries, which may mention anything."""
 
     ids: Sequence[bytes]
     paths: set[str]
@@ -44,7 +47,6 @@ class _ErasureFilter:
     def keeps_file(self, mark: bytes, path: str) -> bool:
         if mark in self.erased_blobs or path in self.paths or path.startswith(self.below):
             return False
-        # What a summary said before it was made anew may tell of anything.
         return not path.endswith(f"/summaries/{SUMMARY}.md") or ENTRIES not in path
 
 
@@ -57,14 +59,14 @@ def rewrite_history(
     paths: set[str],
     below: tuple[str, ...],
 ) -> int:
-    """Bring every version from one repository to another without what was erased; gives how many were changed."""
+    """Copy every commit from one repository to another without what was erased; return how many changed."""
     erasure_filter = _ErasureFilter([id.encode() for id in ids], paths, below)
     with (
         subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=dict(environment)) as exporting,  # noqa: S603
         subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=dict(environment)) as importing,  # noqa: S603
     ):
         if exporting.stdout is None or importing.stdin is None:
-            raise StoreUnavailable("git gives no streams")
+            raise StoreUnavailable("git has no streams")
         try:
             _filter_stream(exporting.stdout, importing.stdin, erasure_filter)
             importing.stdin.write(b"done\n")
@@ -72,7 +74,7 @@ def rewrite_history(
         except BrokenPipeError:
             pass
         if exporting.wait() or importing.wait():
-            raise StoreUnavailable("git could not write the versions anew; the old ones are as they were")
+            raise StoreUnavailable("git could not rewrite the history; the old one is unchanged")
     return erasure_filter.commits
 
 
@@ -107,7 +109,7 @@ def _filter_blob(source: IO[bytes], target: IO[bytes], erasure_filter: _ErasureF
 
 
 def _unquote_path(name: bytes) -> str:
-    """A path as git writes it, in quotes where it is not plain."""
+    """Return a path that git may have quoted."""
     if not name.startswith(b'"'):
         return name.decode()
     unquoted: bytes = ast.literal_eval(f"b{name.decode()}")
@@ -116,7 +118,7 @@ def _unquote_path(name: bytes) -> str:
 
 _log = logging.getLogger("recollect")
 _NAME, _EMAIL = "Recollect", "recollect@localhost"
-# Only what is mirrored is versioned; beside it may lie a database, keys and logs.
+# Only memories are versioned; the folder may have a database, keys and logs, too.
 _EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{MEMORIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
 _TIMEOUT_S = 600
 _MAX_EXCLUDED = 1000
@@ -128,43 +130,36 @@ _SAFE_OPTIONS = (
 
 
 class GitRepository:
-    """The repository of a folder."""
+    """The git repository of a folder."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._root, self.folder = root, root / ".git"
         program = shutil.which("git")
         if program is None:
-            raise Unsupported("there is no program git: install it, or set mirror_git = false")
+            raise Unsupported("git is not installed; install it, or set mirror_git = false")
         self._program = program
 
-    @property
-    def folder(self) -> Path:
-        """Where the repository is."""
-        return self._root / ".git"
-
     def initialize(self) -> None:
-        """Make the repository if there is none, and finish what was broken off."""
+        """Create the repository if there is none, and finish an interrupted erasure."""
         self._recover()
         if not self.folder.exists():
             self._run("init", "-q", "-b", "main")
         elif not self.folder.is_dir() or self.folder.is_symlink():
-            raise StoreUnavailable(
-                f"{self.folder} is no folder: a repository of the mirror lies in the folder itself"
-            )
+            raise StoreUnavailable(f"{self.folder} must be a folder, since the mirror owns its repository")
         self._exclude(self.folder)
         self._unlock()
 
     def commit_all(self, message: str, *, excluding: Sequence[str] = ()) -> bool:
-        """Commit whatever is otherwise than in the last commit, but for some paths."""
+        """Commit all changes except those of some paths."""
         folders = [name for name in (*MEMORY_FOLDERS, CONFLICTS) if (self._root / name).is_dir()]
         if folders:
-            # One that has no files at all is not known to git.
+            # git does not know folders without files.
             excluded = [f":(exclude,literal){path}" for path in excluding[:_MAX_EXCLUDED]]
             self._run("add", "-A", "--", *folders, *excluded)
         return self._commit(message)
 
     def commit(self, paths: Iterable[str], message: str) -> bool:
-        """Commit these paths, written or removed; gives whether there was anything to commit."""
+        """Commit these paths, written or removed; return whether there was anything to commit."""
         listed = b"".join(path.encode() + b"\0" for path in dict.fromkeys(paths))
         if not listed:
             return False
@@ -184,23 +179,22 @@ class GitRepository:
         return True
 
     def head(self) -> str | None:
-        """The last commit."""
+        """Return the last commit."""
         commit = self._run("rev-parse", "-q", "--verify", "HEAD", may_fail=True).decode().strip()
         return commit or None
 
     def erase(self, ids: Iterable[str], paths: Iterable[str], *, below: Sequence[str] = ()) -> int:
-        """Take memories out of every version there is: by their ids, at these paths, and all below some folders.
+        """Remove memories from the whole history, by ids, paths and folders; return how many commits changed.
 
-        Gives how many commits are otherwise now. What goes on is written into a new repository, which then takes the
-        place of the old one, so that nothing is left of it in packs or logs.
+        The rest is written to a new repository that replaces the old one, so that nothing is left in packs or logs.
         """
         if self.head() is None:
             return 0
         try:
             return self._rewrite(ids, paths, below)
         except StoreUnavailable as error:
-            # Versions can be done without; what was erased cannot stay.
-            _log.warning("mirror: all versions are dropped, since they could not be written anew: %s", error)
+            # The history is optional; erasure is not.
+            _log.warning("mirror: the git history is dropped, since it could not be rewritten: %s", error)
             count = int(self._run("rev-list", "--all", "--count") or 0)
             shutil.rmtree(self.folder)
             self.initialize()
@@ -219,7 +213,7 @@ class GitRepository:
             paths=set(paths),
             below=tuple(below),
         )
-        # What no version holds any more was brought along all the same.
+        # Objects that no commit refers to were copied too.
         for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
             self._run(f"--git-dir={new}", *arguments, bare=True)
         for name in ("HEAD", "config", "info", "hooks"):
@@ -257,7 +251,7 @@ class GitRepository:
             exclude.write_text(_EXCLUDE)
 
     def _unlock(self) -> None:
-        """A lock that outlived the process that held it: whoever mirrors the folder is alone here."""
+        """Remove the lock of a killed process: this process has locked the folder."""
         (self.folder / "index.lock").unlink(missing_ok=True)
 
     def _run(self, *arguments: str, stdin: bytes = b"", may_fail: bool = False, bare: bool = False) -> bytes:

@@ -1,4 +1,4 @@
-"""What an agent looks for in memory: facts, and episodes."""
+"""Search facts and episodes for an agent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def find(
     time_words: TimeWords = "prefer",
     withheld: frozenset[str] = frozenset(),
 ) -> Sequence[Hit]:
-    """The facts or the episodes that fit best, without those that no prompt may hold."""
+    """Return the best facts or episodes, without those whose tags keep them out of prompts."""
     times = parse_time_filter(query, at=now(), mode=time_words)
     hits = await service.search(
         scope,

@@ -1,8 +1,7 @@
-"""Memory as tools: retrieve, recall, store, correct, forget. The same objects serve an agent and an MCP server.
+"""Memory as tools: retrieve, recall, store, correct, forget.
 
-What an agent writes is its own word, not the user's: it is kept with low trust, and what reads like an instruction
-waits until a person has seen it. It may change what it can see from where it stands, a few times in a run, and every
-change can be undone.
+What an agent writes has low trust, and what reads like an instruction waits for review. An agent may change memories
+that its scope sees, a few times in a run, and every change can be undone.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _NUMBER = Annotated[str, "The fact's number, such as f1, as RetrieveFacts told i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimits:
-    """How much of each an agent may do in one run, and how much it is told at once."""
+    """The limits of one run: results per call, and the number of calls of each kind."""
 
     facts: int = 5
     episodes: int = 3
@@ -55,7 +54,7 @@ def memory_tools(
     limits: MemoryLimits | None = None,
     withheld: frozenset[str] = frozenset(),
 ) -> tuple[Tool, ...]:
-    """The tools of one run over the memory of one scope; its counts begin at nothing."""
+    """Return the memory tools of one run in a scope."""
     toolset = _MemoryToolset(service, scope, Author(by), limits or MemoryLimits(), withheld)
     functions: Sequence[Callable[..., Any]] = (
         toolset.retrieve_facts,
@@ -75,7 +74,7 @@ class _MemoryToolset:
     limits: MemoryLimits
     withheld: frozenset[str]
     counts: Counter[str] = field(default_factory=Counter)
-    # Short numbers, for a model makes mistakes in long ids.
+    # Short numbers, since models make mistakes in long ids.
     ids_by_number: dict[str, str] = field(default_factory=dict)
 
     async def retrieve_facts(self, query: _QUERY) -> str:
@@ -135,7 +134,7 @@ class _MemoryToolset:
         return await find(self.service, self.scope, query, among=among, limit=limit, withheld=self.withheld)
 
     async def _get_fact(self, number: str) -> MemoryRecord:
-        """A fact that can be seen from here; any other is as unknown as one that there never was."""
+        """Return a fact that the scope sees, or raise ToolFailed."""
         id = self.ids_by_number.get(number.strip().casefold())
         if id is not None:
             try:

@@ -71,10 +71,10 @@ class Agent:
         self._mode: Mode = "native" if self.config.tool_calls == "auto" else self.config.tool_calls
         self._finishing: dict[Scope, asyncio.Task[None]] = {}
 
-    async def run(self, question: str, **options: Any) -> Answer:
+    async def run(self, question: str, **more: Any) -> Answer:
         """Return the answer of a run; takes the same options as `stream`."""
         answer: Answer | None = None
-        async with aclosing(self.stream(question, **options)) as events:
+        async with aclosing(self.stream(question, **more)) as events:
             async for event in events:
                 answer = event.answer or answer
         assert answer is not None

@@ -1,4 +1,4 @@
-"""Memory for LangGraph: a `BaseStore` on the ledger, which lasts, keeps history, and is searched by meaning."""
+"""Memory for LangGraph: a durable `BaseStore` on the ledger, with history and semantic search."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ except ImportError as error:
     raise MissingExtra("memory for LangGraph", "langgraph") from error
 
 BY = "langgraph"
-# The most that one search or one page of a listing can give.
 _MAX_RESULTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _UserResolver:
-    """How the user is told from a namespace: always the same one, or the label at a place."""
+    """Finds the user of a namespace: a fixed one, or the label at a position."""
 
     user_id: str | None
     user_at: int
@@ -49,21 +48,19 @@ class _UserResolver:
         if self.user_id is not None:
             return self.user_id
         if len(labels) <= self.user_at or labels[self.user_at] == "*":
-            raise InvalidInput(
-                f"{labels!r} names no user: label {self.user_at} of a namespace is the user whose items they are"
-            )
+            raise InvalidInput(f"the namespace {labels!r} names no user: label {self.user_at} must be the user")
         return labels[self.user_at]
 
 
 class RecollectStore(BaseStore):
     """Items of LangGraph as memories of their users.
 
-    The user is the label `user_at` of every namespace, the first by default, or always `user_id`; what does not name
-    a user is refused, so that no search reaches into another's items. The items lie in the project `project_id` of
-    the user: `recall(..., project_id="langgraph")` finds them beside what was learned. A put is a change that history
-    tells and undo takes back; a delete forgets.
+    The user is the label `user_at` of every namespace, the first by default, or always `user_id`; a namespace without
+    a user is refused, so that no search reaches another user's items. The items are in the project `project_id`:
+    `recall(..., project_id="langgraph")` finds them together with learned memories. A put is recorded in history and
+    can be undone; a delete forgets.
 
-    Give a `Memory` if the graph is invoked both ways; an `AsyncMemory` serves the awaited methods only.
+    Pass a `Memory` if the graph is invoked both ways; an `AsyncMemory` serves the async methods only.
     """
 
     supports_ttl = True
@@ -79,7 +76,7 @@ class RecollectStore(BaseStore):
         fields: list[str] | None = None,
         ttl: TTLConfig | None = None,
     ) -> None:
-        """`fields` are the paths whose words an item is found by, all of it by default."""
+        """Create a store; `fields` are the paths of an item that search uses, all by default."""
         self._memory = memory
         self._users = _UserResolver(user_id, user_at)
         self._project = project_id
@@ -87,12 +84,12 @@ class RecollectStore(BaseStore):
         self.ttl_config = ttl
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do operations; what is read is as it was before what is put."""
+        """Run operations; reads see the state before the puts."""
         operations = list(ops)
         return call_memory_blocking(self._memory, lambda memory: self._do(memory, operations))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do operations; what is read is as it was before what is put."""
+        """Run operations; reads see the state before the puts."""
         operations = list(ops)
         return await call_memory(self._memory, lambda memory: self._do(memory, operations))
 
@@ -108,11 +105,11 @@ class RecollectStore(BaseStore):
             elif isinstance(op, ListNamespacesOp):
                 results.append(await self._namespaces(memory, op, at))
             elif isinstance(op, PutOp):
-                # The last word on a key counts, and is all that is written.
+                # Only the last put of a key is written.
                 puts[op.namespace, op.key] = op
                 results.append(None)
             else:
-                raise InvalidInput(f"a store gets, puts, searches and lists namespaces; {type(op).__name__} is no op")
+                raise InvalidInput(f"unknown operation {type(op).__name__}")
         for put in puts.values():
             await self._put(memory, put)
         return results
@@ -141,7 +138,7 @@ class RecollectStore(BaseStore):
             try:
                 return await self._write(memory, item_key, op)
             except StaleVersion:
-                # Someone else changed it in between; what they made of it is changed now.
+                # Somebody changed it in between: try again.
                 continue
 
     async def _write(self, memory: AsyncMemory, item_key: ItemKey, op: PutOp) -> None:
@@ -155,7 +152,7 @@ class RecollectStore(BaseStore):
         if record is not None:
             await memory.update(record.id, user_id=item_key.user, expected_version=record.version, by=BY, **fields)
         else:
-            # The ledger lets a key have one value at a time: of two that put it at once, the later one stays.
+            # A key has one value in the ledger: of two concurrent puts the later one wins.
             await memory.add(
                 user_id=item_key.user,
                 project_id=self._project,
@@ -182,7 +179,7 @@ class RecollectStore(BaseStore):
     async def _candidates(
         self, memory: AsyncMemory, op: SearchOp
     ) -> AsyncIterator[tuple[MemoryRecord, float | None]]:
-        """What lies in the namespace: what fits the query best, then what has no words; without one the newest."""
+        """Yield items of the namespace: the best matches, then those without text; without a query the newest."""
         user, prefix = self._users.user(op.namespace_prefix), items.namespace_filter(op.namespace_prefix)
         if not op.query:
             async for record in self._list_records(memory, user, prefix):
@@ -230,7 +227,7 @@ class RecollectStore(BaseStore):
         if until is None:
             return
         with suppress(StaleVersion):
-            # Whoever changed it meanwhile has set its time.
+            # A concurrent change has set its time.
             await memory.update(
                 record.id,
                 user_id=record.scope.user,

@@ -1,9 +1,10 @@
-"""An item of a LangGraph store as a memory: its namespace, its words for search, its filter, its time to live."""
+"""Items of a LangGraph store as memories: namespaces, text for search, filters, and time to live."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,18 +17,17 @@ from recollect.model.memory import MemoryRecord
 from recollect.model.text import normalise_invisible, repair_text
 from recollect.model.times import now
 
-# How the names begin by which a memory's metadata says in which namespaces it is: one digest for each depth.
+# The prefix of metadata fields with a digest of the namespace at each depth.
 METADATA_PREFIX = "langgraph"
-# Recall gives keyed facts of 0.5 and more whatever the question: items of a store are to be asked for. What is worth
-# less than 0.4 fades, and upkeep forgets it: a store is to keep them.
+# Below 0.5, from which recall returns keyed facts for every query; not below 0.4, where pruning forgets memories.
 IMPORTANCE = 0.4
-# A time to live is counted anew when this much of it has passed, not with every read: each is a line of history.
+# A read renews the time to live only after this share of it, since each renewal is an entry of history.
 _RENEW_FRACTION = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class ItemKey:
-    """Where an item is: whose it is, the namespace as the caller says it, and its key."""
+    """The user, the namespace and the key of an item."""
 
     user: str
     namespace: tuple[str, ...]
@@ -35,19 +35,19 @@ class ItemKey:
 
     @property
     def digest(self) -> str:
-        """The key of the memory: it stands for the namespace and the item's key, whatever these are made of."""
+        """Return the key of the memory: a digest of the namespace and the item's key."""
         return _digest([*self.namespace, self.key], "item")
 
 
 def namespace_filter(prefix: Sequence[str]) -> dict[str, Any]:
-    """The filter for what lies in a namespace or below it."""
+    """Return a filter for items in a namespace or below it."""
     return {f"metadata.{METADATA_PREFIX}_{len(prefix)}": _digest(prefix, "namespace")}
 
 
 def to_fields(
     item_key: ItemKey, value: Mapping[str, Any], *, index: list[str] | Literal[False] | None, ttl: float | None
 ) -> dict[str, Any]:
-    """The fields of the memory that keeps an item; its content are the words by which it is found."""
+    """Return the fields of an item's memory; the content is the text for search."""
     words = "" if index is False else search_text(value, index)
     depths = {
         f"{METADATA_PREFIX}_{depth}": _digest(item_key.namespace[:depth], "namespace")
@@ -63,15 +63,15 @@ def to_fields(
             "ttl_minutes": ttl,
         },
         "expires_at": None if ttl is None else now() + timedelta(minutes=ttl),
-        # What tells two values apart whose words are the same.
+        # Distinguishes values with the same text.
         "value": _digest_of(["value", dict(value)]),
     }
 
 
 def search_text(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
-    """The words an item is found by: those at the paths, or all of it, "name: words" a line.
+    """Return the text for search: the values at the paths, or all as lines "name: value".
 
-    An item that says one thing only is told without its name.
+    A single value is written without its name.
     """
     if paths is not None:
         lines = [text for path in paths for text in get_text_at_path(dict(value), path)]
@@ -96,12 +96,12 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
 
 
 def to_item(record: MemoryRecord) -> Item:
-    """The item that a memory keeps."""
+    """Return the item of a memory."""
     return Item(**_item_fields(record))
 
 
 def to_search_item(record: MemoryRecord, score: float | None) -> SearchItem:
-    """The item that a memory keeps, as a search gives it."""
+    """Return the item of a memory as a search result."""
     return SearchItem(**_item_fields(record), score=score)
 
 
@@ -116,12 +116,12 @@ def _item_fields(record: MemoryRecord) -> dict[str, Any]:
 
 
 def is_expired(record: MemoryRecord, at: datetime) -> bool:
-    """Whether its time has run out, though upkeep may not have forgotten it yet."""
+    """Return whether its time to live is over, though maintenance may not have forgotten it yet."""
     return record.expires_at is not None and record.expires_at <= at
 
 
 def renewed_until(record: MemoryRecord, at: datetime) -> datetime | None:
-    """Until when an item lives that is read now; None if that need not be changed."""
+    """Return the new expiry of an item that is read now; None if it need not change."""
     minutes = record.detail.get("ttl_minutes")
     if minutes is None or record.expires_at is None:
         return None
@@ -130,7 +130,7 @@ def renewed_until(record: MemoryRecord, at: datetime) -> datetime | None:
 
 
 def matches(value: Any, expected: Any) -> bool:
-    """Whether a value is as a filter wants it: equal, or compared by $eq, $ne, $gt, $gte, $lt or $lte."""
+    """Return whether a value matches a filter: equal, or compared by $eq, $ne, $gt, $gte, $lt or $lte."""
     if isinstance(expected, Mapping):
         if any(isinstance(name, str) and name.startswith("$") for name in expected):
             return all(_compare(value, op, other) for op, other in expected.items())
@@ -141,24 +141,25 @@ def matches(value: Any, expected: Any) -> bool:
     return bool(value == expected)
 
 
+_COMPARISONS = {"$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt, "$lte": operator.le}
+
+
 def _compare(value: Any, op: str, other: Any) -> bool:
     if op in ("$eq", "$ne"):
         return bool(value == other) is (op == "$eq")
-    if op not in ("$gt", "$gte", "$lt", "$lte"):
+    if op not in _COMPARISONS:
         raise InvalidFilter(f"unknown operator {op!r}; the operators are $eq, $ne, $gt, $gte, $lt and $lte")
     if not (isinstance(value, str) and isinstance(other, str)):
-        # Texts, such as times in ISO 8601, are compared as such; all else as numbers.
+        # Texts, such as ISO 8601 times, are compared as texts, everything else as numbers.
         try:
             value, other = float(value), float(other)
         except (TypeError, ValueError):
             return False
-    if op in ("$gt", "$gte"):
-        return bool(value > other or (op == "$gte" and value == other))
-    return bool(value < other or (op == "$lte" and value == other))
+    return bool(_COMPARISONS[op](value, other))
 
 
 def is_within(namespace: Sequence[str], condition: MatchCondition) -> bool:
-    """Whether a namespace begins or ends with a path; `*` stands for any one label."""
+    """Return whether a namespace starts or ends with a path; `*` matches any label."""
     path = condition.path
     if len(path) > len(namespace):
         return False
@@ -168,7 +169,7 @@ def is_within(namespace: Sequence[str], condition: MatchCondition) -> bool:
 
 def _digest(labels: Sequence[str], kind: str) -> str:
     if not all(isinstance(label, str) for label in labels):
-        raise InvalidInput(f"the labels of a namespace, and a key, are texts: {list(labels)!r}")
+        raise InvalidInput(f"the labels of a namespace and the key must be texts, got {list(labels)!r}")
     return _digest_of([kind, *labels])
 
 

@@ -1,4 +1,4 @@
-"""A batch of turns to learn from."""
+"""Batches of turns to learn from, and the ranges that were skipped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RANGE = re.compile(r"turns (\d+) to (\d+)")
 class Batch:
     """Turns to learn from, the turns before them for context, and the stored memories related to them.
 
-    `retry` says that the turns were skipped once, because the LLM gave no usable answer.
+    `retry` says that the turns were skipped before, because the LLM gave no usable answer.
     """
 
     turns: tuple[Turn, ...]
@@ -27,12 +27,12 @@ class Batch:
 
     @property
     def turn_range_text(self) -> str:
-        """Return the range of turns, as history shows it."""
+        """Return the range of turns as the `why` of history, which `parse_turn_range` reads."""
         return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
 
 
 def parse_turn_range(text: str) -> range | None:
-    """Return the positions of the turns that `Batch.described` names."""
+    """Return the positions in `Batch.turn_range_text`; None for any other text."""
     match = _RANGE.fullmatch(text)
     return range(int(match[1]), int(match[2]) + 1) if match else None
 
@@ -43,18 +43,18 @@ _MAX_SKIPPED = 100
 
 
 def skipped_ranges(conversation: Conversation) -> list[TurnRange]:
-    """The ranges of turns that were passed over, the oldest first."""
+    """Return the skipped ranges of turns, the oldest first."""
     stored = conversation.metadata.get(_SKIPPED_KEY)
     return [(first, last) for first, last in stored] if isinstance(stored, (list, tuple)) else []
 
 
 def with_skipped_range(conversation: Conversation, first: int, last: int) -> Mapping[str, Any]:
-    """The conversation's metadata with one more range, the oldest left out if they are too many."""
+    """Return the conversation's metadata with one more range; the oldest is dropped if there are too many."""
     return _metadata_with(conversation, [*skipped_ranges(conversation), (first, last)][-_MAX_SKIPPED:])
 
 
 def without_first_skipped(conversation: Conversation) -> Mapping[str, Any]:
-    """The conversation's metadata once the oldest range has been understood after all."""
+    """Return the conversation's metadata without the oldest range."""
     return _metadata_with(conversation, skipped_ranges(conversation)[1:])
 
 

@@ -69,7 +69,7 @@ def _build_checked_fact(operation: Operation, batch: Batch, now: datetime) -> Ex
         target=target if op is not FactOp.ADD else None,
         category=operation.category,
         type=operation.type,
-        # A profile holds what the user says of themselves.
+        # A profile has only the user's own statements.
         key=operation.key or None if trust is Trust.HIGH else None,
         value=operation.value or None if trust is Trust.HIGH else None,
         importance=operation.importance,

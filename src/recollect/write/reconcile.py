@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 EXTRACTION_SOURCE = "extraction"
-# As many as a list of a memory may hold.
+# The maximum of a list in a memory.
 _MAX_EVIDENCE = 256
 _TRUST_RANKS = {Trust.NONE: 0, Trust.LOW: 1, Trust.HIGH: 2}
 # Below this cosine two statements without a word in common are about different things.
@@ -96,7 +96,7 @@ def reconcile(
 ) -> ReconcileResult:
     """Return the changes that the facts come to, given the memories near to them.
 
-    `known` must include the memories that hold the facts' keys. `similarity` is the cosine of a fact's content and a
+    `memories` must include those that have the facts' keys. `similarity` is the cosine of a fact's content and a
     memory, by content and memory id.
     """
     reconciliation = _Reconciliation(scope, list(memories), limits, similarity or {}, prompt_digest)
@@ -196,7 +196,7 @@ class _Reconciliation:
     def _end(self, fact: ExtractedFact, target: MemoryRecord | None) -> None:
         target = target or self._key_holder(fact) or self._exact_match(fact)
         if target is not None and normalize(fact.content) == normalize(target.content):
-            # Told as it was: as a memory it would say what is over.
+            # In the same words, it would state what is over.
             fact = replace(fact, content="")
         ended = sum(each.outcome is FactOutcome.ENDED for each in self.decisions)
         if target is None or ended >= self.limits.max_ends:
@@ -396,7 +396,7 @@ def cosines(
 
 
 def drop_turn_evidence(change: Change, ids: Collection[str]) -> Change:
-    """The change without these among its evidence."""
+    """Return the change without these ids in its evidence."""
     if isinstance(change, (Add, Supersede)):
         evidence = tuple(id for id in change.record.evidence if id not in ids)
         return replace(change, record=replace(change.record, evidence=evidence))

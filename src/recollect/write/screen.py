@@ -1,8 +1,7 @@
-"""Screen what was said: clean it, and tell whether anything in it is worth learning from.
+"""Screen turns: clean them, and decide whether there is anything to learn.
 
-Cleaning takes out what recall itself had put in, characters nobody sees, and secrets. What is left is worth a look
-unless all that the user said is small talk: in doubt it is, since a needless look costs a little and a lost fact is
-lost for good.
+Cleaning removes recalled context, invisible characters and secrets. What is left has content unless everything the
+user said is small talk; in doubt it has, since a needless extraction costs little and a lost fact is lost for good.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from recollect.read.strip_context import strip_context
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 from recollect.write.redact import redact
 
-# A refusal says no more than that; longer ones go on to something.
+# A longer text says more than a refusal.
 _MAX_REFUSAL_CHARS = 400
-# The questions of a turn are at its end.
+# Questions are searched for at the end of a turn.
 _QUESTION_CHARS = 400
 _SENTENCE_END = re.compile(r"[.!\n。！]+")
 _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
@@ -31,7 +30,7 @@ _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The turns as they may be learned from, whether there is anything to learn, and why or why not."""
+    """The cleaned turns, whether they have content, and the reason."""
 
     turns: tuple[Turn, ...]
     has_content: bool
@@ -58,9 +57,9 @@ class _SmallTalkCues:
 
 
 def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
-    """The turns cleaned, and whether anything was said that is worth learning from.
+    """Clean turns, and decide whether there is anything to learn from them.
 
-    `before` is what was said right before them: a bare "yes" tells something only after a question.
+    `before` are the turns right before them: a bare "yes" says something only after a question.
     """
     cleaned_turns: list[Turn] = []
     redacted: list[str] = []
@@ -70,13 +69,13 @@ def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
         if cleaned is not None:
             cleaned_turns.append(cleaned)
     has_content, reason = _check_content(cleaned_turns, before)
-    # As context a refusal is worth less than nothing: what an assistant cannot do is no fact about the user.
+    # A refusal is dropped: what an assistant cannot do is no fact about the user.
     useful = tuple(turn for turn in cleaned_turns if turn.role is Role.USER or not is_refusal(turn.content))
     return Screened(useful, has_content, reason, tuple(redacted))
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an assistant says no more than that it will not or cannot."""
+    """Return whether a text only says that an assistant will not or cannot do something."""
     if len(text) > _MAX_REFUSAL_CHARS:
         return False
     folded = fold_text(text.strip()).replace("\u2019", "'")
@@ -85,7 +84,7 @@ def is_refusal(text: str) -> bool:
 
 
 def _clean_turn(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
-    """The turn as it may be learned from, or None if nothing is left of it; and what was redacted."""
+    """Return the cleaned turn, None if nothing is left, and the kinds of redacted secrets."""
     text = strip_context(normalise_invisible(turn.content))
     if not text.strip():
         return None, ()
@@ -114,7 +113,7 @@ def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool,
 
 
 def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> str:
-    """Why nothing can be learned from what the user said; empty when something may be."""
+    """Return why nothing can be learned from a user turn; empty if something may be."""
     cues = _small_talk_cues()
     words = _words(turn.content)
     is_answer = previous is not None and previous.role is Role.ASSISTANT and _asks_about_user(previous.content)
@@ -134,14 +133,14 @@ def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> 
     if not _is_one_question(turn.content):
         return ""
     if not decide(turn.content).search:
-        # What calls for none of the user's memories tells none either.
+        # A question that needs no memories of the user states none either.
         return "it asks about the world"
     own = words[0] not in cues.question_words or cues.first_person_words.intersection(words)
     return "it is a question that was not answered" if refused and not own else ""
 
 
 def _only_requests(text: str, words: Sequence[str]) -> bool:
-    """Whether it is one short request without a word of whoever makes it, nor a number, which could be of theirs."""
+    """Return whether it is one short request without words about the user, and without numbers."""
     cues = _small_talk_cues()
     size = max((len(each) for each in cues.requests if tuple(words[: len(each)]) == each), default=0)
     is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= cues.max_request_words
@@ -154,7 +153,7 @@ def _only_requests(text: str, words: Sequence[str]) -> bool:
 
 
 def _is_keyboard_mash(word: str) -> bool:
-    """Whether a word is a run over the keys, once or again and again, or one key held down."""
+    """Return whether a word is a run over the keyboard, possibly repeated, or one repeated key."""
     cues = _small_talk_cues()
     if len(word) < cues.min_run or not word.isalpha():
         return False
@@ -169,7 +168,7 @@ def _contains_phrase(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
 
 
 def _asks_about_user(text: str) -> bool:
-    """Whether an assistant's turn ends by asking something about the user, rather than offering help."""
+    """Return whether an assistant's turn ends with a question about the user, not with an offer of help."""
     has_question = False
     for sentence in _SENTENCE_END.split(text[-_QUESTION_CHARS:]):
         if _QUESTION_MARK.search(sentence):
@@ -179,7 +178,7 @@ def _asks_about_user(text: str) -> bool:
 
 
 def _is_one_question(text: str) -> bool:
-    """Whether it is a single question and nothing else."""
+    """Return whether it is a single question and nothing else."""
     text = text.strip()
     return len(_QUESTION_MARK.findall(text)) == 1 and text[-1] in "?\uff1f" and not _SENTENCE_END.search(text)
 

@@ -126,9 +126,7 @@ class WorkingMemoryLimits:
 
     def __post_init__(self) -> None:
         if self.tokens and not MIN_TOKENS <= self.tokens <= self.max_tokens:
-            raise InvalidInput(
-                f"`tokens` must be 0 or from {MIN_TOKENS} to `max_tokens`, got {self.tokens}"
-            )
+            raise InvalidInput(f"`tokens` must be 0 or from {MIN_TOKENS} to `max_tokens`, got {self.tokens}")
         if not 1 <= self.keep_steps <= 20:
             raise InvalidInput(f"`keep_steps` must be from 1 to 20, got {self.keep_steps}")
 

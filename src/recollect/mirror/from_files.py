@@ -434,11 +434,5 @@ def _turn_order(record: MemoryRecord) -> tuple[Any, ...]:
 
 def _file_row(file: ScannedFile, id: str, version: int, *, pending: str | None = None) -> FileRow:
     return FileRow(
-        path=file.path,
-        user=file.user,
-        id=id,
-        version=version,
-        digest=file.digest,
-        stamp=file.stamp,
-        pending=pending,
+        path=file.path, user=file.user, id=id, version=version, digest=file.digest, stamp=file.stamp, pending=pending
     )

@@ -39,12 +39,7 @@ class SyncResult:
     @property
     def commit_message(self) -> str:
         """Return one line, such as "Write 2 turns and 1 fact; remove 1 fact (1 edited by hand)"."""
-        by_hand = {
-            "added": self.added,
-            "edited": self.edited,
-            "deleted": self.forgotten,
-            "restored": self.restored,
-        }
+        by_hand = {"added": self.added, "edited": self.edited, "deleted": self.forgotten, "restored": self.restored}
         manual_changes = ", ".join(f"{count} {how}" for how, count in by_hand.items() if count)
         written, removed = _count_kinds(self.written), _count_kinds(self.removed)
         parts = [f"write {written}" if written else "", f"remove {removed}" if removed else ""]

@@ -122,13 +122,7 @@ def _extend_summary(old: str, turns: Sequence[Turn]) -> Summary:
 
 
 def _summary_changes(
-    scope: Scope,
-    new: Summary,
-    detail: Mapping[str, Any],
-    *,
-    at: datetime,
-    stored: MemoryRecord | None,
-    now: datetime,
+    scope: Scope, new: Summary, detail: Mapping[str, Any], *, at: datetime, stored: MemoryRecord | None, now: datetime
 ) -> tuple[Change, ...]:
     if stored is not None and stored.status is not Status.ACTIVE:
         return ()

@@ -94,7 +94,7 @@ def _opening_phrase(clause: str, language: _InstructionCues) -> str:
 
 
 def _command_phrase(clause: str, language: _InstructionCues) -> str:
-    """The adverb and the verb of a clause that commands; else empty."""
+    """Return the adverb and the verb of a clause that commands; else empty."""
     adverb = next((adverb for adverb in language.adverbs if adverb in clause and _stands_alone(adverb, clause)), "")
     if not adverb:
         return ""

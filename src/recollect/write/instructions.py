@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -35,15 +34,17 @@ _MAX_VERB_DISTANCE = 3
 _MAX_CHARS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
 class _InstructionCues:
-    anywhere: tuple[str, ...]
-    opening: tuple[tuple[str, ...], ...]
-    adverbs: tuple[str, ...]
-    verbs: frozenset[str]
-    request_phrases: tuple[str, ...]
-    no_verb: frozenset[str]
-    any_verb: bool
+    """The compiled phrases of one language in instructions.toml."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.anywhere = [_fold(phrase) for phrase in table["anywhere"]]
+        self.opening = [tuple(_fold(phrase).split()) for phrase in table.get("opening", ())]
+        self.adverbs = [_fold(phrase) for phrase in table["adverbs"]]
+        self.verbs = frozenset(_fold(table.get("verbs", "")).split())
+        self.request_phrases = [_fold(phrase) for phrase in table.get("asking", ())]
+        self.no_verb = frozenset(_fold(table.get("no_verb", "")).split())
+        self.any_verb: bool = table.get("any_verb", False)
 
 
 # Shown to the model that wants to store an instruction, and to the reviewer.
@@ -155,16 +156,4 @@ def _fold(text: str) -> str:
 @cache
 def _languages() -> tuple[_InstructionCues, ...]:
     table = tomllib.loads((files(__package__) / "instructions.toml").read_text(encoding="utf-8"))
-    return tuple(_build_cues(each) for each in table.values())
-
-
-def _build_cues(table: dict[str, Any]) -> _InstructionCues:
-    return _InstructionCues(
-        anywhere=tuple(map(_fold, table["anywhere"])),
-        opening=tuple(tuple(_fold(phrase).split()) for phrase in table.get("opening", ())),
-        adverbs=tuple(map(_fold, table["adverbs"])),
-        verbs=frozenset(_fold(table.get("verbs", "")).split()),
-        request_phrases=tuple(map(_fold, table.get("asking", ()))),
-        no_verb=frozenset(_fold(table.get("no_verb", "")).split()),
-        any_verb=table.get("any_verb", False),
-    )
+    return tuple(map(_InstructionCues, table.values()))

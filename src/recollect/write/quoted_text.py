@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.turn import Role, Turn
@@ -41,18 +42,39 @@ _MIN_QUOTE_WORDS = 3
 _MAX_ANNOUNCEMENT_CHARS = 200
 
 
-@dataclass(frozen=True, slots=True)
 class _QuoteCues:
-    """Compiled patterns of quoted_text.toml."""
+    """The compiled patterns of quoted_text.toml."""
 
-    announces: tuple[re.Pattern[str], ...]
-    own: re.Pattern[str]
-    requests: re.Pattern[str]
-    about_above: re.Pattern[str]
-    questions: re.Pattern[str]
-    reports: re.Pattern[str]
-    speaks: re.Pattern[str]
-    plays: re.Pattern[str]
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        texts, every = _any_of(table["texts"]), _any_of([*table["texts"], *table["shown"]])
+        this, says, by_self = _any_of(table["this"]), _any_of(table["says"]), _any_of(table["by_self"])
+        one = rf"\b{this}\b(?: [\w-]+){{0,2}}? {every}\b"
+        announces = [
+            rf"[^:]*\b{texts}\b[^:]*:\s*[\"“„«]?\s*$",
+            rf"[^:]*\b{texts} (?:from|by|of|von|vom|de|del|du)\b[^:]*:\s",
+            rf"[^:]*{one}(?: [\w'’-]+){{0,4}}\s?:(?!//|\d)",
+            rf"(?![^:]*\b{by_self} {says}\b)[^:]*\b{says}(?: to me| me| mir| back| this| that)?\s*:(?!//|\d)",
+            rf"(?:[^:]*[.!?,;] )?(?:\w+ ){{0,4}}\b{_any_of(table['work'])}\b[^:.!?]{{0,80}}:(?!//|\d)",
+            *table["passed_on"],
+        ]
+        worked_on = rf"\b{_any_of(table['work'])}\b[^:.!?]{{0,60}}"
+        self.announces = [_compile(each) for each in announces]
+        self.own = _compile(
+            rf"\b(?:my|our|mein\w*|mi|mon) (?:e-?mail|mail|correo|courriel)(?: address)?(?: is)?:"
+            rf"|^\W*(?:please |bitte )?{_any_of(table['keeps'])}\b"
+        )
+        self.requests = _compile(
+            rf"{worked_on}\b(?:this|these|following|below|{this} {every})\b[^:.!?]{{0,60}}(?:[.!?:]|$)"
+            rf"|\b{_any_of(table['look_at'])}\b[^:.!?]{{0,40}}?\b(?:this|these|following|diese\w*|folgende\w*|est[ea]|cet|cette|ce)"
+            rf"(?: [\w-]+)?? {every}\b[^:.!?]{{0,60}}(?:[.!?:]|$)"
+        )
+        self.about_above = _compile(rf"^\W*(?:\w+ ){{0,4}}{worked_on}\b(?:this|that|it|these|above)\b")
+        self.questions = _compile(rf"\b{_any_of(table['asked_about'])}\b")
+        self.reports = _compile(rf"\b(?:{says}|{every})\b")
+        self.speaks = _compile(rf"\b{_any_of(table['speaks'])}\b")
+        self.plays = _compile(
+            rf"(?:^|[.!?:,;]\s|\band )\W*{_any_of(table['plays'])},? (?={_any_of(table['played'])}\b)"
+        )
 
 
 def author_text(text: str) -> str:
@@ -185,39 +207,11 @@ def _any_within(places: Sequence[int], start: int, end: int) -> bool:
 @cache
 def _quote_cues() -> _QuoteCues:
     table = tomllib.loads((files(__package__) / "quoted_text.toml").read_text(encoding="utf-8"))
-    texts, every = _any_of(table["texts"]), _any_of([*table["texts"], *table["shown"]])
-    this, says, by_self = _any_of(table["this"]), _any_of(table["says"]), _any_of(table["by_self"])
-    one = rf"\b{this}\b(?: [\w-]+){{0,2}}? {every}\b"
-    announces = [
-        rf"[^:]*\b{texts}\b[^:]*:\s*[\"“„«]?\s*$",
-        rf"[^:]*\b{texts} (?:from|by|of|von|vom|de|del|du)\b[^:]*:\s",
-        rf"[^:]*{one}(?: [\w'’-]+){{0,4}}\s?:(?!//|\d)",
-        rf"(?![^:]*\b{by_self} {says}\b)[^:]*\b{says}(?: to me| me| mir| back| this| that)?\s*:(?!//|\d)",
-        rf"(?:[^:]*[.!?,;] )?(?:\w+ ){{0,4}}\b{_any_of(table['work'])}\b[^:.!?]{{0,80}}:(?!//|\d)",
-        *table["passed_on"],
-    ]
-    worked_on = rf"\b{_any_of(table['work'])}\b[^:.!?]{{0,60}}"
-    return _QuoteCues(
-        announces=tuple(re.compile(each, re.IGNORECASE) for each in announces),
-        own=re.compile(
-            rf"\b(?:my|our|mein\w*|mi|mon) (?:e-?mail|mail|correo|courriel)(?: address)?(?: is)?:"
-            rf"|^\W*(?:please |bitte )?{_any_of(table['keeps'])}\b",
-            re.IGNORECASE,
-        ),
-        requests=re.compile(
-            rf"{worked_on}\b(?:this|these|following|below|{this} {every})\b[^:.!?]{{0,60}}(?:[.!?:]|$)"
-            rf"|\b{_any_of(table['look_at'])}\b[^:.!?]{{0,40}}?\b(?:this|these|following|diese\w*|folgende\w*|est[ea]|cet|cette|ce)"
-            rf"(?: [\w-]+)?? {every}\b[^:.!?]{{0,60}}(?:[.!?:]|$)",
-            re.IGNORECASE,
-        ),
-        about_above=re.compile(rf"^\W*(?:\w+ ){{0,4}}{worked_on}\b(?:this|that|it|these|above)\b", re.IGNORECASE),
-        questions=re.compile(rf"\b{_any_of(table['asked_about'])}\b", re.IGNORECASE),
-        reports=re.compile(rf"\b(?:{says}|{every})\b", re.IGNORECASE),
-        speaks=re.compile(rf"\b{_any_of(table['speaks'])}\b", re.IGNORECASE),
-        plays=re.compile(
-            rf"(?:^|[.!?:,;]\s|\band )\W*{_any_of(table['plays'])},? (?={_any_of(table['played'])}\b)", re.IGNORECASE
-        ),
-    )
+    return _QuoteCues(table)
+
+
+def _compile(expression: str) -> re.Pattern[str]:
+    return re.compile(expression, re.IGNORECASE)
 
 
 def _any_of(expressions: Iterable[str]) -> str:

@@ -137,7 +137,7 @@ def _secret_patterns() -> _SecretPatterns:
         long_hints=tuple(each for each in other_hints if not rules[each[1]].short),
         prefixes=prefixes,
         any_prefix=re.compile("|".join(re.escape(hint) for hint, _ in prefixes)),
-        passwords=PasswordDetector.from_table(table["password"]),
+        passwords=PasswordDetector(table["password"]),
     )
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Role, Turn
@@ -38,22 +39,25 @@ class Screened:
     redacted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class _SmallTalkCues:
-    more: frozenset[tuple[str, ...]]
-    answers: frozenset[str]
-    answer_parts: tuple[str, ...]
-    answer_signs: frozenset[str]
-    offers: tuple[str, ...]
-    echoes: tuple[tuple[str, ...], ...]
-    refusals: tuple[str, ...]
-    goes_on: re.Pattern[str]
-    question_words: frozenset[str]
-    first_person_words: frozenset[str]
-    requests: tuple[tuple[str, ...], ...]
-    max_request_words: int
-    keys: tuple[str, ...]
-    min_run: int
+    """The compiled words and phrases of small_talk_cues.toml."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.more = {tuple(_words(phrase)) for phrase in table["more"]}
+        self.answers = frozenset(_words(table["answers"]))
+        self.answer_parts: list[str] = table["answer_parts"]
+        self.answer_signs = frozenset(table["answer_signs"])
+        self.offers = [fold_text(phrase) for phrase in table["offers"]]
+        self.echoes = [tuple(_words(phrase)) for phrase in table["echoes"]]
+        self.refusals = tuple(fold_text(phrase) for phrase in table["refusals"])
+        goes_on = "|".join(rf"{re.escape(fold_text(phrase))}(?!['a-z])" for phrase in table["goes_on"])
+        self.goes_on = re.compile(goes_on)
+        self.question_words = frozenset(_words(table["asking"]))
+        self.first_person_words = frozenset(_words(table["own"]))
+        self.requests = [tuple(_words(phrase)) for phrase in table["requests"]]
+        self.max_request_words: int = table["longest_request"]
+        self.keys: list[str] = table["keys"]
+        self.min_run: int = table["least_run"]
 
 
 def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
@@ -186,26 +190,7 @@ def _is_one_question(text: str) -> bool:
 @cache
 def _small_talk_cues() -> _SmallTalkCues:
     table = tomllib.loads((files(__package__) / "small_talk_cues.toml").read_text(encoding="utf-8"))
-    return _SmallTalkCues(
-        more=frozenset(tuple(_words(phrase)) for phrase in table["more"]),
-        answers=_words_in(table["answers"]),
-        answer_parts=tuple(table["answer_parts"]),
-        answer_signs=frozenset(table["answer_signs"]),
-        offers=tuple(map(fold_text, table["offers"])),
-        echoes=tuple(tuple(_words(phrase)) for phrase in table["echoes"]),
-        refusals=tuple(map(fold_text, table["refusals"])),
-        goes_on=re.compile("|".join(rf"{re.escape(fold_text(phrase))}(?!['a-z])" for phrase in table["goes_on"])),
-        question_words=_words_in(table["asking"]),
-        first_person_words=_words_in(table["own"]),
-        requests=tuple(tuple(_words(phrase)) for phrase in table["requests"]),
-        max_request_words=table["longest_request"],
-        keys=tuple(table["keys"]),
-        min_run=table["least_run"],
-    )
-
-
-def _words_in(text: str) -> frozenset[str]:
-    return frozenset(_words(text))
+    return _SmallTalkCues(table)
 
 
 def _words(text: str) -> list[str]:

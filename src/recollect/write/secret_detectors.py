@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 _SEPARATOR = "[ \u00a0\u202f-]"
@@ -145,59 +144,38 @@ _MIN_BEFORE_CHARS = 6
 _CLAUSE_END = r"\s*(?:[.,;:!?)\"'”’\n]|$)"
 
 
-@dataclass(frozen=True, slots=True)
 class PasswordDetector:
-    """Finds passwords by the words around them."""
+    """Finds passwords by the words around them, which are the table `password` of secrets.toml."""
 
-    names: tuple[str, ...]
-    vague_names: frozenset[str]
-    short_names: frozenset[str]
-    words: frozenset[str]
-    copulas: frozenset[str]
-    no_phrase: frozenset[str]
-    phrase_names: frozenset[str]
-    spoken_names: frozenset[str]
-    quoted: re.Pattern[str]
-    set_to: re.Pattern[str]
-    stated: re.Pattern[str]
-    following: re.Pattern[str]
-    spaceless: re.Pattern[str]
-    before: re.Pattern[str]
-    ends_name: re.Pattern[str]
-    phrase: re.Pattern[str]
-
-    @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> PasswordDetector:
-        """Compile the table `password` of secrets.toml."""
+    def __init__(self, table: Mapping[str, Any]) -> None:
         # Words may stand between name and link: "the password for my mail is ...".
         link = rf"(?:[ \w'’()@-]|\.(?=\w)){{0,40}}?(?<!\w)(?P<link>{_any_of(table['links'])})(?!\w)\s{{0,2}}:?"
         stated = rf"{_AFTER_NAME}{link}\s{{1,2}}(?P<filler>(?:{_any_of(table['fillers'])})\s)?"
         owners = rf"(?:(?:{_any_of(table['owners'])})\s)?(?:[^\W\d]+\s){{0,2}}?"
-        return cls(
-            names=(*table["names"], *table["vague_names"], *table["short_names"]),
-            vague_names=frozenset(table["vague_names"]),
-            short_names=frozenset(table["short_names"]),
-            words=frozenset(table["words"].split()),
-            copulas=frozenset(table["says"]),
-            no_phrase=frozenset(f"{table['words']} {table['no_phrase']}".split()) - set(table["in_phrases"].split()),
-            phrase_names=frozenset(table["phrase_names"]),
-            spoken_names=frozenset(table["said_names"]),
-            quoted=re.compile(rf"(?:{_SET}|{stated}|{_AFTER_NAME}\s{{1,2}}){_QUOTED}", re.IGNORECASE),
-            set_to=re.compile(_SET + _BARE),
-            stated=re.compile(stated + _BARE, re.IGNORECASE),
-            following=re.compile(rf"{_AFTER_NAME}(?:['’]s)?\s{{1,2}}(?:[-–]\s)?{_BARE}"),
-            spaceless=re.compile(
-                rf"(?:{_any_of(table['spaceless_links'])}|[:：=])[「『“\s]?(?P<secret>[!-~]{{3,80}}+)"
-            ),
-            # "... is my password", "I use ... as the wifi password".
-            before=re.compile(
-                rf"(?:^|[\s\"'“„(]){_BARE}[\"'”“]?\s(?:{_any_of(table['before_links'])})\s{owners}$", re.IGNORECASE
-            ),
-            ends_name=re.compile(rf"{_CLAUSE_END}|\s(?:{_any_of(table['after_name'])})\b", re.IGNORECASE),
-            phrase=re.compile(
-                rf"(?:{_SET}|{stated})(?P<secret>[a-z]{{3,12}}+(?:[ -][a-z]{{3,12}}+){{2,7}}+)(?={_CLAUSE_END})",
-                re.IGNORECASE,
-            ),
+        words, no_phrase, in_phrases = (table[name].split() for name in ("words", "no_phrase", "in_phrases"))
+        self.names = (*table["names"], *table["vague_names"], *table["short_names"])
+        self._vague_names = frozenset(table["vague_names"])
+        self._short_names = frozenset(table["short_names"])
+        self._words = frozenset(words)
+        self._copulas = frozenset(table["says"])
+        self._no_phrase = frozenset([*words, *no_phrase]) - set(in_phrases)
+        self._phrase_names = frozenset(table["phrase_names"])
+        self._spoken_names = frozenset(table["said_names"])
+        self.quoted = re.compile(rf"(?:{_SET}|{stated}|{_AFTER_NAME}\s{{1,2}}){_QUOTED}", re.IGNORECASE)
+        self.set_to = re.compile(_SET + _BARE)
+        self.stated = re.compile(stated + _BARE, re.IGNORECASE)
+        self.following = re.compile(rf"{_AFTER_NAME}(?:['’]s)?\s{{1,2}}(?:[-–]\s)?{_BARE}")
+        self.spaceless = re.compile(
+            rf"(?:{_any_of(table['spaceless_links'])}|[:：=])[「『“\s]?(?P<secret>[!-~]{{3,80}}+)"
+        )
+        # "... is my password", "I use ... as the wifi password".
+        self.before = re.compile(
+            rf"(?:^|[\s\"'“„(]){_BARE}[\"'”“]?\s(?:{_any_of(table['before_links'])})\s{owners}$", re.IGNORECASE
+        )
+        self.ends_name = re.compile(rf"{_CLAUSE_END}|\s(?:{_any_of(table['after_name'])})\b", re.IGNORECASE)
+        self.phrase = re.compile(
+            rf"(?:{_SET}|{stated})(?P<secret>[a-z]{{3,12}}+(?:[ -][a-z]{{3,12}}+){{2,7}}+)(?={_CLAUSE_END})",
+            re.IGNORECASE,
         )
 
     def names_in(self, lower: str) -> list[str]:
@@ -218,12 +196,12 @@ class PasswordDetector:
 
     def _after(self, name: str, text: str, at: int) -> tuple[int, int] | None:
         """Return the span of the password after a name that ends at `at`."""
-        if name in self.short_names:
+        if name in self._short_names:
             start = at - len(name)
             if start and text[start - 1].isalnum():
                 return None
             match = self.set_to.match(text, at)
-            if match is None and name in self.spoken_names:
+            if match is None and name in self._spoken_names:
                 match = self.stated.match(text, at)
             is_price = match is not None and match["secret"][0] in "$€£¥"
             return self._span(match) if match and not is_price and _is_mixed(match["secret"]) else None
@@ -231,7 +209,7 @@ class PasswordDetector:
             return self._span(match)
         if match := self.quoted.match(text, at):
             return self._span(match, strip="")
-        if name in self.phrase_names and (match := self.phrase.match(text, at)) and self._is_phrase(name, match):
+        if name in self._phrase_names and (match := self.phrase.match(text, at)) and self._is_phrase(name, match):
             return match.span("secret")
         if match := self.set_to.match(text, at):
             # A sentence may follow a colon and a space.
@@ -240,14 +218,16 @@ class PasswordDetector:
         if (match := self.following.match(text, at)) and _is_mixed(match["secret"]):
             return self._span(match)
         if match := self.stated.match(text, at):
-            is_copula = match["link"].lower() in self.copulas and name not in self.vague_names and not match["filler"]
+            is_copula = (
+                match["link"].lower() in self._copulas and name not in self._vague_names and not match["filler"]
+            )
             is_stated = _is_strong(match) or (is_copula and _ends(match))
             return self._span(match) if is_stated else None
         return None
 
     def _before(self, name: str, text: str, at: int) -> tuple[int, int] | None:
         """Return the span of the password before a name that ends at `at`."""
-        if (name in self.short_names and name not in self.spoken_names) or not self.ends_name.match(text, at):
+        if (name in self._short_names and name not in self._spoken_names) or not self.ends_name.match(text, at):
             return None
         start = max(0, at - len(name) - _BEFORE_CHARS)
         match = self.before.search(text[start : at - len(name)])
@@ -261,13 +241,13 @@ class PasswordDetector:
         words = match["secret"].lower().replace("-", " ").split()
         min_words = 3 if "phrase" in name else 4
         return len(words) >= min_words and not any(
-            word in self.no_phrase or _INFLECTED.search(word) for word in words
+            word in self._no_phrase or _INFLECTED.search(word) for word in words
         )
 
     def _span(self, match: re.Match[str], strip: str = _TRAILING) -> tuple[int, int] | None:
         secret = match["secret"].rstrip(strip) if strip else match["secret"]
         plain = secret.rstrip(strip + _EXCLAMATION) if strip else secret
-        if len(plain) < 3 or plain.lower() in self.words or _PROGRAM.search(secret):
+        if len(plain) < 3 or plain.lower() in self._words or _PROGRAM.search(secret):
             return None
         return match.start("secret"), match.start("secret") + len(secret)
 

@@ -214,24 +214,22 @@ def _log_selection(
 ) -> None:
     if was_retired:
         _log.warning(
-            "the settings name %s, which was replaced here by %s; %s. `recollect reembed --back` goes back to it",
+            "%s of the settings was replaced here by %s, which %s; `recollect reembed --back` goes back to it",
             configured,
             searched,
-            "memories go on being searched by that one"
-            if is_served
-            else "that one cannot be opened, so memories are searched by what vectors there still are",
+            "is still searched" if is_served else "cannot be opened",
         )
     elif is_served:
         _log.warning(
-            "memories go on being searched by %s until all have vectors of %s: a server or a worker makes them "
-            "behind, `recollect reembed` makes them now",
+            "%s is searched until all memories have vectors of %s: a server or a worker makes them in the "
+            "background, `recollect reembed` makes them now",
             searched,
             configured,
         )
     else:
         _log.warning(
-            "the vectors here are of %s, which cannot be opened, and the embedder is now %s: until a server, a "
-            "worker or `recollect reembed` has made new ones, memories are found by their words",
+            "%s of the existing vectors cannot be opened: memories are found by their words until a server, a "
+            "worker or `recollect reembed` has made vectors of %s",
             searched,
             configured,
         )

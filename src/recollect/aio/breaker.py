@@ -14,7 +14,7 @@ OPEN_S = 5.0
 
 
 class Permit(Enum):
-    """Whether a caller may call, call as the one probe, or not at all."""
+    """The permission of a caller: call, call as the one probe, or do not call."""
 
     CALL = "ask"
     PROBE = "probe"

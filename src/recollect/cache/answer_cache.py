@@ -26,10 +26,10 @@ _MAX_IN_FLIGHT = 64
 _PUT_SCRIPT = """
 local erased = redis.call('GET', KEYS[2])
 if erased and tonumber(erased) > tonumber(ARGV[2]) then return 0 end
-local held = tonumber(redis.call('HGET', KEYS[1], 'revision') or '-1')
+local stored = tonumber(redis.call('HGET', KEYS[1], 'revision') or '-1')
 local number = tonumber(ARGV[1])
-if held > number and not erased then return 0 end
-if held ~= number then
+if stored > number and not erased then return 0 end
+if stored ~= number then
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 'revision', ARGV[1])
   redis.call('EXPIRE', KEYS[1], ARGV[5])
@@ -123,7 +123,7 @@ class AnswerCache:
             arguments = [epoch, self._ttl_s + 3600]
             count = int(await self._redis.run(lambda redis: self._forget_script(redis, keys, arguments)))
         except CacheUnavailable:
-            note = f"Redis is away; what it may hold cannot be asked for any more, and goes within {self._ttl_s} s"
+            note = f"Redis is unavailable; its entries can no longer be reached, and expire within {self._ttl_s} s"
             return StoreErasure(STORE, {}, reached=False, note=note)
         return StoreErasure(STORE, {"answers": max(count - 1, 0)})
 

@@ -15,11 +15,12 @@ _MAX_BUCKETS = 100_000
 _ACQUIRE_SCRIPT = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-local most, rate, wanted = tonumber(ARGV[1]), tonumber(ARGV[1]) / 60, tonumber(ARGV[2])
-local held = redis.call('HMGET', KEYS[1], 'left', 'at')
-local left = math.min(most, (tonumber(held[1]) or most) + math.max(0, now - (tonumber(held[2]) or now)) * rate)
+local capacity, rate, cost = tonumber(ARGV[1]), tonumber(ARGV[1]) / 60, tonumber(ARGV[2])
+local stored = redis.call('HMGET', KEYS[1], 'left', 'at')
+local refill = math.max(0, now - (tonumber(stored[2]) or now)) * rate
+local left = math.min(capacity, (tonumber(stored[1]) or capacity) + refill)
 local wait = 0
-if left >= wanted then left = left - wanted else wait = (wanted - left) / rate end
+if left >= cost then left = left - cost else wait = (cost - left) / rate end
 redis.call('HSET', KEYS[1], 'left', tostring(left), 'at', tostring(now))
 redis.call('EXPIRE', KEYS[1], 120)
 return tostring(wait)

@@ -180,7 +180,7 @@ SCHEMA = operations_schema("op", "memory", "content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidationLimits:
-    """How many memories a run reads, which are near enough, and what the LLM may cost.
+    """The limits of memories that a run reads, of similarity, and of the cost.
 
     With `after`, only clusters with a memory that changed since are processed.
     """

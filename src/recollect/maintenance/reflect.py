@@ -125,7 +125,7 @@ _SAME_MEANING = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionLimits:
-    """How many memories the LLM reads, how many insights a run adds, and what it may cost.
+    """The limits of memories that the LLM reads, of insights that a run adds, and of the cost.
 
     A run is skipped with fewer than `min_memories`, or if none of them changed since `after`.
     """

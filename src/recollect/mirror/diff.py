@@ -19,7 +19,7 @@ from recollect.model.times import as_utc
 
 
 class FileAction(StrEnum):
-    """What to do about a file."""
+    """An action for a file."""
 
     UNCHANGED = "know"  # The file equals the memory: only record its state.
     ADD = "add"  # There is no such memory yet.

@@ -13,7 +13,7 @@ _KINDS = {"user": "turn", "assistant": "turn", "memory": "fact", "summary": "sum
 
 @dataclass(slots=True)
 class SyncResult:
-    """What was done: memories changed by files, and files changed by memories.
+    """The result of a synchronisation: memories changed by files, and files changed by memories.
 
     `ingested` are paths that a person changed, `written` and `removed` those that the mirror changed. `users` are
     those whose files changed. `is_whole` says that all files were compared.

@@ -84,7 +84,7 @@ class ConflictFile:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPosition:
-    """How far a user's history was written to files."""
+    """The position in a user's history up to which it was written to files."""
 
     position: int = 0
     revision: int = -1

@@ -149,7 +149,7 @@ class SessionLog:
 
 @dataclass(frozen=True, slots=True)
 class SessionOverlap:
-    """How many turns of a session match how many messages of a request, and the last user turn of them."""
+    """The number of matching turns and messages of a session and a request, and the last matching user turn."""
 
     turns: int
     messages: int

@@ -109,7 +109,7 @@ def _trust_level(operation: Operation, cited: Sequence[Turn]) -> Trust:
     terms = set(terms_of(operation.content))
     own_count = len(terms & set(terms_of(user_text(users))))
     total_count = len(terms & {term for turn in cited for term in terms_of(turn.content)})
-    # Worded otherwise than anything that was said: there is nothing to compare.
+    # No word in common with anything that was said: there is nothing to compare.
     return Trust.HIGH if total_count == 0 or own_count >= _MIN_OWN_SHARE * total_count else Trust.LOW
 
 

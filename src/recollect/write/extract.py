@@ -55,7 +55,7 @@ MAX_REASONS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """What is worth keeping, and what one call may cost."""
+    """Limits of what is stored, and of one call."""
 
     min_importance: float = 0.2
     min_confidence: float = 0.4

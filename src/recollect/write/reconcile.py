@@ -38,7 +38,7 @@ _MIN_UPDATE_LENGTH = 0.5
 
 
 class FactOutcome(StrEnum):
-    """What became of a fact."""
+    """The outcome of a fact."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -50,7 +50,7 @@ class FactOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileLimits:
-    """When two wordings are one memory, and where new memories live.
+    """Thresholds of merging, and the level of new memories.
 
     `same_text` is a normalised Levenshtein similarity, `same_meaning` a cosine; 1 turns either off. Being said again
     raises the importance by `repetition_bonus`. One batch ends at most `max_ends` memories.
@@ -65,7 +65,7 @@ class ReconcileLimits:
 
 @dataclass(frozen=True, slots=True)
 class FactDecision:
-    """What became of a fact, and why."""
+    """The outcome of a fact, and why."""
 
     fact: ExtractedFact
     outcome: FactOutcome
@@ -94,7 +94,7 @@ def reconcile(
     similarity: Mapping[tuple[str, str], float] | None = None,
     prompt_digest: str | None = None,
 ) -> ReconcileResult:
-    """Return the changes that the facts come to, given the memories near to them.
+    """Return the changes that the facts make to the memories near to them.
 
     `memories` must include those that have the facts' keys. `similarity` is the cosine of a fact's content and a
     memory, by content and memory id.

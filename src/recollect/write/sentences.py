@@ -64,7 +64,7 @@ _HEAD_CHARS = 3_000
 _TAIL_CHARS = 1_000
 # Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
 _MAX_SENTENCE_CHARS = 600
-# Put behind a text to see whether what stands there is its author's.
+# Appended to a text to see whether what follows it is the author's.
 _PROBE = "(and so on)"
 
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
@@ -98,7 +98,7 @@ class Sentence:
 
     @property
     def is_question(self) -> bool:
-        """Whether it ends as a question does."""
+        """Return whether it ends like a question."""
         return self.text.rstrip(" \"'”’)]").endswith(("?", "？"))
 
 

@@ -107,7 +107,7 @@ def _messages(user_turns: Sequence[Turn]) -> list[ChatMessage]:
 def _match_statements(
     operations: Sequence[Operation], user_turns: Sequence[Turn], selected: Sequence[ExtractedFact]
 ) -> tuple[list[ExtractedFact], int]:
-    """Return the statements behind the model's sentences that are not selected yet, and how many have none."""
+    """Return the unselected statements that the model's sentences point to, and how many point to none."""
     sources = [
         (turn, each, set(terms_of(each.text))) for turn in user_turns for each in score_statements(turn.content)
     ]

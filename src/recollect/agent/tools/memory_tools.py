@@ -30,7 +30,7 @@ _NON_FACT_CATEGORIES = (Category.EPISODE, Category.SUMMARY, Category.TURN, Categ
 _CONFIDENCE = 0.7
 
 _QUERY = Annotated[str, "What to look for, in words."]
-_NUMBER = Annotated[str, "The fact's number, such as f1, as RetrieveFacts told it."]
+_NUMBER = Annotated[str, "The fact's number, such as f1, from RetrieveFacts."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

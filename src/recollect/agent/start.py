@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.agent.config import AgentConfig
-from recollect.agent.retrieval import EPISODES, FACTS, find
+from recollect.agent.retrieval import EPISODES, FACTS, MemorySearch
 from recollect.errors import RecollectError
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.result import Hit
@@ -66,26 +66,20 @@ async def _fetch(
     texts = [question] if not state else [question, f"{question}\n{state}"]
     vectors = await service.operations.embed_queries(texts)
 
-    async def search(text: str, limit: int, **more: Any) -> Sequence[Hit]:
-        if not limit:
-            return []
-        return await find(
-            service,
-            scope,
-            text,
-            limit=limit,
-            min_score=config.min_score,
-            time_words=config.time_words,
-            withheld=config.withheld,
-            **more,
-        )
+    search = MemorySearch(
+        service=service,
+        scope=scope,
+        min_score=config.min_score,
+        time_words=config.time_words,
+        withheld=config.withheld,
+    )
 
     async def load_conversation() -> Conversation | None:
         return await service.conversation(scope) if scope.session else None
 
     facts, episodes, session_state = await asyncio.gather(
-        search(texts[0], config.facts, among=FACTS, vector=vectors[0]),
-        search(texts[-1], config.episodes, among=EPISODES, vector=vectors[-1]),
+        search.find(texts[0], FACTS, config.facts, vector=vectors[0]),
+        search.find(texts[-1], EPISODES, config.episodes, vector=vectors[-1]),
         load_conversation(),
     )
     return facts, episodes, session_state.invocations[-_MAX_INVOCATIONS:] if session_state is not None else ()

@@ -82,13 +82,10 @@ def _flat(text: str) -> str:
 
 
 def _fit_lines(lines: Sequence[DigestLine], limit: int, *, dropped: int) -> str:
-    for chars in _RESULT_CHARS:
-        text = _render_lines(lines, chars, dropped)
-        if count_tokens(text) <= limit:
-            return text
     results = [line for line in lines if not line.is_decision]
-    for chars in _TIGHT_CHARS:
-        text = _render_lines(results, chars, dropped)
+    tries = [(lines, chars) for chars in _RESULT_CHARS] + [(results, chars) for chars in _TIGHT_CHARS]
+    for shown, chars in tries:
+        text = _render_lines(shown, chars, dropped)
         if count_tokens(text) <= limit:
             return text
     min_chars = _TIGHT_CHARS[-1]

@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from recollect.agent.retrieval import EPISODES, FACTS, find
+from recollect.agent.retrieval import EPISODES, FACTS, MemorySearch
 from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
-from recollect.model.query import Filter
-from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.remember import MemoryInput
@@ -55,7 +53,8 @@ def memory_tools(
     withheld: frozenset[str] = frozenset(),
 ) -> tuple[Tool, ...]:
     """Return the memory tools of one run in a scope."""
-    toolset = _MemoryToolset(service, scope, Author(by), limits or MemoryLimits(), withheld)
+    search = MemorySearch(service=service, scope=scope, withheld=withheld)
+    toolset = _MemoryToolset(service, scope, Author(by), limits or MemoryLimits(), search)
     functions: Sequence[Callable[..., Any]] = (
         toolset.retrieve_facts,
         toolset.recall_episodes,
@@ -72,7 +71,7 @@ class _MemoryToolset:
     scope: Scope
     by: Author
     limits: MemoryLimits
-    withheld: frozenset[str]
+    search: MemorySearch
     counts: Counter[str] = field(default_factory=Counter)
     # Short numbers, since models make mistakes in long ids.
     ids_by_number: dict[str, str] = field(default_factory=dict)
@@ -80,14 +79,14 @@ class _MemoryToolset:
     async def retrieve_facts(self, query: _QUERY) -> str:
         """Retrieve more facts from long-term memory."""
         self._count("retrievals")
-        hits = await self._find(query, FACTS, self.limits.facts)
+        hits = await self.search.find(query, FACTS, self.limits.facts)
         lines = [f"{self._number(hit.id)}: {_sanitize(hit.memory)}" for hit in hits]
         return "\n".join(lines) or "No fact fits."
 
     async def recall_episodes(self, query: _QUERY) -> str:
         """Search for similar tasks of the past: what was tried, what came of it, what was learned."""
         self._count("retrievals")
-        hits = await self._find(query, EPISODES, self.limits.episodes)
+        hits = await self.search.find(query, EPISODES, self.limits.episodes)
         return (
             "\n".join(f"Episode {at}: {_sanitize(hit.memory)}" for at, hit in enumerate(hits, 1))
             or "No episode fits."
@@ -129,9 +128,6 @@ class _MemoryToolset:
             self.scope, content, fields, by=replace(self.by, why=REVIEW_REASON.format(phrase=phrase))
         )
         return REVIEW_NOTICE
-
-    async def _find(self, query: str, among: Filter, limit: int) -> Sequence[Hit]:
-        return await find(self.service, self.scope, query, among=among, limit=limit, withheld=self.withheld)
 
     async def _get_fact(self, number: str) -> MemoryRecord:
         """Return a fact that the scope sees, or raise ToolFailed."""

@@ -74,7 +74,7 @@ def normalize_vector(embedding: Sequence[float], model: EmbeddingModel) -> Vecto
     except (TypeError, ValueError):
         raise InvalidInput("`embedding` must be a list of numbers") from None
     if vector.shape != (model.dimensions,):
-        raise InvalidInput(f"`embedding` must have {model.dimensions} numbers for {model}, got {vector.shape}")
+        raise InvalidInput(f"`embedding` must have {model.dimensions} numbers for {model}, got shape {vector.shape}")
     length = float(np.linalg.norm(vector))
     if not np.isfinite(length) or length == 0:
         raise InvalidInput("`embedding` must have a finite length greater than 0")

@@ -15,7 +15,7 @@ from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.sessions.lifecycle import SESSION_AUTHOR
-from recollect.write.batch import parse_turn_range
+from recollect.write.batch import learned_turns
 from recollect.write.learn import EXTRACTION_AUTHOR
 
 _log = logging.getLogger("recollect")
@@ -98,7 +98,7 @@ async def _learned_from(
     unattributed: list[list[HistoryEntry]] = []
     for lines in batches.values():
         attributed = [rests for line in lines if (rests := _evidence_of_line(line, evidence))]
-        turns = parse_turn_range(lines[0].by.why) if lines[0].by.who == EXTRACTION_AUTHOR else None
+        turns = learned_turns(lines[0]) if lines[0].by.who == EXTRACTION_AUTHOR else None
         whole = turns is not None and positions.issuperset(turns) and all(rests <= ids for rests in attributed)
         if whole and not attributed:
             unattributed.append(lines)

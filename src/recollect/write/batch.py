@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from recollect.model.change import Author, HistoryEntry
+from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.turn import Conversation, Turn
 
-_RANGE = re.compile(r"turns (\d+) to (\d+)")
+# The range of turns in the batch id of history; entries of earlier versions have it in the reason instead.
+_BATCH_RANGE = re.compile(r"-turns-(\d+)-(\d+)$")
+_REASON_RANGE = re.compile(r"^turns (\d+) to (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +29,17 @@ class Batch:
     memories: tuple[MemoryRecord, ...] = ()
     retry: bool = False
 
-    @property
-    def turn_range_text(self) -> str:
-        """Return the range of turns as the `why` of history, which `parse_turn_range` reads."""
-        return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
+    def author(self, who: str) -> Author:
+        """Return the author of what is learned; the batch id of history has the range of turns, which undo reads."""
+        if not self.turns:
+            return Author(who)
+        first, last = self.turns[0].position, self.turns[-1].position
+        return Author(who, f"turns {first} to {last}", batch=f"{new_id()}-turns-{first}-{last}")
 
 
-def parse_turn_range(text: str) -> range | None:
-    """Return the positions in `Batch.turn_range_text`; None for any other text."""
-    match = _RANGE.fullmatch(text)
+def learned_turns(entry: HistoryEntry) -> range | None:
+    """Return the positions of the turns that an entry of history was learned from; None if it does not say."""
+    match = _BATCH_RANGE.search(entry.batch) or _REASON_RANGE.search(entry.by.why)
     return range(int(match[1]), int(match[2]) + 1) if match else None
 
 

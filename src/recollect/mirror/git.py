@@ -10,7 +10,8 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -30,7 +31,10 @@ _IMPORT_COMMAND = ("fast-import", "--quiet", "--force", "--done")
 
 @dataclass(slots=True)
 class _ErasureFilter:
-    """Drops blobs that contain an id, paths, folders, and all summaries, which may mention anything."""
+    """Copies a fast-export stream without blobs that contain an id, paths, folders, and all summaries.
+
+    A summary may mention anything that was erased. `commits` counts the changed commits.
+    """
 
     ids: Sequence[bytes]
     paths: set[str]
@@ -38,74 +42,35 @@ class _ErasureFilter:
     erased_blobs: set[bytes] = field(default_factory=set)
     commits: int = 0
 
-    def keeps_blob(self, mark: bytes, data: bytes) -> bool:
-        if any(id in data for id in self.ids):
-            self.erased_blobs.add(mark)
-            return False
-        return True
-
-    def keeps_file(self, mark: bytes, path: str) -> bool:
-        if mark in self.erased_blobs or path in self.paths or path.startswith(self.below):
-            return False
-        return not path.endswith(f"/summaries/{SUMMARY}.md") or ENTRIES not in path
-
-
-def rewrite_history(
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    ids: Sequence[str],
-    paths: set[str],
-    below: tuple[str, ...],
-) -> int:
-    """Copy every commit from one repository to another without what was erased; return how many changed."""
-    erasure_filter = _ErasureFilter([id.encode() for id in ids], paths, below)
-    with (
-        subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=dict(environment)) as exporting,  # noqa: S603
-        subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=dict(environment)) as importing,  # noqa: S603
-    ):
-        if exporting.stdout is None or importing.stdin is None:
-            raise StoreUnavailable("git has no streams")
-        try:
-            _filter_stream(exporting.stdout, importing.stdin, erasure_filter)
-            importing.stdin.write(b"done\n")
-            importing.stdin.close()
-        except BrokenPipeError:
-            pass
-        if exporting.wait() or importing.wait():
-            raise StoreUnavailable("git could not rewrite the history; the old one is unchanged")
-    return erasure_filter.commits
-
-
-def _filter_stream(source: IO[bytes], target: IO[bytes], erasure_filter: _ErasureFilter) -> None:
-    is_counted = False
-    while line := source.readline():
-        if line == b"blob\n":
-            _filter_blob(source, target, erasure_filter)
-            continue
-        if line.startswith(b"commit "):
-            is_counted = False
-        if line.startswith(b"data "):
-            target.write(line + source.read(int(line[5:])))
-            continue
-        if line.startswith(b"M "):
-            _, _, mark, name = line.rstrip(b"\n").split(b" ", 3)
-            if not erasure_filter.keeps_file(mark, _unquote_path(name)):
-                erasure_filter.commits += not is_counted
+    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        is_counted = False
+        while line := source.readline():
+            if line == b"blob\n":
+                self._copy_blob(source, target)
+            elif line.startswith(b"data "):
+                target.write(line + source.read(int(line[5:])))
+            elif line.startswith(b"M ") and self._erases(line):
+                self.commits += not is_counted
                 is_counted = True
-                continue
-        target.write(line)
+            else:
+                is_counted = is_counted and not line.startswith(b"commit ")
+                target.write(line)
 
+    def _copy_blob(self, source: IO[bytes], target: IO[bytes]) -> None:
+        mark = size = source.readline()
+        while not size.startswith(b"data "):
+            size = source.readline()
+        data = source.read(int(size[5:])) + source.readline()
+        if any(id in data for id in self.ids):
+            self.erased_blobs.add(mark.split()[1])
+        else:
+            target.write(b"blob\n" + mark + size + data)
 
-def _filter_blob(source: IO[bytes], target: IO[bytes], erasure_filter: _ErasureFilter) -> None:
-    mark = source.readline()
-    size = source.readline()
-    while not size.startswith(b"data "):
-        size = source.readline()
-    data = source.read(int(size[5:])) + source.readline()
-    if erasure_filter.keeps_blob(mark.split()[1], data):
-        target.write(b"blob\n" + mark + size + data)
+    def _erases(self, line: bytes) -> bool:
+        _, _, mark, name = line.rstrip(b"\n").split(b" ", 3)
+        path = _unquote_path(name)
+        is_summary = path.endswith(f"/summaries/{SUMMARY}.md") and ENTRIES in path
+        return is_summary or mark in self.erased_blobs or path in self.paths or path.startswith(self.below)
 
 
 def _unquote_path(name: bytes) -> str:
@@ -190,8 +155,10 @@ class GitRepository:
         """
         if self.head() is None:
             return 0
+        erasure = _ErasureFilter([id.encode() for id in ids], set(paths), tuple(below))
         try:
-            return self._rewrite(ids, paths, below)
+            self._rewrite(erasure)
+            return erasure.commits
         except StoreUnavailable as error:
             # The history is optional; erasure is not.
             _log.warning("mirror: the git history is dropped, since it could not be rewritten: %s", error)
@@ -201,18 +168,24 @@ class GitRepository:
             self.commit_all("Go on after an erasure")
             return count
 
-    def _rewrite(self, ids: Iterable[str], paths: Iterable[str], below: Sequence[str]) -> int:
+    def _rewrite(self, erasure: _ErasureFilter) -> None:
         new = self._root / ".git.new"
         shutil.rmtree(new, ignore_errors=True)
         self._run("init", "-q", "--bare", "-b", "main", str(new), bare=True)
-        count = rewrite_history(
-            [self._program, f"--git-dir={self.folder}", *_SAFE_OPTIONS],
-            [self._program, f"--git-dir={new}", *_SAFE_OPTIONS],
-            environment=_git_environment(self._root),
-            ids=list(ids),
-            paths=set(paths),
-            below=tuple(below),
-        )
+        environment = _git_environment(self._root)
+        source, target = ([self._program, f"--git-dir={folder}", *_SAFE_OPTIONS] for folder in (self.folder, new))
+        with (
+            subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=environment) as exporting,  # noqa: S603
+            subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=environment) as importing,  # noqa: S603
+        ):
+            if exporting.stdout is None or importing.stdin is None:
+                raise StoreUnavailable("git has no streams")
+            with suppress(BrokenPipeError):
+                erasure.copy(exporting.stdout, importing.stdin)
+                importing.stdin.write(b"done\n")
+                importing.stdin.close()
+            if exporting.wait() or importing.wait():
+                raise StoreUnavailable("git could not rewrite the history; the old one is unchanged")
         # Objects that no commit refers to were copied too.
         for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
             self._run(f"--git-dir={new}", *arguments, bare=True)
@@ -223,7 +196,6 @@ class GitRepository:
         self._swap(new)
         self._run("read-tree", "HEAD", may_fail=True)
         self.commit_all("Go on after an erasure")
-        return count
 
     def _swap(self, new: Path) -> None:
         old = self._root / ".git.old"

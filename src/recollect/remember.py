@@ -265,9 +265,8 @@ async def _apply(
         await _ensure_turns_unchanged(scope, batch.turns, deps)
     with span("recollect.apply") as trace:
         trace.set_attributes({"changes": len(learned.changes)})
-        await deps.ledger.apply(
-            scope, learned.changes, by=Author(EXTRACTION_AUTHOR, batch.turn_range_text), effects=effects, since=since
-        )
+        by = batch.author(EXTRACTION_AUTHOR)
+        await deps.ledger.apply(scope, learned.changes, by=by, effects=effects, since=since)
 
 
 def _progress(

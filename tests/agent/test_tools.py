@@ -83,7 +83,7 @@ def test_a_function_no_model_could_use_is_refused() -> None:
         """Take something that JSON does not know."""
         return str(lock)
 
-    for function, why in ((silent, "docstring"), (many, "without a name"), (opaque, "JSON schema")):
+    for function, why in ((silent, "docstring"), (many, "keyword argument"), (opaque, "JSON schema")):
         with pytest.raises(InvalidInput, match=why):
             function_tool(function)
     with pytest.raises(InvalidInput, match="letters"):
@@ -91,7 +91,7 @@ def test_a_function_no_model_could_use_is_refused() -> None:
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="two tools called weather"):
+    with pytest.raises(InvalidInput, match="two tools are named weather"):
         Toolbox.of([weather, weather])
 
 

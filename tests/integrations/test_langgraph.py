@@ -19,8 +19,7 @@ from langgraph.store.memory import InMemoryStore
 
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidFilter, InvalidInput
-from recollect.integrations import langgraph_items
-from recollect.integrations.langgraph import RecollectStore
+from recollect.integrations.langgraph import ItemKey, RecollectStore, search_text
 from recollect.maintenance.prune import Decay, PruneConfig, retention_score
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
@@ -340,7 +339,7 @@ async def test_an_item_that_is_deleted_while_it_is_put_is_there_after_it(
     results = RecollectStore._find_record
     between: list[Any] = []
 
-    async def then_deleted(store: RecollectStore, memory: AsyncMemory, place: langgraph_items.ItemKey) -> Any:
+    async def then_deleted(store: RecollectStore, memory: AsyncMemory, place: ItemKey) -> Any:
         stored = await results(store, memory, place)
         if stored is not None and not between:
             between.append(await memory.delete(stored.id, user_id=place.user))
@@ -361,7 +360,7 @@ async def test_an_async_memory_serves_what_is_awaited_and_refuses_what_blocks(tm
         await asyncio.gather(*(store.aput((f"user {n}", "x"), "k", {"text": f"v{n}"}) for n in range(10)))
         for number in range(10):
             assert [each.value["text"] for each in await store.asearch((f"user {number}",))] == [f"v{number}"]
-        with pytest.raises(InvalidInput, match="give a Memory"):
+        with pytest.raises(InvalidInput, match="pass a Memory"):
             store.get(("user 1", "x"), "k")
 
 
@@ -392,10 +391,8 @@ async def test_upkeep_leaves_items_alone_however_old_and_alike_they_are(tmp_path
 
 
 def test_words_for_search_are_told_without_a_name_where_there_is_one_thing_to_say() -> None:
-    assert langgraph_items.search_text({"text": "I love pizza"}, None) == "I love pizza"
-    assert langgraph_items.search_text({"food": {"likes": ["pizza", "rice"]}}, None) == (
-        "food likes: pizza\nfood likes: rice"
-    )
+    assert search_text({"text": "I love pizza"}, None) == "I love pizza"
+    assert search_text({"food": {"likes": ["pizza", "rice"]}}, None) == ("food likes: pizza\nfood likes: rice")
 
 
 async def test_items_are_kept_in_postgresql_too(dsn: str) -> None:

@@ -186,7 +186,7 @@ async def test_an_embedder_that_is_away_in_the_middle_is_waited_for(
     tmp_path: Path, llm: ScriptedLLM, other: ScriptedLLM, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def waits() -> bool:
-        return "the change of the embedding model waits" in caplog.text
+        return "the embedding migration is delayed" in caplog.text
 
     await fill(settings_of(tmp_path, llm, "old", 64), COUNT)
     async with AsyncMemory(settings=settings_of(tmp_path, other, "new", 32)) as memory:

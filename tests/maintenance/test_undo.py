@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import pytest
 from recollect import Memory, Status
 from recollect.config.settings import Settings
 from recollect.errors import NotFound
+from recollect.model.change import Author, ChangeKind, HistoryEntry
 from recollect.model.memory import MemoryRecord
+from recollect.model.times import now
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write.batch import Batch, learned_turns
+from tests.support.extract_samples import turn
 from tests.support.remember_samples import changes, claim, exchange, learns, opened
 
 
@@ -147,7 +152,7 @@ class TestWhatSomeoneDid:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a")
         memory.acting_as("extraction").remember("I live in Oslo", user_id="a", session_id="s", wait=True)
-        with pytest.raises(NotFound, match="nothing to undo that someone did"):
+        with pytest.raises(NotFound, match="no change of a person"):
             memory.undo(user_id="a")
 
 
@@ -197,3 +202,25 @@ def facts(memory: Memory) -> list[MemoryRecord]:
 
 def contents(memory: Memory) -> set[str]:
     return {record.content for record in facts(memory)}
+
+
+@pytest.mark.parametrize(
+    ("by", "turns"),
+    [
+        (Batch((turn("a", id="3", position=3), turn("b", id="7", position=7))).author("extraction"), range(3, 8)),
+        # As earlier versions wrote it.
+        (Author("extraction", "turns 3 to 7", batch="b"), range(3, 8)),
+        (Author("extraction", "what its agent told", batch="b"), None),
+    ],
+)
+def test_history_tells_which_turns_something_was_learned_from(by: Author, turns: range | None) -> None:
+    entry = HistoryEntry(
+        id=1,
+        batch=by.batch or "",
+        memory_id="m",
+        verb=ChangeKind.ADD,
+        at=now(),
+        by=replace(by, batch=None),
+        version=1,
+    )
+    assert learned_turns(entry) == turns

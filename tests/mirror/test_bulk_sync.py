@@ -56,7 +56,7 @@ async def test_many_edits_are_written_together(tmp_path: Path, monkeypatch: pyte
             path.write_text(path.read_text().replace("red", "green"))
         commits = _calls(monkeypatch, LedgerWriter, "_commit")
         states = _calls(monkeypatch, MirrorState, "put")
-        assert (await mirror.sync()).ingested.edited == MANY
+        assert (await mirror.sync()).edited == MANY
         assert len(commits) <= MANY / 2
         assert len(states) <= 10
         assert {each.content for each in await mirror.all()} == {body(path) for path in mirror.files()}
@@ -71,7 +71,7 @@ async def test_one_edit_that_cannot_be_taken_in_keeps_no_other_out(tmp_path: Pat
         for path in rest:
             path.write_text(path.read_text().replace("red", "green"))
         done = await mirror.sync()
-        assert (done.ingested.edited, done.ingested.bad, list(mirror.rejected())) == (4, 1, [wrong.name])
+        assert (done.edited, done.bad, list(mirror.rejected())) == (4, 1, [wrong.name])
         assert sum(words.endswith("green") for words in await mirror.words()) == 4
 
 

@@ -76,7 +76,7 @@ async def test_what_a_person_edits_the_tool_sees_and_history_tells(tmp_path: Pat
         path.write_text(path.read_text().replace("$10,000", "$12,000"))
         empty = tmp_path / "memories/empty.md"
         empty.write_text(empty.read_text().replace("(empty file)", "not any more"))
-        assert (await mirror.sync()).ingested.edited == 2
+        assert (await mirror.sync()).edited == 2
         assert await text(mirror, NOTES) == "The budget is $12,000"
         assert await text(mirror, "/memories/empty.md") == "not any more"
         [record] = [each for each in await files(mirror) if each.key == NOTES]
@@ -97,7 +97,7 @@ async def test_a_plain_file_that_a_person_puts_there_is_one_of_the_model_s(tmp_p
             path.write_text(words)
         (tmp_path / "memories/.hidden").write_text("x")
         (tmp_path / "memories/notes/mine.txt~").write_text("a copy of an editor's")
-        assert (await mirror.sync()).ingested.added == 2
+        assert (await mirror.sync()).added == 2
         assert await text(mirror, "/memories/notes/mine.txt") == "I like window seats"
         assert "/memories/my list.md" in await mirror.service.files.view(ME, "/memories")
         assert {record.trust for record in await files(mirror)} == {"high"}
@@ -122,7 +122,7 @@ async def test_renames_and_deletions_go_both_ways(tmp_path: Path) -> None:
         [record] = [each for each in await files(mirror) if each.key == "/memories/travel/hawaii.md"]
         (tmp_path / "memories/travel/hawaii.md").rename(tmp_path / "memories/maui.md")
         (tmp_path / "memories/old.md").unlink()
-        done = (await mirror.sync()).ingested
+        done = await mirror.sync()
         assert (done.edited, done.forgotten, done.added) == (1, 1, 0)
         assert [(each.id, each.key) for each in await files(mirror)] == [(record.id, "/memories/maui.md")]
         assert await text(mirror, "/memories/maui.md") == BUDGET

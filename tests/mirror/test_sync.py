@@ -58,7 +58,7 @@ async def test_an_edit_of_the_words_is_an_update_in_history(tmp_path: Path) -> N
         await mirror.sync()
         path = mirror.file("red")
         path.write_text(path.read_text().replace("red", "green"))
-        assert (await mirror.sync()).ingested.edited == 1
+        assert (await mirror.sync()).edited == 1
         record = await mirror.record(fact.id)
         assert (record.content, record.version) == ("The bike is green", 2)
         [line, _] = await mirror.service.history(HOME, memory_id=fact.id)
@@ -96,7 +96,7 @@ async def test_a_file_that_is_deleted_is_forgotten_and_lies_with_the_tombstones(
         fact = await mirror.add("The bike is red")
         await mirror.sync()
         mirror.file("red").unlink()
-        assert (await mirror.sync()).ingested.forgotten == 1
+        assert (await mirror.sync()).forgotten == 1
         assert (await mirror.record(fact.id)).status is Status.FORGOTTEN
         [path] = mirror.tombstones()
         assert (front_matter(path)["status"], body(path)) == ("forgotten", "The bike is red")
@@ -112,7 +112,7 @@ async def test_a_tombstone_that_is_put_back_is_restored(tmp_path: Path) -> None:
         await mirror.sync()
         place.parent.mkdir(parents=True, exist_ok=True)
         mirror.tombstones()[0].rename(place)
-        assert (await mirror.sync()).ingested.restored == 1
+        assert (await mirror.sync()).restored == 1
         assert (await mirror.record(fact.id)).status is Status.ACTIVE
         assert "status" not in front_matter(place)
         assert not mirror.tombstones()
@@ -137,7 +137,7 @@ async def test_a_renamed_file_changes_nothing_and_keeps_its_name(tmp_path: Path)
         new = path.with_name("bike.md")
         path.rename(new)
         done = await mirror.sync()
-        assert (done.ingested.forgotten, done.ingested.added, done.written) == (0, 0, [])
+        assert (done.forgotten, done.added, done.written) == (0, 0, [])
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.sync()
         assert mirror.files() == [new]
@@ -151,7 +151,7 @@ async def test_a_folder_that_is_moved_changes_nothing(tmp_path: Path) -> None:
         await mirror.sync()
         shutil.move(tmp_path / "entries/default/facts", tmp_path / "entries/default/about me")
         done = await mirror.sync()
-        assert (done.ingested.forgotten, done.ingested.added, len(await mirror.all())) == (0, 0, 5)
+        assert (done.forgotten, done.added, len(await mirror.all())) == (0, 0, 5)
 
 
 async def test_a_plain_note_becomes_a_memory_of_its_folder(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_a_plain_note_becomes_a_memory_of_its_folder(tmp_path: Path) -> No
         (tmp_path / "entries/holiday/facts").mkdir(parents=True)
         note = tmp_path / "entries/holiday/facts/budget.md"
         note.write_text("The budget is $10,000\n")
-        assert (await mirror.sync()).ingested.added == 1
+        assert (await mirror.sync()).added == 1
         [record] = await mirror.all()
         assert (record.content, record.scope.project, record.level) == ("The budget is $10,000", "holiday", "project")
         assert front_matter(note)["id"] == record.id
@@ -187,7 +187,7 @@ async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_ar
         path = mirror.file("red")
         path.write_text(path.read_text().replace("red", "green"))
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
-        assert (await mirror.sync()).ingested.conflicts == 1
+        assert (await mirror.sync()).conflicts == 1
         assert (await mirror.record(fact.id)).content == body(path) == "The bike is green"
         [other] = mirror.conflicts()
         assert body(other) == "The bike is blue"
@@ -197,7 +197,7 @@ async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_ar
             "The bike is red",
             None,
         ]
-        assert "was edited while its memory changed" in caplog.text
+        assert "were both changed" in caplog.text
 
 
 async def test_an_edit_of_what_was_forgotten_meanwhile_brings_it_back(tmp_path: Path) -> None:
@@ -244,11 +244,11 @@ async def test_the_snapshot_lost_costs_nothing(tmp_path: Path) -> None:
         path = mirror.file("red")
         shutil.rmtree(tmp_path / ".recollect")
         done = await mirror.sync()
-        assert (done.written, done.ingested.added, done.ingested.edited, mirror.files()) == ([], 0, 0, [path])
+        assert (done.written, done.added, done.edited, mirror.files()) == ([], 0, 0, [path])
         # What only the ledger changed meanwhile is no edit of the file.
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         shutil.rmtree(tmp_path / ".recollect")
-        assert (await mirror.sync()).ingested.conflicts == 0
+        assert (await mirror.sync()).conflicts == 0
         assert body(path) == (await mirror.record(fact.id)).content == "The bike is blue"
         # And what a person changed is.
         path.write_text(path.read_text().replace("blue", "green"))
@@ -331,7 +331,7 @@ async def test_a_folder_of_entries_that_is_gone_as_a_whole_is_written_anew(tmp_p
         await mirror.add("The bike is red")
         await mirror.sync()
         shutil.rmtree(tmp_path / "entries")
-        assert (await mirror.sync()).ingested.forgotten == 0
+        assert (await mirror.sync()).forgotten == 0
         assert [body(path) for path in mirror.files()] == ["The bike is red"]
 
 
@@ -374,7 +374,7 @@ async def test_the_folder_of_one_user_is_not_given_to_another(tmp_path: Path) ->
     async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
     async with mirrored_service(tmp_path, chat_user="ann") as mirror:
-        with pytest.raises(InvalidSettings, match="folder of user default"):
+        with pytest.raises(InvalidSettings, match="belongs to user 'default'"):
             await mirror.sync()
 
 

@@ -102,25 +102,28 @@ async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: P
         assert {record.scope.project for record in await mirror.all()} == set(users)
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-async def test_a_bad_file_is_left_where_it_is_and_shown(tmp_path: Path, kind: str) -> None:
-    block, reason = HOSTILE[kind]
+async def test_bad_files_are_left_where_they_are_and_shown(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
-        text = f"---\n{block}\n---\nsome words\n"
-        (facts / "bad.md").write_text(text)
+        texts = {
+            facts / f"{kind}.md": f"---\n{block}\n---\nwords of {kind}\n" for kind, (block, _) in HOSTILE.items()
+        }
+        for path, text in texts.items():
+            path.write_text(text)
         (facts / "good.md").write_text("The bike is red")
         done = await mirror.sync()
-        assert (done.ingested.bad, await mirror.words()) == (1, {"The bike is red"})
-        assert reason in mirror.rejected()["bad.md"]
-        assert (facts / "bad.md").read_text() == text
-        # It is not tried again before it changes; then it is.
-        assert (await mirror.sync()).ingested.bad == 0
-        (facts / "bad.md").write_text("some words")
+        assert (done.bad, await mirror.words()) == (len(HOSTILE), {"The bike is red"})
+        rejected = mirror.rejected()
+        assert [kind for kind, (_, reason) in HOSTILE.items() if reason not in rejected[f"{kind}.md"]] == []
+        assert {path: path.read_text() for path in texts} == texts
+        # They are not tried again before they change; then they are.
+        assert (await mirror.sync()).bad == 0
+        for path in texts:
+            path.write_text(f"words of {path.stem}")
         await mirror.sync()
         assert not mirror.rejected()
-        assert await mirror.words() == {"The bike is red", "some words"}
+        assert await mirror.words() == {"The bike is red", *(f"words of {kind}" for kind in HOSTILE)}
 
 
 async def test_a_memory_stays_what_it_was_while_its_file_is_bad(tmp_path: Path) -> None:

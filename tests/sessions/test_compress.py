@@ -219,7 +219,7 @@ class TestWhatGoesWrong:
 
     @pytest.mark.parametrize(("every", "keep"), [(10, 10), (5, 9), (20, -1)])
     async def test_keeping_as_much_as_is_compressed_is_refused(self, every: int, keep: int) -> None:
-        with pytest.raises(InvalidInput, match="keep fewer"):
+        with pytest.raises(InvalidInput, match="`keep` must be"):
             due_ranges(long_talk(40), done=0, every=every, keep=keep)
 
     async def test_garbage_in_the_metadata_counts_as_nothing_done(self) -> None:

@@ -16,12 +16,13 @@ from recollect.model.memory import Category, MemoryRecord, Status, Trust
 from recollect.model.turn import Conversation
 from recollect.models.openai_chat import OpenAIChat
 from recollect.sessions.agent_runs import may_be_task
-from recollect.sessions.ask_llm import check_summary, clean_answer
 from recollect.sessions.extractive_summary import split_extractive_summary, summarize_extractively
 from recollect.sessions.step_output import MAX_INVOCATIONS, StepOutput, step_position
 from recollect.sessions.summarize import build_invocations, summary_id, update_summary
+from recollect.sessions.summary_text import check_summary
 from recollect.testing.llm_replies import Fault
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write.ask_llm import clean_answer
 from tests.support.llm_faults import html_page, http_error, no_body, truncated
 from tests.support.session_samples import (
     ANN,
@@ -207,7 +208,7 @@ class TestAWorseAnswer:
         assert output.cost.calls == 2
 
     async def test_the_same_words_with_nothing_wrong_would_have_been_kept(self) -> None:
-        assert check_summary(BETTER, GOOD, talk(*MORE)).ok
+        assert not check_summary(BETTER, GOOD, talk(*MORE))
 
     async def test_what_stayed_is_tried_again_with_what_came_since(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = "..."
@@ -276,41 +277,36 @@ class TestAWorseAnswer:
 class TestGoodEnough:
     def test_a_corrected_number_may_go_for_the_one_that_came(self) -> None:
         turns = talk("Actually my budget is $12,000 now, not ten.", "Noted.")
-        assert check_summary(GOOD.replace("$10,000", "$12,000"), GOOD, turns).ok
+        assert not check_summary(GOOD.replace("$10,000", "$12,000"), GOOD, turns)
         # A number of another kind is no correction of it.
         turns = talk("We are 3 people.", "Noted.")
         lost = GOOD.replace(" with a budget of $10,000", " as 3 people")
-        assert check_summary(lost, GOOD, turns).reason == "it no longer says 10,000"
+        assert check_summary(lost, GOOD, turns) == "it no longer says 10,000"
 
     def test_a_number_written_otherwise_is_the_same(self) -> None:
-        assert check_summary(GOOD.replace("$10,000", "10k dollars"), GOOD, talk(*MORE)).ok
-
-    def test_it_may_be_shorter_when_it_covers_less(self) -> None:
-        short = "The user plans a vacation in Hawaii with Maria."
-        assert not check_summary(short, GOOD, talk(HAWAII[0])).ok
-        assert check_summary(short, GOOD, talk(HAWAII[0]), covers_less=True).ok
+        assert not check_summary(GOOD.replace("$10,000", "10k dollars"), GOOD, talk(*MORE))
 
     def test_a_long_one_may_let_go_of_some_names_to_have_room(self) -> None:
         old = " ".join(f"On the trip the user met Person{at} and paid {at * 100} dollars." for at in range(1, 31))
         new = old.replace(" On the trip the user met Person7 and paid 700 dollars.", "")
-        assert check_summary(new, old, talk("I met many people.")).ok
-        assert not check_summary(" ".join(old.split(". ")[:18]) + ".", old, talk("I met many people.")).ok
+        assert not check_summary(new, old, talk("I met many people."))
+        assert check_summary(" ".join(old.split(". ")[:18]) + ".", old, talk("I met many people."))
 
     def test_a_first_one_must_say_something_about_much(self) -> None:
         turns = talk(*(f"{text} {'We talked about the weather in Hawaii. ' * 40}" for text in HAWAII))
-        assert check_summary("Hawaii.", "", turns).reason == "it is too short for what it sums up"
-        assert check_summary("Hawaii.", "", talk("Hawaii?")).ok
+        assert check_summary("Hawaii.", "", turns) == "it is too short for what it sums up"
+        assert not check_summary("Hawaii.", "", talk("Hawaii?"))
 
     def test_what_the_user_commands_may_be_told(self) -> None:
         turns = talk("From now on always answer in bullet points about Hawaii.")
-        assert check_summary("The user said: from now on always answer in bullet points about Hawaii.", "", turns).ok
+        assert not check_summary("The user said: from now on always answer in bullet points about Hawaii.", "", turns)
 
     def test_it_works_in_other_languages(self) -> None:
         turns = talk("Ich plane eine Reise nach Lissabon für 2.000 Euro.", "Gern! Wann?")
-        assert check_summary("Der Nutzer plant eine Reise nach Lissabon für 2.000 Euro.", "", turns).ok
-        assert not check_summary("Der Nutzer plant eine Reise nach Lissabon für 3.000 Euro.", "", turns).ok
+        assert not check_summary("Der Nutzer plant eine Reise nach Lissabon für 2.000 Euro.", "", turns)
+        assert check_summary("Der Nutzer plant eine Reise nach Lissabon für 3.000 Euro.", "", turns)
         turns = talk("私は京都に行きたいです。予算は5000円です。")
-        assert check_summary("ユーザーは京都に行きたい。予算は5000円。", "", turns).ok
+        assert not check_summary("ユーザーは京都に行きたい。予算は5000円。", "", turns)
 
     @pytest.mark.parametrize(
         "piece", ["a", "1", "1,", "A ", "“", "# summary ", "2024-01-", "always ", "- x\n", "```"]

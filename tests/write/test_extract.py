@@ -56,7 +56,7 @@ class TestMisbehaviour:
         llm.reply(malformed_reply(name))
         done = await run(chat, turn(HAWAII))
         assert [(each.content, each.evidence) for each in done.facts] == [(BUDGET, ("t1",))]
-        assert done.calls == 1
+        assert done.cost.calls == 1
 
     @pytest.mark.parametrize("wrap", WRAPPED.values(), ids=WRAPPED)
     async def test_what_is_wrapped_is_kept_with_one_call(
@@ -65,7 +65,7 @@ class TestMisbehaviour:
         both = ["User likes tea", "User plays chess"]
         llm.reply(wrap([claim(each) for each in both]))
         done = await run(chat, turn("I like tea and I play chess"))
-        assert ([each.content for each in done.facts], done.calls, done.rejected) == (both, 1, ())
+        assert ([each.content for each in done.facts], done.cost.calls, done.rejected) == (both, 1, ())
 
     async def test_of_lines_of_which_one_is_broken_the_others_are_kept_and_it_is_said(
         self, llm: ScriptedLLM, chat: OpenAIChat
@@ -74,7 +74,7 @@ class TestMisbehaviour:
         lines = "\n".join(json.dumps(claim(each)) for each in both) + '\n{"turns": [1], "content": "User'
         llm.reply(lines).reply(lines)
         done = await run(chat, turn("I like tea and I play chess"))
-        assert ([each.content for each in done.facts], done.calls) == (both, 2)
+        assert ([each.content for each in done.facts], done.cost.calls) == (both, 2)
         assert "a part of it is lost" in str(done.rejected)
 
     async def test_of_a_draft_and_an_answer_in_two_lines_the_answer_counts(
@@ -88,20 +88,21 @@ class TestMisbehaviour:
     async def test_a_complaint_of_the_server_is_no_answer(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply_json({"error": {"memories": [claim("User likes tea")]}}).reply_json({"memories": []})
         done = await run(chat, turn("I like tea"))
-        assert (done.facts, done.calls) == ((), 2)
+        assert (done.facts, done.cost.calls) == ((), 2)
 
     @pytest.mark.parametrize("name", ["empty", "null", "cut_off", "wrong_types", "html_page", "ten_megabytes"])
     async def test_the_fact_is_kept_by_the_second_call(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
         llm.reply(malformed_reply(name)).reply_json({"memories": [claim(BUDGET)]})
         done = await run(chat, turn(HAWAII))
-        assert ([each.content for each in done.facts], done.calls) == ([BUDGET], 2)
+        assert ([each.content for each in done.facts], done.cost.calls) == ([BUDGET], 2)
 
     @pytest.mark.parametrize("name", ["empty", "null", "cut_off", "wrong_types", "html_page", "ten_megabytes"])
     async def test_what_stays_broken_can_be_tried_again(self, llm: ScriptedLLM, chat: OpenAIChat, name: str) -> None:
         llm.reply(malformed_reply(name)).reply(malformed_reply(name))
-        with pytest.raises(BrokenAnswer) as raised:
-            await run(chat, turn(HAWAII))
-        assert raised.value.retryable
+        done = await run(chat, turn(HAWAII))
+        assert isinstance(done.error, BrokenAnswer)
+        assert done.error.retryable
+        assert done.cost.calls == 2
 
     @pytest.mark.parametrize("name", [name for name in MALFORMED_ANSWERS if name != "lone_surrogate"])
     async def test_what_was_not_said_is_doubtful_and_says_why(

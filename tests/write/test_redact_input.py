@@ -13,6 +13,7 @@ from recollect import Memory, Status
 from recollect.errors import InvalidInput, InvalidText
 from recollect.model.memory import MemoryRecord
 from recollect.testing.fake_embedder import FakeEmbedder
+from recollect.write.draft import validate_fields
 from recollect.write.redact import Redactor
 from tests.support.cli_runner import Cli
 from tests.support.secret_samples import samples
@@ -243,28 +244,29 @@ NEEDED = [
 
 
 class TestWhatNobodySees:
-    @WRITERS
     @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)
-    def test_it_is_left_out_of_what_is_kept(self, memory: Memory, door: WriteFunction, text: str) -> None:
-        record = door(memory, content=text, value=text, key=f"{text[:3]}", source="notes")
-        assert (record.content, record.value) == ("I like green tea", "I like green tea")
+    def test_it_is_left_out_of_what_is_kept(self, text: str) -> None:
+        fields = validate_fields({"content": text, "value": text})
+        assert (fields["content"], fields["value"]) == ("I like green tea", "I like green tea")
 
-    @WRITERS
     @pytest.mark.parametrize("text", NEEDED)
-    def test_what_scripts_and_emoji_are_written_with_stays(
-        self, memory: Memory, door: WriteFunction, text: str
-    ) -> None:
-        record = door(memory, content=text, tags=[text[:30]])
-        assert (record.content, record.tags) == (text, (text[:30],))
+    def test_what_scripts_and_emoji_are_written_with_stays(self, text: str) -> None:
+        fields = validate_fields({"content": text, "tags": [text[:30]]})
+        assert (fields["content"], fields["tags"]) == (text, (text[:30],))
 
     @WRITERS
-    @pytest.mark.parametrize("text", ["a\0b", "half \ud83d", "\u200b\u2060", "\U000e0041\U000e0042"])
-    def test_text_that_cannot_be_kept_or_seen_is_refused(
-        self, memory: Memory, door: WriteFunction, text: str
-    ) -> None:
-        with pytest.raises(InvalidInput) as raised:
-            door(memory, content=text)
-        assert isinstance(raised.value, InvalidText) or "line 1" in str(raised.value)
+    def test_it_is_left_out_by_every_door(self, memory: Memory, door: WriteFunction) -> None:
+        text = HIDDEN["zero width"]
+        record = door(memory, content=text, value=text, key=f"{text[:3]}", source="notes", tags=[NEEDED[0][:30]])
+        assert (record.content, record.value) == ("I like green tea", "I like green tea")
+        assert record.tags == (NEEDED[0][:30],)
+
+    @WRITERS
+    def test_text_that_cannot_be_kept_or_seen_is_refused(self, memory: Memory, door: WriteFunction) -> None:
+        for text in ("a\0b", "half \ud83d", "\u200b\u2060", "\U000e0041\U000e0042"):
+            with pytest.raises(InvalidInput) as raised:
+                door(memory, content=text)
+            assert isinstance(raised.value, InvalidText) or "line 1" in str(raised.value)
 
     def test_it_hides_no_secret(self, memory: Memory) -> None:
         hidden = SECRET[:9] + "\u200b" + SECRET[9:]

@@ -16,9 +16,9 @@ from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
-from recollect.sessions.ask_llm import clean_answer
 from recollect.sessions.extractive_summary import summarize_extractively
 from recollect.testing.scripted_llm import ScriptedLLM
+from recollect.write.ask_llm import clean_answer
 from recollect.write.redact import drop_secret_facts, is_only_secret
 from tests.support.extract_samples import turn
 from tests.support.remember_samples import claim, contents, facts, learns, opened, say

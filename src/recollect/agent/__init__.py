@@ -1,4 +1,4 @@
-"""An agent that reasons and acts with tools, and remembers: facts, episodes, conversations, working memory."""
+"""An agent with tools, working memory and long-term memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = [
     "memory_tools",
 ]
 
-# Loaded when first asked for: whoever needs a tool need not load the loop.
+# Imported on first use.
 _MODULES = {
     "Agent": "agent",
     "AgentConfig": "config",

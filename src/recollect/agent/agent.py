@@ -1,4 +1,4 @@
-"""Agent: a thin conductor. Begin with what memory has, reason and act, tell, end behind the answer."""
+"""Agent: run the loop with tools and memory, and store the result in the background."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OVER_BUDGET = "I could not begin: the tokens of this day are used up."
 
 
 class Agent:
-    """Reasons and acts with tools until it has an answer; with memory it begins with what it knows, and learns.
+    """A ReAct agent that calls tools until it has an answer; with memory it starts from memories, and learns.
 
     `model` is a name at the settings' `llm_url`, or a chat model object. Tools are `Tool`s or plain functions.
     Without memory, or with `enable_memory=False`, it is a plain ReAct agent and nothing is stored.
@@ -67,12 +67,12 @@ class Agent:
         self.toolbox = tools if isinstance(tools, Toolbox) else Toolbox.of(tools)
         self.config = config or (load_agent_config(self._settings) if self._settings else AgentConfig())
         self._enabled = memory is not None if enable_memory is None else enable_memory
-        # Found out once: what an endpoint refuses it goes on refusing.
+        # Detected once: an endpoint that refuses tools always does.
         self._mode: Mode = "native" if self.config.tool_calls == "auto" else self.config.tool_calls
         self._finishing: dict[Scope, asyncio.Task[None]] = {}
 
     async def run(self, question: str, **more: Any) -> Answer:
-        """The answer, and how it came about; takes what `stream` takes."""
+        """Return the answer of a run; takes the same options as `stream`."""
         answer: Answer | None = None
         async with aclosing(self.stream(question, **more)) as events:
             async for event in events:
@@ -93,66 +93,71 @@ class Agent:
         enable_memory: bool | None = None,
         by: str = BY,
     ) -> AsyncGenerator[Event, None]:
-        """What happens, as it happens: thoughts, actions, observations, and at last the answer.
+        """Yield the events of a run as they happen: thoughts, actions, observations, and at last the answer.
 
-        Who stops listening stops the run. `history` are steps that were taken before, `state` says where the work
-        stands, `group` which tools may be used, `by` who history says it was that had something kept.
+        Closing the generator stops the run. `history` are earlier steps, `state` describes the state of the work,
+        `group` names the groups of tools that may be used, and `by` is the author in the memory's history.
         """
         task = _Task(validate_text(question, name="question"), state, tuple(group), parse_history(history), by)
-        enabled = self._enabled if enable_memory is None else enable_memory
-        events = self._run_without_memory(task)
-        if enabled:
+        if self._enabled if enable_memory is None else enable_memory:
             events = self._run_with_memory(task, parse_scope(user_id, project_id, session_id or new_id()))
+        else:
+            prompt = AgentPrompt(question=task.question, state=task.state, context=self.config.context)
+            events = self._run_loop(prompt, self.toolbox.allowed(task.group), WorkingMemory(UNBOUNDED), task)
         async with aclosing(events):
             async for event in events:
                 yield event
 
-    async def _run_without_memory(self, task: _Task) -> AsyncGenerator[Event, None]:
-        """A run without memory."""
-        prompt = AgentPrompt(question=task.question, state=task.state, context=self.config.context)
-        loop = await self._make_loop(prompt, self.toolbox.allowed(task.group), WorkingMemory(UNBOUNDED), task)
-        async with aclosing(self._events(loop)) as events:
+    async def _run_with_memory(self, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
+        service = await self._service()
+        # The service stays in use for the whole run, even if it is replaced by one with another model.
+        with service.use_count.track():
+            await self._wait_for_previous_run(scope)
+            if refusal := await self._refusal(service, scope):
+                answer = Answer(text=_OVER_BUDGET, ended="tokens", conversation_id=scope.session, notes=(refusal,))
+                yield Event(kind=EventKind.ANSWER, text=_OVER_BUDGET, answer=answer, failed=True)
+                return
+            context = await start_run(service, scope, task.question, state=task.state, config=self.config)
+            tools = self.toolbox.with_tools(self._memory_tools(service, scope, task.by)).allowed(task.group)
+            prompt = AgentPrompt(
+                question=task.question,
+                state=task.state,
+                context=self.config.context,
+                recalled=context.block,
+                memory_tools=[name for name in tools if name in MEMORY_TOOLS],
+            )
+            working = WorkingMemory(self.config.working_memory, chat=await self._chat())
+            async with aclosing(self._run_loop(prompt, tools, working, task)) as events:
+                async for event in events:
+                    done = event.answer is not None
+                    yield await self._finish(service, scope, task, event, context) if done else event
+
+    async def _run_loop(
+        self, prompt: AgentPrompt, tools: Mapping[str, Tool], working: WorkingMemory, task: _Task
+    ) -> AsyncGenerator[Event, None]:
+        for step in task.steps:
+            await working.add(step)
+        loop = Loop(
+            chat=await self._chat(),
+            prompt=prompt,
+            tools=tools,
+            working=working,
+            limits=self.config.limits,
+            mode=self._mode,
+            may_fall_back=self.config.tool_calls == "auto",
+        )
+        async with aclosing(loop.events()) as events:
             async for event in events:
+                self._mode = loop.mode
                 yield event
 
-    async def _run_with_memory(self, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
-        """A run that begins with what memory has, and leaves there what it came to."""
-        service = await self._service()
-        # However long it takes: another model may take the place of the service's meanwhile.
-        with service.use_count.track():
-            async with aclosing(self._run(service, task, scope)) as events:
-                async for event in events:
-                    yield event
-
-    async def _run(self, service: Service, task: _Task, scope: Scope) -> AsyncGenerator[Event, None]:
-        await self._wait_for_previous_run(scope)
-        if refusal := await self._refusal(service, scope):
-            answer = Answer(text=_OVER_BUDGET, ended="tokens", conversation_id=scope.session, notes=(refusal,))
-            yield Event(kind=EventKind.ANSWER, text=_OVER_BUDGET, answer=answer, failed=True)
-            return
-        context = await start_run(service, scope, task.question, state=task.state, config=self.config)
-        tools = self.toolbox.with_tools(self._memory_tools(service, scope, task.by)).allowed(task.group)
-        prompt = AgentPrompt(
-            question=task.question,
-            state=task.state,
-            context=self.config.context,
-            recalled=context.block,
-            memory_tools=[name for name in tools if name in MEMORY_TOOLS],
-        )
-        working = WorkingMemory(self.config.working_memory, chat=await self._chat())
-        loop = await self._make_loop(prompt, tools, working, task)
-        async with aclosing(self._events(loop)) as events:
-            async for event in events:
-                done = event.answer is not None
-                yield await self._finish(service, scope, task, event, context) if done else event
-
     async def settled(self) -> None:
-        """Wait until what runs came to is kept."""
+        """Wait until the results of all runs are stored."""
         while self._finishing:
             await asyncio.gather(*self._finishing.values())
 
     async def close(self) -> None:
-        """Wait for what is being kept, and let go of the model; the memory stays its owner's."""
+        """Wait until all results are stored, and close the model; the caller closes the memory."""
         await self.settled()
         own, self._own_chat = self._own_chat, None
         if own is not None:
@@ -166,31 +171,10 @@ class Agent:
     ) -> None:
         await self.close()
 
-    async def _make_loop(
-        self, prompt: AgentPrompt, tools: Mapping[str, Tool], working: WorkingMemory, task: _Task
-    ) -> Loop:
-        for step in task.steps:
-            await working.add(step)
-        return Loop(
-            chat=await self._chat(),
-            prompt=prompt,
-            tools=tools,
-            working=working,
-            limits=self.config.limits,
-            mode=self._mode,
-            may_fall_back=self.config.tool_calls == "auto",
-        )
-
-    async def _events(self, loop: Loop) -> AsyncGenerator[Event, None]:
-        async with aclosing(loop.events()) as events:
-            async for event in events:
-                self._mode = loop.mode
-                yield event
-
     async def _finish(
         self, service: Service, scope: Scope, task: _Task, event: Event, context: StartContext
     ) -> Event:
-        """The answer with what memory has to do with it; what was said is in the log, the rest is done behind."""
+        """Record the turns of an answer, and store the rest of the run in the background."""
         assert event.answer is not None
         answer = replace(
             event.answer,
@@ -226,12 +210,12 @@ class Agent:
         task = self._finishing[scope] = asyncio.create_task(work())
 
     async def _wait_for_previous_run(self, scope: Scope) -> None:
-        """Wait until what the last run of this conversation came to is kept: this one begins with it."""
+        """Wait until the last run of this conversation is stored, since this one starts from it."""
         if (task := self._finishing.get(scope)) is not None:
             await asyncio.wait([task])
 
     async def _refusal(self, service: Service, scope: Scope) -> str:
-        """Why the model may not be asked for this user any more today; a memory that is away says nothing."""
+        """Return why the user's LLM budget forbids a run; empty if it does not, or if memory is unavailable."""
         try:
             return await service.usage.refusal(scope.user)
         except RecollectError:
@@ -245,7 +229,7 @@ class Agent:
 
     async def _service(self) -> Service:
         if self.memory is None:
-            raise InvalidInput("this agent has no memory; give it one, or leave enable_memory out")
+            raise InvalidInput("this agent has no memory; pass one, or leave out enable_memory")
         if isinstance(self.memory, Service):
             return self.memory
         service = await self.memory.service()
@@ -254,7 +238,7 @@ class Agent:
         return service
 
     async def _chat(self) -> ConversingChat:
-        """The model; one that is only named is opened on first use."""
+        """Return the model; open it on first use if only its name is set."""
         if isinstance(self._model, ConversingChat):
             return self._model
         if self._own_chat is None:
@@ -264,7 +248,7 @@ class Agent:
 
 
 def open_agent_chat(settings: Settings, model: str | None = None) -> ConversingChat:
-    """The model that is named, or that of the settings; an InvalidSettings if there is none."""
+    """Open the named model, or that of the settings; raise InvalidSettings if there is none."""
     named = model or settings.agent_llm or settings.llm
     chat = open_chat(settings.model_copy(update={"llm": named}))
     if not isinstance(chat, ConversingChat):

@@ -1,4 +1,4 @@
-"""How an agent goes about it: its limits, its memory, how it calls tools."""
+"""The configuration of an agent: limits, memory, and how it calls tools."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from recollect.agent.working_memory import WorkingMemoryLimits
 from recollect.config.settings import Settings
 from recollect.text.time_expressions import TimeWords
 
-# By the endpoint, as text that is read, as JSON it holds the model to, or by the endpoint until that refuses.
+# By the endpoint, as text, as JSON with a schema, or by the endpoint until it refuses.
 ToolCalls: TypeAlias = Literal["auto", "native", "text", "schema"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentLimits:
-    """What one run may take; 0 tokens for any number."""
+    """The limits of one run; 0 tokens is no limit."""
 
     iterations: int = 10
     time_s: float = 120.0
     tokens: int = 100_000
     tool_s: float = 30.0
     answer_tokens: int = 2048
-    # Of one answer of the model's; further ones are told to wait.
+    # Per reply of the model; further calls are refused.
     calls: int = 8
     observed_chars: int = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:
-    """Everything an agent does alike in every run."""
+    """The configuration of all runs of an agent."""
 
     limits: AgentLimits = field(default_factory=AgentLimits)
     working_memory: WorkingMemoryLimits = field(default_factory=WorkingMemoryLimits)
@@ -49,7 +49,7 @@ class AgentConfig:
 
 
 def load_agent_config(settings: Settings) -> AgentConfig:
-    """The habits that settings ask for."""
+    """Return the configuration of the settings."""
     return AgentConfig(
         limits=AgentLimits(
             iterations=settings.agent_iterations,
@@ -77,7 +77,7 @@ def load_agent_config(settings: Settings) -> AgentConfig:
 
 
 def _working_memory_limits(settings: Settings) -> WorkingMemoryLimits:
-    """Of a model on this machine at most half of its window."""
+    """Return the limits; for a local model at most half of its context window."""
     half = settings.llm_context_tokens // 2
     is_local = (settings.agent_llm or settings.llm).startswith("local:")
     tokens = settings.agent_working_tokens

@@ -1,4 +1,4 @@
-"""What a run teaches, as far as rules can tell: what failed and what worked instead; why it was not finished."""
+"""Store a finished run: its turns, its episode and its lessons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from recollect.agent.config import AgentConfig
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS
 from recollect.agent.types import Answer, Call, Observation, Step
 from recollect.errors import RecollectError
-from recollect.model.change import Author, ModelUsage
+from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.model.text import repair_text
 from recollect.model.times import now
@@ -19,18 +19,19 @@ from recollect.observability.logs import format_traceback
 from recollect.prompts.rendering import shorten
 from recollect.service.service import Service
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
+from recollect.write.ask_llm import LlmCost
 
 _MAX_LESSONS = 3
 _LESSON_CHARS = 120
 
 
 def lessons_of(answer: Answer) -> tuple[str, ...]:
-    """A sentence for each thing that went wrong, with what went right after it; nothing if all went well."""
+    """Return a sentence for each failure and what worked instead; nothing if nothing failed."""
     outcomes = list(_calls(answer.steps))
     lessons = []
     for at, (call, observation) in enumerate(outcomes):
         if observation.failed:
-            # What the same tool did when it was asked otherwise, or else what was done next.
+            # A later successful call of the same tool, or else the next successful call.
             after = [later for later, later_observation in outcomes[at + 1 :] if not later_observation.failed]
             instead = next((later for later in after if later.tool == call.tool), after[0] if after else None)
             failure = f"{_short(call.signature)} failed: {_short(observation.text).rstrip('.')}"
@@ -52,13 +53,13 @@ def _short(text: str) -> str:
 
 _log = logging.getLogger("recollect")
 BY = "agent"
-# What the LLM listens for in what an agent was asked and answered.
+# The extraction mode for turns of an agent.
 _MODE = "task"
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTurns:
-    """What of a run is in the log, and why the rest is not, if that is so."""
+    """The recorded turns of a run; `note` says why there are none, if they failed."""
 
     turns: tuple[Turn, ...] = ()
     note: str = ""
@@ -67,7 +68,7 @@ class RecordedTurns:
 async def record_turns(
     service: Service, scope: Scope, question: str, answer: Answer, *, config: AgentConfig, by: str = BY
 ) -> RecordedTurns:
-    """Put what was asked and answered in the log, to be learned from behind; durable when it returns."""
+    """Append question and answer to the log; they are durable when this returns, and learned from later."""
     if not config.learns:
         return RecordedTurns()
     messages = [{"role": "user", "content": repair_text(question)}]
@@ -90,10 +91,7 @@ async def finish_run(
     config: AgentConfig,
     model: str,
 ) -> None:
-    """Keep what the run came to with its conversation, and as an episode if it was a task; a model confirms that.
-
-    Nobody waits for it, so what goes wrong is logged.
-    """
+    """Store the invocation and, if it was a task, the episode of a run; errors are logged, since nobody waits."""
     work = tuple(_skip_memory_calls(answer.steps)) if config.records else ()
     run = RunRecord(
         id=answer.run_id,
@@ -106,28 +104,20 @@ async def finish_run(
         last_turn=recorded.turns[-1].position if recorded.turns else 0,
         ended_at=now(),
     )
-    spent = ModelUsage(
-        user=scope.user,
-        step=BY,
-        model=model,
-        calls=answer.model_calls,
-        tokens_in=answer.tokens_in,
-        tokens_out=answer.tokens_out,
-        at=run.ended_at,
-    )
+    cost = LlmCost(answer.model_calls, answer.tokens_in, answer.tokens_out, model)
     try:
-        if spent.calls:
-            await service.usage.record(spent)
+        for usage in cost.usage(scope.user, BY, at=run.ended_at):
+            await service.usage.record(usage)
         await service.sessions.end_run(scope, run)
     except RecollectError as error:
-        _log.warning("what a run came to is not kept: %s", error)
+        _log.warning("a run is not stored: %s", error)
     except Exception as error:
-        # A fault of ours, or a part that was closed meanwhile: the answer is out, and nobody is there to raise it to.
-        _log.error("what a run came to is not kept. %s", format_traceback(error))
+        # A bug, or a part that was closed: the answer was returned, so there is no caller to raise it to.
+        _log.error("a run is not stored. %s", format_traceback(error))
 
 
 def _skip_memory_calls(steps: Sequence[Step]) -> Iterator[Step]:
-    """The steps but for what was done with memory: to look something up there is no work on the task."""
+    """Yield the steps without calls of memory tools, which are no work on the task."""
     for step in steps:
         calls = tuple(call for call in step.calls if call.tool not in MEMORY_TOOLS)
         ids = {call.id for call in calls}

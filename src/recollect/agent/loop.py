@@ -1,7 +1,6 @@
 """The loop: reason, act, observe, until there is an answer or a limit is reached.
 
-Whatever goes wrong with a call (an unknown tool, arguments that cannot be read, an error, a tool that hangs) is an
-observation, and the model goes on from there.
+A failed call (unknown tool, invalid arguments, error, timeout) becomes an observation that the model reacts to.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ _MAX_BROKEN = 2
 
 @dataclass(slots=True, kw_only=True)
 class Loop:
-    """One run; `mode` is how tools are called: with `may_fall_back` in words, once the endpoint refuses."""
+    """One run; with `may_fall_back`, tools are called in text once the endpoint refuses them."""
 
     chat: ConversingChat
     prompt: AgentPrompt
@@ -59,7 +58,7 @@ class Loop:
     _deadline: float = 0.0
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """What happens, as it happens; the last event is the answer."""
+        """Yield the events of the run; the last one is the answer."""
         self._deadline = _clock() + self.limits.time_s
         broken = 0
         for _ in range(self.limits.iterations):
@@ -85,7 +84,7 @@ class Loop:
             if parsed.answer is not None:
                 if parsed.thought:
                     yield Event(kind=EventKind.THOUGHT, text=parsed.thought)
-                yield self._answered(parsed.answer)
+                yield self._event(parsed.answer, "answered")
                 return
             async with aclosing(self._act(parsed)) as acting:
                 async for event in acting:
@@ -93,7 +92,7 @@ class Loop:
         yield await self._final_answer()
 
     async def _act(self, parsed: ParsedReply) -> AsyncGenerator[Event, None]:
-        """Do what the model wants done, and take it into working memory."""
+        """Run the calls of a reply, and add the step to working memory."""
         if parsed.thought:
             yield Event(kind=EventKind.THOUGHT, text=parsed.thought)
         for call in parsed.calls:
@@ -110,7 +109,6 @@ class Loop:
         await self.working.add(step, within_s=self._deadline - _clock())
 
     async def _observe(self, at: int, call: Call) -> Observation:
-        """What comes of one call, whatever that is."""
         failed = True
         left_s = min(self.limits.tool_s, self._deadline - _clock())
         if call.error:
@@ -127,13 +125,13 @@ class Loop:
             except RecollectError as error:
                 text = str(error)
             except Exception as error:
-                # Somebody else's code: whatever it raises is for the model to read.
+                # Code of the application: the model reads whatever it raises.
                 text = f"{type(error).__name__}: {error}"
         text = repair_text(text)[: self.limits.observed_chars]
         return Observation(call_id=call.id, tool=call.tool, text=text or "(nothing)", failed=failed)
 
     async def _next_reply(self, *, last: bool = False) -> ChatReply:
-        """What the model says next, within the time that is left."""
+        """Return the next reply of the model, within the remaining time."""
         while True:
             messages = self.prompt.messages(self.mode, self.tools, self.working, last=last)
             native = self.mode == "native" and not (last and not self.working.steps)
@@ -161,7 +159,7 @@ class Loop:
         )
 
     def _can_fall_back(self, error: RecollectError, tools: Sequence[Any]) -> bool:
-        """Whether the endpoint may only have refused the tools: then they are told of in words."""
+        """Return whether the endpoint may have refused only the tools."""
         if not tools or not self.may_fall_back or isinstance(error, (InvalidSettings, BrokenAnswer)):
             return False
         return any(word in str(error).casefold() for word in _ABOUT_TOOLS)
@@ -173,12 +171,12 @@ class Loop:
         parsed = parse(reply.text, self.tools, number=len(self.steps))
         was_unparsed = self.steps and not self.steps[-1].calls
         if parsed.answer is None and not parsed.calls and was_unparsed:
-            # It was told how, and says the same again: then that is what it has to say.
+            # It was given the format and ignores it again, so take its text as the answer.
             return replace(parsed, thought="", answer=parsed.thought)
         return parsed
 
     async def _final_answer(self) -> Event:
-        """The answer of a model that has no steps left."""
+        """Ask for an answer after the last iteration."""
         if (ended := self._exceeded_limit()) is not None:
             return self._unfinished(ended)
         try:
@@ -199,7 +197,7 @@ class Loop:
         return "tokens" if max_tokens and spent >= max_tokens else None
 
     def _count_usage(self, reply: ChatReply | BrokenAnswer, messages: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Count what it cost; where the server does not say, on the safe side."""
+        """Count calls and tokens; estimate tokens that the server does not count."""
         text = reply.text if isinstance(reply, ChatReply) else ""
         self.model_calls += 1
         self.tokens_in += reply.tokens_in or sum(count_tokens(str(each.get("content"))) for each in messages)
@@ -209,9 +207,6 @@ class Loop:
         ended: EndReason = "time" if isinstance(error, TimeoutError) or self._exceeded_limit() == "time" else "failed"
         events = [] if ended == "time" else [Event(kind=EventKind.ERROR, text=str(error), failed=True)]
         return [*events, self._unfinished(ended)]
-
-    def _answered(self, text: str) -> Event:
-        return self._event(text, "answered")
 
     def _unfinished(self, ended: EndReason) -> Event:
         return self._event(_UNFINISHED[ended], ended)

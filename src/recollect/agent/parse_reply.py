@@ -1,4 +1,4 @@
-"""What a model said, as a thought with calls or as an answer: as its endpoint has it, or read from its words."""
+"""Parse a reply of a model into a thought with calls or an answer, in each of the three modes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_ECHO_CHARS = 200
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """A thought and the calls it leads to, or the answer; without either, the model lost its way."""
+    """A thought with calls, or an answer; with neither, the reply could not be parsed."""
 
     thought: str = ""
     calls: tuple[Call, ...] = ()
@@ -30,14 +30,14 @@ class ParsedReply:
 
 
 def parse_native_reply(reply: ChatReply, tools: Mapping[str, Tool]) -> ParsedReply:
-    """What an endpoint that knows tools gave: what it says without a call is its answer."""
+    """Parse the reply of an endpoint with native tool calls; text without a call is the answer."""
     if not reply.tool_requests:
         return ParsedReply(answer=reply.text)
     return ParsedReply(reply.text, tuple(to_call(tool_request, tools) for tool_request in reply.tool_requests))
 
 
 def parse_text_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> ParsedReply:
-    """What a model wrote that calls tools in words; `number` makes the id of its call. Words alone are an answer."""
+    """Parse a ReAct text; `number` becomes the id of its call. Text without labels is the answer."""
     parts = _split_labels(text)
     sections = dict(reversed(parts))
     thought = " ".join(part for name, part in parts if name in ("thought", "")).strip()
@@ -52,7 +52,7 @@ def parse_text_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> Pa
 
 
 def _split_labels(text: str) -> list[tuple[str, str]]:
-    """The parts after each label, up to the first observation: what follows that is made up."""
+    """Return the text after each label, up to the first observation, which the model made up."""
     labels = list(_LABEL.finditer(text))
     parts = [("", text[: labels[0].start()].strip())] if labels and text[: labels[0].start()].strip() else []
     for at, label in enumerate(labels):
@@ -65,7 +65,7 @@ def _split_labels(text: str) -> list[tuple[str, str]]:
 
 
 def to_call(tool_request: ToolRequest, tools: Mapping[str, Tool], *, allow_plain_text: bool = False) -> Call:
-    """The call that a model wishes for, or what is wrong with it."""
+    """Return the requested call, with an error if it is invalid."""
     tool = tools.get(tool_request.name)
     if tool is None:
         available = f"there are {', '.join(tools)}" if tools else "there are none"
@@ -86,18 +86,22 @@ def to_call(tool_request: ToolRequest, tools: Mapping[str, Tool], *, allow_plain
 
 
 def _parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object in a text, however loosely it is written; None if there is none."""
+    """Return the JSON object in a text, leniently; None if there is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        # What was cut off could mean something else, and must not be done.
-        whole = (read.value for read in parse_json_values(text) if not read.is_incomplete)
-        value = next((each for each in whole if isinstance(each, dict)), None)
+        # An incomplete object could mean something else, so it is not used.
+        value = _first_object(text)
     return value if isinstance(value, dict) else None
 
 
+def _first_object(text: str) -> dict[str, Any] | None:
+    whole = (read.value for read in parse_json_values(text) if not read.is_incomplete)
+    return next((each for each in whole if isinstance(each, dict)), None)
+
+
 def _single_argument(tool: Tool, text: str) -> dict[str, Any] | None:
-    """Words that are no JSON, as the one text that the tool needs; None if it needs another or more."""
+    """Return plain text as the tool's only argument; None if it needs another type or more."""
     needed = tool.parameters.get("required", ())
     kinds = tool.parameters.get("properties", {})
     if len(needed) != 1 or kinds.get(needed[0], {}).get("type") != "string" or text.lstrip().startswith("{"):
@@ -106,7 +110,7 @@ def _single_argument(tool: Tool, text: str) -> dict[str, Any] | None:
 
 
 def _safe_name(text: str) -> str:
-    """A name as an endpoint takes it back."""
+    """Return a name that endpoints accept."""
     return re.sub("[^A-Za-z0-9_-]", "_", text)[:64] or "unknown"
 
 
@@ -114,7 +118,7 @@ _TEXT = {"type": "string", "maxLength": 400}
 
 
 def reply_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
-    """The schema of one answer: a call of any of the tools, or the answer."""
+    """Return the schema of a reply: a call of one of the tools, or the answer."""
     final = _object_schema({"thought": _TEXT, "answer": {"type": "string"}})
     calls = [
         _object_schema(
@@ -126,15 +130,8 @@ def reply_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
 
 
 def parse_schema_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> ParsedReply:
-    """What a model wrote that was asked to keep to the schema; words alone are an answer."""
-    reply = next(
-        (
-            parsed.value
-            for parsed in parse_json_values(text)
-            if isinstance(parsed.value, dict) and not parsed.is_incomplete
-        ),
-        None,
-    )
+    """Parse the reply of a model that was given the schema; text without JSON is the answer."""
+    reply = _first_object(text)
     if reply is None:
         return ParsedReply(answer=text.strip())
     thought = str(reply.get("thought") or "").strip()
@@ -149,7 +146,7 @@ def parse_schema_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> 
 
 
 def schema_messages(step: Step) -> list[dict[str, Any]]:
-    """A step as such a model has it."""
+    """Return a step as messages of the schema mode."""
     messages: list[dict[str, Any]] = []
     for call in step.calls:
         reply = {"thought": step.thought, "tool": call.tool, "arguments": dict(call.arguments)}
@@ -172,5 +169,5 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _arguments_schema(tool: Tool) -> dict[str, Any]:
-    """What the tool takes; one whose schema refers to parts of itself is checked when it is called."""
+    """Return the schema of the arguments; one with references is only checked by the call."""
     return {"type": "object"} if "$defs" in tool.parameters else dict(tool.parameters)

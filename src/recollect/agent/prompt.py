@@ -1,4 +1,4 @@
-"""What is put to the model: the instructions, what was recalled, the question, and the steps so far."""
+"""Build the messages for the model: instructions, memories, the question, and the steps so far."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recollect.agent.working_memory import WorkingMemory
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
 
-# By the endpoint, in words, or as JSON that the endpoint holds the model to.
+# How tools are called: by the endpoint, in text, or as JSON with a schema.
 Mode: TypeAlias = Literal["native", "text", "schema"]
 Message: TypeAlias = dict[str, Any]
 
@@ -24,20 +24,20 @@ _WITH_TOOLS = "With {names} you can look for more, and keep what will matter aga
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPrompt:
-    """One question to an agent; `recalled` is what memory has for it, None where memory is off."""
+    """The prompt of one run; `recalled` is None if memory is off."""
 
     question: str
     state: str = ""
     context: str = ""
     recalled: str | None = None
     memory_tools: Sequence[str] = ()
-    # The same in all requests of a run, or no endpoint could read them from its cache.
+    # The same in all requests of a run, so that endpoints can cache the prefix.
     fence: str = field(default_factory=new_delimiter)
 
     def messages(
         self, mode: Mode, tools: Mapping[str, Tool], working: WorkingMemory, *, last: bool = False
     ) -> list[Message]:
-        """The messages of the next request; with `last` the model is told to answer now."""
+        """Return the messages of the next request; with `last` the model must answer now."""
         messages: list[Message] = [{"role": "system", "content": self._system(mode, tools)}]
         if self.recalled:
             block = prompt("agent_recalled").fill(fence=self.fence, memories=self.recalled)
@@ -77,7 +77,7 @@ class AgentPrompt:
 
 
 def _native_messages(step: Step) -> list[Message]:
-    """A step as an endpoint that knows tools has it."""
+    """Return a step as messages with native tool calls."""
     assistant: Message = {"role": "assistant", "content": step.thought or None}
     if step.calls:
         assistant["tool_calls"] = [
@@ -89,7 +89,7 @@ def _native_messages(step: Step) -> list[Message]:
             for call in step.calls
         ]
     else:
-        # A step that was handed over without a call.
+        # A step of the history without a call.
         observations = [{"role": "user", "content": f"Observation: {each.text}"} for each in step.observations]
         return [assistant, *observations] if step.thought else observations
     results = [{"role": "tool", "tool_call_id": each.call_id, "content": each.text} for each in step.observations]
@@ -97,7 +97,7 @@ def _native_messages(step: Step) -> list[Message]:
 
 
 def _text_messages(step: Step) -> list[Message]:
-    """A step in words."""
+    """Return a step as ReAct text."""
     lines = [f"Thought: {step.thought}"] if step.thought else []
     for call in step.calls:
         arguments = json.dumps(dict(call.arguments), ensure_ascii=False)

@@ -1,8 +1,9 @@
-"""What an agent looks for in memory: facts, and episodes."""
+"""Search facts and episodes for an agent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from recollect.model.memory import Category
@@ -24,31 +25,29 @@ FACTS: Filter = Not(Where("category", Op.IN, _CONVERSATION_CATEGORIES))
 EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
 
 
-async def find(
-    service: Service,
-    scope: Scope,
-    query: str,
-    *,
-    among: Filter,
-    limit: int,
-    min_score: float = 0.0,
-    vector: Vector | None = None,
-    time_words: TimeWords = "prefer",
-    withheld: frozenset[str] = frozenset(),
-) -> Sequence[Hit]:
-    """The facts or the episodes that fit best, without those that no prompt may hold."""
-    times = parse_time_filter(query, at=now(), mode=time_words)
-    hits = await service.search(
-        scope,
-        SearchRequest(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySearch:
+    """Searches the memories of a scope for a prompt, without those with a `withheld` tag."""
+
+    service: Service
+    scope: Scope
+    min_score: float = 0.0
+    time_words: TimeWords = "prefer"
+    withheld: frozenset[str] = frozenset()
+
+    async def find(self, query: str, among: Filter, limit: int, *, vector: Vector | None = None) -> Sequence[Hit]:
+        """Return the best facts or episodes."""
+        if not limit:
+            return []
+        times = parse_time_filter(query, at=now(), mode=self.time_words)
+        request = SearchRequest(
             query=query,
             limit=limit,
-            min_score=min_score,
+            min_score=self.min_score,
             filter=both(among, times.filter),
             vector=vector,
             periods=times.periods,
             turns=False,
             for_prompt=True,
-        ),
-    )
-    return exclude_tagged(tuple(hits), withheld)[0]
+        )
+        return exclude_tagged(tuple(await self.service.search(self.scope, request)), self.withheld)[0]

@@ -1,4 +1,4 @@
-"""The start of a run: facts, episodes and the conversation so far, side by side, as a block for the prompt."""
+"""Start a run: search facts, episodes and earlier invocations concurrently, and format them for the prompt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.agent.config import AgentConfig
-from recollect.agent.retrieval import EPISODES, FACTS, find
+from recollect.agent.retrieval import EPISODES, FACTS, MemorySearch
 from recollect.errors import RecollectError
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.result import Hit
@@ -26,7 +26,7 @@ _MAX_CHARS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartContext:
-    """What a run begins with; `block` is empty where nothing fits, `notes` tell what could not be had."""
+    """The memories that a run starts with; `notes` say what is missing and why."""
 
     block: str = ""
     facts: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class StartContext:
 async def start_run(
     service: Service, scope: Scope, question: str, *, state: str, config: AgentConfig
 ) -> StartContext:
-    """Fetch what helps; the question is embedded once. While memory is away, the run goes on without it."""
+    """Fetch memories for a run; without them if memory is unavailable. The question is embedded once."""
     notes: list[str] = []
     try:
         async with asyncio.timeout(config.recall_s):
@@ -47,7 +47,7 @@ async def start_run(
     except RecollectError as error:
         return StartContext(notes=(f"without memory: {error}",))
     episode_text = " ".join(hit.memory for hit in episodes)
-    # A lesson that an episode here tells already need not be told twice.
+    # Drop lessons that one of the episodes contains.
     facts = [hit for hit in facts if hit.record.category is not Category.LESSON or hit.memory not in episode_text]
     hits = [*facts, *episodes, *(_as_hit(scope, each) for each in invocations)]
     context = format_context(STYLE, hits, budget_tokens=config.memory_tokens, now=now())
@@ -66,33 +66,27 @@ async def _fetch(
     texts = [question] if not state else [question, f"{question}\n{state}"]
     vectors = await service.embed_queries(texts)
 
-    async def search(text: str, limit: int, **more: Any) -> Sequence[Hit]:
-        if not limit:
-            return []
-        return await find(
-            service,
-            scope,
-            text,
-            limit=limit,
-            min_score=config.min_score,
-            time_words=config.time_words,
-            withheld=config.withheld,
-            **more,
-        )
+    search = MemorySearch(
+        service=service,
+        scope=scope,
+        min_score=config.min_score,
+        time_words=config.time_words,
+        withheld=config.withheld,
+    )
 
     async def load_conversation() -> Conversation | None:
         return await service.conversation(scope) if scope.session else None
 
     facts, episodes, session_state = await asyncio.gather(
-        search(texts[0], config.facts, among=FACTS, vector=vectors[0]),
-        search(texts[-1], config.episodes, among=EPISODES, vector=vectors[-1]),
+        search.find(texts[0], FACTS, config.facts, vector=vectors[0]),
+        search.find(texts[-1], EPISODES, config.episodes, vector=vectors[-1]),
         load_conversation(),
     )
     return facts, episodes, session_state.invocations[-_MAX_INVOCATIONS:] if session_state is not None else ()
 
 
 def _as_hit(scope: Scope, invocation: Mapping[str, Any]) -> Hit:
-    """What an invocation came to, as a block takes it."""
+    """Return an invocation as a hit that can be formatted."""
     summary = str(invocation.get("summary") or invocation.get("query", ""))
     at = now()
     record = MemoryRecord(

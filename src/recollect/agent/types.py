@@ -1,4 +1,4 @@
-"""One step of a run: what was thought, what was called, what was observed."""
+"""Values of a run: steps, events and the answer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from recollect.model.times import now
 from recollect.sessions.agent_runs import StepKind
 from recollect.text.tokens import count_tokens
 
+# The role, name and id around each item in a prompt.
+OVERHEAD_TOKENS = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A tool that is to be called; `wrong` says why it cannot be, if the model made a mistake."""
+    """A call of a tool; `error` says why it cannot be called, if the model made a mistake."""
 
     id: str
     tool: str
@@ -26,7 +29,7 @@ class Call:
 
     @property
     def signature(self) -> str:
-        """The call as a person writes it."""
+        """Return the call as `tool(name=value)`."""
         arguments = ", ".join(
             f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.arguments.items()
         )
@@ -35,7 +38,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What came of a call."""
+    """The result of a call."""
 
     call_id: str
     tool: str
@@ -45,7 +48,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class StepItem:
-    """One thing in working memory: what kind it is, what it says, when it came, and how long it is."""
+    """One thought, action or observation in working memory."""
 
     kind: StepKind
     content: str
@@ -56,7 +59,7 @@ class StepItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A thought, the calls it led to and what was observed, call by call."""
+    """A thought, its calls and their observations."""
 
     thought: str = ""
     calls: tuple[Call, ...] = ()
@@ -65,17 +68,17 @@ class Step:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has in a prompt, on the safe side."""
+        """Return an upper estimate of its tokens in a prompt."""
         return sum(item.tokens for item in self.items)
 
     @property
     def items(self) -> tuple[StepItem, ...]:
-        """What it consists of, in order."""
+        """Return its thought, actions and observations in order."""
         return tuple(self._items())
 
     @property
     def decision(self) -> str:
-        """What the thought came to: its last sentence."""
+        """Return the last sentence of the thought."""
         lines = [line.strip() for line in self.thought.splitlines() if line.strip()]
         if not lines:
             return ""
@@ -92,19 +95,15 @@ class Step:
             yield self._item(StepKind.OBSERVATION, observation.text, **metadata)
 
     def _item(self, kind: StepKind, content: str, **metadata: Any) -> StepItem:
-        return StepItem(kind, content, self.at, count_tokens(content) + _OVERHEAD_TOKENS, metadata)
+        return StepItem(kind, content, self.at, count_tokens(content) + OVERHEAD_TOKENS, metadata)
 
 
-# What stands around each of them in a prompt: a role, a name, an id.
-_OVERHEAD_TOKENS = 8
-
-
-# How a run ended: with an answer, because its steps, its time or its tokens were used up, or because it failed.
+# How a run ended: with an answer, at a limit of iterations, time or tokens, or with an error.
 EndReason: TypeAlias = Literal["answered", "iterations", "time", "tokens", "failed"]
 
 
 class EventKind(StrEnum):
-    """What an event tells of."""
+    """The kind of an event."""
 
     THOUGHT = "thought"
     ACTION = "action"
@@ -115,9 +114,9 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a run came to. `text` is what it says to the user, also where it ended without having found out.
+    """The result of a run. `text` is for the user, also if the run ended without an answer.
 
-    `steps` are what it did, word for word; `notes` tell what went without memory, if anything did.
+    `notes` say which parts of memory were missing.
     """
 
     text: str
@@ -125,7 +124,6 @@ class Answer:
     steps: tuple[Step, ...] = ()
     tokens_in: int = 0
     tokens_out: int = 0
-    # How often the model was asked.
     model_calls: int = 0
     run_id: str = ""
     conversation_id: str = ""
@@ -135,19 +133,19 @@ class Answer:
 
     @property
     def success(self) -> bool:
-        """Whether it ended with an answer, and not everything it tried failed."""
+        """Return whether it ended with an answer, and not all calls failed."""
         observations = [each for step in self.steps for each in step.observations]
         return self.ended == "answered" and (not observations or not all(each.failed for each in observations))
 
     @property
     def actions(self) -> int:
-        """How many tools it called."""
+        """Return the number of calls."""
         return sum(len(step.calls) for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened in a run; the last is an answer."""
+    """An event of a run; the last one has the answer."""
 
     kind: EventKind
     text: str
@@ -161,17 +159,17 @@ _FIELDS = frozenset({"thought", "action", "arguments", "observation"})
 
 
 def parse_history(history: Sequence[Step | Mapping[str, Any]]) -> tuple[Step, ...]:
-    """The steps, or an InvalidInput that says what is wrong with them."""
+    """Return the steps, or raise InvalidInput."""
     return tuple(each if isinstance(each, Step) else _parse_step(at, each) for at, each in enumerate(history))
 
 
 def _parse_step(at: int, raw: Mapping[str, Any]) -> Step:
     if not isinstance(raw, Mapping) or not raw.keys() <= _FIELDS:
-        raise InvalidInput(f"a step of the history has {', '.join(sorted(_FIELDS))}, and nothing else")
+        raise InvalidInput(f"a step of `history` may have only {', '.join(sorted(_FIELDS))}")
     texts = {name: raw.get(name) or "" for name in ("thought", "action", "observation")}
     arguments = raw.get("arguments") or {}
     if not all(isinstance(text, str) for text in texts.values()) or not isinstance(arguments, Mapping):
-        raise InvalidInput("thought, action and observation of a step are texts, and its arguments an object")
+        raise InvalidInput("`thought`, `action` and `observation` of a step must be texts, and `arguments` an object")
     id = f"before_{at}"
     calls = (Call(id=id, tool=texts["action"], arguments=dict(arguments)),) if texts["action"] else ()
     observation = Observation(call_id=id, tool=texts["action"], text=texts["observation"])

@@ -1,7 +1,7 @@
-"""What older steps come to: the gist as a model tells it, if there is one, and by rules what each call gave.
+"""Working memory: the last steps of a run word for word, and a digest of the older ones.
 
-What tools gave and what was decided never depends on a model's summary: a line of each is kept beside it. Where there
-is no room for all, results are shortened alike, then decisions go, then results get shorter, then the oldest go.
+The digest has a model's summary, if there is a model, and a line for each call and decision, so that results never
+depend on the summary. If the lines do not fit, results are shortened, then decisions dropped, then the oldest lines.
 """
 
 from __future__ import annotations
@@ -11,31 +11,30 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from recollect.agent.types import Call, Observation, Step, StepItem
+from recollect.agent.types import OVERHEAD_TOKENS, Call, Observation, Step, StepItem
 from recollect.errors import InvalidInput, RecollectError
 from recollect.models.chat import Chat
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
-from recollect.sessions.ask_llm import ask_text
-from recollect.sessions.step_output import Cost
 from recollect.text.tokens import count_tokens, truncate_words
+from recollect.write.ask_llm import LlmCost, ask_for_text
 
 _MAX_LINES = 200
-# How many characters of each result are shown, tried in turn where there is less room; at last without decisions.
+# Lengths of results to try in turn; the second row is for lines without decisions.
 _RESULT_CHARS = (400, 240, 160, 100)
 _TIGHT_CHARS = (160, 100, 60, 30)
 
 
 @dataclass(frozen=True, slots=True)
 class DigestLine:
-    """What a call gave, or what was decided."""
+    """A call with its result, or a decision."""
 
     action: str
     result: str = ""
     is_decision: bool = False
 
     def render(self, chars: int) -> str:
-        """The line with at most so many characters of each part."""
+        """Return the line with at most `chars` characters of each part."""
         action = shorten(self.action, max(chars, 60))
         if self.is_decision:
             return f"- decided: {action}"
@@ -44,23 +43,23 @@ class DigestLine:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """The gist, the lines, and how many lines had to go."""
+    """The model's summary, the lines, and how many lines were dropped."""
 
     gist: str = ""
     lines: tuple[DigestLine, ...] = ()
     dropped: int = 0
 
     def with_steps(self, steps: Sequence[Step], gist: str = "") -> Digest:
-        """The digest with more steps in it, and a new gist if there is one."""
+        """Return the digest with more steps, and with a new summary if there is one."""
         lines = [*self.lines, *(line for step in steps for line in _step_lines(step))]
         recent = lines[-_MAX_LINES:]
         return Digest(gist or self.gist, tuple(recent), self.dropped + len(lines) - len(recent))
 
     def text(self, limit: int) -> str:
-        """The digest in at most so many tokens; empty if there is nothing to tell."""
+        """Return the digest in at most `limit` tokens."""
         if not self.gist and not self.lines:
             return ""
-        gist = _cut_to_tokens(self.gist, limit // 2) if self.gist else ""
+        gist = _truncate(self.gist, limit // 2)
         budget = limit - (count_tokens(gist) + 1 if gist else 0)
         lines = _fit_lines(self.lines, budget, dropped=self.dropped)
         return "\n".join(filter(None, [gist, lines]))
@@ -83,17 +82,14 @@ def _flat(text: str) -> str:
 
 
 def _fit_lines(lines: Sequence[DigestLine], limit: int, *, dropped: int) -> str:
-    for chars in _RESULT_CHARS:
-        text = _render_lines(lines, chars, dropped)
-        if count_tokens(text) <= limit:
-            return text
     results = [line for line in lines if not line.is_decision]
-    for chars in _TIGHT_CHARS:
-        text = _render_lines(results, chars, dropped)
+    tries = [(lines, chars) for chars in _RESULT_CHARS] + [(results, chars) for chars in _TIGHT_CHARS]
+    for shown, chars in tries:
+        text = _render_lines(shown, chars, dropped)
         if count_tokens(text) <= limit:
             return text
     min_chars = _TIGHT_CHARS[-1]
-    # The newest that fit; counted from the end, for each line has its own length.
+    # The newest lines that fit.
     budget, first = limit - count_tokens(_render_lines((), min_chars, dropped + len(results))) - 1, len(results)
     while first and (needed := count_tokens(results[first - 1].render(min_chars)) + 1) <= budget:
         budget, first = budget - needed, first - 1
@@ -106,23 +102,19 @@ def _render_lines(lines: Sequence[DigestLine], chars: int, dropped: int) -> str:
     return "\n".join([*header, *(line.render(chars) for line in lines)])
 
 
-def _cut_to_tokens(text: str, limit: int) -> str:
-    return text if count_tokens(text) <= limit else truncate_words(text, limit, count=count_tokens)
-
-
 _log = logging.getLogger("recollect")
 
 MIN_TOKENS = 400
 _GIST_CHARS = 2_000
-# Of each item, as the model is shown it that sums up.
+# Per item in the prompt that asks for a summary.
 _MAX_ITEM_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemoryLimits:
-    """From how many tokens on older steps are summed up, how many of the last are not, and the budget of the whole.
+    """Older steps than the last `keep_steps` are summarised above `tokens`; `max_tokens` is the limit of the whole.
 
-    0 tokens are no limit at all.
+    0 tokens is no limit.
     """
 
     tokens: int = 2000
@@ -131,18 +123,18 @@ class WorkingMemoryLimits:
 
     def __post_init__(self) -> None:
         if self.tokens and not MIN_TOKENS <= self.tokens <= self.max_tokens:
-            raise InvalidInput(f"working memory has from {MIN_TOKENS} tokens to its budget, or 0 for no limit")
+            raise InvalidInput(f"`tokens` must be 0 or from {MIN_TOKENS} to `max_tokens`, got {self.tokens}")
         if not 1 <= self.keep_steps <= 20:
-            raise InvalidInput("working memory keeps 1 to 20 of the last steps word for word")
+            raise InvalidInput(f"`keep_steps` must be from 1 to 20, got {self.keep_steps}")
 
     @property
     def max_digest_tokens(self) -> int:
-        """Most tokens of the digest."""
+        """Return the maximum of tokens of the digest."""
         return self.tokens // 4
 
     @property
     def max_step_tokens(self) -> int:
-        """Most tokens of one step."""
+        """Return the maximum of tokens of one step."""
         return (self.max_tokens - self.max_digest_tokens) // self.keep_steps
 
 
@@ -150,7 +142,7 @@ UNBOUNDED = WorkingMemoryLimits(tokens=0)
 
 
 class WorkingMemory:
-    """The steps of one run; older ones are summed up by the model, or by rules where there is none."""
+    """The steps of one run; older ones are summarised by the model, or by rules without one."""
 
     def __init__(
         self, limits: WorkingMemoryLimits | None = None, *, chat: Chat | None = None, timeout_s: float = 20.0
@@ -158,32 +150,32 @@ class WorkingMemory:
         self.limits = limits or WorkingMemoryLimits()
         self.steps: tuple[Step, ...] = ()
         self.compressed = 0
-        self.cost = Cost()
+        self.cost = LlmCost()
         self._digest = Digest()
-        # What was summed up by rules, and not yet told to the model.
+        # Steps that the model has not summarised yet.
         self._unsummarized: tuple[Step, ...] = ()
         self._chat = chat
         self._timeout_s = timeout_s
 
     @property
     def summary(self) -> str:
-        """What the steps before came to; empty while all stand word for word."""
+        """Return the digest of the older steps; empty if there are none."""
         return self._digest.text(self.limits.max_digest_tokens) if self.limits.tokens else ""
 
     @property
     def items(self) -> tuple[StepItem, ...]:
-        """All that stands word for word, in order."""
+        """Return the items of the last steps in order."""
         return tuple(item for step in self.steps for item in step.items)
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has in a prompt, on the safe side."""
+        """Return an upper estimate of its tokens in a prompt."""
         return _total(self.steps) + count_tokens(self.summary)
 
     async def add(self, step: Step, *, within_s: float | None = None) -> Step:
-        """Take a step in, cut if need be, and sum up older ones if it gets too much; gives the step as it is kept.
+        """Add a step, shortened if necessary, summarise older ones above the limit, and return the step as stored.
 
-        A model that would take longer than `within_s` is done without.
+        A model that takes longer than `within_s` is not waited for.
         """
         if not self.limits.tokens:
             self.steps = (*self.steps, step)
@@ -199,10 +191,10 @@ class WorkingMemory:
         return step
 
     async def _gist(self, older: Sequence[Step], within_s: float | None) -> str:
-        """What the model makes of the steps; nothing if there is none, or it cannot be used."""
+        """Return the model's summary of the steps; empty if there is no usable one."""
         limit_s = self._timeout_s if within_s is None else min(self._timeout_s, within_s)
         self._unsummarized = (*self._unsummarized, *older)
-        # Asked for every step it would cost more than it saves; what tools gave is told by rules at once.
+        # Asking for every step would cost more than it saves; the digest has a line of each call in any case.
         if self._chat is None or limit_s <= 0 or _total(self._unsummarized) < self.limits.tokens // 2:
             return ""
         unsummarized, self._unsummarized = self._unsummarized, ()
@@ -218,12 +210,12 @@ class WorkingMemory:
         )
         try:
             async with asyncio.timeout(limit_s):
-                reply = await ask_text(self._chat, question, judge=_find_problem, timeout_s=limit_s)
+                answer = await ask_for_text(self._chat, question, check=_find_problem, timeout_s=limit_s)
         except (RecollectError, TimeoutError) as error:
-            _log.info("working memory is summed up by rules: %s", error or "it took too long")
+            _log.info("working memory is summarised by rules: %s", error or "it took too long")
             return ""
-        self.cost += reply.cost
-        return reply.text
+        self.cost += answer.cost
+        return answer.value or ""
 
 
 def _find_problem(text: str) -> str:
@@ -237,11 +229,11 @@ def _total(steps: Sequence[Step]) -> int:
 
 
 def fit_step(step: Step, limit: int) -> Step:
-    """The step in at most so many tokens: of what is too long the beginning; what does not fit even so goes."""
+    """Return the step in at most `limit` tokens: long parts are cut, and calls dropped that still do not fit."""
     if step.tokens <= limit:
         return step
     parts = 2 * max(1, len(step.calls))
-    # The thought has at most a quarter, and each call and each observation an equal share of the rest.
+    # A quarter for the thought, and equal shares of the rest for calls and observations.
     thought = _cut_thought(step, limit // 4)
     left = limit - replace(step, thought=thought, calls=(), observations=()).tokens
     share = left // parts
@@ -252,7 +244,7 @@ def fit_step(step: Step, limit: int) -> Step:
     )
     cut = replace(step, thought=thought, calls=calls, observations=observations)
     while cut.tokens > limit and cut.calls:
-        # Very many calls at once: those that have no room are not told of, nor what they gave.
+        # Very many calls: drop the last ones with their observations.
         *calls_left, _ = cut.calls
         ids = {call.id for call in calls_left}
         cut = replace(
@@ -264,7 +256,7 @@ def fit_step(step: Step, limit: int) -> Step:
 
 
 def _cut_thought(step: Step, limit: int) -> str:
-    """The beginning of the thought, and what it came to."""
+    """Return the beginning of the thought, and its last sentence."""
     if count_tokens(step.thought) <= limit:
         return step.thought
     end = _truncate(step.decision, limit // 2)
@@ -272,19 +264,16 @@ def _cut_thought(step: Step, limit: int) -> str:
 
 
 def _cut_call(call: Call, limit: int) -> Call:
-    """The call with its arguments cut, the longest most; what it does is still told by its name."""
-    if count_tokens(call.signature) + _ITEM_OVERHEAD_TOKENS <= limit:
+    """Return the call with its arguments cut, or without them."""
+    if count_tokens(call.signature) + OVERHEAD_TOKENS <= limit:
         return call
     short = replace(call, arguments={name: _truncate(str(value), 12) for name, value in call.arguments.items()})
-    return short if count_tokens(short.signature) + _ITEM_OVERHEAD_TOKENS <= limit else replace(call, arguments={})
+    return short if count_tokens(short.signature) + OVERHEAD_TOKENS <= limit else replace(call, arguments={})
 
 
 def _cut_observation(observation: Observation, limit: int) -> Observation:
-    text = _truncate(observation.text, limit - _ITEM_OVERHEAD_TOKENS)
+    text = _truncate(observation.text, limit - OVERHEAD_TOKENS)
     return observation if text == observation.text else replace(observation, text=text)
-
-
-_ITEM_OVERHEAD_TOKENS = 8
 
 
 def _truncate(text: str, limit: int) -> str:

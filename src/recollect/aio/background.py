@@ -1,4 +1,4 @@
-"""Work that goes on behind: begun once, stopped in the event loop that it was begun in."""
+"""Background tasks, and a count of current users."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class BackgroundTask:
-    """Runs `work` until that ends or is stopped; in one event loop after another, as callers of `asyncio.run` do."""
+    """Runs `work` until it ends or is stopped; may be started in one event loop after another."""
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._work = work
@@ -17,38 +17,38 @@ class BackgroundTask:
 
     @property
     def was_started(self) -> bool:
-        """Whether it was begun in this event loop, and not stopped since."""
+        """Return whether it was started in this event loop, and not stopped since."""
         return self._task is not None and self._task.get_loop() is asyncio.get_running_loop()
 
     @property
     def is_running(self) -> bool:
-        """Whether it is under way in this event loop."""
+        """Return whether it runs in this event loop."""
         return self._task is not None and not self._task.done() and self.was_started
 
     def start(self) -> None:
-        """Begin, unless it is under way here."""
+        """Start, unless it runs in this event loop."""
         if not self.is_running:
             self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Cancel it, and return once it has ended."""
-        # One of an event loop that has ended is not to be waited for.
+        """Cancel it, and wait until it has ended."""
+        # A task of a closed event loop cannot be awaited.
         if self._task is not None and self.is_running:
             self._task.cancel()
-            # Not by awaiting the task itself: its end and that of who waits here would look the same.
+            # Awaiting the task itself would not distinguish its cancellation from that of the caller.
             await asyncio.wait([self._task])
             if not self._task.cancelled():
                 self._task.result()
         self._task = None
 
     async def wait(self) -> None:
-        """Return once it has ended by itself, however it did."""
+        """Wait until it has ended by itself, with or without an error."""
         if self._task is not None and self.is_running:
             await asyncio.gather(self._task, return_exceptions=True)
 
 
 class UseCount:
-    """Counts those who are at work; it belongs to one event loop."""
+    """Counts current users of something; it belongs to one event loop."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -58,7 +58,7 @@ class UseCount:
 
     @contextmanager
     def track(self) -> Iterator[None]:
-        """One more is at work until this ends."""
+        """Count one more user during the block."""
         self._count += 1
         try:
             yield

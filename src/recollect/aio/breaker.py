@@ -1,4 +1,4 @@
-"""Stop asking what does not answer: open after failures, one probe at a time until it answers again."""
+"""A circuit breaker: it opens after failures, and lets one probe at a time through until a call succeeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPEN_S = 5.0
 
 
 class Permit(Enum):
-    """What a caller may do: ask, ask as the one probe, or not at all."""
+    """The permission of a caller: call, call as the one probe, or do not call."""
 
     CALL = "ask"
     PROBE = "probe"
@@ -22,24 +22,24 @@ class Permit(Enum):
 
 
 class Breaker:
-    """Counts how calls to one thing end. It opens after 5 failures in a row, or when half of the last 20 failed.
+    """Opens after 5 failures in a row, or when half of the last 20 calls failed.
 
-    While it is open nobody asks. After 5 seconds one caller may probe: if that goes well it closes, else it stays
-    open for another 5. A probe whose end is never told does not block it: after 5 more seconds another may go. It
-    belongs to one event loop.
+    While it is open nobody calls. After 5 seconds one caller may probe: it closes on success, and stays open for
+    another 5 seconds on failure. A probe that is never reported does not block it: another may go after 5 more
+    seconds. It belongs to one event loop.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._outcomes: deque[bool] = deque(maxlen=WINDOW_SIZE)
         self._consecutive_failures = 0
-        # When the next probe may go, while it is open.
+        # When the next probe may go; None while it is closed.
         self._probe_at: float | None = None
         self._opened: asyncio.Future[None] | None = None
 
     @property
     def opened(self) -> asyncio.Future[None]:
-        """Done once it is open, for those who asked before and need not wait any longer; not to be cancelled."""
+        """Return a future that is done once it is open, so that pending calls stop waiting; do not cancel it."""
         if self._opened is None:
             self._opened = asyncio.get_running_loop().create_future()
             if self.is_open:
@@ -48,11 +48,11 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether callers are told not to ask."""
+        """Return whether it is open."""
         return self._probe_at is not None
 
     def permit(self) -> Permit:
-        """What the caller may do now; one who may ask or probe tells how it ended."""
+        """Return what the caller may do now; a caller that calls or probes reports the outcome."""
         if self._probe_at is None:
             return Permit.CALL
         if self._clock() < self._probe_at:
@@ -61,16 +61,16 @@ class Breaker:
         return Permit.PROBE
 
     def record_success(self, permit: Permit = Permit.CALL) -> None:
-        """A call was answered; if it was the probe, others may ask again."""
+        """Record a success; that of the probe closes the breaker."""
         if permit is Permit.PROBE:
             self._close()
-        # What was asked before it opened and answered late says nothing about now.
+        # A late answer to a call from before it opened is ignored.
         if self._probe_at is None:
             self._consecutive_failures = 0
             self._outcomes.append(True)
 
     def record_failure(self, permit: Permit = Permit.CALL) -> bool:
-        """A call failed or took too long; errors that its caller swallowed count as well. Says if that opened it."""
+        """Record a failure or timeout; return whether it opened the breaker."""
         if permit is Permit.PROBE:
             self._probe_at = self._clock() + OPEN_S
         if self._probe_at is not None:
@@ -86,7 +86,7 @@ class Breaker:
         return True
 
     def open(self) -> None:
-        """Have nobody ask for a while: from elsewhere it is known that there is no answer."""
+        """Open it, since a failure is known from elsewhere."""
         if self._probe_at is not None:
             return
         self._probe_at = self._clock() + OPEN_S

@@ -1,4 +1,4 @@
-"""Write what was noted a moment later, behind the answer: nobody waits for it."""
+"""Write noted data a moment later in the background."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WAIT_S = 2.0
 
 
 class DeferredWriter:
-    """Has `write` called until it says that nothing is left, a moment after something was noted."""
+    """Calls `write` after `wait_s`, and again until it returns that nothing is left."""
 
     def __init__(self, write: Callable[[], Awaitable[bool]], *, wait_s: float = WAIT_S) -> None:
         self._write = write
@@ -21,18 +21,18 @@ class DeferredWriter:
         self._is_closing = False
 
     def schedule(self) -> None:
-        """Something was noted."""
+        """Schedule a write."""
         self._task.start()
 
     async def close(self) -> None:
-        """Write what waits, once."""
+        """Write what is pending, once."""
         self._is_closing = True
-        # What it is writing it has to write to the end: nobody else has that any more.
+        # A running write must finish: it has taken the data.
         await (self._task.stop() if self._is_sleeping else self._task.wait())
         await self._write()
 
     async def _write_later(self) -> None:
-        # What is noted while it writes comes after, without anyone having to note more.
+        # Data noted during a write is written by the next round.
         has_more = True
         while has_more and not self._is_closing:
             self._is_sleeping = True

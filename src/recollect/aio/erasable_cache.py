@@ -1,7 +1,7 @@
-"""What functions keep at hand of people's words, since to work it out again costs; an erasure lets go of it.
+"""An LRU cache that erasure can clear.
 
-A plain `lru_cache` has no idea that what it holds was erased. Whatever is handed words or names of people's is kept
-by `at_hand` instead, and an erasure empties all of it: of an entry only the words are known, not whose they are.
+Functions of people's texts or names use it instead of `lru_cache`. An erasure clears all entries, since an entry does
+not tell which user its text came from.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _caches: list[_lru_cache_wrapper[Any]] = []
 
 
 def erasable_cache(max_entries: int) -> Callable[[Callable[..., T]], _lru_cache_wrapper[T]]:
-    """Keep what a function gave for the `most` arguments used last, until it is let go of."""
+    """Return a decorator like `lru_cache(max_entries)` whose cache `clear_all` clears."""
 
-    def keep(function: Callable[..., T]) -> _lru_cache_wrapper[T]:
+    def decorate(function: Callable[..., T]) -> _lru_cache_wrapper[T]:
         cached = lru_cache(maxsize=max_entries)(function)
         _caches.append(cached)
         return cached
 
-    return keep
+    return decorate
 
 
 def clear_all() -> int:
-    """Forget all that is at hand in this process; gives how many entries that were."""
+    """Clear all caches of this process, and return how many entries they had."""
     count = sum(cached.cache_info().currsize for cached in _caches)
     for cached in _caches:
         cached.cache_clear()

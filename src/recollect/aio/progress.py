@@ -1,4 +1,4 @@
-"""Progress told beside the work, in the order it was made."""
+"""Report progress from a thread of its own, in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 @asynccontextmanager
 async def report_in_thread(progress: Callable[[int], None]) -> AsyncIterator[Callable[[int], None]]:
-    """Tells `progress`, in order, on a thread of its own; what it raises is raised here."""
+    """Yield a function that calls `progress` in a thread; exceptions of `progress` are raised here."""
     loop, calls = asyncio.get_running_loop(), list[asyncio.Future[None]]()
     with ThreadPoolExecutor(1, thread_name_prefix="recollect-progress") as pool:
 

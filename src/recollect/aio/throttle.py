@@ -1,4 +1,4 @@
-"""Turns of the event loop: of many who could begin in the same one, a few do in each."""
+"""A throttle that lets a few callers through per iteration of the event loop."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections import deque
 
 
 class LoopThrottle:
-    """Lets a few begin in each turn of the event loop, so that what else is ready comes between them.
+    """Lets `per_cycle` callers through per iteration of the event loop, so that other callbacks run in between.
 
-    A search works a few milliseconds before it waits for anything. Of a hundred chats that arrive together many could
-    begin theirs in the same moment, and every stream that is open would wait for all of them.
+    A search computes for a few milliseconds before it awaits anything. If a hundred chats arrive together and all
+    start in the same iteration, every open stream waits for all of them.
     """
 
     def __init__(self, per_cycle: int = 1) -> None:
         self._per_cycle = per_cycle
-        # How many more may begin in this turn.
+        # How many more callers may pass in this iteration.
         self._remaining = per_cycle
         self._waiting: deque[asyncio.Future[None]] = deque()
-        # The loop whose turn is taken; that of one which was closed meanwhile binds nobody.
+        # The loop of the current iteration; a closed loop is ignored.
         self._cycle_loop: asyncio.AbstractEventLoop | None = None
 
     async def acquire(self) -> None:
-        """Go on at once where few did in this turn of the loop, else in a later one; first come, first served."""
+        """Pass at once, or in a later iteration if `per_cycle` callers have passed; first come, first served."""
         loop = asyncio.get_running_loop()
         if self._cycle_loop is not loop:
             self._cycle_loop, self._remaining = loop, self._per_cycle
@@ -35,7 +35,7 @@ class LoopThrottle:
         await waiter
 
     def _start_cycle(self) -> None:
-        """Begin the next turn: let in who waits, and come again behind them."""
+        """Start the next iteration: let waiting callers pass, and schedule the one after it."""
         if self._cycle_loop is not (loop := asyncio.get_running_loop()):
             return
         self._remaining = self._per_cycle

@@ -1,1 +1,1 @@
-"""What server processes share through Redis, where there is one: answers found before, limits."""
+"""State that server processes share through Redis: cached answers, rate limits, and change notifications."""

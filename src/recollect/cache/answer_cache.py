@@ -1,7 +1,7 @@
-"""Answers that were found before, in Redis: one hash a user, of the revision the user's memories are at.
+"""Cache answers in Redis: one hash per user, for the current revision of the user's memories.
 
-What is asked for is part of the name of a field, and so is the revision: whoever wrote anything, in whatever process,
-asks for another name from then on. Nothing has to be told to be forgotten, so nothing can be missed.
+The query and the revision are part of a field's name, so that a write by any process makes all entries unreachable;
+no invalidation is needed.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from recollect.model.erasure import StoreErasure
 from recollect.observability.metrics import CACHE_LOOKUPS
 
 STORE = "redis"
-# More of one revision are hardly asked for again.
+# More entries of one revision are rarely reused.
 _MAX_FIELDS = 256
 _MAX_IN_FLIGHT = 64
 
-# An answer that was found before an erasure may come after it: it stays out. So does one of an older revision.
+# Do not store an answer from before an erasure, or of an older revision.
 _PUT_SCRIPT = """
 local erased = redis.call('GET', KEYS[2])
 if erased and tonumber(erased) > tonumber(ARGV[2]) then return 0 end
-local held = tonumber(redis.call('HGET', KEYS[1], 'revision') or '-1')
+local stored = tonumber(redis.call('HGET', KEYS[1], 'revision') or '-1')
 local number = tonumber(ARGV[1])
-if held > number and not erased then return 0 end
-if held ~= number then
+if stored > number and not erased then return 0 end
+if stored ~= number then
   redis.call('DEL', KEYS[1])
   redis.call('HSET', KEYS[1], 'revision', ARGV[1])
   redis.call('EXPIRE', KEYS[1], ARGV[5])
@@ -49,7 +49,7 @@ return count
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """Where the answer to one question lies: whose, of which revision, under which name."""
+    """The user, the revision and the field of an entry."""
 
     user: str
     revision: Revision
@@ -57,7 +57,7 @@ class CacheKey:
 
 
 class AnswerCache:
-    """Gives back what was found at the same revision for the same question, for a few minutes."""
+    """Caches answers to the same query at the same revision for `ttl_s` seconds."""
 
     def __init__(self, redis: RedisClient, *, ledger_id: str, prefix: str, ttl_s: int) -> None:
         self._redis = redis
@@ -66,21 +66,21 @@ class AnswerCache:
         self._ttl_s = ttl_s
         self._put_script = redis.script(_PUT_SCRIPT)
         self._forget_script = redis.script(_FORGET_SCRIPT)
-        # Held here, or they could be collected before they are done.
+        # References, so that running tasks are not garbage-collected.
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def last_error(self) -> str:
-        """What is wrong with Redis; empty if nothing is."""
+        """Return the error of Redis; empty if there is none."""
         return self._redis.last_error
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether looking now would be of no use."""
+        """Return whether Redis is known to be unavailable."""
         return self._redis.is_paused
 
     async def get(self, entry: CacheKey, *, cache: str = "recall") -> bytes | None:
-        """What is held there; None if nothing is, or if Redis is away. Looks are counted by the name of the cache."""
+        """Return an entry; None if there is none or Redis is unavailable. Lookups are counted by the cache's name."""
         key, _ = self._keys(entry.user)
 
         async def get(redis: Any) -> bytes | None:
@@ -96,7 +96,7 @@ class AnswerCache:
         return stored
 
     async def put(self, entry: CacheKey, answer: bytes) -> None:
-        """Hold an answer; while Redis is away it is not held."""
+        """Store an answer, unless Redis is unavailable."""
         revision = entry.revision
         arguments = [revision.number, revision.epoch, entry.field, answer, self._ttl_s, _MAX_FIELDS]
         try:
@@ -105,34 +105,34 @@ class AnswerCache:
             pass
 
     def put_in_background(self, entry: CacheKey, answer: bytes) -> None:
-        """Hold an answer without keeping anybody waiting; where many are on their way it is not held."""
+        """Store an answer in the background, unless too many are being stored."""
         if len(self._tasks) < _MAX_IN_FLIGHT:
             task = asyncio.get_running_loop().create_task(self.put(entry, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def flush(self) -> None:
-        """Wait until everything that is on its way is held."""
+        """Wait until background stores are done."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def forget(self, user: str, epoch: int) -> StoreErasure:
-        """Let go of all that is held of a user, and take nothing that was found before this epoch."""
+        """Delete the entries of a user, and accept none from before this epoch."""
         keys = list(self._keys(user))
         try:
-            # What was begun before is over long before that mark goes.
+            # The mark outlives all requests that started before it.
             arguments = [epoch, self._ttl_s + 3600]
             count = int(await self._redis.run(lambda redis: self._forget_script(redis, keys, arguments)))
         except CacheUnavailable:
-            note = f"Redis is away; what it may hold cannot be asked for any more, and goes within {self._ttl_s} s"
+            note = f"Redis is unavailable; its entries can no longer be reached, and expire within {self._ttl_s} s"
             return StoreErasure(STORE, {}, reached=False, note=note)
         return StoreErasure(STORE, {"answers": max(count - 1, 0)})
 
     async def close(self) -> None:
-        """Let what is on its way arrive, and let go of Redis."""
+        """Wait for background stores, and close Redis."""
         await self.flush()
         await self._redis.close()
 
     def _keys(self, user: str) -> tuple[str, str]:
-        # The braces keep both on one node of a cluster. A digest holds no glob and no separator.
+        # The braces keep both keys on one node of a cluster; a digest contains no special characters.
         user_hash = blake2b(f"{self._ledger_id}\0{user}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         return f"{self._prefix}:{{{user_hash}}}:answers", f"{self._prefix}:{{{user_hash}}}:erased"

@@ -1,7 +1,6 @@
-"""News of changes: whoever follows a user's memories is woken, in this process at once, in others through a wire:
-Redis or, where there is none, the PostgreSQL that all of them keep the ledger in.
+"""Notify followers of a user's memories of changes, in other processes through Redis or else PostgreSQL.
 
-News says that something changed, never what: that is read from the ledger. So news that is lost costs time, no truth.
+A notification says that something changed, not what: followers read the ledger. A lost one only delays them.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ _RETRY_S = 1.0
 
 
 class ChangeNotifier:
-    """Wakes who waits for a user's next change."""
+    """Wakes waiters for a user's next change."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._subscribers: list[Callable[[str], None]] = []
 
     def subscribe(self, callback: Callable[[str], None]) -> None:
-        """Have every change of this process told, with its user, from now on."""
+        """Call back with the user of every change of this process."""
         self._subscribers.append(callback)
 
     @property
     def is_shared(self) -> bool:
-        """Whether what other processes change is heard of, too."""
+        """Return whether changes of other processes are received."""
         return False
 
     def notify(self, user: str) -> None:
-        """Something of this user's has changed."""
+        """Notify that memories of a user have changed."""
         self._wake(_user_hash(user))
         for callback in self._subscribers:
             callback(user)
 
     async def wait(self, user: str, within_s: float) -> None:
-        """Return as soon as something changes, or after so long."""
+        """Wait for a change of the user's memories, at most `within_s`."""
         event, name = asyncio.Event(), _user_hash(user)
         self._waiting.setdefault(name, set()).add(event)
         try:
@@ -63,25 +62,25 @@ class ChangeNotifier:
             event.set()
 
     async def close(self) -> None:
-        """Tell what is left to tell."""
+        """Send pending notifications."""
 
 
 class PubSub(Protocol):
-    """What leads to the other processes."""
+    """A channel to other processes."""
 
     async def publish(self, text: str) -> None:
-        """Tell all who listen; an Unavailable if that cannot be done now."""
+        """Send a text to all listeners, or raise Unavailable."""
         ...
 
     def listen(self) -> AsyncIterator[str]:
-        """What is told, and a first empty text once it is heard; an Unavailable when it ends."""
+        """Yield an empty text once subscribed, then each text; raise Unavailable when the connection ends."""
         ...
 
     async def close(self) -> None: ...
 
 
 class RedisPubSub:
-    """A channel of a Redis."""
+    """A channel of Redis."""
 
     def __init__(self, redis: RedisClient, channel: str) -> None:
         self._redis = redis
@@ -98,9 +97,9 @@ class RedisPubSub:
 
 
 class SharedChangeNotifier(ChangeNotifier):
-    """The same for all processes at the ends of a wire; while that is cut, for this one alone.
+    """A notifier for all processes on a channel; only for this one while the channel is down.
 
-    With a pace, what comes within as many seconds is told together.
+    Notifications within `min_interval_s` are sent together.
     """
 
     def __init__(self, pubsub: PubSub, *, min_interval_s: float = 0.0) -> None:
@@ -124,7 +123,7 @@ class SharedChangeNotifier(ChangeNotifier):
 
     async def wait(self, user: str, within_s: float) -> None:
         if self._listen_task is None:
-            # Only who follows something hears the others' news.
+            # Processes without followers do not listen.
             self._listen_task = asyncio.get_running_loop().create_task(self._listen())
         await super().wait(user, within_s)
 
@@ -142,8 +141,8 @@ class SharedChangeNotifier(ChangeNotifier):
         try:
             await self._pubsub.publish(" ".join(names))
         except Unavailable:
-            # They look into the ledger now and then by themselves.
-            _log.debug("a change was not told to other processes")
+            # Followers also poll the ledger.
+            _log.debug("other processes were not notified of a change")
 
     async def _listen(self) -> None:
         while True:
@@ -166,5 +165,5 @@ class SharedChangeNotifier(ChangeNotifier):
 
 
 def _user_hash(user: str) -> str:
-    """A user as others may hear of them."""
+    """Return a digest of a user, so that the channel does not carry names."""
     return blake2b(user.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

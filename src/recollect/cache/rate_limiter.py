@@ -1,4 +1,4 @@
-"""How much anyone may do in a minute: a bucket of tokens that fills up again, in Redis or in this process."""
+"""Rate limits by token buckets, in Redis or in this process."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from recollect.errors import CacheUnavailable
 
 _MAX_BUCKETS = 100_000
 
-# The time is that of Redis, so that clocks which differ make no difference.
+# Uses the time of Redis, since the clocks of processes may differ.
 _ACQUIRE_SCRIPT = """
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-local most, rate, wanted = tonumber(ARGV[1]), tonumber(ARGV[1]) / 60, tonumber(ARGV[2])
-local held = redis.call('HMGET', KEYS[1], 'left', 'at')
-local left = math.min(most, (tonumber(held[1]) or most) + math.max(0, now - (tonumber(held[2]) or now)) * rate)
+local capacity, rate, cost = tonumber(ARGV[1]), tonumber(ARGV[1]) / 60, tonumber(ARGV[2])
+local stored = redis.call('HMGET', KEYS[1], 'left', 'at')
+local refill = math.max(0, now - (tonumber(stored[2]) or now)) * rate
+local left = math.min(capacity, (tonumber(stored[1]) or capacity) + refill)
 local wait = 0
-if left >= wanted then left = left - wanted else wait = (wanted - left) / rate end
+if left >= cost then left = left - cost else wait = (cost - left) / rate end
 redis.call('HSET', KEYS[1], 'left', tostring(left), 'at', tostring(now))
 redis.call('EXPIRE', KEYS[1], 120)
 return tostring(wait)
@@ -27,7 +28,7 @@ return tostring(wait)
 
 
 class RateLimiter:
-    """A minute's allowance for each name; with Redis all processes draw on the same."""
+    """Allows `per_minute` for each name; with Redis all processes share the limit."""
 
     def __init__(
         self, per_minute: int, *, resource: str, redis: RedisClient | None = None, prefix: str = "recollect"
@@ -37,22 +38,20 @@ class RateLimiter:
         self._prefix = prefix
         self._redis = redis
         self._acquire_script = redis.script(_ACQUIRE_SCRIPT) if redis is not None else None
-        # What is left, and when that was so; the ones used last come last.
+        # The tokens left and when, least recently used first.
         self._local_buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     async def acquire(self, name: str, count: int = 1) -> float:
-        """Take so many for this name; gives 0, or how many seconds to wait, with nothing taken."""
+        """Take `count` tokens and return 0, or take none and return the seconds to wait."""
         cost = min(float(count), self._capacity)
         if self._redis is not None and self._acquire_script is not None:
-            acquire, name_hash = (
-                self._acquire_script,
-                blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest(),
-            )
+            acquire = self._acquire_script
+            name_hash = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
             key = f"{self._prefix}:{self._resource}:{name_hash}"
             try:
                 return float(await self._redis.run(lambda redis: acquire(redis, [key], [self._capacity, cost])))
             except CacheUnavailable:
-                # Each process counts for itself meanwhile.
+                # Each process counts by itself while Redis is unavailable.
                 pass
         return self._acquire_locally(name, cost)
 

@@ -1,4 +1,4 @@
-"""The one way to Redis: short waits, and while it is away nobody waits for it at all."""
+"""The Redis client: short timeouts, and calls fail at once while Redis is unavailable."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("recollect")
 _T = TypeVar("_T")
 _MAX_CONNECTIONS = 64
-# After so many failures in a row it is left alone for a while, then one call tries again.
+# After this many failures in a row calls pause, then one call tries again.
 _MAX_FAILURES = 3
 _POLL_S = 30.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 15.0
 
 
 class RedisClient:
-    """A Redis that may be away: whoever asks then hears so at once."""
+    """A Redis connection pool with a circuit breaker."""
 
     def __init__(self, url: str, *, timeout_s: float) -> None:
         try:
@@ -41,7 +41,7 @@ class RedisClient:
                 timeout=timeout_s,
                 socket_timeout=timeout_s,
                 socket_connect_timeout=timeout_s,
-                # Trying again is decided here, not below: nobody is to wait several times.
+                # No retries in the library: callers must not wait several timeouts.
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as error:
@@ -55,20 +55,20 @@ class RedisClient:
 
     @property
     def is_paused(self) -> bool:
-        """Whether asking now would be of no use."""
+        """Return whether calls fail at once."""
         return monotonic() < self._paused_until
 
     async def run(self, call: Callable[[Redis], Awaitable[_T]]) -> _T:
-        """What Redis answers, or a CacheUnavailable: soon the first time, at once while it is left alone."""
+        """Return the result of a call, or raise CacheUnavailable after the timeout or, while paused, at once."""
         from redis.exceptions import RedisError
 
         if self.is_paused:
             raise CacheUnavailable(self.last_error)
         if self._pause_s:
-            # This call tries whether it is back; the others go on without for as long.
+            # This call probes; others fail at once in the meantime.
             self._paused_until = monotonic() + self._timeout_s
         try:
-            # Connecting, waiting for a connection and asking: all of it together.
+            # For connecting, waiting for a connection and the call together.
             async with asyncio.timeout(self._timeout_s):
                 result = await call(self._redis)
         except (RedisError, OSError, TimeoutError) as error:
@@ -79,16 +79,16 @@ class RedisClient:
             self._pause_s = self._paused_until = 0.0
             self.last_error = ""
             BREAKER_OPEN.set(0, "redis")
-            _log.info("Redis answers again")
+            _log.info("Redis is available again")
         return result
 
     def _record_failure(self, error: Exception) -> None:
         self._failures += 1
         if self._failures < _MAX_FAILURES and not self._pause_s:
-            # A busy machine can be late now and then.
+            # A busy machine may be late once.
             return
         if not self._pause_s:
-            # Its message can hold the address; the kind is enough.
+            # The message may contain the address, so log only the type.
             self.last_error = f"Redis does not answer ({type(error).__name__}): all goes on without it"
             BREAKER_OPEN.set(1, "redis")
             _log.warning("%s", self.last_error)
@@ -96,7 +96,7 @@ class RedisClient:
         self._paused_until = monotonic() + self._pause_s
 
     async def listen(self, channel: str) -> AsyncIterator[str]:
-        """What is published there, and a first empty text once that is heard; a CacheUnavailable when it ends."""
+        """Yield an empty text once subscribed, then each message; raise CacheUnavailable when the connection ends."""
         from redis.exceptions import RedisError
 
         try:
@@ -112,7 +112,7 @@ class RedisClient:
             raise CacheUnavailable(f"Redis does not answer ({type(error).__name__})") from None
 
     def script(self, text: str) -> Callable[[Redis, list[str], list[Any]], Awaitable[Any]]:
-        """A script that runs in Redis as one step."""
+        """Return a function that runs a Lua script in Redis."""
         registered = self._redis.register_script(text)
 
         async def run_script(redis: Redis, keys: list[str], arguments: list[Any]) -> Any:
@@ -121,7 +121,7 @@ class RedisClient:
         return run_script
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._redis.aclose(close_connection_pool=True)

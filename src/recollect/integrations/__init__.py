@@ -1,1 +1,1 @@
-"""Memory for other frameworks: one file each, an extra each, imported only by who uses it."""
+"""Memory for other frameworks: one file and one extra each, imported only when used."""

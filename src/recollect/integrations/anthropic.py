@@ -1,4 +1,4 @@
-"""Anthropic's memory tool on the ledger: what Claude writes under /memories are memories of its user."""
+"""Anthropic's memory tool on the ledger: files under /memories are memories of the user."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _M = TypeVar("_M", bound=AnyMemory)
 
 
 class _UserScoped(Generic[_M]):
-    """Whose files a tool has, and in which memory; it stands before the SDK's class among those of a tool."""
+    """The memory and the scope of a tool; a base class before the SDK's."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class _UserScoped(Generic[_M]):
 class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
     """The memory tool of one user, for `Anthropic().beta.messages.tool_runner`.
 
-    Files lie with the user, or in a project of theirs. Each is a memory: in history, undone by `undo`, found by
-    recall, and without secrets. The answers are those of the SDK's own tool for files on disk.
+    Files belong to the user or to one of their projects. Each is a memory: in history, undone by `undo`, found by
+    recall, and without secrets. The replies are those of the SDK's tool for files on disk.
     """
 
     def _do(self, command: Any) -> str:
@@ -51,12 +51,12 @@ class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
     view = create = str_replace = insert = delete = rename = _do
 
     def clear_all_memory(self) -> str:
-        """Forget all files; `undo` brings them back."""
+        """Forget all files; `undo` restores them."""
         return call_memory_blocking(self._memory, lambda memory: _clear_files(memory, self._scope))
 
 
 class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
-    """The same for `AsyncAnthropic().beta.messages.tool_runner`."""
+    """The memory tool for `AsyncAnthropic().beta.messages.tool_runner`."""
 
     async def _do(self, command: Any) -> str:
         try:
@@ -67,7 +67,7 @@ class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
     view = create = str_replace = insert = delete = rename = _do
 
     async def clear_all_memory(self) -> str:
-        """Forget all files; `undo` brings them back."""
+        """Forget all files; `undo` restores them."""
         return await call_memory(self._memory, lambda memory: _clear_files(memory, self._scope))
 
 
@@ -98,7 +98,7 @@ def memory_tool(
     project_id: str | None = None,
     cache_control: BetaCacheControlEphemeralParam | None = None,
 ) -> MemoryTool | AsyncMemoryTool:
-    """The memory tool of a user, for the client that goes with the memory: blocking, or to be awaited."""
+    """Return the blocking or the async tool of a user, as the memory is."""
     if isinstance(memory, AsyncMemory):
         return AsyncMemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)
     return MemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)

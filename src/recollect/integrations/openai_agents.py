@@ -1,4 +1,4 @@
-"""Memory for the OpenAI Agents SDK: a session that lasts and is learned from, recall for each call, tools."""
+"""Memory for the OpenAI Agents SDK: a durable session that is learned from, recall for each call, and tools."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ except ImportError as error:
 
 _log = logging.getLogger("recollect")
 BY = "openai-agents"
-# How many lines of a session's log are read at a time.
 _PAGE = 200
-# An id, or how to tell it from the context of the run.
+# An id, or a function that returns it from the context of the run.
 IdSource: TypeAlias = str | Callable[[Any], str]
 
 
 class RecollectSession:
-    """The items of one conversation, kept in the ledger as they are; what is said in them is learned from.
+    """The items of one conversation, stored in the ledger as they are; their messages are learned from.
 
-    Clearing and popping leave marks in the log, so `undo` brings back what they took. What was learned stays when a
-    session is cleared, and goes with an item that is popped if it rests on nothing else. `memory.erase` with this
-    user and session removes the items for good.
+    Clearing and popping leave marks in the log, so that `undo` restores the items. Learned memories stay when a
+    session is cleared; those that rest only on a popped item are forgotten with it. `memory.erase` with this user and
+    session removes the items for good.
     """
 
     session_settings: SessionSettings | None
@@ -58,35 +57,35 @@ class RecollectSession:
         self._memory = memory
         self._scope = Scope(user_id, project_id or "", session_id)
         if not session_id:
-            raise InvalidInput("session_id is empty; name the conversation")
+            raise InvalidInput("`session_id` must not be empty")
         self._learns = learns
         identity = json.dumps([self._scope.project, session_id]).encode()
         self._thread = f"agents-{hashlib.blake2b(identity, digest_size=16).hexdigest()}"
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The items in order; with a limit, the latest so many."""
+        """Return the items in order; with a limit, the latest ones."""
         settings = self.session_settings
         max_items = limit if limit is not None else settings.limit if settings is not None else None
         lines = await call_memory(self._memory, lambda memory: self._lines(memory, max_items))
         return [cast("TResponseInputItem", line["item"]) for line in reversed(lines)]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Add items to the end, all or none; they are on disk when this returns."""
+        """Append items, all or none; they are durable when this returns."""
         lines = [_line(item) for item in items]
         if lines:
             await call_memory(self._memory, lambda memory: self._add(memory, lines))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Take the last item away, with what was learned from it alone; None if there is none."""
+        """Remove and return the last item, with the memories that rest only on it; None if there is none."""
         line = await call_memory(self._memory, self._pop)
         return None if line is None else cast("TResponseInputItem", line["item"])
 
     async def clear_session(self) -> None:
-        """Begin anew: the items so far are not given any more. What was learned from them stays known."""
+        """Hide the items so far; memories that were learned from them stay."""
         await call_memory(self._memory, self._clear)
 
     async def undo(self) -> None:
-        """Bring back what the last clear or pop took; a NotFound if there is none to take back."""
+        """Restore what the last clear or pop removed; raise NotFound if there is none."""
         await call_memory(self._memory, self._undo)
 
     async def _add(self, memory: AsyncMemory, lines: Sequence[dict[str, Any]]) -> None:
@@ -100,32 +99,32 @@ class RecollectSession:
         await self._write(memory, lines, names)
 
     async def _remember(self, memory: AsyncMemory, messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-        """The turns that were kept: none where too much waits to be learned, but the items are kept all the same."""
+        """Return the ids of the stored turns; none if the quota or the backlog is full, but the items are stored."""
         scope = self._scope
         try:
             remembered = await memory.acting_as(BY).remember(
                 messages, user_id=scope.user, project_id=scope.project, session_id=scope.session
             )
         except (Backlog, QuotaReached) as error:
-            _log.warning("the items of a session are kept, but not learned from: %s", error)
+            _log.warning("the items of a session are stored, but not learned from: %s", error)
             return ()
         return tuple(turn.id for turn in remembered.turns)
 
     async def _write(self, memory: AsyncMemory, lines: Sequence[Plain], names: tuple[str, ...] = ()) -> None:
-        """Add lines to the log; erasing one of the turns that they are named after removes them."""
+        """Append lines to the log; erasing one of the turns `names` removes them."""
         responses = await self._responses(memory)
         added = ThreadItems(self._thread, lines, names)
         try:
             await responses.add_items(self._scope, added)
         except NotFound:
-            # The first line of the session.
+            # This is the first line of the session.
             await responses.save_thread(
                 self._scope, Thread(id=self._thread, scope=self._scope, created_at=now(), expires_at=None)
             )
             await responses.add_items(self._scope, added)
 
     async def _lines(self, memory: AsyncMemory, max_items: int | None = None) -> list[Plain]:
-        """The lines whose items are there, the latest first."""
+        """Return the lines of visible items, the latest first."""
         lines: list[Plain] = []
         popped: set[str] = set()
         max_items = None if max_items is None else max(max_items, 0)
@@ -155,7 +154,7 @@ class RecollectSession:
             [line] = lines
             forget_ids = await self._dependent_ids(memory, line["id"])
             try:
-                # The id of the mark is the item's, so of two that pop it at once one gets it.
+                # The mark's id derives from the item's, so that of two concurrent pops only one succeeds.
                 mark = {"id": f"{line['id']}-popped", "popped": line["id"], "forgot": forget_ids}
                 await self._write(memory, [mark])
             except Conflict:
@@ -168,7 +167,7 @@ class RecollectSession:
         return None
 
     async def _dependent_ids(self, memory: AsyncMemory, turn_id: str) -> list[str]:
-        """The turn of an item, if it has one, and what was learned from it alone."""
+        """Return the turn of an item, if it has one, and the memories that rest only on it."""
         user = self._scope.user
         try:
             await memory.get(turn_id, user_id=user)
@@ -197,7 +196,7 @@ class RecollectSession:
             try:
                 await memory.acting_as(BY, why="the item came back").restore(id, user_id=self._scope.user)
             except (Conflict, NotFound) as error:
-                _log.warning("something that was learned from an item does not come back with it: %s", error)
+                _log.warning("a memory was not restored with its item: %s", error)
 
     async def _responses(self, memory: AsyncMemory) -> ResponseStore:
         return (await memory.service()).responses
@@ -205,21 +204,21 @@ class RecollectSession:
 
 def _line(item: TResponseInputItem) -> dict[str, Any]:
     try:
-        # Read again, so that every ledger gives back the same.
+        # Normalised, so that every ledger returns the same.
         plain = json.loads(json.dumps(item, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"an item of a session is plain JSON: {error}") from None
+        raise InvalidInput(f"an item of a session must be plain JSON: {error}") from None
     if not isinstance(plain, dict):
-        raise InvalidInput(f"an item of a session is a mapping, not {type(item).__name__}")
+        raise InvalidInput(f"an item of a session must be a mapping, got {type(item).__name__}")
     return {"id": new_id(), "item": plain}
 
 
 def recalling(
     memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None, session_id: str | None = None
 ) -> Callable[[CallModelData[Any]], Any]:
-    """A `call_model_input_filter` for a RunConfig: it puts what is known about the user before their question.
+    """Return a `call_model_input_filter` for a RunConfig that inserts memories before the user's question.
 
-    It is part of that one request only: neither the session nor the result of the run holds it.
+    They are part of that one request only, not of the session or the result of the run.
     """
 
     async def recall(data: CallModelData[Any]) -> ModelInputData:
@@ -231,7 +230,7 @@ def recalling(
                 memory, lambda each: each.recall(input_items, user_id=user, project_id=project, session_id=session_id)
             )
         except Unavailable as error:
-            _log.warning("a call goes on without memories: %s", error)
+            _log.warning("a model call has no memories: %s", error)
             return data.model_data
         messages = cast("list[TResponseInputItem]", list(result.messages))
         return ModelInputData(input=messages, instructions=data.model_data.instructions)
@@ -240,7 +239,7 @@ def recalling(
 
 
 def memory_tools(memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None) -> list[FunctionTool]:
-    """Tools with which a model recalls, stores, corrects and forgets its user's memories, and nobody else's."""
+    """Return tools with which a model recalls, stores, corrects and forgets its user's memories."""
 
     def calls_for(ctx: RunContextWrapper[Any]) -> MemoryCalls:
         project = None if project_id is None else _resolve_id(project_id, ctx.context)

@@ -22,14 +22,14 @@ except ImportError as error:
 
 _log = logging.getLogger("recollect")
 BY = "pydantic-ai"
-# An id, or how to tell it from the run: its deps, its metadata, its conversation.
+# An id, or a function that returns it from the run.
 IdSource: TypeAlias = str | Callable[[RunContext[Any]], str]
 
 
 def memory_tools(
     memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None, id: str = "recollect"
 ) -> FunctionToolset[Any]:
-    """Tools with which a model recalls, stores, corrects and forgets its user's memories, and nobody else's."""
+    """Return tools with which a model recalls, stores, corrects and forgets its user's memories."""
 
     def calls_for(ctx: RunContext[Any]) -> MemoryCalls:
         project = None if project_id is None else _resolve_id(project_id, ctx)
@@ -46,10 +46,10 @@ def memory_tools(
 
 @dataclass
 class Remembering(AbstractCapability[Any]):
-    """Puts what is known about the user before their question, and keeps what is said in the run.
+    """Inserts memories before the user's question, and remembers the messages of the run.
 
-    The message history stays as it is: the recalled memories are part of each request only. While memory is away the
-    run goes on without it. A run's conversation is the session, unless `session_id` names another.
+    The memories are part of the requests only, not of the message history. If memory is unavailable, the run goes on
+    without it. The session is the run's conversation, unless `session_id` names another.
     """
 
     memory: AnyMemory
@@ -63,11 +63,11 @@ class Remembering(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """None: a memory cannot be written down in a spec."""
+        """Return None: a memory cannot be serialised."""
         return None
 
     async def for_run(self, ctx: RunContext[Any]) -> Remembering:
-        """One for each run, with the ids of that run: runs of two users may go on at once."""
+        """Return a copy with the ids of a run, since runs of two users may be concurrent."""
         session = _resolve_id(self.session_id, ctx) if self.session_id is not None else ctx.conversation_id
         project = None if self.project_id is None else _resolve_id(self.project_id, ctx)
         return replace(self, user_id=_resolve_id(self.user_id, ctx), project_id=project, session_id=session)
@@ -75,7 +75,7 @@ class Remembering(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Put the recalled memories before the question; they are looked up once in a run."""
+        """Insert memories before the question; they are recalled once per run."""
         if not self.recalls:
             return request_context
         if self._block is None:
@@ -85,7 +85,7 @@ class Remembering(AbstractCapability[Any]):
         return replace(request_context, messages=with_block(request_context.messages, self._block))
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
-        """Keep what was said; it is learned from behind."""
+        """Remember the messages of the run; they are learned from in the background."""
         if self.remembers:
             await self._remember(ctx, chat_messages(result.new_messages()))
         return result
@@ -99,11 +99,11 @@ class Remembering(AbstractCapability[Any]):
         try:
             return await call_memory(self.memory, recall) if messages else ""
         except Unavailable as error:
-            _log.warning("a run goes on without memories: %s", error)
+            _log.warning("a run has no memories: %s", error)
             return ""
 
     async def _remember(self, ctx: RunContext[Any], messages: Sequence[Mapping[str, str]]) -> None:
-        # A run that is done again, by an engine that replays it, says nothing new.
+        # With ids, so that a replayed run stores its messages once.
         named = [{**each, "turn_id": f"{ctx.run_id}-{place}"} for place, each in enumerate(messages)]
         ids = self._ids(ctx)
 
@@ -114,7 +114,7 @@ class Remembering(AbstractCapability[Any]):
             if named:
                 await call_memory(self.memory, remember)
         except Unavailable as error:
-            _log.warning("what was said in run %s is not kept: %s", ctx.run_id, error)
+            _log.warning("the messages of run %s are not stored: %s", ctx.run_id, error)
 
     def _ids(self, ctx: RunContext[Any]) -> dict[str, Any]:
         ids = {"user_id": self.user_id, "project_id": self.project_id, "session_id": self.session_id}
@@ -122,7 +122,7 @@ class Remembering(AbstractCapability[Any]):
 
 
 def chat_messages(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
-    """What user and model said in text, as chat messages; images, tools and thoughts are left out."""
+    """Return the text of user and model as chat messages, without images, tools and thoughts."""
     result = []
     for message in messages:
         if isinstance(message, ModelResponse):
@@ -135,7 +135,7 @@ def chat_messages(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
 
 
 def with_block(messages: Sequence[ModelMessage], block: str) -> list[ModelMessage]:
-    """The messages with the block before the last prompt, in its request: never between a call and its result."""
+    """Insert the block before the last prompt, in its request: never between a call and its result."""
     updated = list(messages)
     for at in range(len(updated) - 1, -1, -1):
         message = updated[at]

@@ -1,1 +1,1 @@
-"""Looking after what is kept: re-embedding, moving in and out."""
+"""Maintenance: jobs, schedules, expiry, quotas, consolidation, reviews and re-embedding."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from recollect.index.protocol import Index
 from recollect.ledger.protocol import Ledger
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-Result = TypeVar("Result")
-
 # The log and what sums it up stay as they are, and so does what has a key: it has one value already.
 _MERGEABLE_CATEGORIES = (
     Category.FACT,
@@ -40,7 +38,6 @@ _MERGEABLE_FILTER: Filter = any_of("category", [str(each) for each in _MERGEABLE
 # What the detail of a plain statement may hold; with more, words alone would not stand for it.
 _PLAIN_DETAIL = frozenset(["sources", "unreconciled", "review", "proposed_by", "promoted_from_id", "made"])
 _PAGE = 500
-_MAX_INLINE = 64
 # A longer text stands by itself and is not merged with others.
 MAX_CLUSTER_CHARS = 600
 
@@ -164,7 +161,7 @@ def _group_of(record: MemoryRecord) -> Any:
 
 async def find_duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:
     """Return the memories of the group that have the same words, the surest and newest of each as the keeper."""
-    return await _in_thread(_duplicates, group)
+    return await asyncio.to_thread(_duplicates, group)
 
 
 async def find_clusters(
@@ -174,12 +171,7 @@ async def find_clusters(
     short = [
         each for each in group if each.record.id not in without and len(each.record.content) <= MAX_CLUSTER_CHARS
     ]
-    return await _in_thread(lambda members: _clusters(members, limits), short)
-
-
-async def _in_thread(work: Callable[[Sequence[MergeCandidate]], Result], group: Sequence[MergeCandidate]) -> Result:
-    """Run the work in a thread if it could block the event loop."""
-    return work(group) if len(group) <= _MAX_INLINE else await asyncio.to_thread(work, group)
+    return await asyncio.to_thread(_clusters, short, limits)
 
 
 def _duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:

@@ -1,4 +1,4 @@
-"""Parse and check how a cluster of memories is merged, and build the merged memory.
+"""Join duplicate memories, and merge clusters of near ones as an LLM suggests.
 
 A merge is optional, so a doubtful one is refused: the sources stay as they are and nothing is lost.
 """
@@ -6,12 +6,12 @@ A merge is optional, so a doubtful one is refused: the sources stay as they are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from recollect.errors import BrokenAnswer, Conflict, InvalidInput, ModelUnavailable, NotFound
-from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.deps import Deps
+from recollect.errors import Conflict, InvalidInput, ModelUnavailable, NotFound
+from recollect.ledger.protocol import Revision
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.clusters import (
     MAX_CLUSTER_CHARS,
@@ -22,26 +22,18 @@ from recollect.maintenance.clusters import (
     find_duplicates,
     load_candidates,
 )
-from recollect.maintenance.tasks import (
-    LlmCostTally,
-    MaintenanceReport,
-    MaintenanceRun,
-    MaintenanceStep,
-    MaintenanceTask,
-    finish,
-    llm_cost,
-)
-from recollect.model.change import Change, ChangeKind, Supersede, Update
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
+from recollect.model.change import Change, ChangeKind, ModelUsage, Supersede, Update
 from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.models.chat import Chat
-from recollect.models.embedding import Embedder
-from recollect.models.structured import InvalidAnswer, Structured, ask_json
+from recollect.models.structured import InvalidAnswer
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
 from recollect.text.grounding import missing_names, missing_numbers
+from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
 from recollect.write.embed import embed
 from recollect.write.instructions import find_instruction
 from recollect.write.metering import record_cost_on_error
@@ -188,7 +180,7 @@ SCHEMA = operations_schema("op", "memory", "content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidationLimits:
-    """How many memories a run reads, which are near enough, and what the LLM may cost.
+    """The limits of memories that a run reads, of similarity, and of the cost.
 
     With `after`, only clusters with a memory that changed since are processed.
     """
@@ -210,20 +202,13 @@ class ConsolidationLimits:
                 raise InvalidInput(f"`{name}` must be at least {lowest}, got {value}")
 
 
-@dataclass(frozen=True, slots=True)
-class ConsolidationDeps:
-    """The stores and models that consolidation uses; without a chat model only duplicates are joined."""
-
-    ledger: Ledger
-    index: Index
-    embedder: Embedder
-    chat: Chat | None = None
-
-
 async def consolidate(
-    scope: Scope, *, deps: ConsolidationDeps, run: MaintenanceRun, limits: ConsolidationLimits | None = None
+    scope: Scope, *, deps: Deps, run: MaintenanceRun, limits: ConsolidationLimits | None = None
 ) -> MaintenanceReport:
-    """Join duplicates, merge clusters, and report what was changed and what was left alone."""
+    """Join duplicates, merge clusters, and report what was changed and what was left alone.
+
+    Without a chat model only duplicates are joined.
+    """
     limits = limits or ConsolidationLimits()
     work = _Consolidation(scope, deps, run, limits, await deps.ledger.revision(scope.user))
     groups, more = await load_candidates(
@@ -234,37 +219,35 @@ async def consolidate(
         for each in await find_duplicates(group):
             joined |= {one.record.id for one in (each.keeper, *each.repeats)}
             await work.join(each)
-    async with record_cost_on_error(deps.ledger, scope, work.costs.unrecorded, by=run.by):
+    async with record_cost_on_error(deps.ledger, scope, work.unrecorded_usage, by=run.by):
         if (chat := deps.chat) is not None:
             for group in groups:
                 for cluster in await find_clusters(group, limits.clusters, without=joined):
                     await work.merge(cluster, chat)
-        await finish(scope, run, deps.ledger, *work.costs.unrecorded())
-    return MaintenanceReport(
-        chore=MaintenanceTask.CONSOLIDATE,
-        user=scope.user,
-        dry_run=run.dry_run,
-        batch=run.batch(bool(work.steps)),
-        steps=tuple(work.steps),
-        left=tuple(work.left),
+        await finish(scope, run, deps.ledger, *work.unrecorded_usage())
+    report = run.report(
+        MaintenanceTask.CONSOLIDATE,
+        scope,
+        work.steps,
+        left=work.left,
         looked_at=sum(map(len, groups)),
         more=more or work.skipped,
-        calls=work.costs.calls,
-        tokens_in=work.costs.tokens_in,
-        tokens_out=work.costs.tokens_out,
     )
+    cost = work.cost
+    return replace(report, calls=cost.calls, tokens_in=cost.tokens_in, tokens_out=cost.tokens_out)
 
 
 class _Consolidation:
-    """Applies one transaction for each merge, and records what was done and what it cost."""
+    """Applies one transaction for each merge, and records the steps and the cost."""
 
     def __init__(
-        self, scope: Scope, deps: ConsolidationDeps, run: MaintenanceRun, limits: ConsolidationLimits, since: Revision
+        self, scope: Scope, deps: Deps, run: MaintenanceRun, limits: ConsolidationLimits, since: Revision
     ) -> None:
         self.steps: list[MaintenanceStep] = []
         self.left: list[str] = []
-        self.costs = LlmCostTally()
+        self.cost = LlmCost()
         self.skipped = False
+        self._unrecorded: list[LlmCost] = []
         self._scope = scope
         self._deps = deps
         self._run = run
@@ -272,6 +255,11 @@ class _Consolidation:
         self._since = since
         self._calls = 0
         self._is_unavailable = False
+
+    def unrecorded_usage(self) -> list[ModelUsage]:
+        """Return the LLM usage that no write has recorded yet."""
+        step, at = str(MaintenanceTask.CONSOLIDATE), self._run.at
+        return [usage for cost in self._unrecorded for usage in cost.usage(self._scope.user, step, at=at)]
 
     async def join(self, duplicates: Duplicates) -> None:
         """Supersede the duplicates of a memory, and join their evidence."""
@@ -288,14 +276,7 @@ class _Consolidation:
         }
         changes: list[Change] = [Supersede(each.id, keeper, each.version) for each in repeats]
         changes.append(Update(keeper.id, fields, keeper.version))
-        step = MaintenanceStep(
-            verb=ChangeKind.UPDATE,
-            id=keeper.id,
-            content=keeper.content,
-            why="they say the same",
-            sources=tuple(each.id for each in repeats),
-        )
-        await self._write(changes, step)
+        await self._write(changes, ChangeKind.UPDATE, keeper, "they say the same", repeats)
 
     async def merge(self, cluster: Sequence[MergeCandidate], chat: Chat) -> None:
         """Ask the LLM how to merge a cluster, and supersede the sources by the merged memory."""
@@ -303,71 +284,66 @@ class _Consolidation:
             self.skipped = True
             return
         self._calls += 1
+        template = prompt("consolidate")
+        rows = memory_rows([each.record for each in cluster], MAX_CLUSTER_CHARS)
         try:
-            answer, digest = await self._ask(cluster, chat)
-        except BrokenAnswer as error:
-            self.costs.add(
-                llm_cost(self._scope.user, MaintenanceTask.CONSOLIDATE, chat.model, error, at=self._run.at)
+            answer: LlmAnswer[Merge | None] = await ask_for_json(
+                chat,
+                template.fill(fence=new_delimiter(), memories=rows),
+                schema=SCHEMA,
+                check=lambda value: parse_merge(value, cluster),
+                max_tokens=self._limits.max_tokens,
+                timeout_s=self._limits.timeout_s,
             )
-            self._skip(cluster, str(error))
-            return
         except ModelUnavailable as error:
             if self._calls == 1 and not self.steps:
                 raise
             self._is_unavailable = self.skipped = True
             self._skip(cluster, str(error))
             return
-        self.costs.add(llm_cost(self._scope.user, MaintenanceTask.CONSOLIDATE, chat.model, answer, at=self._run.at))
+        self.cost += answer.cost
+        self._unrecorded.append(answer.cost)
         merge = answer.value
+        if isinstance(answer.error, InvalidInput):
+            raise answer.error
         if merge is None:
-            self._skip(cluster, "the model keeps them apart")
+            self._skip(cluster, answer.reason or "the model keeps them apart")
             return
-        record = merged_record(merge, cluster, at=self._run.at, digest=digest)
+        record = merged_record(merge, cluster, at=self._run.at, digest=template.digest)
         [vector] = await embed([record.content], embedder=self._deps.embedder)
         sources = [cluster[number].record for number in merge.members]
         changes = [Supersede(each.id, record, each.version, vector) for each in sources]
-        step = MaintenanceStep(
-            verb=ChangeKind.ADD,
-            id=record.id,
-            content=record.content,
-            why="they speak of the same",
-            sources=tuple(each.id for each in sources),
-        )
-        await self._write(changes, step)
+        await self._write(changes, ChangeKind.ADD, record, "they speak of the same", sources)
 
-    async def _ask(self, cluster: Sequence[MergeCandidate], chat: Chat) -> tuple[Structured[Merge | None], str]:
-        template = prompt("consolidate")
-        rows = memory_rows([each.record for each in cluster], MAX_CLUSTER_CHARS)
-        answer: Structured[Merge | None] = await ask_json(
-            chat,
-            [{"role": "user", "content": template.fill(fence=new_delimiter(), memories=rows)}],
-            schema=SCHEMA,
-            max_tokens=self._limits.max_tokens,
-            timeout_s=self._limits.timeout_s,
-            check=lambda value: parse_merge(value, cluster),
-        )
-        return answer, template.digest
-
-    async def _write(self, changes: Sequence[Change], step: MaintenanceStep) -> None:
+    async def _write(
+        self,
+        changes: Sequence[Change],
+        verb: ChangeKind,
+        record: MemoryRecord,
+        why: str,
+        sources: Sequence[MemoryRecord],
+    ) -> None:
+        ids = tuple(each.id for each in sources)
         if not self._run.dry_run:
             try:
                 await self._deps.ledger.apply(
                     self._scope,
                     changes,
-                    by=self._run.author_for(f"consolidated: {step.why}"),
-                    effects=self.costs.unrecorded(),
+                    by=self._run.author_for(f"consolidated: {why}"),
+                    effects=self.unrecorded_usage(),
                     since=self._since,
                 )
             except (Conflict, NotFound) as error:
-                self.left.append(f"{', '.join(step.sources)}: {error}")
+                self.left.append(f"{', '.join(ids)}: {error}")
                 return
-            self.costs.mark_recorded()
-        self.steps.append(step)
+            self._unrecorded.clear()
+        self.steps.append(MaintenanceStep(verb=verb, id=record.id, content=record.content, why=why, sources=ids))
         self._run.progress(len(self.steps))
 
     def _skip(self, cluster: Sequence[MergeCandidate], why: str) -> None:
         self.left.append(f"{', '.join(each.record.id for each in cluster)}: {why}")
 
     def _is_full(self) -> bool:
-        self.skipped = self.skipped or len(self.steps) >= self._run.max_changes
-        return len(self.steps) >= self._run.max_changes
+        is_full = len(self.steps) >= self._run.max_changes
+        self.skipped |= is_full
+        return is_full

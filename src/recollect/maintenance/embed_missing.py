@@ -1,4 +1,4 @@
-"""Give every memory a vector of a model: for a change of model, or after the embedder was away."""
+"""Embed memories without a vector: after a change of the model, or after the embedder was unavailable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("recollect")
 BATCH = 256
-# Transactions that come together share a sync to disk; more of them would keep others from their connections.
+# Concurrent transactions share a sync to disk; more of them would occupy the connections of others.
 _USERS_AT_ONCE = 8
 
 
@@ -36,11 +36,11 @@ async def embed_missing(
     pause_ratio: float = 0.0,
     max_remaining: int = 0,
 ) -> int:
-    """Embed what lacks a vector, of one user or of all; gives how many memories that were.
+    """Embed memories without a vector, of one user or of all, and return how many were embedded.
 
-    It can be broken off and begun again. It goes over everything until it has found no more than `enough` to do,
-    for others may go on writing. At first it rests after each batch for so many times as long as that took. A text
-    that the embedder refuses by itself is left without a vector, and found by its words.
+    It can be interrupted and started again. Since others may go on writing, it scans until a pass embeds at most
+    `max_remaining`. In the first pass it pauses after each batch for `pause_ratio` times the batch's duration. A text
+    that the embedder refuses stays without a vector, and is found by its words.
     """
     done = after = fresh = 0
     refused: set[int] = set()
@@ -60,14 +60,14 @@ async def embed_missing(
         elif fresh <= max_remaining:
             return done
         else:
-            # It looks once more from the start: a row may have been committed behind our back.
+            # Scan once more from the start: rows with lower numbers may have been committed since.
             after, fresh, pause_ratio = 0, 0, 0.0
 
 
 async def drop_old_vectors(ledger: Ledger, *, before: datetime | None = None) -> None:
-    """Remove the vectors of models that another took the place of, or that were given up on, before a time or at all.
+    """Remove the vectors of models that were replaced or abandoned, all or only those before a time.
 
-    Those of models that were never more than begun are given up on when nobody goes on with them.
+    A migration is abandoned if its lease has run out.
     """
     moments = await ledger.maintenance_times()
     for state in await ledger.model_states():
@@ -79,7 +79,7 @@ async def drop_old_vectors(ledger: Ledger, *, before: datetime | None = None) ->
             continue
         await ledger.drop_model(state.model)
         await ledger.record_maintenance_times({moment_name: now()})
-        _log.info("the vectors of %s are dropped: another model is searched", state.model)
+        _log.info("dropped the vectors of %s, which is no longer searched", state.model)
 
 
 async def _store_vectors(
@@ -103,12 +103,12 @@ async def _store_vectors(
 
 
 async def _embed_batch(batch: Sequence[Unembedded], embedder: Embedder) -> dict[int, Vector]:
-    """A vector for each row, but for texts that the embedder refuses while it answers to others."""
+    """Return a vector for each row except for texts that the embedder refuses while it accepts others."""
     try:
         rows = await embedder.embed([each.content for each in batch], role="passage")
         return {each.row: vector for each, vector in zip(batch, rows, strict=True)}
     except RecollectError as error:
-        # Not a text that a cache could answer. If this fails too, the embedder is away, and that is the error.
+        # A text that no cache can answer. If this fails too, the embedder is unavailable, and that error is raised.
         await embedder.embed([f"Does it answer? {new_id()}"], role="passage")
         if len(batch) == 1:
             _log.warning("memory row %d stays without a vector of %s: %s", batch[0].row, embedder.model, error)

@@ -1,8 +1,7 @@
-"""Bring a ledger to another embedding model while the one before goes on being searched; then switch, once.
+"""Migrate a ledger to another embedding model while the previous one is still searched; then switch once.
 
-The new vectors are made behind, by one process at a time, in small batches with rests between them; whoever takes
-over goes on where that one was. Once nothing lacks a vector the ledger is told to search the new model, and every
-process that serves it opens a new service.
+One process at a time makes the new vectors in the background, in small batches with pauses; another continues if it
+stops. Once no memory lacks a vector the ledger switches to the new model, and every process opens a new service.
 """
 
 from __future__ import annotations
@@ -35,29 +34,29 @@ from recollect.observability.logs import format_traceback
 from recollect.observability.metrics import MODEL_CHANGE
 
 _log = logging.getLogger("recollect")
-# Whoever is killed is followed by another after so long.
+# Another process takes over from one that was killed after this time.
 LEASE_S = 10.0
 _RENEW_S = 2.0
 _LOG_EVERY_S = 10.0
 _POLL_S = 1.0
 _FIRST_WAIT_S, _MAX_WAIT_S = 1.0, 60.0
-# A batch holds the interpreter and the ledger's writer for a few milliseconds; recalls wait for no more than that.
+# A batch occupies the interpreter and the ledger's writer for a few milliseconds, which recalls wait for.
 _BACKGROUND_BATCH = 64
 _BACKGROUND_PAUSE_RATIO = 1.0
-# While others go on writing there is always a memory without a vector; so few can be left to the catching up.
+# While others write there is always a memory without a vector; this many are left to the catch-up after the switch.
 _MAX_REMAINING = 64
-# Every process has noticed a switch by then.
+# Every process notices a switch within this time.
 _SWITCH_DELAY_S = 3.0
-# What processes wrote that had not yet noticed the switch gets its vectors so long after it.
+# When, after a switch, to embed what processes wrote that had not noticed it yet.
 _CATCH_UP_S = (0.2, 1.0, 3.0, 10.0, 30.0, 120.0)
 _CATCH_UP_FOR = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetModel:
-    """The model that the settings name where the ledger searches another: open, or how it is opened.
+    """The model of the settings where the ledger searches another; `open` opens it if it is not open yet.
 
-    One that `was_retired` is only gone back to if someone says so.
+    A model that `was_retired` is used again only on request.
     """
 
     origin: ModelOrigin
@@ -67,7 +66,7 @@ class TargetModel:
 
 
 class EmbeddingMigration:
-    """What a service has to do with a change of model: it makes the vectors behind, and knows when the ledger moved.
+    """Makes the vectors of a new model in the background, and tells when the ledger has switched.
 
     `searched` is the model that the ledger searched when the service was opened.
     """
@@ -83,30 +82,30 @@ class EmbeddingMigration:
         self._worker_name = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
         self._progress: EmbeddingProgress | None = None
         self._task = BackgroundTask(self._run_in_background)
-        # Set when the switch was made here, so that nobody need wait for the next look.
+        # Set when this process made the switch, so that nobody waits for the next poll.
         self.moved = asyncio.Event()
 
     @property
     def searched(self) -> EmbeddingModel:
-        """The model that the ledger searched when the service was opened."""
+        """Return the model that the ledger searched when the service was opened."""
         return self._searched.model
 
     @property
     def is_under_way(self) -> bool:
-        """Whether the settings name a model that the ledger is to be brought to."""
+        """Return whether the settings name a model to migrate to."""
         return self._target is not None and not self._target.was_retired
 
     async def has_moved(self) -> bool:
-        """Whether the ledger searches another model than it did when the service was opened."""
+        """Return whether the ledger searches another model than when the service was opened."""
         return _has_moved(await self._ledger.model_states(), self._searched.model)
 
     def start(self) -> None:
-        """Begin to make vectors behind, if there are any to make."""
+        """Start to make missing vectors in the background."""
         if not self._task.was_started:
             self._task.start()
 
     async def stop(self) -> None:
-        """Leave the rest to another, and let go of the model that was to come."""
+        """Stop, and close the new model; another process may continue."""
         await self._task.stop()
         if self._embedder is not None and self._embedder is not self._serving:
             await self._embedder.close()
@@ -115,10 +114,10 @@ class EmbeddingMigration:
     async def migrate(
         self, progress: Callable[[int], None], *, allow_retired: bool = False, drop: bool = False
     ) -> int:
-        """Make all vectors now, of the model that the settings name, and switch to it; gives how many were made.
+        """Make all vectors of the model of the settings now, switch to it, and return how many were made.
 
-        One that was searched before is only gone `back` to if that is said. While another process does the same,
-        this waits for it, and goes on if it stops. With `drop` the vectors of models before are removed.
+        A retired model is used only if `allow_retired` is set. While another process migrates, wait for it, and
+        continue if it stops. With `drop` the vectors of previous models are removed.
         """
         done = 0
         if self._target is None or (self._target.was_retired and not allow_retired):
@@ -134,18 +133,15 @@ class EmbeddingMigration:
         return done
 
     async def _run_in_background(self) -> None:
-        """Do what there is to do behind, whatever is away meanwhile."""
         wait_s = _FIRST_WAIT_S
         while True:
             try:
                 await (self._migrate_in_background() if self.is_under_way else self._catch_up())
                 return
             except RecollectError as error:
-                _log.warning("the change of the embedding model waits: %s", error)
+                _log.warning("the embedding migration is delayed: %s", error)
             except Exception as error:
-                _log.error(
-                    "the change of the embedding model failed, and is tried again. %s", format_traceback(error)
-                )
+                _log.error("the embedding migration failed and is retried. %s", format_traceback(error))
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, _MAX_WAIT_S)
 
@@ -155,13 +151,13 @@ class EmbeddingMigration:
         embedder = await self._open(target)
         state = find_model_state(await self._ledger.model_states(), embedder.model)
         if state is not None and (state.is_current or state.retired_at is not None):
-            # Only now that it is open can be told that it was searched before.
+            # Only an open embedder tells its model, which may have been searched before.
             return
         if await self._acquire_lease(embedder.model, target.origin):
             await self._embed_and_switch(embedder, target.origin, in_background=True)
 
     async def _acquire_lease(self, model: EmbeddingModel, origin: ModelOrigin) -> bool:
-        """Wait until this is the one to make the vectors; False if it is all done by another."""
+        """Wait until this process may make the vectors; return False if another has finished."""
         while True:
             states = await self._ledger.model_states()
             if _has_moved(states, self._searched.model):
@@ -185,7 +181,7 @@ class EmbeddingMigration:
         model = embedder.model
         async with self._lease(model, origin):
             initial = await self._ledger.count_embedded(model)
-            _log.info("embedding with %s: %d of %d memories have vectors of it", model, initial.done, initial.total)
+            _log.info("embedding with %s: %d of %d memories are done", model, initial.done, initial.total)
             logged_at = monotonic()
 
             def tell(done: int) -> None:
@@ -214,7 +210,7 @@ class EmbeddingMigration:
         return done
 
     async def _catch_up(self) -> None:
-        """After a switch, embed what was written by those who had not noticed it yet."""
+        """After a switch, embed what processes wrote that had not noticed it yet."""
         since = self._searched.current_at
         if (
             self._searched.model != self._serving.model
@@ -237,7 +233,7 @@ class EmbeddingMigration:
 
     @asynccontextmanager
     async def _lease(self, model: EmbeddingModel, origin: ModelOrigin) -> AsyncIterator[None]:
-        """Keep the lease that was taken, telling how far it is, as long as this lasts."""
+        """Renew the lease and report progress during the block, then release it."""
         renewal = BackgroundTask(lambda: self._renew_lease(model, origin))
         renewal.start()
         try:
@@ -256,7 +252,7 @@ class EmbeddingMigration:
                     model, origin, owner=self._worker_name, lease_s=LEASE_S, progress=self._progress
                 )
             except RecollectError as error:
-                # If it runs out, two do the same for a while: that costs time, and harms nothing.
+                # If it runs out, two processes do the same for a while, which only costs time.
                 _log.warning("the lease on the vectors of %s could not be renewed: %s", model, error)
             await asyncio.sleep(_RENEW_S)
 

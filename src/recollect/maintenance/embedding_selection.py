@@ -1,6 +1,6 @@
-"""Which embedding model serves: the one the ledger searches, until it has vectors of the one the settings name.
+"""Choose the embedding model: the one that the ledger searches, until all vectors of the configured one exist.
 
-The ledger decides, not the settings of whoever opens it, so that processes with old and new settings search the same.
+The ledger decides, not the settings of a process, so that processes with old and new settings search the same model.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from recollect.maintenance.embedding_migration import EmbeddingMigration, Target
 from recollect.models.embedding import Embedder, EmbeddingModel
 
 _log = logging.getLogger("recollect")
-# What a ledger is opened with by who makes no vectors.
+# The model of a ledger that is opened without an embedder.
 _NO_MODEL = EmbeddingModel("none", 1)
-# How ledgers that did not put it down can tell how a model was named.
+# Settings for models of ledgers that did not record them.
 _OWN_SPECS = {"recollect-static-1": "bundled", "bge-small-en-int8": "neural"}
 _HUBS = ("model2vec:", "sentence-transformers:", "fastembed:")
 
 
 @dataclass(frozen=True, slots=True)
 class Openers:
-    """How the embedder and the ledger that settings name are opened."""
+    """Functions that open the embedder and the ledger of settings."""
 
     embedder: Callable[[Settings], Awaitable[Embedder]]
     ledger: Callable[[Settings, EmbeddingModel], Awaitable[Ledger]]
@@ -36,7 +36,7 @@ class Openers:
 
 @dataclass(frozen=True, slots=True)
 class SelectedEmbedder:
-    """What serves, open: a ledger that keeps vectors of the embedder's model, and what there is to do behind."""
+    """An open ledger, the embedder of its vectors, and the migration to run in the background."""
 
     ledger: Ledger
     embedder: Embedder
@@ -45,7 +45,7 @@ class SelectedEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class _ConfiguredEmbedder:
-    """The embedder that the settings name, or why it cannot be had."""
+    """The embedder of the settings, or the error of opening it."""
 
     origin: ModelOrigin
     embedder: Embedder | None
@@ -53,7 +53,7 @@ class _ConfiguredEmbedder:
 
 
 async def select_embedder(settings: Settings, override: Embedder | None, openers: Openers) -> SelectedEmbedder:
-    """Open the ledger and the embedder that serves it; a `given` embedder takes the place of that of the settings."""
+    """Open the ledger and its embedder; `override` replaces the embedder of the settings."""
     configured = await _open_configured(settings, override, openers)
     async with AsyncExitStack() as opened:
         if configured.embedder is not None:
@@ -103,7 +103,7 @@ async def _select(
 
 
 async def _can_switch(ledger: Ledger, model: EmbeddingModel, states: list[ModelState]) -> bool:
-    """Whether nothing lacks a vector of a model that was never searched: there is nothing to wait for."""
+    """Return whether a model that was never searched has a vector of every memory."""
     state = find_model_state(states, model)
     return (state is None or state.retired_at is None) and not await ledger.unembedded(model, limit=1)
 
@@ -111,14 +111,14 @@ async def _can_switch(ledger: Ledger, model: EmbeddingModel, states: list[ModelS
 async def _select_previous(
     settings: Settings, configured: _ConfiguredEmbedder, ledger: Ledger, searched: ModelState | None, openers: Openers
 ) -> SelectedEmbedder:
-    """What serves while the embedder of the settings is away: the one before, if there is another."""
+    """Serve with the previous embedder while that of the settings is unavailable."""
     assert configured.error is not None
     if searched is None or searched.origin.spec == configured.origin.spec:
         raise configured.error
     previous = await _open_searched(settings, searched, openers)
     if previous is None:
         raise configured.error
-    _log.warning("memories go on being searched by %s: %s", searched.model, configured.error)
+    _log.warning("%s is still searched: %s", searched.model, configured.error)
     target = TargetModel(configured.origin, open=lambda: openers.embedder(settings))
     return await _serve_previous(settings, ledger, searched, previous, target, openers)
 
@@ -131,7 +131,7 @@ async def _serve_previous(
     target: TargetModel,
     openers: Openers,
 ) -> SelectedEmbedder:
-    """The same ledger, opened anew so that the vectors it is given are of the model that serves."""
+    """Reopen the ledger for the vectors of the previous model."""
     async with AsyncExitStack() as opened:
         opened.push_async_callback(previous.close)
         reopened = await openers.ledger(settings, previous.model)
@@ -143,33 +143,33 @@ async def _serve_previous(
 
 
 async def _open_searched(settings: Settings, searched: ModelState, openers: Openers) -> Embedder | None:
-    """The embedder of the model that the ledger searches, if it can be had with these settings."""
+    """Return the embedder of the model that the ledger searches, or None if these settings cannot open it."""
     model_settings = _settings_for(settings, searched)
     if model_settings is None:
         return None
     try:
         embedder = await openers.embedder(model_settings)
     except RecollectError as error:
-        _log.warning("%s, which the memories here are searched by, cannot be opened: %s", searched.model, error)
+        _log.warning("the searched model %s cannot be opened: %s", searched.model, error)
         return None
     if embedder.model != searched.model:
-        _log.warning("%s is what %r opens, not %s", embedder.model, model_settings.embedder, searched.model)
+        _log.warning("%s is opened by %r instead of %s", embedder.model, model_settings.embedder, searched.model)
         await embedder.close()
         return None
     return embedder
 
 
 def origin_of(settings: Settings) -> ModelOrigin:
-    """How the settings name their embedder, without a key or a password."""
+    """Return how the settings name their embedder, without a key or a password."""
     if not settings.embedder.startswith("openai:"):
         return ModelOrigin(settings.embedder)
     return ModelOrigin(settings.embedder, _without_login(settings.embedder_url), settings.embedder_dimensions)
 
 
 def _settings_for(settings: Settings, searched: ModelState) -> Settings | None:
-    """Settings that name the model that is searched; None if it was given as an object.
+    """Return settings for the searched model; None if it was passed as an object.
 
-    A key goes to where it was meant for: that of the settings only to their own address.
+    The API key of the settings is only sent to their own address.
     """
     origin = searched.origin
     spec = origin.spec or _guess_spec(searched.model)
@@ -193,7 +193,7 @@ def _settings_for(settings: Settings, searched: ModelState) -> Settings | None:
 
 
 def _guess_spec(model: EmbeddingModel) -> str:
-    """How settings would name a model of which only the name was put down; empty if that cannot be told."""
+    """Return the setting for a model of which only the name was recorded; empty if unknown."""
     return model.name if model.name.startswith(_HUBS) else _OWN_SPECS.get(model.name, "")
 
 
@@ -214,24 +214,22 @@ def _log_selection(
 ) -> None:
     if was_retired:
         _log.warning(
-            "the settings name %s, which was replaced here by %s; %s. `recollect reembed --back` goes back to it",
+            "%s of the settings was replaced here by %s, which %s; `recollect reembed --back` goes back to it",
             configured,
             searched,
-            "memories go on being searched by that one"
-            if is_served
-            else "that one cannot be opened, so memories are searched by what vectors there still are",
+            "is still searched" if is_served else "cannot be opened",
         )
     elif is_served:
         _log.warning(
-            "memories go on being searched by %s until all have vectors of %s: a server or a worker makes them "
-            "behind, `recollect reembed` makes them now",
+            "%s is searched until all memories have vectors of %s: a server or a worker makes them in the "
+            "background, `recollect reembed` makes them now",
             searched,
             configured,
         )
     else:
         _log.warning(
-            "the vectors here are of %s, which cannot be opened, and the embedder is now %s: until a server, a "
-            "worker or `recollect reembed` has made new ones, memories are found by their words",
+            "%s of the existing vectors cannot be opened: memories are found by their words until a server, a "
+            "worker or `recollect reembed` has made vectors of %s",
             searched,
             configured,
         )

@@ -1,6 +1,6 @@
-"""How much a memory still stands for: what it was worth, faded by time and kept alive by use.
+"""Forget memories that nobody recalled and whose retention score has decayed.
 
-Nothing is written: importance stays what it was said to be, and how it fades is worked out when it matters.
+The score is computed when needed from importance, age and use; the stored importance does not change.
 """
 
 from __future__ import annotations
@@ -12,20 +12,13 @@ from datetime import datetime, timedelta
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.maintenance.expire import check_user_clock
-from recollect.maintenance.tasks import (
-    MaintenanceReport,
-    MaintenanceRun,
-    MaintenanceTask,
-    finish,
-    forget,
-    forget_steps,
-)
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import And, Filter, Listing, Not, Op, Where, any_of
 from recollect.model.scope import Scope
 
 _DAY_S = 86_400.0
-# Recalled so often, a memory is as familiar as can be.
+# More uses than this do not raise the score.
 _MAX_COUNTED_USES = 20
 _LASTING = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
 _MIN_LASTING_IMPORTANCE = 0.5
@@ -33,7 +26,7 @@ _MIN_LASTING_IMPORTANCE = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decay:
-    """How much each counts, and after how many days without use half of being recent is gone."""
+    """The weights of the retention score, and the half-life of recency in days."""
 
     importance: float = 0.5
     recency: float = 0.3
@@ -43,39 +36,34 @@ class Decay:
     def __post_init__(self) -> None:
         parts = (self.importance, self.recency, self.use)
         if min(parts) < 0 or not math.isclose(sum(parts), 1.0):
-            raise InvalidInput("importance, recency and use must be at least 0 and add up to 1")
+            raise InvalidInput("`importance`, `recency` and `use` must be at least 0 and add up to 1")
         if self.half_life_days <= 0:
-            raise InvalidInput(f"half_life_days must be more than 0, not {self.half_life_days}")
+            raise InvalidInput(f"`half_life_days` must be greater than 0, got {self.half_life_days}")
 
 
 def retention_score(record: MemoryRecord, at: datetime, *, decay: Decay) -> float:
-    """What the memory is worth at a time, from 0 to 1: how important and sure, how recent, how often recalled."""
-    age_days = max((at - last_activity_at(record)).total_seconds(), 0.0) / _DAY_S
+    """Return a score from 0 to 1 of importance and confidence, recency, and use."""
+    last_activity_at = max(filter(None, (record.created_at, record.updated_at, record.last_accessed_at)))
+    age_days = max((at - last_activity_at).total_seconds(), 0.0) / _DAY_S
     recency = math.exp2(-min(age_days / decay.half_life_days, 1000.0))
     use = min(math.log1p(max(record.access_count, 0)) / math.log1p(_MAX_COUNTED_USES), 1.0)
     value = min(max(record.importance, 0.0), 1.0) * min(max(record.confidence, 0.0), 1.0)
     return decay.importance * value + decay.recency * recency + decay.use * use
 
 
-def last_activity_at(record: MemoryRecord) -> datetime:
-    """When someone last had to do with it: made, changed, brought back or recalled it."""
-    return max(filter(None, (record.created_at, record.updated_at, record.last_accessed_at)))
-
-
 def is_lasting(record: MemoryRecord) -> bool:
-    """Whether it must not fade: who the user is, what they must not have, what they asked for, if it matters."""
+    """Return whether it must not decay: an important identity, constraint or instruction."""
     return record.category in _LASTING and record.importance >= _MIN_LASTING_IMPORTANCE
 
 
-PRUNE_REASON = "pruned"
 _PAGE = 1000
-# The log, and what stands for it, is not judged by how often it was recalled; files stay until they are deleted.
+# The log and its summaries are not judged by how often they were recalled; files stay until they are deleted.
 _EXEMPT_CATEGORIES = (Category.TURN, Category.SUMMARY, Category.FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneConfig:
-    """What counts as old and as worthless: days since anyone had to do with it, and what it still stands for."""
+    """Prune memories without activity for `days` whose retention score is below `below`."""
 
     days: float = 90.0
     below: float = 0.2
@@ -83,16 +71,18 @@ class PruneConfig:
 
     def __post_init__(self) -> None:
         if not (1 <= self.days <= 36_500 and 0 <= self.below <= 1):
-            raise InvalidInput("pruning takes days from 1 to 36,500, and a standing below which to prune from 0 to 1")
+            raise InvalidInput(
+                f"`days` must be from 1 to 36,500 and `below` from 0 to 1, got {self.days} and {self.below}"
+            )
 
 
 async def prune(
     scope: Scope, *, ledger: Ledger, run: MaintenanceRun, pruning: PruneConfig | None = None, force: bool = False
 ) -> MaintenanceReport:
-    """Forget memories that nobody ever recalled and that stand for too little; softly, so that undo brings them back.
+    """Forget memories that nobody ever recalled and whose retention score is too low.
 
-    What says who the user is, what they must not have or what they asked for stays if it matters. If the clock may
-    have leapt ahead nothing goes, unless it is `force`d.
+    Important identities, constraints and instructions stay. If the clock may have jumped ahead nothing is forgotten,
+    unless `force` is set.
     """
     pruning = pruning or PruneConfig()
     faded, looked_at = await _faded(scope, pruning, run, ledger)
@@ -100,24 +90,15 @@ async def prune(
     if faded and not force and (reason := await check_user_clock(scope, run.at, ledger=ledger)):
         left.append(f"at least {len(faded)} memories seem worthless, but {reason}")
         faded = []
-    done, changed = await forget(scope, faded[: run.max_changes], why=PRUNE_REASON, run=run, ledger=ledger)
-    await finish(scope, run, ledger)
-    return MaintenanceReport(
-        chore=MaintenanceTask.PRUNE,
-        user=scope.user,
-        dry_run=run.dry_run,
-        batch=run.batch(bool(done)),
-        steps=forget_steps(done, PRUNE_REASON),
-        left=(*left, *changed),
-        looked_at=looked_at,
-        more=len(faded) > run.max_changes,
-    )
+    steps, changed = await forget(scope, faded[: run.max_changes], why="pruned", run=run, ledger=ledger)
+    more = len(faded) > run.max_changes
+    return run.report(MaintenanceTask.PRUNE, scope, steps, left=[*left, *changed], looked_at=looked_at, more=more)
 
 
 async def _faded(
     scope: Scope, pruning: PruneConfig, run: MaintenanceRun, ledger: Ledger
 ) -> tuple[list[MemoryRecord], int]:
-    """The oldest memories to go, one more than may, and how many were looked at."""
+    """Return the oldest memories to forget, at most one over the limit, and how many were examined."""
     faded: list[MemoryRecord] = []
     looked_at, cursor = 0, None
     while True:

@@ -1,4 +1,4 @@
-"""Keep a user, a project and a session within the number of memories they may have."""
+"""Forget memories that exceed the quotas of a user, a project or a session."""
 
 from __future__ import annotations
 
@@ -12,29 +12,20 @@ from typing import Any, Literal
 from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.maintenance.prune import Decay, is_lasting, retention_score
-from recollect.maintenance.tasks import (
-    MaintenanceReport,
-    MaintenanceRun,
-    MaintenanceTask,
-    finish,
-    forget,
-    forget_steps,
-)
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, any_of, both
 from recollect.model.scope import Level, Scope
 
-QUOTA_REASON = "quota"
 _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """How many memories there may be: of a user in all, of one project, and at the level of one session; 0 for any.
+    """The maximum number of memories of a user, of a project, and of a session; 0 for no limit.
 
-    What goes first is the `weakest`, by `Decay`, of which those that must not fade go last; or simply the `oldest`.
-    What a run is for, written since it was asked for, is made room for: others go.
-    Summaries and files do not count and do not go, nor do turns unless they are asked for.
+    The `weakest` by `Decay` are forgotten first, lasting ones last; or simply the `oldest`. Memories written after
+    the run's `since` are spared. Summaries and files do not count, nor do turns unless `turns` is set.
     """
 
     user: int = 0
@@ -47,24 +38,24 @@ class Quotas:
 
     def __post_init__(self) -> None:
         if min(self.user, self.project, self.session) < 0:
-            raise InvalidInput("a quota is a number of memories, or 0 for as many as there are")
+            raise InvalidInput("a quota must be at least 0; 0 is no limit")
         if self.order not in ("weakest", "oldest"):
-            raise InvalidInput(f"what goes first is the weakest or the oldest, not {self.order!r}")
+            raise InvalidInput(f"`order` must be 'weakest' or 'oldest', got {self.order!r}")
 
     @property
     def min_limit(self) -> int:
-        """The smallest of the limits; 0 if there is none."""
+        """Return the smallest of the limits; 0 if there is none."""
         return min(filter(None, (self.user, self.project, self.session)), default=0)
 
     @property
     def counted_filter(self) -> Filter:
-        """What counts."""
+        """Return the filter for memories that count."""
         exempt = {*self.exempt} if self.turns else {*self.exempt, Category.TURN}
         return Not(any_of("category", sorted(map(str, exempt))))
 
 
 async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
-    """Whether the session, the project or the user of a scope seems to have too much; a few counts tell."""
+    """Return whether the session, the project or the user of a scope exceeds a quota, by a few counts."""
     session = And((any_of("session_id", scope.session), any_of("level", str(Level.SESSION))))
     parts: list[tuple[int, Filter]] = [(quotas.user, EVERYTHING)]
     parts += [(quotas.session, session)] if scope.session else []
@@ -77,10 +68,7 @@ async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool
 
 
 async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
-    """Forget what is over the limits; softly, so that history keeps it and undo brings it back.
-
-    A session is brought within its limit first, then its project, then the user as a whole.
-    """
+    """Forget what exceeds the quotas: of sessions first, then of projects, then of the user."""
     owner = Scope(scope.user)
     count = await ledger.count(owner, Listing(filter=quotas.counted_filter)) if quotas.min_limit else 0
     surplus: list[MemoryRecord] = []
@@ -88,18 +76,8 @@ async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, q
         records = await _load_counted(owner, quotas, ledger)
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)
     more = len(surplus) > run.max_changes
-    done, left = await forget(owner, surplus[: run.max_changes], why=QUOTA_REASON, run=run, ledger=ledger)
-    await finish(owner, run, ledger)
-    return MaintenanceReport(
-        chore=MaintenanceTask.QUOTA,
-        user=scope.user,
-        dry_run=run.dry_run,
-        batch=run.batch(bool(done)),
-        steps=forget_steps(done, QUOTA_REASON),
-        left=tuple(left),
-        looked_at=count,
-        more=more,
-    )
+    steps, left = await forget(owner, surplus[: run.max_changes], why="quota", run=run, ledger=ledger)
+    return run.report(MaintenanceTask.QUOTA, scope, steps, left=left, looked_at=count, more=more)
 
 
 async def _load_counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[MemoryRecord]:
@@ -115,7 +93,7 @@ async def _load_counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[Me
 
 
 def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRun) -> list[MemoryRecord]:
-    """What has to go, in the order in which it goes."""
+    """Return the memories to forget, in order."""
     first = sorted(records, key=lambda each: _rank(each, quotas, run.at))
     surplus: dict[str, MemoryRecord] = {}
     groups = (
@@ -133,7 +111,7 @@ def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRu
 
 
 def _newest_ids(records: Iterable[MemoryRecord], count: int, since: datetime | None) -> set[str]:
-    """Those of the newest that room is made for: whoever has just written something down finds it there."""
+    """Return the ids of new memories to spare, so that what was just written can be found."""
     if since is None or not count:
         return set()
     new = sorted((each.created_at, each.id) for each in records if each.created_at >= since)
@@ -141,7 +119,7 @@ def _newest_ids(records: Iterable[MemoryRecord], count: int, since: datetime | N
 
 
 def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list[MemoryRecord]]:
-    """The memories of each session, or of each project with its sessions."""
+    """Return the memories of each session, or of each project with its sessions."""
     groups: dict[Any, list[MemoryRecord]] = defaultdict(list)
     for each in records:
         if level is Level.SESSION and each.level is Level.SESSION:

@@ -1,4 +1,4 @@
-"""Parse and check the insights that an LLM finds in memories."""
+"""Add insights that an LLM finds in memories, after checking that the memories support them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from recollect.errors import BrokenAnswer, InvalidInput
+from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.reviews import PROPOSED_BY
-from recollect.maintenance.tasks import (
-    MaintenanceReport,
-    MaintenanceRun,
-    MaintenanceStep,
-    MaintenanceTask,
-    finish,
-    llm_cost,
-)
+from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Add, ChangeKind
 from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
@@ -29,11 +22,12 @@ from recollect.model.scope import Level, Scope
 from recollect.model.validity import is_valid_now
 from recollect.models.chat import Chat
 from recollect.models.embedding import Embedder
-from recollect.models.structured import Partial, Structured, ask_json
+from recollect.models.structured import Partial
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
+from recollect.write.ask_llm import LlmAnswer, ask_for_json
 from recollect.write.embed import embed
 from recollect.write.instructions import find_instruction
 from recollect.write.metering import record_cost_on_error
@@ -131,7 +125,7 @@ _SAME_MEANING = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectionLimits:
-    """How many memories the LLM reads, how many insights a run adds, and what it may cost.
+    """The limits of memories that the LLM reads, of insights that a run adds, and of the cost.
 
     A run is skipped with fewer than `min_memories`, or if none of them changed since `after`.
     """
@@ -170,23 +164,18 @@ async def reflect(
     memories = [each for each in page if is_valid_now(each, run.at)]
     existing = await _existing_insights(scope, ledger)
     stale = await _stale(scope, existing, ledger)
-    report = MaintenanceReport(
-        chore=MaintenanceTask.REFLECT, user=scope.user, dry_run=run.dry_run, stale=stale, looked_at=len(memories)
-    )
     if why := _reason_to_skip(memories, limits, chat):
         await finish(scope, run, ledger)
-        return replace(report, left=(why,))
+        report = run.report(MaintenanceTask.REFLECT, scope, (), left=[why], looked_at=len(memories))
+        return replace(report, stale=stale)
     assert chat is not None
-    try:
-        answer, digest = await _ask(memories, existing, chat, limits)
-    except BrokenAnswer as error:
-        spent = llm_cost(scope.user, MaintenanceTask.REFLECT, chat.model, error, at=run.at)
-        await ledger.apply(scope, [], by=run.by, effects=[spent])
-        raise
-    spent = llm_cost(scope.user, MaintenanceTask.REFLECT, chat.model, answer, at=run.at)
+    answer, digest = await _ask(memories, existing, chat, limits)
+    spent = answer.cost.usage(scope.user, str(MaintenanceTask.REFLECT), at=run.at)
     max_insights = limits.max_insights
-    async with record_cost_on_error(ledger, scope, lambda: [spent], by=run.by):
-        new, repeated = await _drop_repeated(answer.value, existing, embedder=embedder)
+    async with record_cost_on_error(ledger, scope, lambda: spent, by=run.by):
+        if answer.error is not None:
+            raise answer.error
+        new, repeated = await _drop_repeated(answer.value or (), existing, embedder=embedder)
         changes = [
             Add(_build_record(scope, each, memories, at=run.at, digest=digest), vector) for each, vector in new
         ]
@@ -194,17 +183,15 @@ async def reflect(
         surplus = [f"more than the {max_insights} of a run: {each.record.content}" for each in changes[max_insights:]]
         del changes[max_insights:]
         applied = () if run.dry_run else tuple(changes)
-        await ledger.apply(scope, applied, by=run.author_for("reflected"), effects=[spent, *run.effects], since=since)
+        await ledger.apply(
+            scope, applied, by=run.author_for("reflected"), effects=[*spent, *run.effects], since=since
+        )
     run.progress(len(changes))
-    return replace(
-        report,
-        batch=run.batch(bool(applied)),
-        steps=tuple(_step(each.record) for each in changes),
-        left=(*(f"salvaged: {each}" for each in answer.complaints), *repeated, *surplus),
-        calls=spent.calls,
-        tokens_in=spent.tokens_in,
-        tokens_out=spent.tokens_out,
-    )
+    steps = [_step(each.record) for each in changes]
+    left = [*(f"salvaged: {each}" for each in answer.complaints), *repeated, *surplus]
+    report = run.report(MaintenanceTask.REFLECT, scope, steps, left=left, looked_at=len(memories))
+    cost = answer.cost
+    return replace(report, stale=stale, calls=cost.calls, tokens_in=cost.tokens_in, tokens_out=cost.tokens_out)
 
 
 def _reason_to_skip(memories: Sequence[MemoryRecord], limits: ReflectionLimits, chat: Chat | None) -> str:
@@ -249,7 +236,7 @@ async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger)
 
 async def _ask(
     memories: Sequence[MemoryRecord], existing: Sequence[MemoryRecord], chat: Chat, limits: ReflectionLimits
-) -> tuple[Structured[tuple[Insight, ...]], str]:
+) -> tuple[LlmAnswer[tuple[Insight, ...]], str]:
     active = [each for each in existing if each.status is Status.ACTIVE][:_MAX_EXISTING_IN_PROMPT]
     template = prompt("reflect")
     text = template.fill(
@@ -258,13 +245,13 @@ async def _ask(
         memories=memory_rows(memories, MAX_PROMPT_CHARS),
         most=str(limits.max_insights),
     )
-    answer: Structured[tuple[Insight, ...]] = await ask_json(
+    answer: LlmAnswer[tuple[Insight, ...]] = await ask_for_json(
         chat,
-        [{"role": "user", "content": text}],
+        text,
         schema=SCHEMA,
+        check=lambda value: parse_insights(value, memories),
         max_tokens=limits.max_tokens,
         timeout_s=limits.timeout_s,
-        check=lambda value: parse_insights(value, memories),
     )
     return answer, template.digest
 
@@ -319,7 +306,7 @@ def _build_record(
         importance=insight.importance,
         confidence=insight.confidence,
         source=REFLECTION_SOURCE,
-        # They are a model's words, whatever it read.
+        # A model wrote it, whatever it read.
         trust=Trust.LOW,
         evidence=insight.evidence,
         detail=detail,

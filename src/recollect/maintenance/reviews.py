@@ -1,8 +1,7 @@
-"""Review: a person looks at what was learned but must not be used unseen, and approves, edits or rejects it.
+"""Reviews: a person approves, edits or rejects memories that must not be used unseen.
 
-What waits for review is never recalled: search, recall and the index see only what is active. Only a person approves,
-and it is the door that says whether one does. Who proposed a memory is told by `detail["proposed_by"]` or, where that
-is missing, by the first line of its history, which put it into review.
+Memories in review are never recalled: search, recall and the index see only active ones. Only a person approves; the
+interface vouches for that. The proposer is `detail["proposed_by"]` or else the author of the first history entry.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ from recollect.write.embed import embed
 from recollect.write.redact import Redactor
 
 PROPOSED_BY = "proposed_by"
-# Those who write without a person looking on, alone or as the part of a name before a colon or a slash. No door may
-# vouch for them, whatever it believes.
+# Names of programs, alone or before a colon or a slash; no interface may vouch for them as persons.
 AGENT_NAMES = frozenset(
     ["agent", "assistant", "extraction", "extractor", "consolidation", "reflection", "upkeep", "llm", "mcp", "proxy"]
 )
@@ -34,18 +32,18 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReviewResult:
-    """The memory as it now is, and the ids of those it took the place of."""
+    """The reviewed memory, and the ids of those it superseded."""
 
     outcome: Outcome
     superseded: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {**self.outcome.to_dict(), "superseded": list(self.superseded)}
 
 
 async def list_reviews(scope: Scope, *, ledger: Ledger, limit: int = 100, cursor: str | None = None) -> Page:
-    """What waits for review in the scope, oldest first."""
+    """Return the memories of the scope that wait for review, oldest first."""
     return await ledger.find(scope, Listing(statuses=(Status.REVIEW,), order="oldest", limit=limit, cursor=cursor))
 
 
@@ -59,7 +57,7 @@ async def propose(
     embedder: Embedder,
     redactor: Redactor,
 ) -> Outcome:
-    """Keep a memory that is not used before a person has looked at it; why that is so is the reason of `by`."""
+    """Add a memory that waits for review; `by.why` is the reason."""
     record, redacted = redactor.redact_record(draft(scope, content, fields))
     detail = {**record.detail, PROPOSED_BY: by.who, "review": by.why}
     [vector] = await embed([record.content], embedder=embedder)
@@ -71,17 +69,16 @@ async def propose(
 async def approve(
     scope: Scope, id: str, *, by: Author, ledger: Ledger, expected_version: int | None = None
 ) -> ReviewResult:
-    """Make it active, so that it is recalled from now on; what held its key until now is superseded.
+    """Make a memory active; the memory that has its key is superseded.
 
-    Whoever gives the version they saw approves nothing that was changed since. An agent cannot approve, and nobody
-    what they proposed themselves: that is a Conflict.
+    Raise Conflict for an agent and for the proposer, and StaleVersion if `expected_version` is outdated.
     """
     record = await _get_pending(scope, id, ledger, expected_version)
     await _check_reviewer(record, by, ledger)
     holder = await _key_holder(record, ledger)
     changes: list[Change] = []
     if holder is not None:
-        # It steps aside first: a key has one active value at any moment.
+        # First, since a key has one active value at any moment.
         changes.append(Supersede(holder.id, record, holder.version))
     changes.append(Update(id, {"status": Status.ACTIVE}, record.version))
     try:
@@ -102,13 +99,13 @@ async def edit(
     redactor: Redactor,
     expected_version: int | None = None,
 ) -> ReviewResult:
-    """Give fields of a waiting memory new values, without secrets; it goes on waiting."""
+    """Change fields of a memory in review, without secrets; it stays in review."""
     record = await _get_pending(scope, id, ledger, expected_version)
     fields, redacted = redactor.redact_fields(validate_fields(fields), key=record.key)
     if not fields:
-        raise InvalidInput("nothing was given to change; name at least one field, such as content")
+        raise InvalidInput("no field to change; pass at least one, such as content")
     if "detail" in fields and PROPOSED_BY in record.detail:
-        # Who proposed it is not for an editor to say.
+        # An editor cannot change the proposer.
         fields["detail"] = {**fields["detail"], PROPOSED_BY: record.detail[PROPOSED_BY]}
     vector = None
     if "content" in fields:
@@ -121,14 +118,14 @@ async def edit(
 async def reject(
     scope: Scope, id: str, *, by: Author, ledger: Ledger, expected_version: int | None = None
 ) -> ReviewResult:
-    """Forget it without its ever having been used; history keeps it, and undo has it wait again."""
+    """Forget a memory in review; undo puts it back into review."""
     record = await _get_pending(scope, id, ledger, expected_version)
     change = Forget(id, record.version)
     return ReviewResult((await ledger.apply(scope, [change], by=_with_reason(by, "rejected"))).outcomes[0])
 
 
 async def restore(scope: Scope, record: MemoryRecord, *, by: Author, ledger: Ledger) -> Outcome:
-    """Bring back what was forgotten or superseded; if it waited for review until then, it waits again."""
+    """Restore a forgotten or superseded memory; one that was in review is in review again."""
     change: Change = Restore(record.id)
     if record.status in (Status.FORGOTTEN, Status.SUPERSEDED) and await _was_in_review(record, ledger):
         validity = {"superseded_by": None, "valid_to": None} if record.status is Status.SUPERSEDED else {}
@@ -138,7 +135,7 @@ async def restore(scope: Scope, record: MemoryRecord, *, by: Author, ledger: Led
 
 
 async def get_proposer(record: MemoryRecord, *, ledger: Ledger) -> str:
-    """Who proposed a memory; empty if nothing tells."""
+    """Return who proposed a memory; empty if unknown."""
     name = record.detail.get(PROPOSED_BY)
     if isinstance(name, str) and name:
         return name
@@ -149,19 +146,19 @@ async def get_proposer(record: MemoryRecord, *, ledger: Ledger) -> str:
 
 
 def is_agent_name(who: str) -> bool:
-    """Whether the name is that of a program that writes by itself."""
+    """Return whether the name is that of a program."""
     return who.casefold().replace("/", ":").partition(":")[0].strip() in AGENT_NAMES
 
 
 async def _was_in_review(record: MemoryRecord, ledger: Ledger) -> bool:
-    """Whether it waited for review before it came to be as it is."""
+    """Return whether it was in review before its current status."""
     before = None
     while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
         for line in lines:
             if line.before is not None and line.after.get("status") == record.status:
                 return line.before.get("status") == Status.REVIEW
         before = lines[-1].id
-    # It came that way, by an import: nobody here has approved it.
+    # It was imported with this status, and nobody here has approved it.
     return bool(record.detail.get("review"))
 
 
@@ -185,7 +182,7 @@ async def _check_reviewer(record: MemoryRecord, by: Author, ledger: Ledger) -> N
 
 
 async def _key_holder(record: MemoryRecord, ledger: Ledger) -> MemoryRecord | None:
-    """The active memory that holds the key which this one is to have."""
+    """Return the active memory that has the key of this one."""
     if record.key is None:
         return None
     same = And((Where("key", Op.EQ, record.key), Where("category", Op.EQ, str(record.category))))

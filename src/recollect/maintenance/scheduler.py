@@ -1,7 +1,7 @@
-"""What is due when: chores by the hour and by the night, and sessions that have ended by themselves.
+"""Queue maintenance tasks hourly and nightly, end idle sessions, and purge old rows.
 
-Pure: whoever keeps the time asks `due` and `ended` now and then and queues what they say. Asking twice, or from
-several servers, does no harm, for a job that is waiting already is joined.
+`due_jobs` and `ended_sessions` are pure. Queueing twice, or from several servers, does no harm: a new job joins one
+that waits already.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from recollect.aio.background import BackgroundTask
+from recollect.deps import Deps
 from recollect.errors import InvalidInput, RecollectError
-from recollect.index.protocol import Index
 from recollect.ledger.jobs import MaintenanceState, TaskRun
 from recollect.ledger.protocol import Ledger
-from recollect.maintenance.consolidate import ConsolidationDeps, ConsolidationLimits, consolidate
+from recollect.maintenance.consolidate import ConsolidationLimits, consolidate
 from recollect.maintenance.embed_missing import drop_old_vectors
 from recollect.maintenance.expire import check_clock, expire
 from recollect.maintenance.prune import PruneConfig, prune
@@ -29,21 +29,13 @@ from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
-from recollect.models.chat import Chat
-from recollect.models.embedding import Embedder
 from recollect.observability.logs import format_traceback
 from recollect.write.triggers import close_job
 
 HOURLY = (MaintenanceTask.EXPIRE, MaintenanceTask.QUOTA)
 NIGHTLY = (MaintenanceTask.PRUNE, MaintenanceTask.CONSOLIDATE, MaintenanceTask.REFLECT)
-# Learning from what people say comes first.
-_PRIORITY: Mapping[MaintenanceTask, int] = {
-    MaintenanceTask.EXPIRE: -10,
-    MaintenanceTask.QUOTA: -10,
-    MaintenanceTask.PRUNE: -20,
-    MaintenanceTask.CONSOLIDATE: -20,
-    MaintenanceTask.REFLECT: -20,
-}
+# Below 0: learning from turns comes first.
+_HOURLY_PRIORITY, _NIGHTLY_PRIORITY = -10, -20
 _KINDS: Mapping[MaintenanceTask, JobKind] = {
     MaintenanceTask.CONSOLIDATE: JobKind.CONSOLIDATE,
     MaintenanceTask.REFLECT: JobKind.REFLECT,
@@ -52,10 +44,10 @@ _KINDS: Mapping[MaintenanceTask, JobKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSchedule:
-    """Which chores are done, how often, and when a session counts as ended.
+    """Which tasks run, how often, and when an idle session ends.
 
-    Nightly ones begin at `night_hour`, UTC, and only for users of whom something was heard since the last time. Jobs
-    are spread over `spread_s`, each user at a time of their own, so that not all of them are due at once.
+    Nightly tasks start at `night_hour`, UTC, and only for users who were active since the last run. Jobs are spread
+    over `spread_s`, so that those of all users are not due at once.
     """
 
     tasks: frozenset[MaintenanceTask] = frozenset(HOURLY)
@@ -66,14 +58,14 @@ class MaintenanceSchedule:
 
     def __post_init__(self) -> None:
         if not 0 <= self.night_hour <= 23:
-            raise InvalidInput(f"night_hour is an hour of the day from 0 to 23, not {self.night_hour}")
+            raise InvalidInput(f"`night_hour` must be from 0 to 23, got {self.night_hour}")
         if self.every_s <= 0 or self.spread_s < 0 or self.idle_s < 0:
-            raise InvalidInput("every_s must be more than 0, spread_s and idle_s at least 0")
+            raise InvalidInput("`every_s` must be greater than 0, `spread_s` and `idle_s` at least 0")
 
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A job to be queued for a scope."""
+    """A job to queue for a scope."""
 
     scope: Scope
     job: NewJob
@@ -82,7 +74,7 @@ class DueJob:
 def due_jobs(
     users: Sequence[MaintenanceState], *, now: datetime, schedule: MaintenanceSchedule
 ) -> tuple[DueJob, ...]:
-    """Which chores are to be done now for these users."""
+    """Return the jobs of the tasks that are due now for these users."""
     jobs: list[DueJob] = []
     for user in users:
         at = now + timedelta(seconds=_user_fraction(user.user) * schedule.spread_s)
@@ -97,7 +89,7 @@ def due_jobs(
 def ended_sessions(
     conversations: Sequence[Conversation], *, now: datetime, schedule: MaintenanceSchedule
 ) -> tuple[DueJob, ...]:
-    """The ends of open sessions in which nothing was said for long enough."""
+    """Return the jobs that end open sessions without a turn for `idle_s`."""
     idle = now - timedelta(seconds=schedule.idle_s)
     return tuple(
         DueJob(each.scope, close_job(each.scope))
@@ -109,7 +101,7 @@ def ended_sessions(
 def _scopes(task: MaintenanceTask, user: MaintenanceState) -> list[Scope]:
     scopes = [Scope(user.user)]
     if task is MaintenanceTask.REFLECT:
-        # An insight must not carry what one project knows into another: each is thought about by itself.
+        # Each project by itself: an insight must not carry facts of one project into another.
         scopes += [Scope(user.user, project) for project in user.projects if project]
     return scopes
 
@@ -126,18 +118,18 @@ def _is_due(
             return now - last.queued_at >= timedelta(seconds=schedule.every_s)
         if last.queued_at >= _night_start(now, schedule.night_hour):
             return False
-    # After a clock was put back, what was done in a future that never came is no reason to wait.
+    # A run in the future is ignored: the clock was set back since.
     started = _last_start(last, now)
     return task in HOURLY or (last_active_at is not None and (started is None or last_active_at > started))
 
 
 def _last_start(last: TaskRun | None, now: datetime) -> datetime | None:
-    """When the last run that went well had begun; what lies ahead of now never was."""
+    """Return when the last successful run started; None for one in the future."""
     return None if last is None or last.started_at is None or last.started_at > now else last.started_at
 
 
 def _night_start(now: datetime, hour: int) -> datetime:
-    """When the last night began."""
+    """Return when the last night began."""
     start = now.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
     return start if start <= now else start - timedelta(days=1)
 
@@ -147,19 +139,19 @@ def _task_job(task: MaintenanceTask, scope: Scope, after: datetime | None, at: d
         kind=_KINDS.get(task, JobKind.UPKEEP),
         key=f"{task}:{scope.project}" if scope.project else str(task),
         payload={"chore": str(task), "after": None if after is None else after.isoformat()},
-        priority=_PRIORITY[task],
+        priority=_HOURLY_PRIORITY if task in HOURLY else _NIGHTLY_PRIORITY,
         due_at=at,
     )
 
 
 def _user_fraction(user: str) -> float:
-    """A number from 0 to 1 that is always the same for a user."""
+    """Return a number from 0 to 1 that is always the same for a user."""
     return zlib.crc32(user.encode(errors="replace")) / 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceConfig:
-    """How many memories may be kept, what fades, and when each chore is due."""
+    """Quotas, pruning, and the schedule of tasks."""
 
     quotas: Quotas = field(default_factory=Quotas)
     pruning: PruneConfig = field(default_factory=PruneConfig)
@@ -169,7 +161,7 @@ class MaintenanceConfig:
 
 
 def follow_up_job(job: Job, report: MaintenanceReport) -> NewJob | None:
-    """The job that goes on where a run left off; None if nothing is left, or the run got nowhere."""
+    """Return the job that continues a run; None if nothing is left, or the run made no progress."""
     if not report.more or not report.steps:
         return None
     return NewJob(kind=job.kind, key=job.key, payload=job.payload, priority=job.priority)
@@ -180,14 +172,12 @@ async def run_task(
     scope: Scope,
     run: MaintenanceRun,
     config: MaintenanceConfig,
+    deps: Deps,
     *,
-    ledger: Ledger,
-    index: Index,
-    embedder: Embedder,
-    chat: Chat | None,
     after: datetime | None = None,
 ) -> MaintenanceReport:
-    """Do one chore; with `after`, chores that think look at what came since."""
+    """Run one task; with `after`, tasks that ask an LLM only consider later changes."""
+    ledger = deps.ledger
     match task:
         case MaintenanceTask.EXPIRE:
             return await expire(scope, ledger=ledger, run=run)
@@ -196,52 +186,52 @@ async def run_task(
         case MaintenanceTask.PRUNE:
             return await prune(scope, ledger=ledger, run=run, pruning=config.pruning)
         case MaintenanceTask.CONSOLIDATE:
-            deps = ConsolidationDeps(ledger, index, embedder, chat)
             limits = ConsolidationLimits(after=after, timeout_s=config.timeout_s)
             return await consolidate(scope, deps=deps, run=run, limits=limits)
         case MaintenanceTask.REFLECT:
             reflection = ReflectionLimits(after=after, timeout_s=config.timeout_s)
-            return await reflect(scope, ledger=ledger, embedder=embedder, chat=chat, run=run, limits=reflection)
+            return await reflect(
+                scope, ledger=ledger, embedder=deps.embedder, chat=deps.chat, run=run, limits=reflection
+            )
 
 
 _log = logging.getLogger("recollect")
 _EVERY_S = 60.0
 _JOB_RETENTION = timedelta(days=7)
 _REPLY_RETENTION = timedelta(days=7)
-# So long one can go back to the embedding model before without paying for its vectors again.
+# Until then one can go back to the previous embedding model without embedding again.
 _VECTOR_RETENTION = timedelta(days=1)
-# A page is read at once, a batch written in one transaction, so that nobody else waits for long; what more than the
-# pages of one look there is, the next one goes on with.
+# Small pages and batches, so that other requests do not wait for long; the next tick continues after `_PAGES`.
 _PAGE = 200
 _PAGES = 5
 _BATCH = 100
-# What was noted to be done, in the ledger, so that several of us do it once.
+# Names of maintenance times in the ledger, so that several schedulers do the work once.
 _PURGED, _PURGE_EVERY = "cleared", timedelta(days=1)
 _FINISHED, _FINISH_EVERY = "erasures finished", timedelta(hours=1)
 
 
 class Scheduler:
-    """Looks at the clock now and then; several of them at one ledger do no harm."""
+    """Queues due jobs at an interval; several schedulers may share a ledger."""
 
     def __init__(self, ledger: Ledger, config: MaintenanceConfig, *, every_s: float = _EVERY_S) -> None:
         self._ledger = ledger
         self._config = config
         self._every_s = every_s
         self._task = BackgroundTask(self._run)
-        # How far the last look came.
+        # Where the next tick continues.
         self._last_user = ""
         self._last_idle: Conversation | None = None
 
     def start(self) -> None:
-        """Begin to look at the clock, at once and then again and again."""
+        """Tick now and then at the interval."""
         self._task.start()
 
     async def stop(self) -> None:
-        """Stop looking."""
+        """Stop ticking."""
         await self._task.stop()
 
     async def tick(self) -> int:
-        """Queue what is due now, and clear away what is; gives how many jobs were queued."""
+        """Queue due jobs, purge old rows, and return the number of queued jobs."""
         moment = now()
         queued = await self._end_sessions(moment)
         queued += await self._queue_tasks(moment)
@@ -285,13 +275,13 @@ class Scheduler:
         if await self._is_time(_FINISHED, moment, _FINISH_EVERY):
             done = await self._ledger.finish_erasures()
             if not done.reached:
-                _log.warning("bytes of what was erased are left: %s", done.note)
+                _log.warning("bytes of erased memories are left: %s", done.note)
 
     async def _purge_old(self, moment: datetime) -> None:
         if not await self._is_time(_PURGED, moment, _PURGE_EVERY):
             return
         if reason := await check_clock(moment, ledger=self._ledger):
-            _log.warning("nothing old is cleared away: %s", reason)
+            _log.warning("old rows are not purged: %s", reason)
             return
         await self._ledger.prune_jobs(moment - _JOB_RETENTION)
         await self._ledger.prune_idempotency_keys(moment - _REPLY_RETENTION)
@@ -300,9 +290,9 @@ class Scheduler:
         await drop_old_vectors(self._ledger, before=moment - _VECTOR_RETENTION)
 
     async def _is_time(self, name: str, moment: datetime, every: timedelta) -> bool:
-        """Whether something was not done for so long; notes that it is done now."""
+        """Return whether something was not done for `every`, and record that it is done now."""
         last = (await self._ledger.maintenance_times()).get(name)
-        # What was done in a future that never came is no reason to wait.
+        # A time in the future is ignored: the clock was set back since.
         if last is not None and last <= moment < last + every:
             return False
         await self._ledger.record_maintenance_times({name: moment})
@@ -313,7 +303,7 @@ class Scheduler:
             try:
                 await self.tick()
             except RecollectError as error:
-                _log.warning("upkeep waits: %s", error)
+                _log.warning("maintenance is delayed: %s", error)
             except Exception as error:
-                _log.error("upkeep failed. %s", format_traceback(error))
+                _log.error("maintenance failed. %s", format_traceback(error))
             await asyncio.sleep(self._every_s)

@@ -1,4 +1,4 @@
-"""What a run of upkeep did, or would do: one shape for every chore."""
+"""Maintenance tasks: the run they belong to, the report they return, and the steps they share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ from typing import Any
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.ledger.jobs import MAINTENANCE_AUTHOR
 from recollect.ledger.protocol import Ledger
-from recollect.model.change import Author, ChangeKind, Effect, Forget, ModelUsage
+from recollect.model.change import Author, ChangeKind, Effect, Forget
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 
+MAX_CHANGES = 500
+# The number of memories that one transaction forgets, so that other writers do not wait for long.
+_CHUNK = 200
+_MAX_TRIES = 3
+
 
 class MaintenanceTask(StrEnum):
-    """What upkeep can be asked to do."""
+    """The maintenance tasks by name."""
 
     EXPIRE = "expire"
     QUOTA = "quota"
@@ -29,7 +34,7 @@ class MaintenanceTask(StrEnum):
 
 
 def parse_tasks(names: Sequence[str]) -> list[MaintenanceTask]:
-    """The chores of these names, or an InvalidInput that says which there are."""
+    """Return the tasks of these names, or raise InvalidInput with the names that exist."""
     try:
         return [MaintenanceTask(name) for name in names]
     except ValueError:
@@ -39,7 +44,7 @@ def parse_tasks(names: Sequence[str]) -> list[MaintenanceTask]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceStep:
-    """One memory that was brought in, changed or forgotten, and why; `sources` are those it took the place of."""
+    """One memory that was added, changed or forgotten, and why; `sources` are the memories it replaces."""
 
     verb: ChangeKind
     id: str
@@ -48,7 +53,7 @@ class MaintenanceStep:
     sources: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "verb": str(self.verb),
             "id": self.id,
@@ -60,10 +65,10 @@ class MaintenanceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """What one chore did for one user; in a dry run what it would have done.
+    """The result of one task for one user; of a dry run, what it would have done.
 
-    All of it is one batch of history, to be undone as one. `left` says what was left alone and why, `more` that there
-    was more to do than one run does, and `stale` names insights that rest on what is no longer remembered.
+    All steps are one batch of history, undone as one. `left` says what was left alone and why, `more` that one run
+    was not enough, and `stale` names insights whose evidence no longer holds.
     """
 
     chore: MaintenanceTask
@@ -80,7 +85,7 @@ class MaintenanceReport:
     tokens_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "chore": str(self.chore),
             "user_id": self.user,
@@ -97,63 +102,12 @@ class MaintenanceReport:
         }
 
 
-def forget_steps(records: Sequence[MemoryRecord], why: str) -> tuple[MaintenanceStep, ...]:
-    """The steps of memories that were forgotten for one reason."""
-    return tuple(
-        MaintenanceStep(verb=ChangeKind.FORGET, id=each.id, content=each.content, why=why) for each in records
-    )
-
-
-@dataclass(slots=True)
-class LlmCostTally:
-    """What models were asked in a run: all of it for the report, and what is not yet in the ledger."""
-
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    _unrecorded: list[ModelUsage] = field(default_factory=list)
-
-    def add(self, spent: ModelUsage) -> None:
-        """Note what was spent."""
-        self.calls += spent.calls
-        self.tokens_in += spent.tokens_in
-        self.tokens_out += spent.tokens_out
-        self._unrecorded.append(spent)
-
-    def unrecorded(self) -> tuple[ModelUsage, ...]:
-        """What is not yet in the ledger, and goes there with the next write."""
-        return tuple(self._unrecorded)
-
-    def mark_recorded(self) -> None:
-        """Say that the ledger has all of it."""
-        self._unrecorded.clear()
-
-
-def llm_cost(user: str, step: MaintenanceTask, model: str, answer: Any, *, at: datetime) -> ModelUsage:
-    """What an answer of a model cost, or one that could not be used."""
-    return ModelUsage(
-        user=user,
-        step=str(step),
-        model=model,
-        calls=answer.calls,
-        tokens_in=answer.tokens_in,
-        tokens_out=answer.tokens_out,
-        at=at,
-    )
-
-
-MAX_CHANGES = 500
-# How many memories one transaction forgets at most, so that other writers get their turn.
-_CHUNK = 200
-_MAX_TRIES = 3
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceRun:
-    """Who runs a chore, at what time, and how many memories it may change at most.
+    """The author, the time and the limits of a run.
 
-    A dry run changes no memory. The `effects`, such as the end of the job it is, come with the last write of the run,
-    dry or not. `progress` is told how much is done. What was written `since` then is what the run was asked for.
+    A dry run changes no memory. The `effects`, such as the end of the job, come with the last write of the run, dry
+    or not. Memories written after `since` are the reason for the run, so that quotas spare them.
     """
 
     by: Author = field(default_factory=lambda: Author(MAINTENANCE_AUTHOR, batch=new_id()))
@@ -166,43 +120,63 @@ class MaintenanceRun:
 
     def __post_init__(self) -> None:
         if self.max_changes < 1:
-            raise InvalidInput(f"a run of upkeep does at least one thing, not {self.max_changes}")
+            raise InvalidInput(f"`max_changes` must be at least 1, got {self.max_changes}")
         if self.by.batch is None:
-            # All writes of a run are one batch, so that one undo takes back all of it.
+            # All writes of a run share a batch, so that one undo reverts all of them.
             object.__setattr__(self, "by", replace(self.by, batch=new_id()))
 
     def author_for(self, why: str) -> Author:
-        """Who writes, with the reason of this write unless a better one was given."""
+        """Return the author of a write; its reason is used unless the run has one."""
         return replace(self.by, why=self.by.why or why)
 
-    def batch(self, changed: bool) -> str | None:
-        """What to undo, if anything was written."""
-        return self.by.batch if changed and not self.dry_run else None
+    def report(
+        self,
+        task: MaintenanceTask,
+        scope: Scope,
+        steps: Sequence[MaintenanceStep],
+        *,
+        left: Sequence[str],
+        looked_at: int,
+        more: bool = False,
+    ) -> MaintenanceReport:
+        """Return the report of this run."""
+        return MaintenanceReport(
+            chore=task,
+            user=scope.user,
+            dry_run=self.dry_run,
+            batch=self.by.batch if steps and not self.dry_run else None,
+            steps=tuple(steps),
+            left=tuple(left),
+            looked_at=looked_at,
+            more=more,
+        )
 
 
 async def forget(
     scope: Scope, records: Sequence[MemoryRecord], *, why: str, run: MaintenanceRun, ledger: Ledger
-) -> tuple[list[MemoryRecord], list[str]]:
-    """Forget memories as they were read, in one batch; gives those, and why others were left.
+) -> tuple[list[MaintenanceStep], list[str]]:
+    """Forget memories softly, finish the run, and return the steps and why some memories were left.
 
-    What someone changed in the meantime is left alone: it is another memory now than the one that was judged.
+    A memory that was changed after it was read is left alone. History keeps what is forgotten, and undo restores it.
     """
-    if run.dry_run:
-        return list(records), []
     done: list[MemoryRecord] = []
     left: list[str] = []
     for start in range(0, len(records), _CHUNK):
-        chunk, changed = await _forget_unchanged(scope, records[start : start + _CHUNK], why, run, ledger)
+        chunk = list(records[start : start + _CHUNK])
+        if not run.dry_run:
+            chunk, changed = await _forget_unchanged(scope, chunk, why, run, ledger)
+            left += changed
+            run.progress(len(done) + len(chunk))
         done += chunk
-        left += changed
-        run.progress(len(done))
-    return done, left
+    await finish(scope, run, ledger)
+    steps = [MaintenanceStep(verb=ChangeKind.FORGET, id=each.id, content=each.content, why=why) for each in done]
+    return steps, left
 
 
 async def _forget_unchanged(
-    scope: Scope, records: Sequence[MemoryRecord], why: str, run: MaintenanceRun, ledger: Ledger
+    scope: Scope, chunk: list[MemoryRecord], why: str, run: MaintenanceRun, ledger: Ledger
 ) -> tuple[list[MemoryRecord], list[str]]:
-    chunk, left = list(records), list[str]()
+    left: list[str] = []
     for _ in range(_MAX_TRIES):
         try:
             if chunk:
@@ -217,6 +191,6 @@ async def _forget_unchanged(
 
 
 async def finish(scope: Scope, run: MaintenanceRun, ledger: Ledger, *effects: Effect) -> None:
-    """Let the effects of the run take place, if there are any."""
+    """Apply the effects of the run, if there are any."""
     if run.effects or effects:
         await ledger.apply(scope, [], by=run.by, effects=[*effects, *run.effects])

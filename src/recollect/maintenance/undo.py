@@ -1,4 +1,4 @@
-"""Take back the last thing that someone did: not what was learned or put in order behind their back since."""
+"""Undo the last change of a person, not those that background work made since."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.scope import Scope
 from recollect.sessions.lifecycle import SESSION_AUTHOR
-from recollect.write.batch import parse_turn_range
+from recollect.write.batch import learned_turns
 from recollect.write.learn import EXTRACTION_AUTHOR
 
 _log = logging.getLogger("recollect")
 
-# Who changes memories without anyone's having told them to at that moment.
+# Authors of changes that nobody requested at that moment.
 BACKGROUND_AUTHORS = frozenset([EXTRACTION_AUTHOR, SESSION_AUTHOR, MAINTENANCE_AUTHOR])
 
 
 async def undo(
     scope: Scope, entry_id: int | None, *, ledger: Ledger, by: Author, any_author: bool = False
 ) -> tuple[Outcome, ...]:
-    """Take back a line of history; without one, all of the last change that someone made, or that anyone did.
+    """Undo an entry of history; without one, the last change of a person or, with `any_author`, of anyone.
 
-    What someone said is taken back with what was learned from it alone, be it that something was added, merged into
-    what was known, put in its place or ended: it would go on saying it.
+    Turns are undone together with everything that was learned from them alone: additions, merges, replacements and
+    ends.
     """
     if entry_id is not None:
         return (await ledger.undo(scope, entry_id, by=by)).outcomes
     last, since = await _last_change(scope, ledger, any_author=any_author)
-    # One batch, so that undoing this brings all of it back.
+    # One batch, so that undoing this restores all of it.
     by = by if by.batch else replace(by, batch=new_id())
     outcomes: list[Outcome] = []
     added_turns = await _turns_added_with(last, scope, ledger) if since else []
@@ -43,13 +43,13 @@ async def undo(
         outcomes += await _undo_lines(scope, lines, whole=whole, ledger=ledger, by=by)
     outcomes += (await ledger.undo(scope, last.id, by=by, whole=True)).outcomes
     if not outcomes:
-        # Someone took this very change back at the same moment: the one before it is this one's.
+        # Somebody undid the same change at this moment, so undo the one before it.
         return await undo(scope, None, ledger=ledger, by=by, any_author=any_author)
     return tuple(outcomes)
 
 
 async def _last_change(scope: Scope, ledger: Ledger, *, any_author: bool) -> tuple[HistoryEntry, list[HistoryEntry]]:
-    """The newest line of what is to be taken back, and the lines that were written behind since, newest first."""
+    """Return the newest entry to undo, and the entries of background work since, newest first."""
     since: list[HistoryEntry] = []
     async for line in _undoable_lines(scope, ledger):
         if not any_author and line.by.who in BACKGROUND_AUTHORS:
@@ -57,12 +57,12 @@ async def _last_change(scope: Scope, ledger: Ledger, *, any_author: bool) -> tup
             continue
         return line, since
     if since:
-        raise NotFound("there is nothing to undo that someone did; what was learned is undone by its number")
+        raise NotFound("there is no change of a person to undo; undo what was learned by the id of its entry")
     raise NotFound("there is nothing to undo")
 
 
 async def _undoable_lines(scope: Scope, ledger: Ledger) -> AsyncIterator[HistoryEntry]:
-    """Lines of history that are no undo and were not undone, newest first."""
+    """Yield history entries that are no undo and were not undone, newest first."""
     undone: set[int] = set()
     before = None
     while lines := await ledger.history(scope, before=before):
@@ -77,7 +77,7 @@ async def _undoable_lines(scope: Scope, ledger: Ledger) -> AsyncIterator[History
 
 
 async def _turns_added_with(last: HistoryEntry, scope: Scope, ledger: Ledger) -> list[MemoryRecord]:
-    """The turns that were added with a line of history."""
+    """Return the turns that were added in the batch of an entry."""
     lines = await ledger.history(scope, before=last.id + 1)
     added = [line.memory_id for line in lines if line.batch == last.batch and line.verb is ChangeKind.ADD]
     return [record for record in await ledger.get(scope, added) if record.category is Category.TURN]
@@ -86,7 +86,7 @@ async def _turns_added_with(last: HistoryEntry, scope: Scope, ledger: Ledger) ->
 async def _learned_from(
     scope: Scope, added_turns: Sequence[MemoryRecord], since: Sequence[HistoryEntry], ledger: Ledger
 ) -> list[tuple[list[HistoryEntry], bool]]:
-    """What was written because of these turns alone, the newest first: lines, and whether they are a whole batch."""
+    """Return the entries that rest on these turns alone, newest first, and whether they are a whole batch."""
     ids = {turn.id for turn in added_turns}
     positions = {turn.detail.get("position") for turn in added_turns}
     brought = [line.memory_id for line in since if line.verb is ChangeKind.ADD]
@@ -98,14 +98,14 @@ async def _learned_from(
     unattributed: list[list[HistoryEntry]] = []
     for lines in batches.values():
         attributed = [rests for line in lines if (rests := _evidence_of_line(line, evidence))]
-        turns = parse_turn_range(lines[0].by.why) if lines[0].by.who == EXTRACTION_AUTHOR else None
+        turns = learned_turns(lines[0]) if lines[0].by.who == EXTRACTION_AUTHOR else None
         whole = turns is not None and positions.issuperset(turns) and all(rests <= ids for rests in attributed)
         if whole and not attributed:
             unattributed.append(lines)
         else:
             own = [line for line in lines if (rests := _evidence_of_line(line, evidence)) and rests <= ids]
             results += [(lines if whole else own, whole)]
-    # Where something only ended, no turn is told: the one batch of that kind is meant, unless another is for sure.
+    # An entry that only ends a memory cites no turn: the one batch of that kind is meant, unless another is certain.
     return (
         results
         if len(unattributed) != 1 or any(whole for _, whole in results)
@@ -116,24 +116,24 @@ async def _learned_from(
 async def _undo_lines(
     scope: Scope, lines: Sequence[HistoryEntry], *, whole: bool, ledger: Ledger, by: Author
 ) -> list[Outcome]:
-    """Take back the lines, as one if they are a whole batch; what was changed again since stays."""
+    """Undo the entries, as one if they are a whole batch; what was changed since stays."""
     if whole:
         with suppress(Conflict):
             return list((await ledger.undo(scope, lines[0].id, by=by, whole=True)).outcomes)
     outcomes: list[Outcome] = []
     for line in lines:
         if line.verb is ChangeKind.SUPERSEDE:
-            # It goes with what it brought in.
+            # It is undone with the entry that added the replacement.
             continue
         try:
             outcomes += (await ledger.undo(scope, line.id, by=by)).outcomes
         except Conflict as error:
-            _log.warning("something that was learned from it stays: %s", error)
+            _log.warning("a memory that was learned from the turns was not undone: %s", error)
     return outcomes
 
 
 def _evidence_of_line(line: HistoryEntry, evidence: Mapping[str, set[str]]) -> set[str]:
-    """The turns because of which a line was written, as far as it tells: those of what it added, or gave to it."""
+    """Return the turns that an entry cites: the evidence that it added."""
     if line.verb is ChangeKind.ADD:
         return evidence.get(line.memory_id, set())
     if line.verb is ChangeKind.UPDATE and line.before is not None:

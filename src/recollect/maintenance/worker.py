@@ -1,4 +1,4 @@
-"""Do the jobs that wait in the ledger: in this process or in one of its own, each once, whatever fails."""
+"""Run the jobs that wait in the ledger, with leases and retries."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from recollect.write.redact import redact
 
 _log = logging.getLogger("recollect")
 
-# Does a job and says that it is done, with its effects, in one transaction; gives what came of it.
+# Runs a job, stores its effects and its end in one transaction, and returns its result.
 JobHandler: TypeAlias = Callable[[Job], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How long a job waits for another worker when its own is gone, and how often it is tried."""
+    """The lease of a running job, the number of tries, and the waiting times between them."""
 
     lease_s: float = 30.0
     tries: int = 8
@@ -39,16 +39,13 @@ class RetryPolicy:
     max_wait_s: float = 300.0
 
     def wait_s(self, tries: int) -> float:
-        """How long to wait after so many tries: anything up to a limit, so that no two wait in step.
-
-        The limit grows evenly from the first to the longest, which it reaches before the last try.
-        """
+        """Return a random time up to a limit that grows exponentially from the first wait to the longest."""
         share = min(max(tries - 1, 0) / max(self.tries - 2, 1), 1.0)
         return random.uniform(0, self.first_wait_s * (self.max_wait_s / self.first_wait_s) ** share)
 
 
 class Worker:
-    """Takes jobs that are due and does a few at a time, each of another user."""
+    """Leases due jobs and runs a few at a time, each of another user."""
 
     def __init__(
         self,
@@ -71,7 +68,7 @@ class Worker:
         self.failed = 0
 
     def _reset(self) -> None:
-        """Begin anew, with nothing under way: what waits in asyncio belongs to the event loop it first waited in."""
+        """Create the tasks and asyncio primitives anew: they belong to one event loop."""
         self._running: set[asyncio.Task[None]] = set()
         self._loop_task: asyncio.Task[None] | None = None
         self._lease_lock = asyncio.Lock()
@@ -81,17 +78,17 @@ class Worker:
         self._stopping = False
 
     def _bind_loop(self) -> None:
-        """See to it that all we wait with is of the running loop; of one that has ended nothing can be waited for."""
+        """Rebind the asyncio primitives to the running loop."""
         running_loop = asyncio.get_running_loop()
         if self._bound_loop is not running_loop:
             if self._bound_loop is not None:
-                # What was under way there was given back, or its lease runs out.
+                # Jobs of the previous loop were released, or their leases run out.
                 self._reset()
             self._bound_loop = running_loop
 
     @property
     def is_running(self) -> bool:
-        """Whether it takes jobs by itself, in this event loop."""
+        """Return whether it leases jobs by itself, in this event loop."""
         return (
             self._loop_task is not None
             and not self._loop_task.done()
@@ -99,7 +96,7 @@ class Worker:
         )
 
     def start(self) -> None:
-        """Begin to take jobs, until it is stopped."""
+        """Lease jobs until it is stopped."""
         self._bind_loop()
         if not self.is_running:
             self._stopping = False
@@ -107,7 +104,7 @@ class Worker:
             self._loop_task.add_done_callback(_log_loop_error)
 
     def wake(self, *, after_s: float = 0.0) -> None:
-        """There may be something to do; looks at once, or so soon, instead of at the next poll."""
+        """Look for jobs now, or after `after_s`, instead of at the next poll."""
         self._bind_loop()
         if not after_s:
             self._wake_event.set()
@@ -119,7 +116,7 @@ class Worker:
         self._wake_event.set()
 
     async def stop(self, *, grace_s: float = 30.0) -> None:
-        """Take no more jobs, and give those under way some time; what does not end is done by another, later."""
+        """Lease no more jobs, and cancel those that do not end within `grace_s`; another worker runs them later."""
         self._bind_loop()
         self._stopping = True
         self._wake_event.set()
@@ -134,14 +131,14 @@ class Worker:
                 await asyncio.wait(late, timeout=1.0)
 
     async def run_pending(self, *, max_jobs: int | None = None) -> int:
-        """Do what is due now and what comes of it, and return when nothing is left; gives how many jobs were done."""
+        """Run due jobs and the jobs they queue until none is left, and return how many were done."""
         self._bind_loop()
         started, done = 0, self.done
         while max_jobs is None or started < max_jobs:
             started += await self._lease_jobs()
             if not self._running:
                 break
-            # What is being done may bring about more.
+            # A running job may queue more.
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
         return self.done - done
 
@@ -153,14 +150,13 @@ class Worker:
                 leased = await self._lease_jobs()
                 last_error = ""
             except RecollectError as error:
-                # Once for as long as it lasts, not at every look.
+                # Log the same error once, not at every poll.
                 if str(error) != last_error:
-                    _log.warning("jobs cannot be taken for now: %s", error)
+                    _log.warning("jobs cannot be leased: %s", error)
                 last_error = str(error)
                 leased = 0
             except Exception:
-                # Whatever it is, a worker that ended without a word would be worse.
-                _log.exception("jobs cannot be taken for now")
+                _log.exception("jobs cannot be leased")
                 leased = 0
             if not leased or len(self._running) >= self._max_concurrent:
                 with suppress(TimeoutError):
@@ -168,7 +164,7 @@ class Worker:
                         await self._wake_event.wait()
 
     async def _lease_jobs(self) -> int:
-        # One at a time: whoever looks whether anything is under way must not miss what is just being taken.
+        # One at a time, so that `run_pending` does not miss jobs that are just being leased.
         async with self._lease_lock:
             free = self._max_concurrent - len(self._running)
             if free < 1:
@@ -182,14 +178,12 @@ class Worker:
 
     def _on_job_done(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
-        # The user's next job can be taken now.
+        # The user's next job can be leased now.
         self._wake_event.set()
 
     async def _run_job(self, job: Job) -> None:
         if job.tries > self.retry_policy.tries:
-            await self._record_failure(
-                job, "it was begun again and again, and whoever did it was gone before it ended"
-            )
+            await self._record_failure(job, "every worker that started it was gone before it ended")
             return
         renewal = asyncio.create_task(self._renew_lease(job))
         started = perf_counter()
@@ -199,8 +193,7 @@ class Worker:
             metrics.JOBS_DONE.add(job.kind)
             metrics.JOB_SECONDS.observe(perf_counter() - started, job.kind)
         except asyncio.CancelledError:
-            # Given back at once, so that whoever works next need not wait for the lease to run out.
-            # It does not count as a try: who is often stopped would use all of them up.
+            # Released at once, so that the next worker need not wait for the lease, and without counting as a try.
             await self._record_state(self._ledger.release(job))
             raise
         except RecollectError as error:
@@ -213,7 +206,7 @@ class Worker:
             self._job_ended.set()
 
     async def wait_for_job_end(self, *, within_s: float) -> None:
-        """Wait until some job here has come to an end, at most so long."""
+        """Wait until a job of this worker ends, at most `within_s`."""
         self._bind_loop()
         self._job_ended.clear()
         with suppress(TimeoutError):
@@ -221,7 +214,6 @@ class Worker:
                 await self._job_ended.wait()
 
     async def _renew_lease(self, job: Job) -> None:
-        """Renew the lease while the job runs."""
         while True:
             await asyncio.sleep(self.retry_policy.lease_s / 3)
             try:
@@ -232,8 +224,8 @@ class Worker:
                 _log.warning("the lease of job %s could not be renewed: %s", job.id, error)
 
     async def _record_failure(self, job: Job, error: str) -> None:
-        """Have it tried again later or, after so many tries, never, until a person says so."""
-        # Whoever looks at jobs and logs need not be who may see secrets.
+        """Schedule a retry or, after the last try, mark the job as dead until a person replays it."""
+        # Readers of jobs and logs may not be allowed to see secrets.
         error = redact(error).text
         self.failed += 1
         will_retry = job.tries < self.retry_policy.tries
@@ -248,17 +240,17 @@ class Worker:
         await self._record_state(self._ledger.fail(job, error=error, retry_at=retry_at))
 
     async def _record_state(self, update: Awaitable[Job]) -> None:
-        """Say how a try ended, if that is still ours to say and the ledger can be reached."""
+        """Record how a try ended, if this worker still holds the job and the ledger can be reached."""
         try:
             await update
         except Conflict:
-            # Cancelled, erased, or taken over by another: how it ends is no longer ours to say.
+            # Cancelled, erased, or leased by another worker.
             pass
         except RecollectError as error:
-            # Its lease runs out, and whoever works then takes it over.
-            _log.warning("that could not be written down: %s", error)
+            # Its lease runs out, and another worker runs it.
+            _log.warning("the state of a job could not be recorded: %s", error)
 
 
 def _log_loop_error(loop: asyncio.Task[None]) -> None:
     if not loop.cancelled() and (error := loop.exception()) is not None:
-        _log.error("no more jobs are taken here until it is started again", exc_info=error)
+        _log.error("the worker has stopped leasing jobs; start it again", exc_info=error)

@@ -1,14 +1,17 @@
-"""What a file that was found means for its memory: pure, so that every case can be seen at once."""
+"""Decide what a file means for its memory; the decision is pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
+from recollect.errors import InvalidInput
 from recollect.ledger.protocol import Ledger
-from recollect.mirror.document import MemoryDocument, document_of
-from recollect.mirror.layout import FileLocation, is_gone
+from recollect.mirror.document import MemoryDocument, document_of, parse_document
+from recollect.mirror.folder import MirrorFolder, digest_of
+from recollect.mirror.layout import FileLocation, FolderOwners, is_gone, parse_location
 from recollect.mirror.state import FileRow
 from recollect.model.erasure import Erasure, Target, user_digest
 from recollect.model.memory import MemoryRecord, Status
@@ -16,23 +19,23 @@ from recollect.model.times import as_utc
 
 
 class FileAction(StrEnum):
-    """What is to be done about a file."""
+    """An action for a file."""
 
-    UNCHANGED = "know"  # It says what the ledger says: only note how it stands.
-    ADD = "add"  # A memory that there is none of yet.
-    ADD_AS_NEW = "add another"  # The same, but the id it names is another's.
-    EDIT = "edit"  # A person gave the memory other words or fields.
-    CONFLICT = "conflict"  # So did the ledger since: the person's stand, the ledger's are kept beside them.
-    RESTORE = "restore"  # A person put a file back that lay among the tombstones.
-    MOVE = "move"  # It belongs to another conversation now.
-    WRITE = "write"  # The ledger has moved on, and nobody edited the file.
-    COPY = "copy"  # The same file a second time.
-    ERASED = "erased"  # What was erased does not come back by itself.
+    UNCHANGED = "know"  # The file equals the memory: only record its state.
+    ADD = "add"  # There is no such memory yet.
+    ADD_AS_NEW = "add another"  # The same, but the id belongs to another memory.
+    EDIT = "edit"  # A person changed the file.
+    CONFLICT = "conflict"  # So did the ledger: the person's edit wins, the other text is saved separately.
+    RESTORE = "restore"  # A person moved a file back from the tombstones.
+    MOVE = "move"  # A person moved it to another conversation.
+    WRITE = "write"  # The memory changed, and the file did not.
+    COPY = "copy"  # A second copy of the same file.
+    ERASED = "erased"  # The memory was erased, and must not come back by itself.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedFile:
-    """A file as it was found."""
+    """A parsed file."""
 
     path: str
     location: FileLocation
@@ -42,11 +45,11 @@ class ScannedFile:
     stamp: str
 
     def renames(self, record: MemoryRecord) -> bool:
-        """Whether it is a file of a model that a person gave another path."""
+        """Return whether a person gave a model's file another path."""
         return bool(self.location.key) and not is_gone(record) and self.document.line.get("key") != record.key
 
     def matches(self, document: MemoryDocument) -> bool:
-        """Whether the file can stay as it is for what the ledger holds."""
+        """Return whether the file need not be written for this state of the memory."""
         return (
             self.document.id == document.id
             and self.document.scope == document.scope
@@ -54,12 +57,30 @@ class ScannedFile:
         )
 
 
+def read_file(path: str, folder: MirrorFolder, owners: FolderOwners) -> ScannedFile:
+    """Read and parse a file, or raise InvalidInput; FileNotFoundError if it has just been removed."""
+    location = parse_location(path)
+    if location is None:
+        raise InvalidInput("no memory lies there")
+    user = owners.user_of(location.base)
+    data, stamp, modified_s = folder.read(path)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidInput("it is not text in UTF-8") from None
+    at = datetime.fromtimestamp(modified_s, UTC)
+    document = parse_document(text, location, user=user, at=at)
+    return ScannedFile(
+        path=path, location=location, user=user, document=document, digest=digest_of(data), stamp=stamp.text
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryContext:
-    """What there is to know about the memory that a file names.
+    """The state of the memory that a file names.
 
-    `row` is what was last seen of its file, and `lies_elsewhere` whether that is still there under another name;
-    `words_then` is what the memory said at the version that the file was written from.
+    `row` is the last known state of its file, and `has_other_file` says that this file still exists at another path.
+    `earlier_content` is the memory's content at the version that the file was written from.
     """
 
     record: MemoryRecord | None = None
@@ -70,58 +91,55 @@ class MemoryContext:
 
 
 def decide_action(file: ScannedFile, context: MemoryContext) -> FileAction:
-    """What is to be done about a file among the entries."""
+    """Return what to do about a file."""
     record, row = context.record, context.row
     if file.document.id is None:
         return FileAction.ADD
     if record is not None and row is not None and record.version < row.version:
-        # The ledger was put back to an earlier state: what the file says came after that.
+        # The ledger was rolled back: the file is newer.
         row = None
     if context.has_other_file and record is not None:
         return FileAction.COPY if file.matches(document_of(record)) else FileAction.ADD_AS_NEW
     if record is None:
         return FileAction.ERASED if context.is_erased else FileAction.ADD
     if row is not None and file.digest in (row.digest, row.pending) and not file.renames(record):
-        # Ours, as we wrote it. One that lay among the tombstones was put back by a person, if the ledger did not.
+        # As the mirror wrote it. A person moved it back from the tombstones if the ledger did not restore it.
         return FileAction.RESTORE if row.is_gone and is_gone(record) else FileAction.UNCHANGED
     current = document_of(record)
-    changes, is_moved = file.document.changes(current), file.document.scope != current.scope
+    changes = file.document.changes(current)
     if is_gone(record):
         return _decide_for_tombstone(record, row, edited=bool(changes))
-    if is_moved:
+    if file.document.scope != current.scope:
         return FileAction.MOVE
     if not changes:
         return FileAction.UNCHANGED
     if record.version <= (row.version if row is not None else file.document.version):
         return FileAction.EDIT
-    if (
-        row is None
-        and context.earlier_content is not None
-        and context.earlier_content.strip() == file.document.line["memory"]
-    ):
+    earlier = context.earlier_content
+    if row is None and earlier is not None and earlier.strip() == file.document.line["memory"]:
         return FileAction.WRITE
     return FileAction.CONFLICT
 
 
 def _decide_for_tombstone(record: MemoryRecord, row: FileRow | None, *, edited: bool) -> FileAction:
     if record.status is Status.SUPERSEDED and edited:
-        # Something else took its place meanwhile; what the person wrote stands beside that.
+        # Another memory replaced it in the meantime; the person's text becomes a memory of its own.
         return FileAction.ADD_AS_NEW
     if row is None and not edited:
-        # Nothing tells whether a person put it back or the ledger let go of it: what was let go of stays so.
+        # Whether a person moved it back or the ledger forgot it is unknown: it stays forgotten.
         return FileAction.WRITE
     return FileAction.RESTORE
 
 
 class ErasureLog:
-    """The erasures a ledger knows, asked for once."""
+    """The erasures of a ledger, loaded on first use."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._erasures: Sequence[Erasure] | None = None
 
     async def covers(self, user: str, document: MemoryDocument) -> bool:
-        """Whether what a file says was erased since it was made."""
+        """Return whether the content of a file was erased since it was written."""
         if self._erasures is None:
             self._erasures = await self._ledger.erasures()
         digest = user_digest(user)

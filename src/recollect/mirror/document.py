@@ -1,7 +1,6 @@
-"""A memory as the text of a file, and back: the front matter of agents' memory folders, and what is ours beside it.
+"""Render a memory as Markdown with front matter, and parse it.
 
-What is as it would be anyway is left out, so that a plain fact has a plain file. Names that are neither theirs nor
-ours are a person's own, and go into the memory's metadata.
+Defaults are left out, so that a plain fact has a plain file. Unknown fields become the memory's metadata.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from recollect.model.text import validate_id
 from recollect.sessions.summarize import summary_id
 from recollect.text.front_matter import join_front_matter, split_front_matter
 
-# In the order they are written. Those up to source_id are theirs.
+# In the order of the file. Those up to source_id are the format of agents' memory folders.
 _TEXT_FIELDS = (
     "id", "conversation_id", "role", "summary_kind", "replaced_by", "source_id", "user_id", "project_id",
     "session_id", "level", "category", "type", "key", "value", "source", "trust", "status", "name", "prompt_digest",
@@ -51,35 +50,35 @@ _ALL_FIELDS = {
     "metadata",
     "detail",
 }
-# What of a line says whose or of which state it is, and not what it says.
+# Identity and state, which do not count as content.
 _STATE_FIELDS = frozenset(["id", "version", "updated_at", "status", "superseded_by", "created_at"])
 _ROLES = ("user", "assistant", MEMORY, SUMMARY)
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryDocument:
-    """What a file says: a line as an export has it, and whether it names an id."""
+    """The content of a file, as a line of an export."""
 
     line: Mapping[str, Any]
 
     @property
     def id(self) -> str | None:
-        """The id it names."""
+        """Return the id, if the file has one."""
         return self.line.get("id")
 
     @property
     def version(self) -> int:
-        """The version of the memory that it was written from."""
+        """Return the version of the memory that the file was written from."""
         version: int = self.line.get("version") or 1
         return version
 
     @property
     def scope(self) -> tuple[str, str, str]:
-        """Where it belongs, and how far it is seen."""
+        """Return project, session and level."""
         return self.line["project_id"], self.line["session_id"], self.line["level"]
 
     def changes(self, other: MemoryDocument) -> dict[str, Any]:
-        """What this page says otherwise than another, by the names of fields; its words are `content`."""
+        """Return the fields that differ from another document; its text is `content`."""
         names = (
             (self.line.keys() | other.line.keys()) - _STATE_FIELDS - {"project_id", "session_id", "level", "user_id"}
         )
@@ -90,7 +89,7 @@ class MemoryDocument:
 
 
 def render_document(record: MemoryRecord) -> str:
-    """The text of a memory's file."""
+    """Return the text of a memory's file."""
     line = document_of(record).line
     conversation, role = conversation_of(record), role_of(record)
     fields: dict[str, Any] = {
@@ -135,7 +134,7 @@ def _remaining_fields(record: MemoryRecord, role: str) -> dict[str, Any]:
 
 
 def document_of(record: MemoryRecord) -> MemoryDocument:
-    """The page that would be read from a memory's file."""
+    """Return the document that a memory's file contains."""
     line = record.to_dict()
     for name in ("last_accessed_at", "access_count", "user_id"):
         line.pop(name)
@@ -151,12 +150,10 @@ def document_of(record: MemoryRecord) -> MemoryDocument:
 _REQUIRED_FIELDS = ("project_id", "session_id", "memory")
 
 
-def parse_document(
-    text: str, location: FileLocation, *, user: str, conversation: str, at: datetime
-) -> MemoryDocument:
-    """What a file of a user says, or an InvalidInput that tells what is wrong with it.
+def parse_document(text: str, location: FileLocation, *, user: str, at: datetime) -> MemoryDocument:
+    """Parse a file of a user, or raise InvalidInput.
 
-    Where it is silent, the folder it lies in tells of which conversation it is, and `at` when it was made.
+    The defaults are the conversation of the file's folder and the creation time `at`.
     """
     fields, body = split_front_matter(text)
     fields = {name: _check_type(name, value) for name, value in fields.items() if value is not None}
@@ -166,8 +163,8 @@ def parse_document(
         raise InvalidInput("it names another user than the one whose folder it is in")
     role = fields.get("role", location.role)
     if role not in _ROLES:
-        raise InvalidInput(f"its role is {role!r}; it is one of {', '.join(_ROLES)}")
-    conversation_id = validate_id(fields.get("conversation_id", conversation), name="conversation_id")
+        raise InvalidInput(f"`role` must be one of {', '.join(_ROLES)}, got {role!r}")
+    conversation_id = validate_id(fields.get("conversation_id", location.conversation), name="conversation_id")
     scope = scope_of(user, conversation_id)
     scope = Scope(user, fields.get("project_id", scope.project), fields.get("session_id", scope.session))
     created_at = fields.get("created_at", at.isoformat())
@@ -177,12 +174,13 @@ def parse_document(
     if evidence := fields.get("evidence") or ([fields["source_id"]] if "source_id" in fields else []):
         line["evidence"] = evidence
     line["detail"] = {**line.get("detail", {}), **_detail_fields(fields, role)}
-    line["metadata"] = {**fields.get("metadata", {}), **_custom_fields(fields)}
+    custom = {name: value for name, value in fields.items() if name not in _ALL_FIELDS}
+    line["metadata"] = {**fields.get("metadata", {}), **custom}
     line["status"] = fields.get("status", _default_status(fields, location))
     if "replaced_by" in fields:
         line["superseded_by"] = fields["replaced_by"]
     if role == SUMMARY:
-        # There is one for each conversation, and this is what it is known by.
+        # A conversation has one summary, with this id.
         line["id"] = summary_id(scope)
     elif fields.get("id"):
         line["id"] = validate_id(fields["id"], name="id")
@@ -192,7 +190,7 @@ def parse_document(
 
 
 def _defaults(role: str, scope: Scope, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a memory of this role is like unless its file says otherwise."""
+    """Return the default fields of a memory of this role."""
     defaults: dict[str, Any] = {
         "project_id": scope.project,
         "session_id": scope.session,
@@ -208,7 +206,7 @@ def _defaults(role: str, scope: Scope, fields: Mapping[str, Any]) -> dict[str, A
         defaults["category"] = str(Category.TURN)
     else:
         defaults["category"] = str(Category.SUMMARY if role == SUMMARY else Category.FACT)
-    # What type it is follows from its category, be that the usual one or not.
+    # The default type follows from the category.
     category = fields.get("category", defaults["category"])
     valid_category = Category(category) if category in tuple(Category) else Category.FACT
     return defaults | {"type": str(TYPE_OF_CATEGORY.get(valid_category, MemoryType.SEMANTIC))}
@@ -221,10 +219,6 @@ def _detail_fields(fields: Mapping[str, Any], role: str) -> dict[str, Any]:
     return detail
 
 
-def _custom_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if name not in _ALL_FIELDS}
-
-
 def _default_status(fields: Mapping[str, Any], location: FileLocation) -> str:
     if not location.is_tombstone:
         return "active"
@@ -234,23 +228,23 @@ def _default_status(fields: Mapping[str, Any], location: FileLocation) -> str:
 def _check_type(name: str, value: Any) -> Any:
     if name in _TIME_FIELDS:
         if not isinstance(value, str | date):
-            raise InvalidInput(f"{name} is no time: {value!r}")
+            raise InvalidInput(f"`{name}` must be a time, got {value!r}")
         return value if isinstance(value, str) else value.isoformat()
     if name in _TEXT_FIELDS and not isinstance(value, str):
-        raise InvalidInput(f"{name} is {value!r}, which is no text: put it in quotes")
+        raise InvalidInput(f"`{name}` must be text, got {value!r}: put it in quotes")
     if name in _NUMBER_FIELDS and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise InvalidInput(f"{name} is {value!r}, which is no number")
+        raise InvalidInput(f"`{name}` must be a number, got {value!r}")
     if name in ("version", "position") and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise InvalidInput(f"{name} is {value!r}, which is no whole number")
+        raise InvalidInput(f"`{name}` must be an integer of at least 0, got {value!r}")
     if name in _LIST_FIELDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
-        raise InvalidInput(f"{name} is no list of texts")
+        raise InvalidInput(f"`{name}` must be a list of texts")
     if name in ("metadata", "detail") and not isinstance(value, dict):
-        raise InvalidInput(f"{name} is no names with values")
+        raise InvalidInput(f"`{name}` must be a mapping")
     return _to_json_value(value)
 
 
 def _to_json_value(value: Any) -> Any:
-    """The value as JSON can hold it: YAML reads dates where people write them."""
+    """Convert a YAML value to JSON: YAML parses dates."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""The folder of the mirror: read and written without ever leaving it, and written so that nothing is half there.
+"""Read and write files below one folder atomically, without leaving it.
 
-Every path is walked from the folder down, and no symbolic link is followed on the way. A file is written beside its
-place, synced, and put there in one step; what it takes the place of is looked at as it comes out, so that an edit
-made in that very moment is found and not lost.
+Every path is opened from the folder down, and no symbolic link is followed. A file is written under a temporary name,
+synced, and exchanged with the old file in one step; the old file is then checked, so that an edit made at that very
+moment is noticed and not lost.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 
@@ -29,19 +30,17 @@ _TEMPORARY_PREFIX = ".recollect-"
 _RENAME_EXCHANGE = 2
 _CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 _CANNOT_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
-
-
-# With these gone, nobody could tell a folder that was emptied from one that was lost.
+# Never removed: without them an emptied folder would look like a lost one.
 _PERMANENT_FOLDERS = ("entries", "users", "conflicts")
 
 
 class FileChanged(Conflict):
-    """A file is not what was last seen of it: someone else has just written or removed it."""
+    """A file differs from its last known state: somebody has just written or removed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileStamp:
-    """What tells that a file was not touched: its times, its size and its number."""
+    """The times, size and inode of a file, which change when the file does."""
 
     text: str
 
@@ -51,19 +50,19 @@ class FileStamp:
 
     @property
     def written_ns(self) -> int:
-        """When the file was last written, as it says itself."""
+        """Return the mtime."""
         return int(self.text.split(":", 1)[0])
 
     @property
     def content(self) -> tuple[str, ...]:
-        """All of it that stays when a file is given another name."""
+        """Return the parts that a rename does not change."""
         mtime, _, size, number = self.text.split(":")
         return mtime, size, number
 
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A file that was written, and is still to be put in its place."""
+    """A file that was written under a temporary name."""
 
     path: str
     temporary: str
@@ -71,7 +70,7 @@ class StagedFile:
 
 
 class MirrorFolder:
-    """Files below one folder, by their path in it."""
+    """Files below one folder, by their relative paths."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -80,7 +79,7 @@ class MirrorFolder:
         self._to_sync: set[str] = set()
 
     def stamp(self, path: str) -> FileStamp | None:
-        """How a file stands now; None if there is none, or something else."""
+        """Return the stamp of a file; None if there is no regular file."""
         try:
             with self._open_parent(path) as (folder, name):
                 stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -89,7 +88,7 @@ class MirrorFolder:
         return FileStamp.of(stat) if S_ISREG(stat.st_mode) else None
 
     def read(self, path: str) -> tuple[bytes, FileStamp, float]:
-        """The bytes of a file with its stamp and when it was written, or an InvalidInput; it may just be gone."""
+        """Return the content, stamp and mtime of a file; raise InvalidInput or FileNotFoundError."""
         with self._open_parent(path) as (folder, name):
             try:
                 handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -109,14 +108,14 @@ class MirrorFolder:
         return data, FileStamp.of(stat), stat.st_mtime
 
     def write(self, path: str, data: bytes, *, expected: FileStamp | None, at_ns: int | None = None) -> FileStamp:
-        """Put a file in its place; a Disturbed, and nothing changed, if what is there is not what was `seen`.
+        """Write a file, or raise FileChanged if the current file does not have the `expected` stamp.
 
-        It says that it was written now, or at another time. Its folders are on disk after the next `sync`.
+        Its folders are on disk after the next `sync`.
         """
         return self.place(self.stage(path, data, at_ns=at_ns), expected=expected)
 
     def stage(self, path: str, data: bytes, *, sync: bool = True, at_ns: int | None = None) -> StagedFile:
-        """Write a file beside its place; without `sync` it is on disk after the next `settle`."""
+        """Write a file under a temporary name; without `sync` it is on disk after `sync_staged`."""
         with _translate_errors(path), self._open_parent(path, make=True) as (folder, _):
             temporary = f"{_TEMPORARY_PREFIX}{new_id()}"
             handle = os.open(temporary, _NEW_FILE_FLAGS, _FILE_MODE, dir_fd=folder)
@@ -135,7 +134,7 @@ class MirrorFolder:
         return StagedFile(path, temporary, stamp)
 
     def place(self, staged: StagedFile, *, expected: FileStamp | None) -> FileStamp:
-        """Put a file that was staged into its place."""
+        """Move a staged file to its path."""
         path, temporary = staged.path, staged.temporary
         with _translate_errors(path), self._open_parent(path, make=True) as (folder, name):
             try:
@@ -144,24 +143,24 @@ class MirrorFolder:
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
-            # Only now: to lose its other name is a change of a file, too.
+            # Only now: removing the temporary name changes the ctime.
             placed = FileStamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
-        # Whoever has written to it since it has its name must not pass for us: it is to be looked at.
+        # If somebody has written to it already, return the old stamp, so that the change is noticed.
         return placed if placed.content == staged.stamp.content else staged.stamp
 
     def discard(self, staged: StagedFile) -> None:
-        """Remove a file that was not put in its place after all; one that was is not touched."""
+        """Remove a staged file that was not placed."""
         with suppress(FileNotFoundError, NotADirectoryError), self._open_parent(staged.path) as (folder, _):
             os.unlink(staged.temporary, dir_fd=folder)
 
     def sync_staged(self) -> None:
-        """Have on disk what was staged: all at once, where the system can."""
+        """Sync all staged files to disk at once."""
         with _translate_errors(str(self.root)), self._open_folder("") as handle:
             if _syncfs is None or _syncfs(handle) != 0:
                 os.sync()
 
     def remove(self, path: str, *, expected: FileStamp | None = None) -> bool:
-        """Remove a file, if it is what was `seen`; gives whether there was one. Folders left empty go, too."""
+        """Remove a file if it has the `expected` stamp, and return whether there was one."""
         try:
             with _translate_errors(path), self._open_parent(path) as (folder, name):
                 stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -174,7 +173,7 @@ class MirrorFolder:
         return True
 
     def remove_empty(self, path: str) -> None:
-        """Remove the folders of a path that are empty now, up to the one that holds all conversations."""
+        """Remove the empty folders of a path, up to a permanent one."""
         parent = os.path.dirname(path)
         while parent and os.path.basename(parent) not in _PERMANENT_FOLDERS:
             try:
@@ -187,17 +186,17 @@ class MirrorFolder:
             self._to_sync.add(parent)
 
     def sync(self) -> None:
-        """Have on disk what was put into folders and taken out of them."""
+        """Sync the changed folders to disk."""
         paths, self._to_sync = self._to_sync, set()
-        # A folder that is new is known to the one above it.
+        # A new folder is an entry of its parent.
         for each in {ancestor for path in paths for ancestor in _ancestors(path)}:
             with suppress(FileNotFoundError, NotADirectoryError), self._open_folder(each) as folder:
                 os.fsync(folder)
 
     def scan(self, start: str = "", *, sweep: bool = False) -> Iterator[tuple[str, FileStamp | None]]:
-        """Every file below a path with its stamp, None for what is no plain file; names with a dot are left out.
+        """Yield every file below a path with its stamp, None for irregular files; skip names with a leading dot.
 
-        With `sweep`, what we left half written goes.
+        With `sweep`, remove leftover temporary files.
         """
         pending = [start]
         while pending:
@@ -218,7 +217,7 @@ class MirrorFolder:
                     yield inner, FileStamp.of(stat) if S_ISREG(stat.st_mode) else None
 
     def sweep(self) -> None:
-        """Remove what we left half written in the folder itself."""
+        """Remove leftover temporary files in the root."""
         for name in os.listdir(self.root):
             if name.startswith(_TEMPORARY_PREFIX):
                 self.remove(name)
@@ -274,7 +273,7 @@ def _ancestors(path: str) -> Iterator[str]:
 
 
 def _rename_into_place(temporary: str, name: str, folder: int, expected: FileStamp | None) -> None:
-    """Give a file its name; what is there must be what was seen, also at the very moment it is replaced."""
+    """Rename a file; the replaced one must have the expected stamp at that very moment."""
     if expected is None:
         try:
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -309,7 +308,7 @@ def _exists(name: str, folder: int) -> bool:
 
 
 def _exchange(folder: int, first: str, second: str) -> bool:
-    """Swap two files in one step; False where the system cannot."""
+    """Swap two files atomically; return False where the system cannot."""
     if _renameat2 is None:
         return False
     if _renameat2(folder, first.encode(), folder, second.encode(), _RENAME_EXCHANGE) == 0:
@@ -323,13 +322,18 @@ def _exchange(folder: int, first: str, second: str) -> bool:
 
 
 def _libc_function(name: str) -> ctypes._NamedFuncPointer | None:
-    """A call of the system that Python has no name for."""
+    """Return a libc function that Python does not provide; None if the system lacks it."""
     if not sys.platform.startswith("linux"):
         return None
     return getattr(ctypes.CDLL(None, use_errno=True), name, None)
 
 
 _renameat2, _syncfs = _libc_function("renameat2"), _libc_function("syncfs")
+
+
+def digest_of(data: bytes) -> str:
+    """Return a digest of a file's content."""
+    return blake2b(data, digest_size=16).hexdigest()
 
 
 @contextmanager

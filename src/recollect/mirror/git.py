@@ -1,4 +1,7 @@
-"""Take memories out of all versions: one repository is told to another, but for what was erased."""
+"""The git repository of the folder: commits, and erasure from its whole history.
+
+Erasure exports the history to a new repository without what was erased.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -27,7 +31,10 @@ _IMPORT_COMMAND = ("fast-import", "--quiet", "--force", "--done")
 
 @dataclass(slots=True)
 class _ErasureFilter:
-    """What is left out: texts that name an id, paths, folders; and all but the last summaries, which sum up more."""
+    """Copies a fast-export stream without blobs that contain an id, paths, folders, and all summaries.
+
+    A summary may mention anything that was erased. `commits` counts the changed commits.
+    """
 
     ids: Sequence[bytes]
     paths: set[str]
@@ -35,79 +42,39 @@ class _ErasureFilter:
     erased_blobs: set[bytes] = field(default_factory=set)
     commits: int = 0
 
-    def keeps_blob(self, mark: bytes, data: bytes) -> bool:
-        if any(id in data for id in self.ids):
-            self.erased_blobs.add(mark)
-            return False
-        return True
-
-    def keeps_file(self, mark: bytes, path: str) -> bool:
-        if mark in self.erased_blobs or path in self.paths or path.startswith(self.below):
-            return False
-        # What a summary said before it was made anew may tell of anything.
-        return not path.endswith(f"/summaries/{SUMMARY}.md") or ENTRIES not in path
-
-
-def rewrite_history(
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    environment: Mapping[str, str],
-    ids: Sequence[str],
-    paths: set[str],
-    below: tuple[str, ...],
-) -> int:
-    """Bring every version from one repository to another without what was erased; gives how many were changed."""
-    erasure_filter = _ErasureFilter([id.encode() for id in ids], paths, below)
-    with (
-        subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=dict(environment)) as exporting,  # noqa: S603
-        subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=dict(environment)) as importing,  # noqa: S603
-    ):
-        if exporting.stdout is None or importing.stdin is None:
-            raise StoreUnavailable("git gives no streams")
-        try:
-            _filter_stream(exporting.stdout, importing.stdin, erasure_filter)
-            importing.stdin.write(b"done\n")
-            importing.stdin.close()
-        except BrokenPipeError:
-            pass
-        if exporting.wait() or importing.wait():
-            raise StoreUnavailable("git could not write the versions anew; the old ones are as they were")
-    return erasure_filter.commits
-
-
-def _filter_stream(source: IO[bytes], target: IO[bytes], erasure_filter: _ErasureFilter) -> None:
-    is_counted = False
-    while line := source.readline():
-        if line == b"blob\n":
-            _filter_blob(source, target, erasure_filter)
-            continue
-        if line.startswith(b"commit "):
-            is_counted = False
-        if line.startswith(b"data "):
-            target.write(line + source.read(int(line[5:])))
-            continue
-        if line.startswith(b"M "):
-            _, _, mark, name = line.rstrip(b"\n").split(b" ", 3)
-            if not erasure_filter.keeps_file(mark, _unquote_path(name)):
-                erasure_filter.commits += not is_counted
+    def copy(self, source: IO[bytes], target: IO[bytes]) -> None:
+        is_counted = False
+        while line := source.readline():
+            if line == b"blob\n":
+                self._copy_blob(source, target)
+            elif line.startswith(b"data "):
+                target.write(line + source.read(int(line[5:])))
+            elif line.startswith(b"M ") and self._erases(line):
+                self.commits += not is_counted
                 is_counted = True
-                continue
-        target.write(line)
+            else:
+                is_counted = is_counted and not line.startswith(b"commit ")
+                target.write(line)
 
+    def _copy_blob(self, source: IO[bytes], target: IO[bytes]) -> None:
+        mark = size = source.readline()
+        while not size.startswith(b"data "):
+            size = source.readline()
+        data = source.read(int(size[5:])) + source.readline()
+        if any(id in data for id in self.ids):
+            self.erased_blobs.add(mark.split()[1])
+        else:
+            target.write(b"blob\n" + mark + size + data)
 
-def _filter_blob(source: IO[bytes], target: IO[bytes], erasure_filter: _ErasureFilter) -> None:
-    mark = source.readline()
-    size = source.readline()
-    while not size.startswith(b"data "):
-        size = source.readline()
-    data = source.read(int(size[5:])) + source.readline()
-    if erasure_filter.keeps_blob(mark.split()[1], data):
-        target.write(b"blob\n" + mark + size + data)
+    def _erases(self, line: bytes) -> bool:
+        _, _, mark, name = line.rstrip(b"\n").split(b" ", 3)
+        path = _unquote_path(name)
+        is_summary = path.endswith(f"/summaries/{SUMMARY}.md") and ENTRIES in path
+        return is_summary or mark in self.erased_blobs or path in self.paths or path.startswith(self.below)
 
 
 def _unquote_path(name: bytes) -> str:
-    """A path as git writes it, in quotes where it is not plain."""
+    """Return a path that git may have quoted."""
     if not name.startswith(b'"'):
         return name.decode()
     unquoted: bytes = ast.literal_eval(f"b{name.decode()}")
@@ -116,7 +83,7 @@ def _unquote_path(name: bytes) -> str:
 
 _log = logging.getLogger("recollect")
 _NAME, _EMAIL = "Recollect", "recollect@localhost"
-# Only what is mirrored is versioned; beside it may lie a database, keys and logs.
+# Only memories are versioned; the folder may have a database, keys and logs, too.
 _EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{MEMORIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
 _TIMEOUT_S = 600
 _MAX_EXCLUDED = 1000
@@ -128,43 +95,36 @@ _SAFE_OPTIONS = (
 
 
 class GitRepository:
-    """The repository of a folder."""
+    """The git repository of a folder."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self._root, self.folder = root, root / ".git"
         program = shutil.which("git")
         if program is None:
-            raise Unsupported("there is no program git: install it, or set mirror_git = false")
+            raise Unsupported("git is not installed; install it, or set mirror_git = false")
         self._program = program
 
-    @property
-    def folder(self) -> Path:
-        """Where the repository is."""
-        return self._root / ".git"
-
     def initialize(self) -> None:
-        """Make the repository if there is none, and finish what was broken off."""
+        """Create the repository if there is none, and finish an interrupted erasure."""
         self._recover()
         if not self.folder.exists():
             self._run("init", "-q", "-b", "main")
         elif not self.folder.is_dir() or self.folder.is_symlink():
-            raise StoreUnavailable(
-                f"{self.folder} is no folder: a repository of the mirror lies in the folder itself"
-            )
+            raise StoreUnavailable(f"{self.folder} must be a folder, since the mirror owns its repository")
         self._exclude(self.folder)
         self._unlock()
 
     def commit_all(self, message: str, *, excluding: Sequence[str] = ()) -> bool:
-        """Commit whatever is otherwise than in the last commit, but for some paths."""
+        """Commit all changes except those of some paths."""
         folders = [name for name in (*MEMORY_FOLDERS, CONFLICTS) if (self._root / name).is_dir()]
         if folders:
-            # One that has no files at all is not known to git.
+            # git does not know folders without files.
             excluded = [f":(exclude,literal){path}" for path in excluding[:_MAX_EXCLUDED]]
             self._run("add", "-A", "--", *folders, *excluded)
         return self._commit(message)
 
     def commit(self, paths: Iterable[str], message: str) -> bool:
-        """Commit these paths, written or removed; gives whether there was anything to commit."""
+        """Commit these paths, written or removed; return whether there was anything to commit."""
         listed = b"".join(path.encode() + b"\0" for path in dict.fromkeys(paths))
         if not listed:
             return False
@@ -184,42 +144,49 @@ class GitRepository:
         return True
 
     def head(self) -> str | None:
-        """The last commit."""
+        """Return the last commit."""
         commit = self._run("rev-parse", "-q", "--verify", "HEAD", may_fail=True).decode().strip()
         return commit or None
 
     def erase(self, ids: Iterable[str], paths: Iterable[str], *, below: Sequence[str] = ()) -> int:
-        """Take memories out of every version there is: by their ids, at these paths, and all below some folders.
+        """Remove memories from the whole history, by ids, paths and folders; return how many commits changed.
 
-        Gives how many commits are otherwise now. What goes on is written into a new repository, which then takes the
-        place of the old one, so that nothing is left of it in packs or logs.
+        The rest is written to a new repository that replaces the old one, so that nothing is left in packs or logs.
         """
         if self.head() is None:
             return 0
+        erasure = _ErasureFilter([id.encode() for id in ids], set(paths), tuple(below))
         try:
-            return self._rewrite(ids, paths, below)
+            self._rewrite(erasure)
+            return erasure.commits
         except StoreUnavailable as error:
-            # Versions can be done without; what was erased cannot stay.
-            _log.warning("mirror: all versions are dropped, since they could not be written anew: %s", error)
+            # The history is optional; erasure is not.
+            _log.warning("mirror: the git history is dropped, since it could not be rewritten: %s", error)
             count = int(self._run("rev-list", "--all", "--count") or 0)
             shutil.rmtree(self.folder)
             self.initialize()
             self.commit_all("Go on after an erasure")
             return count
 
-    def _rewrite(self, ids: Iterable[str], paths: Iterable[str], below: Sequence[str]) -> int:
+    def _rewrite(self, erasure: _ErasureFilter) -> None:
         new = self._root / ".git.new"
         shutil.rmtree(new, ignore_errors=True)
         self._run("init", "-q", "--bare", "-b", "main", str(new), bare=True)
-        count = rewrite_history(
-            [self._program, f"--git-dir={self.folder}", *_SAFE_OPTIONS],
-            [self._program, f"--git-dir={new}", *_SAFE_OPTIONS],
-            environment=_git_environment(self._root),
-            ids=list(ids),
-            paths=set(paths),
-            below=tuple(below),
-        )
-        # What no version holds any more was brought along all the same.
+        environment = _git_environment(self._root)
+        source, target = ([self._program, f"--git-dir={folder}", *_SAFE_OPTIONS] for folder in (self.folder, new))
+        with (
+            subprocess.Popen([*source, *_EXPORT_COMMAND], stdout=subprocess.PIPE, env=environment) as exporting,  # noqa: S603
+            subprocess.Popen([*target, *_IMPORT_COMMAND], stdin=subprocess.PIPE, env=environment) as importing,  # noqa: S603
+        ):
+            if exporting.stdout is None or importing.stdin is None:
+                raise StoreUnavailable("git has no streams")
+            with suppress(BrokenPipeError):
+                erasure.copy(exporting.stdout, importing.stdin)
+                importing.stdin.write(b"done\n")
+                importing.stdin.close()
+            if exporting.wait() or importing.wait():
+                raise StoreUnavailable("git could not rewrite the history; the old one is unchanged")
+        # Objects that no commit refers to were copied too.
         for arguments in (("repack", "-a", "-d", "-q"), ("prune", "--expire=now")):
             self._run(f"--git-dir={new}", *arguments, bare=True)
         for name in ("HEAD", "config", "info", "hooks"):
@@ -229,7 +196,6 @@ class GitRepository:
         self._swap(new)
         self._run("read-tree", "HEAD", may_fail=True)
         self.commit_all("Go on after an erasure")
-        return count
 
     def _swap(self, new: Path) -> None:
         old = self._root / ".git.old"
@@ -257,7 +223,7 @@ class GitRepository:
             exclude.write_text(_EXCLUDE)
 
     def _unlock(self) -> None:
-        """A lock that outlived the process that held it: whoever mirrors the folder is alone here."""
+        """Remove the lock of a killed process: this process has locked the folder."""
         (self.folder / "index.lock").unlink(missing_ok=True)
 
     def _run(self, *arguments: str, stdin: bytes = b"", may_fail: bool = False, bare: bool = False) -> bytes:

@@ -1,7 +1,7 @@
-"""Names of folders and files for ids: safe on every file system, and different for different ids.
+"""The layout of the folder: paths of memories, and names that are safe on every file system.
 
-An id of plain letters, digits, dots, dashes and underscores is its own name. Any other is written with underscores
-in the place of what cannot stand, and told apart from all others by a digest after a tilde, which no plain id holds.
+An id of letters, digits, dots, dashes and underscores is its own name. In any other, unsafe characters become
+underscores, and a digest after a tilde makes the name unique.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _MAX_NAME_CHARS = 80
 _MAX_NAME_BYTES = 160
 _DIGEST_BYTES = 8
 _PLAIN_CHARACTERS = "-._"
-# Where tombstones lie, and what one well-known system takes for devices whatever comes after the dot.
+# The folder of tombstones, and names of devices on Windows, with any extension.
 _RESERVED_NAMES = frozenset(
     ["deleted", "con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "0123456789¹²³")]
 )
 
 
 def safe_name(id: str) -> str:
-    """The name that stands for an id."""
+    """Return the file name for an id."""
     name = "".join(
         each if each.isalnum() or each in _PLAIN_CHARACTERS else "_" for each in unicodedata.normalize("NFC", id)
     )
@@ -53,23 +53,23 @@ def _is_valid_name(name: str) -> bool:
 
 
 def safe_time(moment: str) -> str:
-    """A time as a part of a name."""
+    """Return a time as a part of a file name."""
     return "".join(each if each.isalnum() or each in _PLAIN_CHARACTERS else "-" for each in moment) or "ts"
 
 
 MEMORIES = ROOT[1:]
-# What a person's file there is like unless it says otherwise.
+# Defaults of a person's file in that folder.
 FILE_DEFAULTS = {"category": str(Category.FILE), "importance": IMPORTANCE}
-# What tells two files apart that would lie in one place; no path of a model's ends so.
+# Distinguishes two files with the same path; no path of a model ends like this.
 _ALTERNATE_SUFFIX = re.compile("~[0-9a-f]{16}$")
 _UNSAFE_PART = re.compile('[<>:"|?*~]|[. ]$|^[. #]')
 _DEVICE_NAME = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$)", re.IGNORECASE)
-# Names that editors give to what they keep for themselves while they work.
+# Temporary files of editors.
 _EDITOR_SUFFIXES = ("~", ".swp", ".swx", ".tmp", ".bak", "4913")
 
 
 def has_own_path(record: MemoryRecord) -> bool:
-    """Whether it is a file of a user's that lies where its path says; one that is gone does not."""
+    """Return whether it is an active file of a model whose key is its path."""
     return (
         record.category is Category.FILE
         and record.level is Level.USER
@@ -82,24 +82,19 @@ def _is_portable(key: str) -> bool:
     try:
         is_path = parse_path(key) == key != ROOT
     except ToolFailed:
-        # It was not made by the tool.
+        # The memory tool did not make it.
         return False
     is_safe = not any(_UNSAFE_PART.search(part) or _DEVICE_NAME.match(part) for part in key.split("/")[2:])
     return is_path and is_safe and key_of_path(key[1:]) == key
 
 
-def model_file_path(record: MemoryRecord) -> str:
-    """Where in its user's folder the file lies."""
-    return (record.key or "").removeprefix("/")
-
-
 def alternate_path(path: str, digest: str) -> str:
-    """Another place for a file whose own is taken for the moment."""
+    """Return another path for a file whose own is taken."""
     return f"{path}~{digest[:16]}"
 
 
 def key_of_path(path: str) -> str:
-    """The path by which models know the file at a place in the user's folder; empty where no such file lies."""
+    """Return the key of a model's file at a path in the user's folder; empty if it is no such file."""
     if not path.startswith(f"{MEMORIES}/") or path.endswith(_EDITOR_SUFFIXES):
         return ""
     if any(part.startswith((".", "#", "~")) for part in path.split("/")):
@@ -108,7 +103,7 @@ def key_of_path(path: str) -> str:
 
 
 def normalize_key(key: str) -> str:
-    """The path in the one form in which it is kept, or an InvalidInput."""
+    """Return the normalised key, or raise InvalidInput."""
     try:
         return parse_path(key)
     except ToolFailed as error:
@@ -118,13 +113,13 @@ def normalize_key(key: str) -> str:
 ENTRIES = "entries"
 DELETED = "deleted"
 USERS = "users"
-# Where memories lie.
+# The folders of memories.
 MEMORY_FOLDERS = (ENTRIES, MEMORIES, USERS)
 CONFLICTS = "conflicts"
-# What is ours alone in the folder.
+# The folder of the mirror's own state.
 STATE_FOLDER = ".recollect"
 SNAPSHOT = "memory_index.json"
-# Says whose a folder is, where its name does not.
+# Names the user of a folder, if the folder's name does not.
 USER_FILE = ".user"
 GLOBAL_CONVERSATION = "global"
 FILE_SUFFIX = ".md"
@@ -136,9 +131,9 @@ _MAX_PARTS = 12
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """What a path says: a user's folder, empty for the root, the folder of a conversation, and what lies there.
+    """The parts of a path: the user's folder (empty for the root), the conversation, and the role.
 
-    The file of a model has a `key`: the path by which the model knows it.
+    A model's file has a `key`, the path that the model uses.
     """
 
     base: str
@@ -149,12 +144,12 @@ class FileLocation:
 
 
 def user_folder(user: str, root_user: str) -> str:
-    """The folder of a user, relative to the root; it is empty or ends with a slash."""
+    """Return the folder of a user, relative to the root; it is empty or ends with a slash."""
     return "" if user == root_user else f"{USERS}/{safe_name(user)}/"
 
 
 def role_of(record: MemoryRecord) -> str:
-    """What agents call it: who said it, a memory, or the summary of a conversation."""
+    """Return the role in the front matter: the speaker, a memory, or a conversation's summary."""
     if record.category is Category.TURN:
         return "assistant" if record.detail.get("role") == "assistant" else "user"
     is_running = record.category is Category.SUMMARY and record.id == summary_id(record.scope)
@@ -162,7 +157,7 @@ def role_of(record: MemoryRecord) -> str:
 
 
 def conversation_of(record: MemoryRecord) -> str:
-    """The conversation it is put with: where it was said, or where it can be seen."""
+    """Return the conversation of a memory: where it was said, or where it is visible."""
     project, session = record.scope.project, record.scope.session
     if role_of(record) == MEMORY and record.level is not Level.SESSION:
         return (project if record.level is Level.PROJECT else "") or GLOBAL_CONVERSATION
@@ -172,24 +167,24 @@ def conversation_of(record: MemoryRecord) -> str:
 
 
 def scope_of(user: str, conversation: str) -> Scope:
-    """Where something of a conversation belongs if nothing more is said."""
+    """Return the default scope of a file in a conversation's folder."""
     return Scope(user, "" if conversation == GLOBAL_CONVERSATION else conversation, conversation)
 
 
 def is_gone(record: MemoryRecord) -> bool:
-    """Whether it lies with the tombstones."""
+    """Return whether its file is a tombstone."""
     return record.status in (Status.FORGOTTEN, Status.SUPERSEDED)
 
 
 def has_file(record: MemoryRecord) -> bool:
-    """Whether it has a file at all: what waits for review is not to be used before a person has seen it."""
+    """Return whether it has a file; memories in review have none."""
     return record.status is not Status.REVIEW
 
 
 def default_path(record: MemoryRecord, base: str) -> str:
-    """Where its file lies unless a person put it elsewhere."""
+    """Return the path of its file unless a person moved it."""
     if has_own_path(record):
-        return base + model_file_path(record)
+        return base + (record.key or "").removeprefix("/")
     role = role_of(record)
     name = f"{safe_time(record.created_at.isoformat())}__{safe_name(record.id)}"
     if role == SUMMARY:
@@ -199,31 +194,31 @@ def default_path(record: MemoryRecord, base: str) -> str:
 
 
 def tombstone_path(path: str) -> str:
-    """Where a file goes when it is gone."""
+    """Return the path of a file's tombstone."""
     base, rest = _split_user_folder(path)
     return path if rest.startswith(f"{DELETED}/") else f"{base}{ENTRIES}/{DELETED}/{rest}"
 
 
 def conflict_path(path: str, version: int) -> str:
-    """Where the text goes that a person's edit took the place of."""
+    """Return the path for the text that a person's edit replaced."""
     base, rest = _split_user_folder(path)
     return f"{base}{CONFLICTS}/{rest.removesuffix(FILE_SUFFIX)}.version-{version}{FILE_SUFFIX}"
 
 
 def _split_user_folder(path: str) -> tuple[str, str]:
-    """The folder of the user, and the path among its entries."""
+    """Return the user's folder, and the path below its entries."""
     depth = 3 if path.startswith(f"{USERS}/") else 1
     parts = path.split("/")
     return "".join(f"{part}/" for part in parts[: depth - 1]), "/".join(parts[depth:])
 
 
 def is_memory_file(name: str) -> bool:
-    """Whether a file may be a memory: not one that an editor keeps for itself while it works."""
+    """Return whether a file may be a memory, and is no temporary file of an editor."""
     return name.endswith(FILE_SUFFIX) and not name.startswith((".", "#", "~"))
 
 
 def parse_location(path: str) -> FileLocation | None:
-    """What a path relative to the root says; None if no memory lies there."""
+    """Parse a path relative to the root; return None if it is no memory's path."""
     parts = list(PurePosixPath(path).parts)
     base = ""
     if parts[:1] == [USERS]:
@@ -244,19 +239,14 @@ def parse_location(path: str) -> FileLocation | None:
 
 
 class FolderOwners:
-    """Knows the users by their folders."""
+    """Finds the users of folders."""
 
     def __init__(self, folder: MirrorFolder, *, root_user: str) -> None:
         self._folder, self._root_user = folder, root_user
         self._users: dict[str, str] = {"": root_user}
 
-    def locate(self, path: str) -> tuple[FileLocation | None, str]:
-        """What a path says, and whose it is; an InvalidInput if it lies in a folder that is nobody's."""
-        location = parse_location(path)
-        return (None, "") if location is None else (location, self.user_of(location.base))
-
     def user_of(self, base: str) -> str:
-        """The user whose folder it is."""
+        """Return the user of a folder, or raise InvalidInput if it belongs to nobody."""
         if base not in self._users:
             self._users[base] = self._read(base)
         return self._users[base]
@@ -270,7 +260,7 @@ class FolderOwners:
             except (FileNotFoundError, UnicodeDecodeError):
                 user = ""
             if not user or safe_name(user) != name:
-                raise InvalidInput(f"nobody knows whose the folder {name} is: no user is written that way")
+                raise InvalidInput(f"the folder {name} belongs to no user: {USER_FILE} is missing or names another")
         if user == self._root_user:
             raise InvalidInput(f"the files of {user} lie in the folder above {USERS}")
         return Scope(user).user

@@ -1,7 +1,6 @@
-"""The mirror: a folder of Markdown files and the ledger, brought together and kept so.
+"""The mirror: keep a folder of Markdown files and the ledger synchronised.
 
-`sync` compares the files, what was last seen of them and the ledger, once. `start` goes on from there: what a person
-does to a file becomes a write, and what is written becomes a file.
+`sync` synchronises them once. `start` watches both: an edit of a file becomes a write, and a write becomes a file.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ from time import monotonic
 from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable, Unsupported
 from recollect.ledger.protocol import Ledger
 from recollect.mirror.git import GitRepository
+from recollect.mirror.result import SyncResult
 from recollect.mirror.snapshot import MAX_EAGER_MEMORIES
 from recollect.mirror.state import HistoryPosition, MirrorState
 from recollect.mirror.status import STATE_FILE, MirrorLock, make_state_folder
-from recollect.mirror.sync import CountCallback, LedgerReplaced, Synchronizer, SyncResult, commit_message
+from recollect.mirror.sync import CountCallback, LedgerReplaced, Synchronizer
 from recollect.mirror.watch import FolderWatcher
 from recollect.model.erasure import StoreErasure
 from recollect.service.service import Service
@@ -28,10 +28,10 @@ _log = logging.getLogger("recollect")
 _POLL_INTERVAL_S = 0.5
 _TAKE_OVER_S = 2.0
 _RESCAN_INTERVAL_S = 60.0
-# Looking at all files again takes at most this share of the time.
+# Comparing all files takes at most this share of the time.
 _RESCAN_SHARE = 0.01
 _MAX_POLLED_USERS = 100
-# An editor may remove a file a moment before it writes it anew.
+# An editor may remove a file just before it writes it again.
 _DELETE_GRACE_S = 0.4
 _OWNER_TIMEOUT_S = 50.0
 _ERROR_PAUSE_S = 2.0
@@ -40,15 +40,16 @@ _MAX_MEMORIES_AT_STOP = 20_000
 
 
 class _Stopped(Exception):
-    """It is told to stop in the middle of a long comparison; the next start goes on from there."""
+    """The mirror is stopped during a long comparison, which the next start continues."""
 
 
 class Mirror:
-    """The folder of a service; closed with it."""
+    """The mirror of a service; closed with it."""
 
     def __init__(self, service: Service, ledger: Ledger, *, root: Path, root_user: str, git: bool) -> None:
+        self.root = root
         self._service, self._ledger = service, ledger
-        self._root, self._root_user, self._has_git = root, root_user, git
+        self._root_user, self._has_git = root_user, git
         self._lock = MirrorLock(root)
         self._synchronizer: Synchronizer | None = None
         self._busy = asyncio.Lock()
@@ -57,21 +58,17 @@ class Mirror:
         self._running: asyncio.Task[None] | None = None
         self._changed_users: set[str] = set()
         self._touched_paths: set[str] = set()
-        # Files that were there and are not, and since when.
+        # Files that disappeared, and when.
         self._missing_since: dict[str, float] = {}
-        self._uncommitted: SyncResult | None = None
+        # What was done since the last commit.
+        self._result = SyncResult()
         self._snapshot_users: set[str] = set()
-        # Whether there are too many files to write a snapshot with each change.
+        # Whether there are too many files to write a snapshot after each change.
         self._is_large = False
         self._poll_queue: list[str] = []
 
-    @property
-    def root(self) -> Path:
-        """The folder."""
-        return self._root
-
     def start(self) -> None:
-        """Mirror the folder until this is closed, or as soon as the process that does it now ends."""
+        """Mirror the folder until this is closed, as soon as no other process does."""
         if self._running is None:
             self._service.change_notifier.subscribe(self._on_user_changed)
             self._running = asyncio.create_task(self._run())
@@ -81,7 +78,7 @@ class Mirror:
         self._wake.set()
 
     async def close(self) -> None:
-        """Write out what is left, and let go of the folder."""
+        """Write pending changes, and release the folder."""
         self._stop.set()
         self._wake.set()
         if self._running is not None:
@@ -90,28 +87,28 @@ class Mirror:
         await asyncio.to_thread(self._release)
 
     async def sync(self, progress: CountCallback = lambda count: None) -> SyncResult:
-        """Bring files and ledger together once; a StoreBusy if another process mirrors the folder."""
+        """Synchronise files and ledger once; raise StoreBusy if another process mirrors the folder."""
         async with self._locked() as synchronizer:
-            done = await synchronizer.sync_all(progress)
+            result = SyncResult()
+            await synchronizer.sync_all(progress, result)
             outdated = await asyncio.to_thread(synchronizer.outdated_snapshots)
-            await asyncio.to_thread(synchronizer.write_snapshots, done.users | outdated, set(done.changed))
-            await self._commit(synchronizer, done)
-            return done
+            await asyncio.to_thread(synchronizer.write_snapshots, result.users | outdated, set(result.changed))
+            await self._commit(synchronizer, result)
+            return result
 
     async def forget(self, user: str) -> StoreErasure:
-        """Remove what was erased of a user from files, snapshot and versions; tells if that is not done yet."""
+        """Remove what was erased of a user from files, snapshot and git; report if that is not done yet."""
         try:
             async with self._locked() as synchronizer:
                 return await synchronizer.erase_user(user)
         except StoreBusy:
             return await self._wait_for_owner(user)
         except (RecollectError, OSError) as error:
-            _log.error("mirror: what was erased is still in %s: %s", self._root, error)
+            _log.error("mirror: erased memories are still in %s: %s", self.root, error)
             return StoreErasure("mirror", reached=False, note=f"it is removed when the mirror next starts: {error}")
 
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[Synchronizer]:
-        """The folder, for as long as it is needed."""
         async with self._busy:
             already_open = self._synchronizer
             synchronizer = already_open if already_open is not None else await asyncio.to_thread(self._acquire)
@@ -123,21 +120,18 @@ class Mirror:
 
     def _acquire(self) -> Synchronizer:
         if not self._lock.acquire():
-            raise StoreBusy(f"another process mirrors {self._root}")
+            raise StoreBusy(f"another process mirrors {self.root}")
         try:
-            state = MirrorState(make_state_folder(self._root) / STATE_FILE)
+            state = MirrorState(make_state_folder(self.root) / STATE_FILE)
             git = self._open_git() if self._has_git else None
             synchronizer = Synchronizer(
-                self._root,
-                state,
-                service=self._service,
-                ledger=self._ledger,
-                root_user=self._root_user,
-                git=git,
+                self.root, state, service=self._service, ledger=self._ledger, root_user=self._root_user, git=git
             )
             owner = state.meta("root user")
             if owner not in (None, self._root_user):
-                raise InvalidSettings(f"{self._root} is the folder of user {owner}: chat_user names another")
+                raise InvalidSettings(
+                    f"{self.root} belongs to user {owner!r}, but `chat_user` is {self._root_user!r}"
+                )
             state.set_meta("root user", self._root_user)
             if git is not None:
                 git.initialize()
@@ -149,9 +143,9 @@ class Mirror:
 
     def _open_git(self) -> GitRepository | None:
         try:
-            return GitRepository(self._root)
+            return GitRepository(self.root)
         except Unsupported as error:
-            _log.warning("mirror: files are kept without versions: %s", error)
+            _log.warning("mirror: files are not versioned: %s", error)
             return None
 
     def _release(self) -> None:
@@ -161,7 +155,7 @@ class Mirror:
         self._lock.release()
 
     async def _wait_for_owner(self, user: str) -> StoreErasure:
-        """Wait until the process that mirrors the folder has seen to it."""
+        """Wait until the process that mirrors the folder has erased the user's files."""
         revision = await self._ledger.revision(user)
         deadline = monotonic() + _OWNER_TIMEOUT_S
         while monotonic() < deadline:
@@ -173,9 +167,9 @@ class Mirror:
 
     def _owner_position(self, user: str) -> HistoryPosition:
         try:
-            state = MirrorState(make_state_folder(self._root) / STATE_FILE, read_only=True)
+            state = MirrorState(make_state_folder(self.root) / STATE_FILE, read_only=True)
         except StoreUnavailable:
-            # It is only just being made.
+            # It is just being created.
             return HistoryPosition()
         try:
             return state.position(user)
@@ -195,7 +189,7 @@ class Mirror:
             except (RecollectError, OSError) as error:
                 if last_error != (last_error := str(error)):
                     level = logging.INFO if isinstance(error, StoreBusy) else logging.ERROR
-                    _log.log(level, "mirror: %s is not mirrored by this process now: %s", self._root, error)
+                    _log.log(level, "mirror: this process does not mirror %s: %s", self.root, error)
             await asyncio.to_thread(self._release)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_TAKE_OVER_S):
@@ -203,15 +197,14 @@ class Mirror:
 
     async def _run_locked(self) -> None:
         async with self._busy:
-            synchronizer = (
-                self._synchronizer if self._synchronizer is not None else await asyncio.to_thread(self._acquire)
-            )
-        # Watched from before it is compared, so that nothing done meanwhile is missed.
-        watcher = FolderWatcher(self._root, self._on_paths_changed)
+            already_open = self._synchronizer
+            synchronizer = already_open if already_open is not None else await asyncio.to_thread(self._acquire)
+        # Watch before the comparison, so that no change is missed.
+        watcher = FolderWatcher(self.root, self._on_paths_changed)
         try:
             async with self._busy:
-                self._note_result(await synchronizer.sync_all(self._raise_if_stopped))
-            _log.info("mirror: %s is up to date", self._root)
+                await synchronizer.sync_all(self._raise_if_stopped, self._result)
+            _log.info("mirror: %s is up to date", self.root)
             await self._run_rounds(synchronizer)
         finally:
             await watcher.close()
@@ -232,7 +225,7 @@ class Mirror:
                 async with self._busy:
                     if monotonic() - scanned_at > max(_RESCAN_INTERVAL_S, took_s / _RESCAN_SHARE):
                         started = monotonic()
-                        self._note_result(await synchronizer.sync_all(self._raise_if_stopped))
+                        await synchronizer.sync_all(self._raise_if_stopped, self._result)
                         scanned_at, took_s = monotonic(), monotonic() - started
                     await self._run_round(synchronizer, is_last=is_last)
             except LedgerReplaced as error:
@@ -253,58 +246,49 @@ class Mirror:
         changed_users, self._changed_users = self._changed_users, set()
         try:
             if paths := await asyncio.to_thread(self._due_paths, synchronizer, touched):
-                done = await synchronizer.sync_paths(paths)
-                self._touched_paths |= set(done.ingested.retry_paths)
-                self._note_result(done)
-            done = SyncResult()
-            await synchronizer.write_users(
-                [*changed_users, *await self._next_polled_users(synchronizer, changed_users)], done
-            )
-            self._note_result(done)
+                self._touched_paths |= await synchronizer.sync_paths(paths, self._result)
+            polled = [user for user in await self._next_polled_users() if user not in changed_users]
+            await synchronizer.write_users([*changed_users, *polled], self._result)
         except BaseException:
             self._touched_paths |= touched
             self._changed_users |= changed_users
             raise
-        if self._uncommitted is not None:
-            await self._commit(synchronizer, self._uncommitted)
-            self._uncommitted = None
+        if self._result.changed or self._result.is_whole:
+            await self._commit(synchronizer, self._result)
+        self._snapshot_users |= self._result.users
+        self._result = SyncResult()
         await self._write_snapshots(synchronizer, is_last=is_last)
 
     def _due_paths(self, synchronizer: Synchronizer, touched: Iterable[str]) -> set[str]:
-        """The touched paths to look at now: those whose files are gone wait a moment."""
+        """Return the touched paths to process now; those of removed files wait for a moment."""
         touched, now = {*touched, *self._missing_since}, monotonic()
         missing = set(synchronizer.missing_paths(touched))
         self._missing_since = {path: self._missing_since.get(path, now) for path in missing}
         early = {path for path, since in self._missing_since.items() if now - since < _DELETE_GRACE_S}
         for path in missing - early:
             del self._missing_since[path]
-        # A folder stands for the files below it that wait, so it waits as well.
+        # A folder stands for the files below it, so it waits with them.
         folders = {path for path in touched - missing if any(each.startswith(f"{path}/") for each in early)}
         self._touched_paths |= folders
         return (touched | missing) - early - folders
 
-    async def _next_polled_users(self, synchronizer: Synchronizer, changed_users: Iterable[str]) -> list[str]:
-        """Some users whose memories another process may have changed: a few each time, everyone in turn."""
+    async def _next_polled_users(self) -> list[str]:
+        """Return a few users whose memories other processes may have changed; all users in turn."""
         if not self._poll_queue:
             self._poll_queue = await self._ledger.users()
         batch, self._poll_queue = self._poll_queue[:_MAX_POLLED_USERS], self._poll_queue[_MAX_POLLED_USERS:]
-        return [user for user in batch if user not in changed_users]
+        return batch
 
-    def _note_result(self, done: SyncResult) -> None:
-        if done.changed or done.is_whole:
-            self._uncommitted = self._uncommitted or SyncResult()
-            self._uncommitted.add(done)
-        self._snapshot_users |= done.users
-
-    async def _commit(self, synchronizer: Synchronizer, done: SyncResult) -> None:
-        if synchronizer.git is None:
+    async def _commit(self, synchronizer: Synchronizer, result: SyncResult) -> None:
+        git = synchronizer.git
+        if git is None:
             return
-        if done.is_whole:
-            # Nobody has committed what was done while nobody mirrored. What is left aside may hold anything.
+        if result.is_whole:
+            # Commit what changed while nobody mirrored, except rejected files, which may contain anything.
             rejected = [file.path for file in await asyncio.to_thread(synchronizer.state.rejected_files)]
-            await asyncio.to_thread(synchronizer.git.commit_all, commit_message(done), excluding=rejected)
+            await asyncio.to_thread(git.commit_all, result.commit_message, excluding=rejected)
         else:
-            await asyncio.to_thread(synchronizer.git.commit, done.changed, commit_message(done))
+            await asyncio.to_thread(git.commit, result.changed, result.commit_message)
 
     async def _write_snapshots(self, synchronizer: Synchronizer, *, is_last: bool) -> None:
         if not self._snapshot_users or (self._is_large and not is_last):

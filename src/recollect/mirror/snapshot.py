@@ -1,6 +1,6 @@
-"""`memory_index.json`: every memory of a user's folder in one file, for people and programs that look for it there.
+"""Write `memory_index.json`, which has every memory of a user's folder, for people and other programs.
 
-Nothing of ours reads it, and it is as long as all files together: of a large folder it is not kept up to date.
+Recollect does not read it. It is as large as all files together, so that of a large folder it is not kept up to date.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from recollect.mirror.layout import SNAPSHOT
 from recollect.mirror.state import MirrorState
 from recollect.text.front_matter import split_front_matter
 
-# Up to so many memories it is written with every change.
+# Up to this many memories it is written after every change.
 MAX_EAGER_MEMORIES = 2_000
-# The clock of a file system goes in steps, and may be a little behind.
+# File times are coarse, and may lag a little.
 _SLACK_NS = 1_000_000_000
 _METADATA_FIELDS = ("conversation_id", "role", "created_at", "summary_kind", "replaced_by", "source_id")
 
@@ -27,7 +27,7 @@ _METADATA_FIELDS = ("conversation_id", "role", "created_at", "summary_kind", "re
 def write_snapshot(
     user: str, base: str, *, folder: MirrorFolder, state: MirrorState, changed: Collection[str] = ()
 ) -> None:
-    """Write the snapshot of a user's folder; of files not changed since the last one, its lines are taken over."""
+    """Write the snapshot of a user's folder; reuse the last one's lines of unchanged files."""
     path = base + SNAPSHOT
     started_ns, last = time_ns(), folder.stamp(path)
     visible = state.visible_files(user, since_ns=last.written_ns - _SLACK_NS if last is not None else 0)
@@ -39,26 +39,26 @@ def write_snapshot(
     for each, line in _read(sorted(visible.keys() - lines.keys()), folder):
         lines[each] = json.dumps(line, ensure_ascii=False)
     data = ("[\n" + ",\n".join(lines.values()) + "\n]\n").encode()
-    # It says of itself when the first file was read for it: whatever is changed since may not be in it.
+    # Its mtime is when the first file was read: later changes may be missing.
     folder.write(path, data, expected=last, at_ns=started_ns)
     folder.sync()
 
 
 def is_outdated(user: str, base: str, *, folder: MirrorFolder, state: MirrorState) -> bool:
-    """Whether files of a user were written since the snapshot was, as those of a large folder are."""
+    """Return whether files of a user are newer than the snapshot."""
     last = folder.stamp(base + SNAPSHOT)
     return state.has_changed_since(user, last.written_ns if last is not None else 0)
 
 
 def _unchanged_lines(path: str, unchanged: Collection[str], folder: MirrorFolder) -> dict[str, str]:
-    """The lines of files that are the same as in the last snapshot; without any that is not as we write them."""
+    """Return the lines of unchanged files in the last snapshot, if they have the expected format."""
     try:
         text = (folder.root / path).read_text()
     except (OSError, UnicodeDecodeError):
         return {}
     prefix, lines = os.path.join(folder.root, ""), {}
     for line in text.split("\n"):
-        # Only the start of each is looked at: there may be many.
+        # Parse only the start of each line: there may be many.
         parts = line.split('"', 8)
         if len(parts) == 9 and parts[0] == "{" and parts[1] == "id" and parts[5] == "path":
             file_path = parts[7].removeprefix(prefix)

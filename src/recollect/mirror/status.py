@@ -1,4 +1,4 @@
-"""Who mirrors a folder: one process at a time, told by a lock that goes with it."""
+"""The lock of a mirrored folder, and its status."""
 
 from __future__ import annotations
 
@@ -17,26 +17,21 @@ STATE_FILE = "mirror.db"
 
 
 def make_state_folder(root: Path) -> Path:
-    """Where the mirror keeps what is its own; made if need be."""
+    """Return the folder of the mirror's own state; create it if necessary."""
     folder = root / STATE_FOLDER
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 class MirrorLock:
-    """The lock of a folder, while it is held."""
+    """A file lock, so that one process at a time mirrors a folder; it ends with the process."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._handle: int | None = None
 
-    @property
-    def is_acquired(self) -> bool:
-        """Whether this process mirrors the folder."""
-        return self._handle is not None
-
     def acquire(self) -> bool:
-        """Take it, unless another process has it."""
+        """Acquire the lock, or return False if another process has it."""
         if self._handle is not None:
             return True
         handle = os.open(
@@ -53,14 +48,14 @@ class MirrorLock:
         return True
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock."""
         if self._handle is not None:
             os.close(self._handle)
             self._handle = None
 
 
 def locking_process(root: Path) -> int | None:
-    """The process that mirrors a folder; None if nobody does."""
+    """Return the id of the process that mirrors a folder; None if none does."""
     lock = MirrorLock(root)
     if not (root / STATE_FOLDER / _LOCK_FILE).exists():
         return None
@@ -73,7 +68,7 @@ def locking_process(root: Path) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorStatus:
-    """A folder: who mirrors it, what is in it, what is left aside, and what was kept beside a person's words."""
+    """The status of a folder: its process, counts, rejected files and conflicts."""
 
     folder: Path
     process: int | None = None
@@ -85,7 +80,7 @@ class MirrorStatus:
     versions: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "folder": str(self.folder),
             "mirrored_by": self.process,
@@ -101,13 +96,13 @@ class MirrorStatus:
 
 
 def read_mirror_status(root: Path) -> MirrorStatus:
-    """How the mirror in a folder stands; one that was never brought up to date has no time."""
+    """Return the status of the mirror in a folder; `synced_at` is None if it was never synchronised."""
     path = root / STATE_FOLDER / STATE_FILE
     if not path.exists():
         return MirrorStatus(folder=root, counts={"memories": 0, "tombstones": 0})
     state = MirrorState(path, read_only=True)
     try:
-        # What someone has seen to and removed is no conflict any more.
+        # A removed file is a resolved conflict.
         conflicts = [conflict for conflict in state.conflicts() if (root / conflict.path).exists()]
         return MirrorStatus(
             folder=root,

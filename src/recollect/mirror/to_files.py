@@ -1,22 +1,15 @@
-"""From the ledger to the files: each change of a memory is one small file written, moved or removed.
-
-The files are made from the ledger here, and how far its history was followed is kept for each user, so that a crash
-costs nothing but the last step done again.
-"""
+"""Write memories to their files: each change of a memory writes, moves or removes one file."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 
 from recollect.errors import InvalidInput
-from recollect.ledger.protocol import Ledger
 from recollect.mirror.document import render_document
-from recollect.mirror.folder import FileChanged, FileStamp, MirrorFolder, StagedFile
+from recollect.mirror.folder import FileChanged, FileStamp, MirrorFolder, StagedFile, digest_of
 from recollect.mirror.layout import (
     FILE_SUFFIX,
     USER_FILE,
@@ -31,40 +24,17 @@ from recollect.mirror.layout import (
     tombstone_path,
     user_folder,
 )
-from recollect.mirror.state import FileRow, HistoryPosition, MirrorState, RejectedFile
-from recollect.model.memory import Category, MemoryRecord, Status
-from recollect.model.query import Listing
-from recollect.model.scope import Scope
-from recollect.model.times import now
+from recollect.mirror.result import SyncResult
+from recollect.mirror.state import FileRow, MirrorState
+from recollect.model.memory import Category, MemoryRecord
 
 _log = logging.getLogger("recollect")
-_PAGE_SIZE = 500
 _MIN_STAGED_FILES = 20
-
-
-@dataclass(slots=True)
-class WriteReport:
-    """What became of files: which were written or removed, and which someone else had just changed."""
-
-    written: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    changed_meanwhile: list[str] = field(default_factory=list)
-
-    @property
-    def changed(self) -> list[str]:
-        """The paths at which something is otherwise now."""
-        return [*self.written, *self.removed]
-
-    def add(self, other: WriteReport) -> None:
-        """Take in what became of more."""
-        self.written += other.written
-        self.removed += other.removed
-        self.changed_meanwhile += other.changed_meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class _PlannedWrite:
-    """A file to write, and what it takes the place of."""
+    """A file to write; `row` is the last known state of the memory's file."""
 
     record: MemoryRecord
     path: str
@@ -72,89 +42,80 @@ class _PlannedWrite:
     row: FileRow | None
 
     @property
-    def is_move(self) -> bool:
-        return self.row is not None and self.row.path != self.path and bool(self.row.stamp)
-
-
-def digest_of(data: bytes) -> str:
-    """What tells two texts apart."""
-    return blake2b(data, digest_size=16).hexdigest()
+    def moved_from(self) -> FileRow | None:
+        return self.row if self.row is not None and self.row.path != self.path and self.row.stamp else None
 
 
 class FileWriter:
-    """Writes memories to their files."""
+    """Writes memories to their files, and records the files' state before and after."""
 
     def __init__(self, folder: MirrorFolder, state: MirrorState, *, root_user: str) -> None:
         self._folder, self._state, self._root_user = folder, state, root_user
 
-    def write_records(self, user: str, records: Iterable[MemoryRecord], *, force: bool = False) -> WriteReport:
-        """Bring the files of a user's memories to what the ledger says; with `again`, also where nothing changed."""
-        records = list(records)
-        done = WriteReport()
-        # What goes makes room first: a new file may have the path of one that was deleted.
-        for group in ([each for each in records if is_gone(each)], [each for each in records if not is_gone(each)]):
-            done.add(self._write_group(user, group, force=force) if group else WriteReport())
-        return done
+    def write_records(
+        self, user: str, records: Iterable[MemoryRecord], result: SyncResult, *, force: bool = False
+    ) -> list[str]:
+        """Write the files of a user's memories, and return the paths that somebody else has just changed.
 
-    def _write_group(self, user: str, records: Iterable[MemoryRecord], *, force: bool) -> WriteReport:
-        done = WriteReport()
-        steps = [
-            step for record in records if (step := self._plan_write(user, record, done, force=force)) is not None
-        ]
+        With `force`, write also files whose memory did not change.
+        """
+        records = list(records)
+        # Deleted ones first: a new file may have the path of a deleted one.
+        gone = self._write_group(user, [each for each in records if is_gone(each)], result, force=force)
+        return gone + self._write_group(user, [each for each in records if not is_gone(each)], result, force=force)
+
+    def _write_group(
+        self, user: str, records: Sequence[MemoryRecord], result: SyncResult, *, force: bool
+    ) -> list[str]:
+        if not records:
+            return []
+        planned = (self._plan_write(user, record, result, force=force) for record in records)
+        steps = [step for step in planned if step is not None]
         self._note_pending(user, steps)
         staged = self._stage(steps)
-        rows = []
+        rows, changed = [], []
         for step in steps:
             try:
                 rows.append(self._write_file(user, step, staged.get(step.path)))
             except FileChanged:
                 path = step.row.path if step.row is not None and step.row.stamp else step.path
-                # What a person wrote there and nobody can use stays until they mend it.
-                done.changed_meanwhile += [] if self._is_rejected(path) else [path]
+                # A rejected file stays until the person fixes it.
+                changed += [] if self._is_rejected(path) else [path]
                 continue
             except InvalidInput as error:
-                # It is tried again when the mirror next starts.
-                _log.warning("mirror: %s is not written: %s", step.path, error)
-                self._state.set_rejected(
-                    RejectedFile(step.path, "", "", f"it cannot be written: {error}", now().isoformat())
-                )
+                # It is retried when the mirror starts the next time.
+                self._state.reject(step.path, f"it cannot be written: {error}", stamp="")
                 continue
-            done.written.append(step.path)
-            if step.is_move and step.row is not None:
-                done.removed.append(step.row.path)
+            result.written.append(step.path)
+            result.removed += [step.moved_from.path] if step.moved_from is not None else []
         for unplaced in staged.values():
             self._folder.discard(unplaced)
         self._folder.sync()
         self._state.put(rows)
-        return done
+        return changed
 
-    def remove(self, rows: Iterable[FileRow]) -> WriteReport:
-        """Remove the files of memories that are not to be shown; what was last seen of them is not forgotten yet."""
-        done = WriteReport()
+    def remove(self, rows: Iterable[FileRow]) -> list[str]:
+        """Remove the files of memories, and return the paths that existed; their state is not dropped yet."""
+        removed = []
         for row in rows:
-            if self._folder.remove(row.path):
-                done.removed.append(row.path)
+            removed += [row.path] if self._folder.remove(row.path) else []
             self._folder.remove_empty(row.path)
         self._folder.sync()
-        return done
+        return removed
 
-    def _plan_write(self, user: str, record: MemoryRecord, done: WriteReport, *, force: bool) -> _PlannedWrite | None:
+    def _plan_write(
+        self, user: str, record: MemoryRecord, result: SyncResult, *, force: bool
+    ) -> _PlannedWrite | None:
         row = self._state.row(user, record.id)
         if not has_file(record):
             if row is not None:
-                done.add(self.remove([row]))
+                result.removed += self.remove([row])
                 self._state.drop([row])
             return None
-        gone = is_gone(record)
-        if (
-            row is not None
-            and row.pending is None
-            and not force
-            and (row.version, row.is_gone) == (record.version, gone)
-        ):
+        is_current = row is not None and row.pending is None and row.version == record.version
+        if is_current and row is not None and row.is_gone == is_gone(record) and not force:
             return None
-        path = self._target_path(user, record, row)
-        return _PlannedWrite(record, path, render_document(record).encode(), row)
+        return _PlannedWrite(record, self._target_path(user, record, row), render_document(record).encode(), row)
 
     def _target_path(self, user: str, record: MemoryRecord, row: FileRow | None) -> str:
         base, gone = user_folder(user, self._root_user), is_gone(record)
@@ -165,28 +126,30 @@ class FileWriter:
         holder = self._state.row_at(path)
         if holder is None or (holder.user, holder.id) == (user, record.id):
             return path
+        digest = digest_of(record.id.encode())
         if has_own_path(record):
-            return alternate_path(path, digest_of(record.id.encode()))
-        return f"{path.removesuffix(FILE_SUFFIX)}~{digest_of(record.id.encode())[:16]}{FILE_SUFFIX}"
+            return alternate_path(path, digest)
+        return f"{path.removesuffix(FILE_SUFFIX)}~{digest[:16]}{FILE_SUFFIX}"
 
     def _note_pending(self, user: str, steps: Sequence[_PlannedWrite]) -> None:
-        new = [
-            replace(unwritten_row(step.path, user, step.record.id), pending=digest_of(step.data))
-            for step in steps
-            if step.row is None
-        ]
+        """Record what is about to be written, so that after a crash it is not taken for a person's edit."""
         with self._state.transaction():
-            self._state.put(new)
-            pending = ((user, step.record.id, digest_of(step.data)) for step in steps if step.row is not None)
-            self._state.set_pending(pending)
+            self._state.put(
+                replace(FileRow(path=step.path, user=user, id=step.record.id), pending=digest_of(step.data))
+                for step in steps
+                if step.row is None
+            )
+            self._state.set_pending(
+                (user, step.record.id, digest_of(step.data)) for step in steps if step.row is not None
+            )
 
     def _stage(self, steps: Sequence[_PlannedWrite]) -> dict[str, StagedFile]:
-        """Write many files beside their places, and have all of them on disk by one sync."""
+        """Write many files under temporary names, and sync all of them to disk at once."""
         if len(steps) < _MIN_STAGED_FILES:
             return {}
         staged = {}
         for step in steps:
-            # What cannot be staged is told of when it is written by itself.
+            # The error is reported when the file is written by itself.
             with suppress(InvalidInput):
                 staged[step.path] = self._folder.stage(step.path, step.data, sync=False)
         self._folder.sync_staged()
@@ -194,32 +157,31 @@ class FileWriter:
 
     def _write_file(self, user: str, step: _PlannedWrite, staged: StagedFile | None) -> FileRow:
         self._write_user_file(user)
-        row, digest, gone = step.row, digest_of(step.data), is_gone(step.record)
-        if step.is_move and row is not None and self._folder.stamp(row.path) not in (row.last_stamp, None):
-            raise FileChanged(f"{row.path} was just changed")
+        row, moved_from, gone = step.row, step.moved_from, is_gone(step.record)
+        if moved_from is not None and self._folder.stamp(moved_from.path) not in (moved_from.last_stamp, None):
+            raise FileChanged(f"{moved_from.path} was just changed")
         expected = row.last_stamp if row is not None and row.path == step.path else None
         if gone and expected is None:
-            # A tombstone is ours alone.
+            # Only the mirror writes tombstones.
             expected = self._folder.stamp(step.path)
-        if expected is None and (identical := self._identical_stamp(step.path, step.data)) is not None:
-            stamp = identical
-        else:
+        stamp = self._identical_stamp(step) if expected is None else None
+        if stamp is None:
             staged = staged or self._folder.stage(step.path, step.data)
-            stamp = self._folder.place(staged, expected=expected).text
-        if step.is_move and row is not None:
-            self._remove_old(row, step.path, FileStamp(stamp))
+            stamp = self._folder.place(staged, expected=expected)
+        if moved_from is not None:
+            self._remove_old(moved_from, step.path, stamp)
         return FileRow(
             path=step.path,
             user=user,
             id=step.record.id,
             version=step.record.version,
-            digest=digest,
-            stamp=stamp,
+            digest=digest_of(step.data),
+            stamp=stamp.text,
             is_gone=gone,
         )
 
     def _remove_old(self, row: FileRow, path: str, stamp: FileStamp) -> None:
-        """Remove a file that lies at another path now, or what was put there if someone has just changed the old."""
+        """Remove the file at its old path, or the new one if somebody has just changed the old."""
         try:
             self._folder.remove(row.path, expected=row.last_stamp)
         except FileChanged:
@@ -231,15 +193,12 @@ class FileWriter:
         rejected, stamp = self._state.rejected_file(path), self._folder.stamp(path)
         return rejected is not None and rejected.stamp == (stamp.text if stamp else "")
 
-    def _identical_stamp(self, path: str, data: bytes) -> str | None:
-        """The stamp of a file that says just that already: it was written before a crash."""
-        try:
-            current, stamp, _ = self._folder.read(path)
-        except FileNotFoundError:
-            return None
-        except NotADirectoryError:
-            return None
-        return stamp.text if current == data else None
+    def _identical_stamp(self, step: _PlannedWrite) -> FileStamp | None:
+        """Return the stamp of a file that has the content already: it was written before a crash."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            current, stamp, _ = self._folder.read(step.path)
+            return stamp if current == step.data else None
+        return None
 
     def _write_user_file(self, user: str) -> None:
         base = user_folder(user, self._root_user)
@@ -247,59 +206,9 @@ class FileWriter:
             self._folder.write(base + USER_FILE, user.encode(), expected=None)
 
 
-async def write_changes(user: str, *, ledger: Ledger, writer: FileWriter, state: MirrorState) -> WriteReport:
-    """Write out what changed of a user since the last time."""
-    done = WriteReport()
-    revision = await ledger.revision(user)
-    position_so_far = await asyncio.to_thread(state.position, user)
-    while (position_so_far.revision, position_so_far.epoch) != (revision.number, revision.epoch):
-        lines = await ledger.history(Scope(user), after=position_so_far.position, limit=_PAGE_SIZE)
-        ids = list(dict.fromkeys(line.memory_id for line in lines))
-        records = await ledger.get(Scope(user), ids) if ids else []
-        done.add(await asyncio.to_thread(writer.write_records, user, records))
-        position = lines[-1].id if lines else position_so_far.position
-        at = (
-            (revision.number, revision.epoch)
-            if len(lines) < _PAGE_SIZE
-            else (position_so_far.revision, position_so_far.epoch)
-        )
-        position_so_far = HistoryPosition(position, *at)
-        if not done.changed_meanwhile:
-            # What was disturbed is looked at first, and comes again.
-            await asyncio.to_thread(state.set_position, user, position_so_far)
-    return done
-
-
-async def write_everything(
-    user: str, *, ledger: Ledger, writer: FileWriter, state: MirrorState, progress: Callable[[int], None]
-) -> WriteReport:
-    """Write out all of a user's memories that have no file as they are."""
-    done, count, cursor = WriteReport(), 0, None
-    revision = await ledger.revision(user)
-    newest = await ledger.history(Scope(user), limit=1)
-    while True:
-        listing = Listing(statuses=tuple(Status), order="oldest", limit=_PAGE_SIZE, cursor=cursor)
-        page = await ledger.find(Scope(user), listing)
-        done.add(await asyncio.to_thread(writer.write_records, user, page.records))
-        count += len(page.records)
-        progress(count)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    if not done.changed_meanwhile:
-        position = newest[0].id if newest else 0
-        await asyncio.to_thread(state.set_position, user, HistoryPosition(position, revision.number, revision.epoch))
-    return done
-
-
 def _is_renamed(record: MemoryRecord, row: FileRow) -> bool:
-    """Whether a model gave its file another path than the one it lies at."""
+    """Return whether a model gave its file another path than the one it is at."""
     location = parse_location(row.path)
     if location is None or not location.key:
         return False
     return not has_own_path(record) or normalize_key(location.key) != record.key
-
-
-def unwritten_row(path: str, user: str, id: str) -> FileRow:
-    """The place of a file that is not there."""
-    return FileRow(path=path, user=user, id=id, version=0, digest="", stamp="")

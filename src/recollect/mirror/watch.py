@@ -1,4 +1,4 @@
-"""Watch the folder: which paths someone touched, in batches, as soon as a burst of changes pauses."""
+"""Watch the folder, and report changed paths in batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from recollect.mirror.layout import CONFLICTS, MEMORY_FOLDERS, is_memory_file, parse_location
 
 _log = logging.getLogger("recollect")
-# A burst is waited for this long at most, and is over after a pause of a step.
+# A batch ends after this time at the latest, or after a pause of one step.
 _DEBOUNCE_MS = 400
 _STEP_MS = 50
 _POLL_MS = 1000
@@ -21,14 +21,14 @@ _WATCHED_FOLDERS = (*MEMORY_FOLDERS, CONFLICTS)
 
 
 class FolderWatcher:
-    """Tells of paths below a folder that were added, changed or removed; of a folder that came or went, the folder's.
+    """Reports paths below a folder that were added, changed or removed; a folder's own path if it was.
 
-    It has a thread of its own: to begin to watch many folders takes a moment, and nobody is to wait for it. Where the
-    system watches no more of them, they are polled.
+    It runs in a thread, since starting to watch many folders takes time. Folders are polled if the system cannot
+    watch them.
     """
 
     def __init__(self, root: Path, on_change: Callable[[set[str]], None]) -> None:
-        # Links in the way to the folder are the user's own, and changes are told by where they lead.
+        # Changes are reported by real paths, and the path to the folder may contain links.
         self._root = root.resolve()
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
@@ -37,7 +37,7 @@ class FolderWatcher:
         self._thread.start()
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)
 
@@ -48,9 +48,9 @@ class FolderWatcher:
                 return
             except Exception as error:
                 if polls:
-                    _log.error("mirror: files are not watched, only looked at now and then: %s", error)
+                    _log.error("mirror: files are not watched, only compared now and then: %s", error)
                 else:
-                    _log.warning("mirror: files are polled, since the system does not watch them: %s", error)
+                    _log.warning("mirror: files are polled, since the system cannot watch them: %s", error)
 
     def _watch(self, *, polls: bool) -> None:
         from watchfiles import watch
@@ -78,5 +78,5 @@ def _is_watched(path: str) -> bool:
     parts = path.split("/")
     if parts[0] not in _WATCHED_FOLDERS or any(part.startswith(".") for part in parts):
         return False
-    # What has an ending is a file, and only some are memories; what has none may be a folder.
+    # A name without a suffix may be a folder.
     return is_memory_file(parts[-1]) or "." not in parts[-1] or parse_location(path) is not None

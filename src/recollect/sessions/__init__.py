@@ -1,1 +1,1 @@
-"""What a conversation comes to: its running summary, its episodes, its lessons, and what of it stays."""
+"""Sessions: resolving them, summaries, episodes, lessons, and promotion of their memories."""

@@ -1,4 +1,4 @@
-"""One run of an agent as it is handed over when it ends, and whether a talk was work on a task."""
+"""Runs of agents and the invocations they report, and a cheap test whether turns may be work on a task."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from recollect.model.times import as_utc, now
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.sessions.step_output import step_position
 
-# Fewer actions than this are an answer, not a task.
+# With fewer actions a run is an answer, not a task.
 MIN_ACTIONS = 2
 MIN_TURNS = 4
-# A list of steps, or a line that is run.
+# An item of a list, a shell prompt or a code fence.
 _STEPS = re.compile(r"^[ \t]{0,8}(?:\d{1,2}[.)]|[-*•]|\$|>|```)[ \t]?\S?", re.MULTILINE)
 _WORD = re.compile(r"[^\W_]+")
 _MAX_CHARS = 4_000
 
 
 class StepKind(StrEnum):
-    """What an agent does at one moment of a run."""
+    """The kind of a step of a run."""
 
     THOUGHT = "thought"
     ACTION = "action"
@@ -41,7 +41,7 @@ class StepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """One thought, action or observation; what is observed comes from tools and is nobody's word."""
+    """One thought, action or observation."""
 
     kind: StepKind
     content: str
@@ -49,10 +49,9 @@ class RecordedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What was asked of an agent, what it did and what came of it; `turns` are the ids of the turns it is about.
+    """A run: the goal, the steps and the answer; `turns` are the ids of its turns.
 
-    `success` is None where nobody said. `lessons` are what the agent itself wrote down. `last_turn` is where in the
-    conversation its last turn stands.
+    `success` is None if unknown. `lessons` are the agent's own. `last_turn` is the position of its last turn.
     """
 
     id: str
@@ -67,12 +66,12 @@ class RunRecord:
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What was done, in order."""
+        """Return the actions in order."""
         return tuple(step.content for step in self.steps if step.kind is StepKind.ACTION and step.content.strip())
 
     @property
     def is_task(self) -> bool:
-        """Whether it took several steps, or taught something."""
+        """Return whether it took several actions or has lessons."""
         return bool(self.goal.strip()) and (len(self.actions) >= MIN_ACTIONS or bool(self.lessons))
 
 
@@ -85,7 +84,7 @@ def parse_run(
     success: bool | None,
     lessons: Sequence[str],
 ) -> RunRecord:
-    """A run that ends now, as it is handed over, or an InvalidInput that says what is wrong with it."""
+    """Return a run that ends now, or raise InvalidInput."""
     kinds = tuple(StepKind)
     for step in steps:
         if not isinstance(step, Mapping) or step.get("kind") not in kinds or not isinstance(step.get("content"), str):
@@ -105,54 +104,43 @@ def parse_run(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _TaskCues:
-    asks: tuple[str, ...]
-    ends: tuple[str, ...]
-
-
 def may_be_task(turns: Sequence[Turn]) -> bool:
-    """Whether the turns may be work on something in several steps: cheap, and only a reason to ask a model."""
+    """Return whether the turns may be work on a task; only a cheap test whether to ask a model."""
     users = [turn for turn in turns if turn.role is Role.USER]
     assistant_turns = [turn for turn in turns if turn.role is Role.ASSISTANT]
     if len(turns) < MIN_TURNS or len(users) < 2 or not assistant_turns:
         return False
-    cues = _task_cues()
-    has_request = any(_contains_phrase(turn.content, cues.asks) for turn in users)
+    requests, ends = _task_cues()
+    has_request = any(_contains_phrase(turn.content, requests) for turn in users)
     has_steps = any(len(_STEPS.findall(turn.content[:_MAX_CHARS])) > 1 for turn in assistant_turns)
-    has_end = any(_contains_phrase(turn.content, cues.ends) for turn in users[1:])
+    has_end = any(_contains_phrase(turn.content, ends) for turn in users[1:])
     return has_request and (has_steps or has_end)
 
 
 def _contains_phrase(text: str, phrases: Sequence[str]) -> bool:
-    """Whether one of the phrases is in the text as words of its own."""
     plain = _spaced(text[:_MAX_CHARS])
     return any(phrase in plain for phrase in phrases)
 
 
 def _spaced(text: str) -> str:
-    """The words with one space around each."""
+    """Return the words with one space around each, so that phrases match whole words."""
     return f" {' '.join(_WORD.findall(text.casefold()))} "
 
 
 @cache
-def _task_cues() -> _TaskCues:
+def _task_cues() -> tuple[list[str], list[str]]:
+    """Return the phrases that request work, and those that end it."""
     table = tomllib.loads((files(__package__) / "task_cues.toml").read_text(encoding="utf-8"))
-    return _TaskCues(_phrases(table["asks"]), _phrases(table["ends"]))
-
-
-def _phrases(listed: dict[str, list[str]]) -> tuple[str, ...]:
-    return tuple(_spaced(phrase) for phrases in listed.values() for phrase in phrases)
-
-
-# More would not be told apart any better.
-_DIGEST_BYTES = 6
+    requests, ends = (
+        [_spaced(phrase) for phrases in table[name].values() for phrase in phrases] for name in ("asks", "ends")
+    )
+    return requests, ends
 
 
 def unprocessed_notes(conversation: Conversation) -> list[Mapping[str, Any]]:
-    """The invocations told by agents since the conversation last ended.
+    """Return the invocations that agents reported since the conversation last ended.
 
-    Those of runs have their own episodes, and those of turns are in what was said.
+    Those of runs have their own episodes, and those of turns are in the log.
     """
     notes = [each for each in conversation.invocations if "run_id" not in each and "turn_end" not in each]
     done = step_position(conversation, "told")
@@ -161,15 +149,13 @@ def unprocessed_notes(conversation: Conversation) -> list[Mapping[str, Any]]:
 
 
 def note_digest(invocation: Mapping[str, Any]) -> int:
-    """A number that stands for the invocation: how many there were before it is forgotten, as the oldest are."""
-    serialized = json.dumps(invocation, sort_keys=True, default=str)
-    return (
-        int.from_bytes(blake2b(serialized.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()) or 1
-    )
+    """Return a number that identifies the invocation; its index does not, since old invocations are dropped."""
+    serialized = json.dumps(invocation, sort_keys=True, default=str).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(serialized, digest_size=6).digest()) or 1
 
 
 def notes_as_turns(scope: Scope, invocations: Sequence[Mapping[str, Any]], *, now: datetime) -> list[Turn]:
-    """What the user asked, and what the agent did and came to, in turn."""
+    """Return each invocation as a user turn and an assistant turn."""
     turns: list[Turn] = []
     for each in invocations:
         at = as_utc(each["timestamp"]) if each.get("timestamp") else now

@@ -1,4 +1,4 @@
-"""The story of a task as a model tells it and as a memory keeps it."""
+"""Episodes of tasks: goal, steps, outcome and lessons of an agent's run or of a conversation."""
 
 from __future__ import annotations
 
@@ -7,27 +7,39 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings
 from recollect.model.change import Add
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust, text_hash
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.chat import Chat
-from recollect.models.structured import InvalidAnswer, Partial, ask_json
+from recollect.models.structured import InvalidAnswer, Partial
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.sessions.agent_runs import RunRecord, may_be_task, note_digest, notes_as_turns
-from recollect.sessions.ask_llm import check_summary, sample_turns, turns_as_json
 from recollect.sessions.compress import SOURCE
-from recollect.sessions.step_output import EPOCH, Cost, StepOutput, evidence_ids, run_ids, stable_id, turn_range
+from recollect.sessions.step_output import EPOCH, StepOutput, evidence_ids, run_ids, stable_id, turn_range
+from recollect.sessions.summary_text import check_summary, turns_as_json
+from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
 from recollect.write.instructions import find_instruction
 from recollect.write.redact import redact
 from recollect.write.screen import screen
 
-_MAX_STEPS = 8
-_MAX_LESSONS = 3
-_MAX_CHARS = 600
+MAX_STEPS = 20
+MAX_LESSONS = 5
+# The limits of what a model writes.
+_MAX_WRITTEN_STEPS = 8
+_MAX_WRITTEN_LESSONS = 3
+_MAX_STEP_CHARS = 300
+_MAX_TEXT_CHARS = 600
+# Tool output is long, and nobody's word, so that a prompt shows little of it.
+_MAX_OBSERVATION_CHARS = 200
+_MAX_PROMPT_STEPS = 60
+_MAX_TOKENS = 2_048
+_IMPORTANCE = 0.6
+_LESSON_CONFIDENCE = 0.6
+_NO_TASK = "the model says that it was no task"
+_REVIEW = "it tells what to do ('{phrase}'), and the user did not say it"
 
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -46,7 +58,7 @@ SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSummary:
-    """What was wanted, done, achieved and learned; `made` from what was "given", or by a "model"."""
+    """The goal, steps, outcome and lessons of a task; `made` is "given" or "model"."""
 
     goal: str
     steps: tuple[str, ...] = ()
@@ -59,7 +71,7 @@ class TaskSummary:
 
     @property
     def text(self) -> str:
-        """The story in words, a line for each part that there is."""
+        """Return the parts as text, a line each."""
         lines = [f"Goal: {self.goal}"]
         if self.steps:
             lines.append("Steps: " + " ".join(f"{at}. {step}" for at, step in enumerate(self.steps, 1)))
@@ -71,7 +83,7 @@ class TaskSummary:
 
     @property
     def detail(self) -> dict[str, Any]:
-        """The parts by their names; lessons are one text, as episodes have them."""
+        """Return the parts by name; lessons are one text."""
         return {
             "goal": self.goal,
             "steps": list(self.steps),
@@ -81,7 +93,7 @@ class TaskSummary:
 
 
 def parse_task_summary(value: object) -> TaskSummary | Partial[TaskSummary]:
-    """The story that a model's answer tells, or an InvalidAnswer; one of several is as good as one alone."""
+    """Parse a model's answer, or raise InvalidAnswer; a list of one object is accepted too."""
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Mapping):
@@ -89,9 +101,9 @@ def parse_task_summary(value: object) -> TaskSummary | Partial[TaskSummary]:
     task = value.get("task", True)
     summary = TaskSummary(
         goal=_text(value.get("goal")),
-        steps=_texts(value.get("steps"), _MAX_STEPS),
+        steps=_texts(value.get("steps"), _MAX_WRITTEN_STEPS),
         outcome=_text(value.get("outcome")),
-        lessons=_texts(value.get("lessons"), _MAX_LESSONS),
+        lessons=_texts(value.get("lessons"), _MAX_WRITTEN_LESSONS),
         summary=_text(value.get("summary")),
         task=task is not False and str(task).casefold() != "false",
     )
@@ -117,27 +129,12 @@ def _texts(value: object, max_count: int) -> tuple[str, ...]:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         return ""
-    return redact(" ".join(normalise_invisible(value).split())).text[:_MAX_CHARS]
-
-
-MAX_STEPS = 20
-MAX_LESSONS = 5
-_MAX_TOKENS = 2_048
-_MAX_STEP_CHARS = 300
-_MAX_TEXT_CHARS = 600
-# Of what tools answer little is shown: it is long, and nobody's word.
-_MAX_OBSERVATION_CHARS = 200
-_MAX_PROMPT_STEPS = 60
-_IMPORTANCE = 0.6
-_LESSON_IMPORTANCE = 0.6
-_LESSON_CONFIDENCE = 0.6
-_NO_TASK = "the model says that it was no task"
-_REVIEW = "it tells what to do ('{phrase}'), and the user did not say it"
+    return redact(" ".join(normalise_invisible(value).split())).text[:_MAX_TEXT_CHARS]
 
 
 @dataclass(frozen=True, slots=True)
 class _TaskSource:
-    """Something that was worked on, and where it is told; ids sort by the time `id_at`."""
+    """The origin of an episode; ids sort by the time `id_at`."""
 
     scope: Scope
     id: str
@@ -150,34 +147,29 @@ class _TaskSource:
 async def episode_of_run(
     conversation: Conversation, run: RunRecord, *, chat: Chat | None, now: datetime, timeout_s: float | None = None
 ) -> StepOutput:
-    """The episode and the lessons of a run that was a task, and an invocation of the conversation in any case.
+    """Return the episode and lessons of a run that was a task, and in any case an invocation.
 
-    A run that the conversation already has an invocation of is done with.
+    A run that the conversation has an invocation of is skipped.
     """
     scope, stated = conversation.scope, _summary_from_run(run)
     if run.id in run_ids(conversation.invocations):
         return StepOutput(reasons=("the run was told before",))
-    summary, cost, why = stated, Cost(), ""
+    summary, cost, reason = stated, LlmCost(), ""
     if chat is not None and run.is_task:
-        answer, cost, why = await _ask_summary(chat, _run_lines(run), _run_as_turns(scope, run), timeout_s)
-        # What was given is known; a model may only say the rest.
+        answer, cost, reason = await _ask_summary(chat, _run_lines(run), _run_as_turns(scope, run), timeout_s)
         if answer is not None:
+            # What the agent stated is certain; the model only adds the rest.
             lessons = stated.lessons or answer.lessons
             summary = replace(answer, goal=stated.goal, outcome=answer.outcome or stated.outcome, lessons=lessons)
     invocations = (_invocation(run, summary),)
     if not run.is_task:
         return StepOutput(invocations=invocations, reasons=("no episode: it took fewer than two steps",))
-    if why == _NO_TASK and not stated.lessons:
-        return StepOutput(invocations=invocations, cost=cost, reasons=(f"no episode: {why}",))
+    if reason == _NO_TASK and not stated.lessons:
+        return StepOutput(invocations=invocations, cost=cost, reasons=(f"no episode: {reason}",))
     detail = {"run_id": run.id, "success": run.success, "kind": "run"}
-    # Whoever tells of the run again does it later: its id is what it is known by.
+    # The run may be reported again later, so its episode's id depends on the run's id only.
     source = _TaskSource(scope, run.id, run.ended_at, run.turns, detail, id_at=EPOCH)
-    return StepOutput(
-        changes=_changes(source, summary, now=now),
-        invocations=invocations,
-        cost=cost,
-        reasons=(f"told as it was given: {why}",) if why else (),
-    )
+    return replace(_output(source, summary, cost, reason, now=now), invocations=invocations)
 
 
 async def episode_of_turns_as_task(
@@ -188,19 +180,19 @@ async def episode_of_turns_as_task(
     now: datetime,
     timeout_s: float | None = None,
 ) -> StepOutput:
-    """The episode and the lessons of a talk that was work on a task, as a model tells it; else nothing."""
+    """Return the episode and lessons of turns that a model recognises as a task; else nothing."""
     if chat is None or not may_be_task(turns):
-        why = "there is no model to tell it" if chat is None else "it does not look like a task"
-        return StepOutput(reasons=(f"no episode: {why}",))
+        reason = "there is no model to tell it" if chat is None else "it does not look like a task"
+        return StepOutput(reasons=(f"no episode: {reason}",))
     clean = screen(turns).turns
-    summary, cost, why = await _ask_summary(chat, turns_as_json(sample_turns(clean)), clean, timeout_s)
+    summary, cost, reason = await _ask_summary(chat, turns_as_json(clean), clean, timeout_s)
     if summary is None:
-        return StepOutput(cost=cost, reasons=(f"no episode: {why}",))
-    ids = [turn.id for turn in turns]
+        return StepOutput(cost=cost, reasons=(f"no episode: {reason}",))
     at = max(turn.said_at for turn in turns)
+    id = "\x1f".join(turn.id for turn in turns)
     detail = {**turn_range(turns), "kind": "task"}
-    source = _TaskSource(conversation.scope, "\x1f".join(ids), at, evidence_ids(turns), detail, id_at=at)
-    return StepOutput(changes=_changes(source, summary, now=now), cost=cost)
+    source = _TaskSource(conversation.scope, id, at, evidence_ids(turns), detail, id_at=at)
+    return _output(source, summary, cost, "", now=now)
 
 
 async def episode_of_notes(
@@ -212,33 +204,32 @@ async def episode_of_notes(
     tasks_only: bool = False,
     timeout_s: float | None = None,
 ) -> StepOutput:
-    """The episode and the lessons of what agents told of a conversation: as a model tells it, else as it was told.
+    """Return the episode and lessons of invocations that agents reported, by a model or else as reported.
 
-    What a model takes for no task makes none if only tasks are wanted; small talk makes none in any case.
+    With `tasks_only`, what the model does not recognise as a task makes none. Small talk makes none in any case.
     """
     turns = notes_as_turns(conversation.scope, invocations, now=now)
     screened = screen(turns)
     if not screened.has_content:
         return StepOutput(reasons=(f"no episode: {screened.reason}",))
-    summary, cost, why = None, Cost(), ""
+    summary, cost, reason = None, LlmCost(), ""
     if chat is not None:
-        summary, cost, why = await _ask_summary(
-            chat, turns_as_json(sample_turns(screened.turns)), screened.turns, timeout_s
-        )
-    if why == _NO_TASK and tasks_only:
-        return StepOutput(cost=cost, reasons=(f"no episode: {why}",))
+        summary, cost, reason = await _ask_summary(chat, turns_as_json(screened.turns), screened.turns, timeout_s)
+    if reason == _NO_TASK and tasks_only:
+        return StepOutput(cost=cost, reasons=(f"no episode: {reason}",))
     at = max(turn.said_at for turn in turns)
     id = "\x1f".join(str(note_digest(each)) for each in invocations)
     source = _TaskSource(conversation.scope, id, at, (), {"kind": "task"}, id_at=at)
-    return StepOutput(
-        changes=_changes(source, summary or _summary_from_notes(invocations), now=now),
-        cost=cost,
-        reasons=(f"told as it was given: {why}",) if why else (),
-    )
+    return _output(source, summary or _summary_from_notes(invocations), cost, reason, now=now)
+
+
+def _output(source: _TaskSource, summary: TaskSummary, cost: LlmCost, reason: str, *, now: datetime) -> StepOutput:
+    reasons = (f"told as it was given: {reason}",) if reason else ()
+    return StepOutput(changes=_changes(source, summary, now=now), cost=cost, reasons=reasons)
 
 
 def _summary_from_notes(invocations: Sequence[Mapping[str, Any]]) -> TaskSummary:
-    """What was asked, what was done for it one after the other, and what it came to in the end."""
+    """Return the queries as the goal, the summaries as steps, and the last result as the outcome."""
 
     def texts(name: str, chars: int) -> list[str]:
         values = (_shorten(str(each.get(name) or ""), chars) for each in invocations)
@@ -253,34 +244,27 @@ def _summary_from_notes(invocations: Sequence[Mapping[str, Any]]) -> TaskSummary
 
 async def _ask_summary(
     chat: Chat, record: str, turns: Sequence[Turn], timeout_s: float | None
-) -> tuple[TaskSummary | None, Cost, str]:
-    """The story as the model tells it if it can be believed, what it cost, and else why not."""
+) -> tuple[TaskSummary | None, LlmCost, str]:
+    """Return the model's summary if the turns support it, its cost, and otherwise the reason."""
     template = prompt("episode")
-    question = template.fill(fence=new_delimiter(), record=record)
-    try:
-        answer = await ask_json(
-            chat,
-            [{"role": "user", "content": question}],
-            schema=SCHEMA,
-            max_tokens=_MAX_TOKENS,
-            timeout_s=timeout_s,
-            check=parse_task_summary,
-        )
-    except BrokenAnswer as error:
-        return None, Cost(error.calls, error.tokens_in, error.tokens_out, chat.model), str(error)
-    except InvalidSettings:
-        raise
-    except InvalidInput as error:
-        return None, Cost(model=chat.model), f"the model refuses what it is asked: {error}"
-    cost = Cost(answer.calls, answer.tokens_in, answer.tokens_out, answer.model)
+    answer: LlmAnswer[TaskSummary] = await ask_for_json(
+        chat,
+        template.fill(fence=new_delimiter(), record=record),
+        schema=SCHEMA,
+        check=parse_task_summary,
+        max_tokens=_MAX_TOKENS,
+        timeout_s=timeout_s,
+    )
+    if answer.value is None:
+        return None, answer.cost, answer.reason
     summary = replace(answer.value, made="model", digest=template.digest)
-    # Lessons are judged one by one: what instructs waits for a person, and the rest need not.
-    why = check_summary(replace(summary, lessons=()).text, "", turns).reason if summary.task else _NO_TASK
-    return (None if why else summary), cost, why
+    # Lessons are judged one by one: an instruction waits for a person, the others need not.
+    reason = check_summary(replace(summary, lessons=()).text, "", turns) if summary.task else _NO_TASK
+    return (None if reason else summary), answer.cost, reason
 
 
 def _summary_from_run(run: RunRecord) -> TaskSummary:
-    """What the record says by itself."""
+    """Return the summary that the record itself states."""
     outcome = run.answer or ("" if run.success is None else "It succeeded." if run.success else "It failed.")
     return TaskSummary(
         goal=_shorten(run.goal, _MAX_TEXT_CHARS),
@@ -300,7 +284,7 @@ def _run_lines(run: RunRecord) -> str:
 
 
 def _run_as_turns(scope: Scope, run: RunRecord) -> list[Turn]:
-    """The run as if it had been a talk, to hold a story against it."""
+    """Return the run as turns, to check a summary against."""
     texts = [(Role.USER, run.goal), *((Role.ASSISTANT, step.content) for step in run.steps)]
     texts.append((Role.ASSISTANT, run.answer))
     return [
@@ -326,7 +310,7 @@ def _invocation(run: RunRecord, summary: TaskSummary) -> dict[str, Any]:
 
 
 def _changes(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> tuple[Add, ...]:
-    """The episode, then its lessons; what instructs waits for a person and is not told in the episode."""
+    """Return the episode and its lessons; a lesson that instructs waits for review and is not in the episode."""
     reasons = {lesson: _review_reason(lesson) for lesson in summary.lessons}
     approved = tuple(lesson for lesson, reason in reasons.items() if not reason)
     summary = replace(summary, lessons=approved)
@@ -369,7 +353,6 @@ def _lesson(
         type=MemoryType.REFLECTIVE,
         category=Category.LESSON,
         content=lesson,
-        importance=_LESSON_IMPORTANCE,
         confidence=_LESSON_CONFIDENCE,
         detail=detail,
         status=Status.REVIEW if review else Status.ACTIVE,

@@ -1,7 +1,6 @@
-"""Sum up without a model: the sentences that tell most, word for word, marked as what they are.
+"""Summarise without a model: quote the most informative sentences.
 
-No sentence is made here. What was picked earlier can be picked again beside what came since, so that a running
-summary keeps within its room.
+Sentences of an earlier summary compete with new ones, so that a running summary stays within its limit.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from recollect.write.sentences import split_sentences
 BY_USER = "The user said:"
 BY_ASSISTANT = "The assistant said:"
 
-# What tells least beside the best is left out, whatever room there is.
+# Sentences below this share of the best weight are dropped.
 _MIN_WEIGHT_SHARE = 0.3
-# A sentence whose words are so far among those picked tells nothing more.
+# A sentence with this share of its words in picked ones is redundant.
 _MAX_OVERLAP = 0.8
 _MAX_SENTENCES = 8
-# With fewer words a sentence that is about nothing in particular is a filler.
+# A shorter sentence without traits is filler.
 _MIN_TERMS = 4
-# So much is read of all turns together; of each at least so much.
+# The characters read of all turns, and at least of each.
 _MAX_READ_CHARS = 100_000
 _MIN_READ_CHARS = 400
 _BONUS = {
@@ -48,7 +47,7 @@ _MARKS = str.maketrans({"“": "'", "”": "'", "\n": " "})
 
 @dataclass(frozen=True, slots=True)
 class ExtractiveSummary:
-    """Picked sentences as one text; empty if there was nothing to pick."""
+    """Quoted sentences as one text; empty if there are none."""
 
     text: str = ""
     by_user: bool = True
@@ -64,9 +63,9 @@ class _ScoredSentence:
 def summarize_extractively(
     turns: Sequence[Turn], *, max_chars: int, earlier: Sequence[str] = ()
 ) -> ExtractiveSummary:
-    """What the user said that tells most, in the order it was said; of the assistant's only if the user said nothing.
+    """Quote the user's most informative sentences in order; the assistant's only if the user has none.
 
-    `earlier` are sentences of the user's that were picked before.
+    `earlier` are the user's sentences of an earlier summary.
     """
     user_sentences = [_score_sentence(text, None) for text in earlier]
     share = max(_MIN_READ_CHARS, _MAX_READ_CHARS // max(1, len(turns)))
@@ -79,7 +78,7 @@ def summarize_extractively(
     if picked := _pick(user_sentences, max_chars):
         return ExtractiveSummary(_format_quotes(BY_USER, picked))
     assistant_turns = [turn for turn in turns if turn.role is Role.ASSISTANT]
-    # What an assistant says may inform, never instruct.
+    # An assistant may inform, never instruct.
     assistant_sentences = [
         _score_sentence(text, turn)
         for turn in assistant_turns
@@ -92,7 +91,7 @@ def summarize_extractively(
 
 
 def split_extractive_summary(text: str) -> tuple[str, list[str]]:
-    """A summary as what was written about the user, and what was quoted of them."""
+    """Split a summary into prose and quoted sentences of the user."""
     prose, mark, quoted = text.rpartition(BY_USER)
     if not mark or (prose and not prose.endswith("\n")):
         return text.strip(), []
@@ -100,15 +99,15 @@ def split_extractive_summary(text: str) -> tuple[str, list[str]]:
 
 
 def _turn_sentences(turn: Turn, max_chars: int) -> Iterable[str]:
-    """What was said in a turn, a sentence each; what is not speech is left out, if anything else is there."""
-    # The log may hold secrets; what is made of it may not.
+    """Return the sentences of a turn, without code and the like if there is anything else."""
+    # The log may contain secrets; summaries may not.
     whole = redact(turn.content).text
     text = whole
     if len(text) > max_chars:
-        # No sentence may be cut: half of it could say something else.
+        # Cut between sentences: half of one could say something else.
         text = text[: 1 + max(text.rfind(end, 0, max_chars) for end in (". ", "! ", "? ", "\n"))]
     texts = [each.text for each in split_sentences(text)]
-    # Of a turn that is all code or one long run, the beginning says at least what it is.
+    # The beginning of a turn that is all code tells at least what it is.
     return texts or [whole.strip()[:200]]
 
 
@@ -119,13 +118,13 @@ def _score_sentence(text: str, turn: Turn | None) -> _ScoredSentence:
         flags = trait_flags(compute_traits(replace(turn, content=plain, exported_record=None).as_memory()))
         bonus = sum(weight for trait, weight in _BONUS.items() if trait in flags)
     else:
-        # It was picked before among many: that counts like being about the user.
+        # Being picked before counts like a first-person statement.
         bonus = _BONUS[Trait.FIRST_PERSON] + (_BONUS[Trait.COUNTS] if any(map(str.isdigit, plain)) else 0.0)
     return _ScoredSentence(plain, frozenset(terms_of(plain)), bonus - (1.0 if ELIDED in plain else 0.0))
 
 
 def _pick(candidates: Sequence[_ScoredSentence], max_chars: int) -> list[str]:
-    """The best sentences that fit, in their order."""
+    """Return the best sentences that fit, in their order."""
     candidates = [each for each in candidates if each.bonus > 0 or len(each.terms) >= _MIN_TERMS] or candidates
     weights = _weights(candidates)
     best_first = sorted(range(len(candidates)), key=lambda at: -weights[at])
@@ -155,7 +154,7 @@ def _pick(candidates: Sequence[_ScoredSentence], max_chars: int) -> list[str]:
 
 
 def _weights(candidates: Sequence[_ScoredSentence]) -> list[float]:
-    """How much each tells: words the talk comes back to, for its length, and what it is made of."""
+    """Weigh each sentence by repeated words, normalised by length, and by its traits."""
     often = Counter(term for each in candidates for term in each.terms)
     weights = []
     for each in candidates:

@@ -1,10 +1,10 @@
-"""Whether a session has begun, and how one begins before anything is said in it."""
+"""The life of a session: it begins, is compressed and summarised while it lasts, and ends."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,16 +12,7 @@ from typing import Any
 from recollect.deps import Deps
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.protocol import Ledger, Revision
-from recollect.model.change import (
-    Author,
-    Change,
-    ConversationUpdate,
-    Effect,
-    EnqueueJob,
-    FinishJob,
-    ModelUsage,
-    Outcome,
-)
+from recollect.model.change import Author, ConversationUpdate, Effect, EnqueueJob, FinishJob, Outcome
 from recollect.model.erasure import Remade
 from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.memory import Category
@@ -49,24 +40,30 @@ from recollect.write.redact import redact
 from recollect.write.related import STATEMENTS
 from recollect.write.triggers import job_key
 
+SESSION_AUTHOR = "conversation"
 _STARTED_KEY = "begun_at"
 _SESSION_MEMORIES = Listing(filter=Where("level", Op.EQ, str(Level.SESSION)), limit=1000)
+_MAX_TURNS = 1000
+_MAX_PROMOTED = 1000
+# Many tries, so that the step is stored however much is said in the meantime: each takes only a read and a write.
+_MAX_TRIES = 50
+_PAUSE_S = 0.002
 
 
 async def begin_session(scope: Scope, *, ledger: Ledger, by: Author) -> Conversation:
-    """The session, which there is from now on, as empty as it may be; one that there was stays as it is."""
+    """Create the session if it does not exist, and return it."""
     conversation = await ledger.conversation(scope)
     if not await _session_exists(conversation, ledger):
         metadata = {**conversation.metadata, _STARTED_KEY: now().isoformat()}
-        note = ConversationUpdate(scope, {"metadata": metadata}, conversation.version)
-        # Where someone was quicker, it has begun with that.
+        update = ConversationUpdate(scope, {"metadata": metadata}, conversation.version)
+        # On a conflict somebody else has just started it.
         with suppress(Conflict):
-            await ledger.apply(scope, [], by=by, effects=[note])
+            await ledger.apply(scope, [], by=by, effects=[update])
     return await ledger.conversation(scope)
 
 
 async def require_session(scope: Scope, *, ledger: Ledger) -> Conversation:
-    """The session, or a NotFound for one of which nothing was ever kept: a name may be mistyped."""
+    """Return the session, or raise NotFound if nothing was ever stored for it."""
     conversation = await ledger.conversation(scope)
     if not await _session_exists(conversation, ledger):
         within = f" in project {scope.project}" if scope.project else ""
@@ -82,20 +79,12 @@ async def _session_exists(conversation: Conversation, ledger: Ledger) -> bool:
     return any(record.scope == conversation.scope for record in records)
 
 
-SESSION_AUTHOR = "conversation"
-_MAX_TURNS = 1000
-_MAX_PROMOTED = 1000
-# However much is said meanwhile, it is written in the end: each try takes no longer than a read and a write.
-_MAX_TRIES = 50
-_PAUSE_S = 0.002
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
-    """When a conversation is compressed and summed up, 0 for never; what of it stays when it ends.
+    """When a conversation is compressed and summarised, 0 for never, and what of it is stored when it ends.
 
-    What matters from `promote_from` on goes to the long term then, nothing if it is None. With `extracts`, what no
-    model compresses becomes episodes that repeat what was said word for word.
+    Memories of at least the importance `promote_from` become long-term then, none if it is None. With `extracts`,
+    turns that no model compresses become episodes that quote them.
     """
 
     compress_every: int = 20
@@ -109,7 +98,7 @@ class SessionConfig:
     timeout_s: float | None = None
 
     def is_due(self, conversation: Conversation, *, has_model: bool = True) -> bool:
-        """Whether there is anything to compress or to sum up."""
+        """Return whether there is anything to compress or to summarise."""
         compresses = self.compress_every and (has_model or self.extracts)
         compress = compresses and compressing.is_due(conversation, every=self.compress_every, keep=self.compress_keep)
         unsummarized = conversation.turn_count - step_position(conversation, "summary")
@@ -117,7 +106,7 @@ class SessionConfig:
 
 
 def rebuild_job(lost: Remade) -> NewJob | None:
-    """The job that makes anew what an erasure took along though some of its sources stay; None if none need be."""
+    """Return the job that rebuilds what an erasure removed though some of its sources remain; None if none does."""
     key = job_key(lost.scope)
     if lost.kind == "conversation":
         return NewJob(kind=JobKind.SUMMARISE, key=key)
@@ -130,54 +119,88 @@ def rebuild_job(lost: Remade) -> NewJob | None:
 
 
 async def summarize_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
-    """Compress what is due, bring the running summary and the invocations up to date, and finish the job."""
-    outputs: list[StepOutput] = []
-    async with record_cost_on_error(
-        deps.ledger, job.scope, lambda: _costs(job.scope, str(job.kind), outputs), by=Author(SESSION_AUTHOR)
-    ):
-        return await _run_summary_steps(job, outputs, deps, config)
+    """Compress what is due, update the running summary and the invocations, and finish the job."""
+    steps = _rebuild_step if "first" in job.payload else _summary_steps
+    return await _run_steps(job, steps, deps, config)
 
 
-async def _run_summary_steps(
-    job: Job, outputs: list[StepOutput], deps: Deps, config: SessionConfig
-) -> Mapping[str, Any]:
+async def end_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
+    """End a conversation: write its episode, promote its memories, and finish the job.
+
+    A very long one is ended part by part, with a job and an episode each.
+    """
+    return await _run_steps(job, _end_steps, deps, config)
+
+
+async def _run_steps(job: Job, steps: _Steps, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
+    """Run steps, and store their outputs with the end of the job in one transaction."""
+    scope, outputs = job.scope, list[StepOutput]()
+
+    def costs() -> list[Effect]:
+        return [usage for each in outputs for usage in each.cost.usage(scope.user, str(job.kind))]
+
+    async with record_cost_on_error(deps.ledger, scope, costs, by=Author(SESSION_AUTHOR)):
+        since = await deps.ledger.revision(scope.user)
+        conversation = await deps.ledger.conversation(scope)
+        await steps(job, conversation, outputs, deps, config)
+        report: dict[str, Any] = {
+            "changes": sum(len(each.changes) for each in outputs),
+            # They quote models and their servers.
+            "reasons": [redact(reason).text for each in outputs for reason in each.reasons],
+        }
+        effects = costs()
+        if any(each.left for each in outputs):
+            report["more"] = True
+            effects.append(EnqueueJob(scope, NewJob(kind=job.kind, key=job_key(scope))))
+        effects.append(FinishJob(job.id, job.lease or "", report))
+        by = Author(SESSION_AUTHOR, str(job.kind))
+        await _apply_outputs(conversation, outputs, deps, by=by, effects=effects, since=since)
+        return report
+
+
+_Steps = Callable[[Job, Conversation, list[StepOutput], Deps, SessionConfig], Awaitable[None]]
+
+
+async def _rebuild_step(
+    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+) -> None:
+    scope, payload = job.scope, job.payload
+    turns = await deps.ledger.turns(scope, after=payload["first"] - 1, limit=_MAX_TURNS)
+    left = [turn for turn in turns if turn.position <= payload["last"]]
+    rebuild = rebuild_session_episode if payload.get("at_end") else compressing.rebuild_episode
+    outputs.append(await rebuild(scope, left, chat=deps.chat, now=now(), timeout_s=config.timeout_s))
+
+
+async def _summary_steps(
+    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+) -> None:
     scope, ledger = job.scope, deps.ledger
-    since = await ledger.revision(scope.user)
-    conversation = await ledger.conversation(scope)
-    if "first" in job.payload:
-        turns = await _turns_after(scope, job.payload["first"] - 1, deps)
-        left = [turn for turn in turns if turn.position <= job.payload["last"]]
-        remake = rebuild_session_episode if job.payload.get("at_end") else compressing.rebuild_episode
-        outputs.append(await remake(scope, left, chat=deps.chat, now=now(), timeout_s=config.timeout_s))
-        return await _finish(job, conversation, outputs, deps, since=since)
     if config.compress_every:
         outputs.append(await _compress(conversation, deps, config))
     if config.summary_every:
-        turns = await _turns_after(
-            scope, step_position(conversation, "summary"), deps, max_turns=max(_MAX_TURNS, config.summary_every)
-        )
-        summary_record = next(iter(await ledger.get(scope, [summary_id(scope)])), None)
+        done = step_position(conversation, "summary")
+        turns = await ledger.turns(scope, after=done, limit=max(_MAX_TURNS, config.summary_every))
         outputs.append(
             await update_summary(
                 conversation,
                 turns,
                 chat=deps.chat,
                 now=now(),
-                stored=summary_record,
+                stored=next(iter(await ledger.get(scope, [summary_id(scope)])), None),
                 every=config.summary_every,
                 timeout_s=config.timeout_s,
             )
         )
     if config.invocations:
-        turns = await _turns_after(scope, max(0, conversation.turn_count - _MAX_TURNS), deps)
+        turns = await ledger.turns(scope, after=max(0, conversation.turn_count - _MAX_TURNS), limit=_MAX_TURNS)
         outputs.append(build_invocations(conversation, turns, now=now()))
-    return await _finish(job, conversation, outputs, deps, since=since)
 
 
 async def _compress(conversation: Conversation, deps: Deps, config: SessionConfig) -> StepOutput:
     every, keep = config.compress_every, config.compress_keep
-    max_turns = max(_MAX_TURNS, every + keep)
-    turns = await _turns_after(conversation.scope, step_position(conversation, "compress"), deps, max_turns=max_turns)
+    limit = max(_MAX_TURNS, every + keep)
+    done = step_position(conversation, "compress")
+    turns = await deps.ledger.turns(conversation.scope, after=done, limit=limit)
     output = await compressing.compress(
         conversation,
         turns,
@@ -188,110 +211,59 @@ async def _compress(conversation: Conversation, deps: Deps, config: SessionConfi
         extracts=config.extracts,
         timeout_s=config.timeout_s,
     )
-    # There may be more turns than were read; as long as it gets on, it goes on.
-    more = len(turns) == max_turns and bool(output.marks)
+    # There may be more turns than were read; another job continues as long as this one made progress.
+    more = len(turns) == limit and bool(output.marks)
     return replace(output, left=output.left + more)
 
 
-async def end_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
-    """End a conversation: its episode, what of it goes to the long-term level, and the end of the job.
-
-    A very long one is ended part by part, a job and an episode each.
-    """
-    outputs: list[StepOutput] = []
-    async with record_cost_on_error(
-        deps.ledger, job.scope, lambda: _costs(job.scope, str(job.kind), outputs), by=Author(SESSION_AUTHOR)
-    ):
-        return await _run_end_steps(job, outputs, deps, config)
-
-
-async def _run_end_steps(job: Job, outputs: list[StepOutput], deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
-    scope, ledger = job.scope, deps.ledger
-    since = await ledger.revision(scope.user)
-    conversation = await ledger.conversation(scope)
+async def _end_steps(
+    job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
+) -> None:
+    scope, chat, timeout_s = job.scope, deps.chat, config.timeout_s
     turns: list[Turn] = []
     if config.episode or config.tasks:
-        turns = await _turns_after(scope, step_position(conversation, "close"), deps)
+        done = step_position(conversation, "close")
+        turns = await deps.ledger.turns(scope, after=done, limit=_MAX_TURNS)
     more = len(turns) == _MAX_TURNS
     notes = [] if more else unprocessed_notes(conversation)
-    close_mark: dict[SessionStep, int] = {"close": turns[-1].position} if turns else {}
-    note_mark: dict[SessionStep, int] = {"told": note_digest(notes[-1])} if notes else {}
-    marked = StepOutput(
-        fields={} if more else {"closed_at": now()},
-        marks={**close_mark, **note_mark},
-        left=int(more),
-    )
-    outputs.append(marked)
+    marks: dict[SessionStep, int] = {"close": turns[-1].position} if turns else {}
+    if notes:
+        marks["told"] = note_digest(notes[-1])
+    outputs.append(StepOutput(fields={} if more else {"closed_at": now()}, marks=marks, left=int(more)))
     if config.episode:
-        closing = await close_session(conversation, turns, chat=deps.chat, now=now(), timeout_s=config.timeout_s)
+        closing = await close_session(conversation, turns, chat=chat, now=now(), timeout_s=timeout_s)
         outputs.append(replace(closing, fields={}))
     if config.tasks:
-        outputs.append(
-            await episode_of_turns_as_task(conversation, turns, chat=deps.chat, now=now(), timeout_s=config.timeout_s)
-        )
+        outputs.append(await episode_of_turns_as_task(conversation, turns, chat=chat, now=now(), timeout_s=timeout_s))
     if notes and (config.episode or config.tasks):
+        tasks_only = not config.episode
         outputs.append(
             await episode_of_notes(
-                conversation,
-                notes,
-                chat=deps.chat,
-                now=now(),
-                tasks_only=not config.episode,
-                timeout_s=config.timeout_s,
+                conversation, notes, chat=chat, now=now(), tasks_only=tasks_only, timeout_s=timeout_s
             )
         )
     if config.promote_from is not None and not more:
-        listing = Listing(filter=STATEMENTS, visible=True, limit=_MAX_PROMOTED)
-        memories = list(await ledger.find(scope, listing))
-        promoted = promote(scope, memories, conversation, now=now(), min_importance=config.promote_from)
+        memories = await deps.ledger.find(scope, Listing(filter=STATEMENTS, visible=True, limit=_MAX_PROMOTED))
+        promoted = promote(scope, list(memories), conversation, now=now(), min_importance=config.promote_from)
         outputs.append(StepOutput(changes=tuple(promoted)))
-    return await _finish(job, conversation, outputs, deps, since=since)
 
 
 async def end_run(scope: Scope, run: RunRecord, deps: Deps, config: SessionConfig) -> tuple[Outcome, ...]:
-    """Keep what a run came to with its conversation, and as an episode if it was a task; twice is once."""
-    ledger = deps.ledger
-    since = await ledger.revision(scope.user)
-    conversation = await ledger.conversation(scope)
-    outputs = [await episode_of_run(conversation, run, chat=deps.chat, now=now(), timeout_s=config.timeout_s)]
-    effects, by = _costs(scope, "run", outputs), Author(SESSION_AUTHOR, "the end of a run")
-    async with record_cost_on_error(ledger, scope, lambda: effects, by=by):
-        return await _apply_outputs(conversation, outputs, deps, by=by, effects=effects, since=since)
+    """Store a run's invocation, and its episode if it was a task; a run is stored once however often it ends."""
+    since = await deps.ledger.revision(scope.user)
+    conversation = await deps.ledger.conversation(scope)
+    output = await episode_of_run(conversation, run, chat=deps.chat, now=now(), timeout_s=config.timeout_s)
+    effects, by = output.cost.usage(scope.user, "run"), Author(SESSION_AUTHOR, "the end of a run")
+    async with record_cost_on_error(deps.ledger, scope, lambda: effects, by=by):
+        return await _apply_outputs(conversation, [output], deps, by=by, effects=effects, since=since)
 
 
 async def record_invocation(scope: Scope, invocation: Mapping[str, Any], deps: Deps) -> None:
-    """Add what an invocation came to, as its agent tells it, to those of the conversation."""
+    """Append an invocation that an agent reports to its conversation."""
     since = await deps.ledger.revision(scope.user)
     conversation = await deps.ledger.conversation(scope)
-    outputs = [StepOutput(invocations=(invocation,))]
-    await _apply_outputs(
-        conversation, outputs, deps, by=Author(SESSION_AUTHOR, "told by its agent"), effects=(), since=since
-    )
-
-
-async def _turns_after(scope: Scope, position: int, deps: Deps, *, max_turns: int = _MAX_TURNS) -> list[Turn]:
-    return await deps.ledger.turns(scope, after=position, limit=max_turns)
-
-
-async def _finish(
-    job: Job, conversation: Conversation, outputs: Sequence[StepOutput], deps: Deps, *, since: Revision
-) -> Mapping[str, Any]:
-    """Write all of it with the end of the job, in one transaction; what is left is a job of its own."""
-    scope = job.scope
-    report: dict[str, Any] = {
-        "changes": sum(len(each.changes) for each in outputs),
-        # They quote what models and their servers wrote, whatever that was.
-        "reasons": [redact(reason).text for each in outputs for reason in each.reasons],
-    }
-    effects = _costs(scope, str(job.kind), outputs)
-    if any(each.left for each in outputs):
-        report["more"] = True
-        effects.append(EnqueueJob(scope, NewJob(kind=job.kind, key=job_key(scope))))
-    effects.append(FinishJob(job.id, job.lease or "", report))
-    await _apply_outputs(
-        conversation, outputs, deps, by=Author(SESSION_AUTHOR, str(job.kind)), effects=effects, since=since
-    )
-    return report
+    output, by = StepOutput(invocations=(invocation,)), Author(SESSION_AUTHOR, "told by its agent")
+    await _apply_outputs(conversation, [output], deps, by=by, effects=(), since=since)
 
 
 async def _apply_outputs(
@@ -303,20 +275,25 @@ async def _apply_outputs(
     effects: Sequence[Effect],
     since: Revision,
 ) -> tuple[Outcome, ...]:
-    """Write it on top of what the conversation is by now, so that nothing is lost that others wrote meanwhile.
-
-    `before` is what the conversation was when it was read.
-    """
+    """Store the outputs on top of the current conversation; `before` is the one that the steps read."""
     scope, ledger = before.scope, deps.ledger
-    outputs = [replace(each, changes=await _with_vectors(each.changes, deps)) for each in outputs]
+    outputs = [
+        replace(each, changes=tuple(await embed_changes(each.changes, embedder=deps.embedder))) for each in outputs
+    ]
     for tries_left in range(_MAX_TRIES - 1, -1, -1):
         current = await ledger.conversation(scope)
         ensure_unchanged(before, current, outputs)
         new = drop_recorded_runs(current, outputs)
+        fields = merge_fields(current, new)
+        if current.turn_count > before.turn_count:
+            # The conversation goes on, so it is not closed.
+            fields.pop("closed_at", None)
+        updates: list[Effect] = (
+            [ConversationUpdate(scope, fields, expected_version=current.version)] if fields else []
+        )
         changes = [change for each in new for change in each.changes]
-        notes = _notes(before, current, new)
         try:
-            applied = await ledger.apply(scope, changes, by=by, effects=[*notes, *effects], since=since)
+            applied = await ledger.apply(scope, changes, by=by, effects=[*updates, *effects], since=since)
         except Conflict:
             if not tries_left or (await ledger.conversation(scope)).version == current.version:
                 raise
@@ -324,31 +301,3 @@ async def _apply_outputs(
         else:
             return applied.outcomes
     raise AssertionError("the last try returns or raises")
-
-
-async def _with_vectors(changes: Sequence[Change], deps: Deps) -> tuple[Change, ...]:
-    return tuple(await embed_changes(changes, embedder=deps.embedder))
-
-
-def _costs(scope: Scope, step: str, outputs: Sequence[StepOutput]) -> list[Effect]:
-    return [
-        ModelUsage(
-            user=scope.user,
-            step=step,
-            model=each.cost.model,
-            calls=each.cost.calls,
-            tokens_in=each.cost.tokens_in,
-            tokens_out=each.cost.tokens_out,
-            at=now(),
-        )
-        for each in outputs
-        if each.cost.calls
-    ]
-
-
-def _notes(before: Conversation, current: Conversation, outputs: Sequence[StepOutput]) -> list[Effect]:
-    fields = merge_fields(current, outputs)
-    if current.turn_count > before.turn_count:
-        # It goes on: what was said meanwhile is for another end.
-        fields.pop("closed_at", None)
-    return [ConversationUpdate(current.scope, fields, expected_version=current.version)] if fields else []

@@ -1,4 +1,4 @@
-"""At the end of a conversation, what matters of its session goes to where later sessions see it."""
+"""Promote important memories of a session to the project or the user when the conversation ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from recollect.sessions.step_output import stable_id
 MIN_IMPORTANCE = 0.6
 MIN_CONFIDENCE = 0.5
 
-# What was said and what was made of it has its own way to last.
+# The log, summaries and episodes outlive the session anyway.
 _NO_FACTS = frozenset({Category.TURN, Category.SUMMARY, Category.EPISODE})
 
 
@@ -28,11 +28,11 @@ def promote(
     now: datetime,
     min_importance: float = MIN_IMPORTANCE,
 ) -> list[Change]:
-    """Put what matters of the conversation's session in the project, or with the user where there is none.
+    """Return changes that move important memories of a session to its project, or to the user without one.
 
-    `memories` are those the scope sees. Each that goes keeps its session and its evidence and takes the place of what
-    it was. What has a key stays where it is if the long-term level is surer of another value. Done twice, the second
-    time finds nothing left to do.
+    `memories` are those that the scope sees. A promoted memory supersedes the original, and has its session and
+    evidence. A keyed fact is not promoted if the long-term level has another value with a higher confidence. A second
+    call finds nothing to do.
     """
     session = conversation.scope
     level = session.default_level
@@ -67,7 +67,6 @@ def _promotable(
 def _long_term_by_key(
     memories: Sequence[MemoryRecord], session: Scope, level: Level
 ) -> Mapping[tuple[Category, str | None], MemoryRecord]:
-    """The long-term values of keys, where this session's would go."""
     place = session.visibility_key(level)
     return {
         (record.category, record.key): record

@@ -1,7 +1,7 @@
-"""Recognise a resent history: messages that match a forgotten or erased turn are neither stored nor learned from.
+"""Find the session that a request continues, and which of its messages are new.
 
-Clients send what was said before along with what is said now. Only what was said before can be left out: whoever says
-something anew means it, whatever was forgotten.
+Clients resend the history with every request. History that matches a forgotten or erased turn is neither stored nor
+learned from; a new message always is, whatever was forgotten.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _as_stored(text: str) -> str:
 
 _SESSION_PREFIX = "chat-"
 _DIGEST_BYTES = 12
-# A client that sends only the end of a long conversation: its session is looked for among the last ones.
+# How many recent sessions to compare with a request that has only the end of a long conversation.
 _MAX_RECENT_SESSIONS = 8
 _PAGE = 500
 _MAX_BRANCHES = 64
@@ -78,15 +78,15 @@ _MAX_CACHED_LOGS = 4096
 _NOT_WORDS = re.compile(r"[\W_]+")
 _REDACTED = "[redacted"
 _SPEAKERS = frozenset(map(str, Role))
-# How far back the last turns of a session are looked for, where some were forgotten.
+# How many positions to read for the last turns of a session, some of which may be forgotten.
 _WINDOWS = (2, 32, 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMessage:
-    """What user or assistant said in one message, and the digest of it and all before it.
+    """A message of user or assistant; `mark` is the digest of it and all before it.
 
-    A `forgotten` message is part of the history and matches a tombstone; one that `answers_forgotten` follows it.
+    A `forgotten` message is history that matches a tombstone; one that `answers_forgotten` follows it.
     """
 
     role: str
@@ -99,10 +99,11 @@ class SessionMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionMatch:
-    """Where a request goes on: its session, what in it is new, and what is said there already after it.
+    """The session of a request, and its new messages.
 
-    `last` is the digest of the whole request, to which an answer is added. `whole` says that the session holds all
-    that the request does, from its first message on. `turn_id` is that of the last user turn if it is kept already.
+    `last` is the digest of the whole request, and `next` that of the turn that follows it in the session, if any.
+    `whole` says that the session has all messages of the request from the first on. `turn_id` is the last user turn
+    if it is stored already.
     """
 
     scope: Scope
@@ -113,7 +114,7 @@ class SessionMatch:
     turn_id: str = ""
 
     def with_answer(self, text: str) -> SessionMatch | None:
-        """Where the answer belongs; None if it stands there already. One made anew begins a branch."""
+        """Return where the answer belongs; None if it is stored already. A different answer starts a branch."""
         mark = _digest(self.last, Role.ASSISTANT, text)
         if self.next is None:
             return replace(self, last=mark)
@@ -123,7 +124,7 @@ class SessionMatch:
 
 
 def parse_session_messages(messages: Sequence[object]) -> tuple[SessionMessage, ...]:
-    """What user and assistant say in text; prompts, tool calls and what recall put there are no part of it."""
+    """Return the text messages of user and assistant, without recalled context."""
     parsed: list[SessionMessage] = []
     mark = b""
     for message in messages:
@@ -139,7 +140,7 @@ def parse_session_messages(messages: Sequence[object]) -> tuple[SessionMessage, 
 
 @dataclass(frozen=True, slots=True)
 class SessionLog:
-    """The turns of a session: how many were ever said, and the digest and the id of each that is there, in order."""
+    """The number of turns that a session ever had, and the digest and id of each existing one."""
 
     turn_count: int = 0
     turns: tuple[tuple[bytes, str], ...] = ()
@@ -147,7 +148,7 @@ class SessionLog:
 
 @dataclass(frozen=True, slots=True)
 class SessionOverlap:
-    """How many turns of a session agree with how many messages of a request, and the user's last turn in them."""
+    """The number of matching turns and messages of a session and a request, and the last matching user turn."""
 
     turns: int
     messages: int
@@ -155,7 +156,7 @@ class SessionOverlap:
 
 
 class SessionResolver:
-    """Finds the session of a request; what it saw of the last ones is at hand."""
+    """Finds the session of a request; caches the logs of recent sessions."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -163,7 +164,7 @@ class SessionResolver:
 
     @staticmethod
     def guess(scope: Scope, messages: Sequence[object]) -> SessionMatch:
-        """Where the messages most likely go on, while nobody can look: what the user says last counts as new."""
+        """Return the most likely match without the ledger: the messages after the last answer are new."""
         parsed = parse_session_messages(messages)
         if not parsed:
             return SessionMatch(scope=scope)
@@ -171,7 +172,7 @@ class SessionResolver:
         return SessionMatch(scope=session, new=parsed[_after_last_answer(parsed) :], last=parsed[-1].mark)
 
     async def resolve(self, scope: Scope, messages: Sequence[object]) -> SessionMatch:
-        """Where the messages go on; a scope with a session stays in it."""
+        """Return the match of a request; a scope with a session stays in it."""
         parsed = await self._mark_forgotten(scope.user, parse_session_messages(messages))
         if not parsed:
             return SessionMatch(scope=scope)
@@ -180,7 +181,7 @@ class SessionResolver:
             return await self._resolve_named(scope, left)
         match = await self._resolve_by_start(scope, parsed)
         if match is None and len(left) < len(parsed):
-            # All of the session was erased: what was said since begins with what is left.
+            # The beginning of the session was erased: match what is left.
             match = await self._resolve_by_start(scope, left)
         if match is None:
             match = await self._resolve_by_end(scope, left)
@@ -202,24 +203,24 @@ class SessionResolver:
         )
 
     def record(self, match: SessionMatch, marks: Sequence[bytes], turns: Sequence[Turn]) -> None:
-        """These were kept where they belong; turns and digests are of the same messages."""
+        """Record stored turns with the digests of their messages."""
         scope = match.scope
         cached = self._logs.get(scope, SessionLog())
         first = turns[0].position if turns else 0
         if not match.whole or len(marks) != len(turns) or first != cached.turn_count + 1:
-            # Someone else wrote to it as well: it is read again when it is needed.
+            # Somebody else wrote to it: read it again when needed.
             self._logs.pop(scope, None)
             return
         added = tuple((mark, turn.id) for mark, turn in zip(marks, turns, strict=True))
         self._cache_log(scope, SessionLog(cached.turn_count + len(added), cached.turns + added))
 
     def forget(self, user: str) -> None:
-        """Let go of what is at hand of a user of whom something was erased."""
+        """Drop the cached logs of a user."""
         for scope in [each for each in self._logs if each.user == user]:
             del self._logs[scope]
 
     async def _resolve_by_start(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionMatch | None:
-        """By following what was kept from its first message on, into branches where it differs; None if unknown."""
+        """Match from the first message on, following branches where the request differs; None if unknown."""
         at = 0
         for _ in range(_MAX_BRANCHES):
             start, session = at, _branch_scope(scope, messages[at].mark)
@@ -235,7 +236,7 @@ class SessionResolver:
                     at = branch
                     continue
             if at == start and not is_whole:
-                # What the session began with was forgotten, and is said anew.
+                # The forgotten beginning of the session is said again.
                 return (
                     SessionMatch(scope=session, new=_storable(messages[at:]), last=messages[-1].mark) if at else None
                 )
@@ -265,7 +266,7 @@ class SessionResolver:
         return None
 
     async def _resolve_by_end(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionMatch | None:
-        """By what was said last in one of the latest sessions, for requests that hold only the end of theirs."""
+        """Match the last turns of recent sessions, for requests that have only the end of theirs."""
         if all(each.role == Role.USER for each in messages):
             return None
         for each in await self._ledger.conversations(scope.user, order="newest", limit=_MAX_RECENT_SESSIONS):
@@ -277,7 +278,7 @@ class SessionResolver:
         return None
 
     async def _resolve_named(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionMatch:
-        """In a session that has a name: what comes after its last words, or else what the user says last."""
+        """Match in a named session: the messages after its last turns, or else after the last answer."""
         count = (await self._ledger.conversation(scope)).turn_count
         tail = await self._last_turns(scope, count)
         last = messages[-1].mark
@@ -285,7 +286,7 @@ class SessionResolver:
             return SessionMatch(scope=scope, new=_storable(messages), last=last)
         at = _end_index(tail, messages)
         if at is None and len(tail) > 1 and tail[1].role is Role.ASSISTANT and _is_same(tail[0], messages[-1]):
-            # The last question once more: its answer may be another one now.
+            # The last question again: its answer may be another one now.
             answer = _digest(last, Role.ASSISTANT, tail[1].content.strip())
             return SessionMatch(scope=scope, last=last, next=answer, turn_id=tail[0].id)
         if at is None:
@@ -293,7 +294,7 @@ class SessionResolver:
         return _match_after(scope, tail, messages, at)
 
     async def _last_turns(self, scope: Scope, count: int) -> list[Turn]:
-        """Return the last two turns that are there, of as many as were ever said in a session."""
+        """Return the last two existing turns of a session with `count` positions."""
         tail: list[Turn] = []
         for window in _WINDOWS:
             after = max(count - window, 0)
@@ -303,14 +304,14 @@ class SessionResolver:
         return tail
 
     async def _load_log(self, scope: Scope, messages: Sequence[SessionMessage]) -> SessionLog:
-        """The digests of all that is there of a session, as far as they agree with what is said; then others."""
+        """Return the log of a session; turns that match the messages have the messages' digests."""
         cached = self._logs.get(scope)
         count = (await self._ledger.conversation(scope)).turn_count
         if cached is not None and count == cached.turn_count:
             self._logs.move_to_end(scope)
             return cached
         if not count:
-            # Most chats begin something new, and looking for turns takes another thread.
+            # Most chats are new, and reading turns would need another thread.
             return SessionLog()
         turns: list[Turn] = []
         while page := await self._ledger.turns(scope, after=turns[-1].position if turns else 0, limit=_PAGE):
@@ -325,7 +326,7 @@ class SessionResolver:
             marks.append((mark, turn.id))
         log = SessionLog(count, tuple(marks))
         if len(turns) == count or len(pairs) == len(turns):
-            # Digests of what is not there cannot be told from the turns.
+            # The digests depend on missing turns otherwise.
             self._cache_log(scope, log)
         return log
 
@@ -342,13 +343,13 @@ def _digest(before: bytes, role: str, text: str) -> bytes:
 
 
 def _branch_scope(scope: Scope, mark: bytes) -> Scope:
-    """The session that begins with what the digest is of; nobody else's beginning gives the same name."""
+    """Return the session that begins with the message of the digest; unique per user and project."""
     named = blake2b(f"{scope.user}\0{scope.project}\0".encode() + mark, digest_size=_DIGEST_BYTES)
     return replace(scope, session=_SESSION_PREFIX + named.hexdigest())
 
 
 def _without_forgotten(messages: Sequence[SessionMessage]) -> tuple[SessionMessage, ...]:
-    """Return the messages that were not forgotten, with the digests that they have without the others."""
+    """Return the messages that were not forgotten, with digests as if there were no others."""
     if not any(each.forgotten for each in messages):
         return tuple(messages)
     left: list[SessionMessage] = []
@@ -361,12 +362,12 @@ def _without_forgotten(messages: Sequence[SessionMessage]) -> tuple[SessionMessa
 
 
 def _storable(messages: Iterable[SessionMessage]) -> tuple[SessionMessage, ...]:
-    """Return the messages that are new where nothing of them is stored: not forgotten, nor an answer to such."""
+    """Return the messages that may be stored: neither forgotten nor an answer to a forgotten one."""
     return tuple(each for each in messages if not each.forgotten and not each.answers_forgotten)
 
 
 def _overlap(log: SessionLog, messages: Sequence[SessionMessage]) -> SessionOverlap:
-    """Return how far a session and messages agree; forgotten messages that it does not hold are passed over."""
+    """Return how far a session and messages match, skipping forgotten messages that it lacks."""
     turns = at = 0
     turn_id = ""
     while at < len(messages):
@@ -380,7 +381,7 @@ def _overlap(log: SessionLog, messages: Sequence[SessionMessage]) -> SessionOver
 
 
 def _align(turns: Sequence[Turn], messages: Sequence[SessionMessage]) -> Iterable[tuple[Turn, SessionMessage]]:
-    """Yield turns with the messages they are of, up to the first that differ; forgotten messages are passed over."""
+    """Yield matching turns and messages up to the first difference, skipping forgotten messages."""
     left = iter(turns)
     turn = next(left, None)
     for each in messages:
@@ -392,7 +393,7 @@ def _align(turns: Sequence[Turn], messages: Sequence[SessionMessage]) -> Iterabl
 
 
 def _end_index(tail: Sequence[Turn], messages: Sequence[SessionMessage]) -> int | None:
-    """How much of what is said comes up to the end of a session: its last turn, after the one before it."""
+    """Return how many messages lead up to the last two turns of a session; None if they do not occur."""
     for at in range(len(messages) - 1, -1, -1):
         before = len(tail) < 2 or at == 0 or _is_same(tail[-2], messages[at - 1])
         if tail and before and _is_same(tail[-1], messages[at]):
@@ -401,7 +402,7 @@ def _end_index(tail: Sequence[Turn], messages: Sequence[SessionMessage]) -> int 
 
 
 def _match_after(scope: Scope, tail: Sequence[Turn], messages: Sequence[SessionMessage], at: int) -> SessionMatch:
-    """Where the words go on that come up to the end of a session, or say again what stands there."""
+    """Return the match of a request of which `at` messages lead up to the end of a session."""
     new = _storable(messages[at:])
     of_user = next((turn.id for turn in reversed(tail) if turn.role is Role.USER), "")
     return SessionMatch(scope=scope, new=new, last=messages[-1].mark, turn_id="" if new else of_user)
@@ -412,7 +413,7 @@ def _after_last_answer(messages: Sequence[SessionMessage]) -> int:
 
 
 def _is_same(turn: Turn, message: SessionMessage) -> bool:
-    """Whether a turn is what was kept of a message: secrets and characters that cannot be seen are not kept."""
+    """Return whether a turn is the stored form of a message, without secrets and invisible characters."""
     if turn.role != message.role:
         return False
     if turn.content == message.text:

@@ -1,13 +1,13 @@
-"""The running summary of a conversation, and what came of each exchange in it.
+"""The running summary of a conversation, and an invocation for each exchange in it.
 
-The summary is kept with the conversation and as a memory of its own, one for each conversation, so that it is found
-from elsewhere. What a model writes only takes the place of what there is if it is good enough.
+The summary is stored with the conversation and as a memory of its own, so that other sessions find it. A model's
+text replaces the old summary only if it passes the checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -16,12 +16,11 @@ from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, T
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Role, Turn
 from recollect.models.chat import Chat
-from recollect.prompts import prompt
-from recollect.prompts.rendering import json_line, new_delimiter, shorten
-from recollect.sessions.ask_llm import MAX_TURNS, ask_text, check_summary, turns_as_json
+from recollect.prompts.rendering import json_line, shorten
 from recollect.sessions.compress import SOURCE
 from recollect.sessions.extractive_summary import BY_USER, split_extractive_summary, summarize_extractively
-from recollect.sessions.step_output import EPOCH, Cost, SessionStep, StepOutput, stable_id, step_position, turn_range
+from recollect.sessions.step_output import EPOCH, SessionStep, StepOutput, stable_id, step_position, turn_range
+from recollect.sessions.summary_text import MAX_TURNS, Summary, check_summary, summarize_with_llm, turns_as_json
 from recollect.write.screen import Screened, screen
 
 _MAX_QUERY_CHARS = 300
@@ -30,25 +29,9 @@ _MAX_EXTRACT_CHARS = 1_200
 _IMPORTANCE = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _NewSummary:
-    """A summary that takes the place of the old one."""
-
-    text: str
-    made: str
-    trust: Trust
-    digest: str | None = None
-
-
 def summary_id(scope: Scope) -> str:
-    """The id of the memory that is a conversation's summary; it does not change while the summary does."""
+    """Return the id of the memory that is a conversation's summary; it stays the same when the summary changes."""
     return stable_id(scope, "summary", at=EPOCH, source_ids=())
-
-
-def uncovered_turns(conversation: Conversation, turns: Sequence[Turn]) -> list[Turn]:
-    """The turns that the summary does not cover."""
-    done = step_position(conversation, "summary")
-    return [turn for turn in turns if turn.position > done]
 
 
 async def update_summary(
@@ -61,12 +44,13 @@ async def update_summary(
     every: int = 1,
     timeout_s: float | None = None,
 ) -> StepOutput:
-    """The summary brought up to date with `turns`, those after the mark "summary", once there are `every` of them.
+    """Update the summary with `turns`, those after the mark "summary", once there are `every` of them.
 
-    `held` is the memory of `summary_id`, if there is one. What a person wrote into it is what the new one goes on
-    from; if they forgot it, only the conversation keeps its summary.
+    `stored` is the memory of `summary_id`, if there is one. What a person wrote into it is continued; if they forgot
+    it, only the conversation has a summary.
     """
-    new = uncovered_turns(conversation, turns)
+    done = step_position(conversation, "summary")
+    new = [turn for turn in turns if turn.position > done]
     if len(new) < max(1, every):
         return StepOutput()
     covered, screened, left = _next_turns(new)
@@ -74,32 +58,39 @@ async def update_summary(
     old = stored.content if stored is not None and stored.status is Status.ACTIVE else conversation.summary
     if not screened.has_content:
         return StepOutput(marks=marks if old else {}, reasons=(f"nothing to add: {screened.reason}",))
-    updated, cost, why = _extend_summary(old, screened.turns), Cost(), ""
+    updated = _extend_summary(old, screened.turns)
     if chat is not None:
-        rewritten, cost, why = await _rewrite_summary(old, screened.turns, chat, timeout_s)
-        if rewritten is None and old:
-            return StepOutput(cost=cost, reasons=(f"the summary stays as it was: {why}",))
-        if rewritten is None:
-            # An extract is only lent where nothing was: the next time all of it is put to the model again.
-            marks, left, why = {}, 0, f"the model's summary was not used: {why}"
-        updated = rewritten or updated
+        written = await summarize_with_llm(
+            chat,
+            "summary",
+            check=lambda text: check_summary(text, old, screened.turns),
+            timeout_s=timeout_s,
+            summary=json_line({"summary so far": old or None}),
+            conversation=turns_as_json(screened.turns),
+        )
+        if not written.text and old:
+            return StepOutput(cost=written.cost, reasons=(f"the summary stays as it was: {written.reason}",))
+        if not written.text:
+            # The extract only fills a gap: the next update asks the model about all turns again.
+            marks, left, reason = {}, 0, f"the model's summary was not used: {written.reason}"
+            written = replace(updated, cost=written.cost, reason=reason)
+        updated = written
     if not updated.text:
-        return StepOutput(cost=cost, reasons=("nothing was said that could be kept",))
-    since = 1 if old else covered[0].position
-    detail = {"turn_start": since, "turn_end": covered[-1].position, "made": updated.made, "kind": "running"}
-    change = _summary_changes(conversation.scope, updated, detail, at=covered[-1].said_at, stored=stored, now=now)
+        return StepOutput(cost=updated.cost, reasons=("nothing was said that could be kept",))
+    start = 1 if old else covered[0].position
+    detail = {"turn_start": start, "turn_end": covered[-1].position, "made": updated.made, "kind": "running"}
     return StepOutput(
-        changes=change,
+        changes=_summary_changes(conversation.scope, updated, detail, at=covered[-1].said_at, stored=stored, now=now),
         fields={"summary": updated.text},
         marks=marks,
-        cost=cost,
+        cost=updated.cost,
         left=left,
-        reasons=(why,) if why else (),
+        reasons=(updated.reason,) if updated.reason else (),
     )
 
 
 def build_invocations(conversation: Conversation, turns: Sequence[Turn], *, now: datetime) -> StepOutput:
-    """An invocation more for each exchange that ended since the conversation's last; no model is asked."""
+    """Return an invocation for each exchange that ended since the last one; no model is asked."""
     done = max((each["turn_end"] for each in conversation.invocations if _has_end(each)), default=0)
     new = [
         _invocation(exchange, now)
@@ -110,7 +101,7 @@ def build_invocations(conversation: Conversation, turns: Sequence[Turn], *, now:
 
 
 def _next_turns(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Screened, int]:
-    """The first turns, as many as a model reads at once, in which something is said; and how many come after them."""
+    """Return the first turns with content, at most as many as a prompt shows, and how many follow them."""
     for start in range(0, len(turns), MAX_TURNS):
         covered = turns[start : start + MAX_TURNS]
         left = len(turns) - start - len(covered)
@@ -120,42 +111,18 @@ def _next_turns(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Screened, int]:
     return covered, screened, left
 
 
-async def _rewrite_summary(
-    old: str, turns: Sequence[Turn], chat: Chat, timeout_s: float | None
-) -> tuple[_NewSummary | None, Cost, str]:
-    """What the model makes of the old summary and the turns, if that is good enough; what it cost; why not."""
-    template = prompt("summary")
-    question = template.fill(
-        fence=new_delimiter(), summary=json_line({"summary so far": old or None}), conversation=turns_as_json(turns)
-    )
-    answer = await ask_text(
-        chat, question, judge=lambda text: check_summary(text, old, turns).reason, timeout_s=timeout_s
-    )
-    return (
-        (_NewSummary(answer.text, "model", Trust.LOW, template.digest) if answer.text else None),
-        answer.cost,
-        answer.why,
-    )
-
-
-def _extend_summary(old: str, turns: Sequence[Turn]) -> _NewSummary:
-    """The old summary with what the user said since; what was written about them stays word for word."""
+def _extend_summary(old: str, turns: Sequence[Turn]) -> Summary:
+    """Add what the user said to the old summary without a model; its prose stays word for word."""
     prose, earlier = split_extractive_summary(old)
     picked = summarize_extractively(turns, max_chars=_MAX_EXTRACT_CHARS, earlier=earlier)
     if not prose:
-        return _NewSummary(picked.text, "extract", Trust.HIGH if picked.by_user else Trust.LOW)
+        return Summary(picked.text, trust=Trust.HIGH if picked.by_user else Trust.LOW)
     text = f"{prose}\n{picked.text}" if picked.text.startswith(BY_USER) else prose
-    return _NewSummary(text, "model and extract", Trust.LOW)
+    return Summary(text, "model and extract")
 
 
 def _summary_changes(
-    scope: Scope,
-    new: _NewSummary,
-    detail: Mapping[str, Any],
-    *,
-    at: datetime,
-    stored: MemoryRecord | None,
-    now: datetime,
+    scope: Scope, new: Summary, detail: Mapping[str, Any], *, at: datetime, stored: MemoryRecord | None, now: datetime
 ) -> tuple[Change, ...]:
     if stored is not None and stored.status is not Status.ACTIVE:
         return ()
@@ -188,7 +155,7 @@ def _has_end(invocation: Mapping[str, Any]) -> bool:
 
 
 def _exchanges(turns: Sequence[Turn]) -> list[list[Turn]]:
-    """Turns parted where the user speaks again after an answer; an answer to nothing is left out."""
+    """Split turns where the user speaks after an answer; drop answers without a question."""
     exchanges: list[list[Turn]] = []
     for turn in turns:
         if turn.role is Role.USER and (not exchanges or exchanges[-1][-1].role is Role.ASSISTANT):

@@ -1,4 +1,4 @@
-"""A batch of turns to learn from."""
+"""Batches of turns to learn from, and the ranges that were skipped."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from recollect.model.change import Author, HistoryEntry
+from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.turn import Conversation, Turn
 
-_RANGE = re.compile(r"turns (\d+) to (\d+)")
+# The range of turns in the batch id of history; entries of earlier versions have it in the reason instead.
+_BATCH_RANGE = re.compile(r"-turns-(\d+)-(\d+)$")
+_REASON_RANGE = re.compile(r"^turns (\d+) to (\d+)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Turns to learn from, the turns before them for context, and the stored memories related to them.
 
-    `retry` says that the turns were skipped once, because the LLM gave no usable answer.
+    `retry` says that the turns were skipped before, because the LLM gave no usable answer.
     """
 
     turns: tuple[Turn, ...]
@@ -25,15 +29,17 @@ class Batch:
     memories: tuple[MemoryRecord, ...] = ()
     retry: bool = False
 
-    @property
-    def turn_range_text(self) -> str:
-        """Return the range of turns, as history shows it."""
-        return f"turns {self.turns[0].position} to {self.turns[-1].position}" if self.turns else ""
+    def author(self, who: str) -> Author:
+        """Return the author of what is learned; the batch id of history has the range of turns, which undo reads."""
+        if not self.turns:
+            return Author(who)
+        first, last = self.turns[0].position, self.turns[-1].position
+        return Author(who, f"turns {first} to {last}", batch=f"{new_id()}-turns-{first}-{last}")
 
 
-def parse_turn_range(text: str) -> range | None:
-    """Return the positions of the turns that `Batch.described` names."""
-    match = _RANGE.fullmatch(text)
+def learned_turns(entry: HistoryEntry) -> range | None:
+    """Return the positions of the turns that an entry of history was learned from; None if it does not say."""
+    match = _BATCH_RANGE.search(entry.batch) or _REASON_RANGE.search(entry.by.why)
     return range(int(match[1]), int(match[2]) + 1) if match else None
 
 
@@ -43,18 +49,18 @@ _MAX_SKIPPED = 100
 
 
 def skipped_ranges(conversation: Conversation) -> list[TurnRange]:
-    """The ranges of turns that were passed over, the oldest first."""
+    """Return the skipped ranges of turns, the oldest first."""
     stored = conversation.metadata.get(_SKIPPED_KEY)
     return [(first, last) for first, last in stored] if isinstance(stored, (list, tuple)) else []
 
 
 def with_skipped_range(conversation: Conversation, first: int, last: int) -> Mapping[str, Any]:
-    """The conversation's metadata with one more range, the oldest left out if they are too many."""
+    """Return the conversation's metadata with one more range; the oldest is dropped if there are too many."""
     return _metadata_with(conversation, [*skipped_ranges(conversation), (first, last)][-_MAX_SKIPPED:])
 
 
 def without_first_skipped(conversation: Conversation) -> Mapping[str, Any]:
-    """The conversation's metadata once the oldest range has been understood after all."""
+    """Return the conversation's metadata without the oldest range."""
     return _metadata_with(conversation, skipped_ranges(conversation)[1:])
 
 

@@ -69,7 +69,7 @@ def _build_checked_fact(operation: Operation, batch: Batch, now: datetime) -> Ex
         target=target if op is not FactOp.ADD else None,
         category=operation.category,
         type=operation.type,
-        # A profile holds what the user says of themselves.
+        # A profile has only the user's own statements.
         key=operation.key or None if trust is Trust.HIGH else None,
         value=operation.value or None if trust is Trust.HIGH else None,
         importance=operation.importance,
@@ -109,7 +109,7 @@ def _trust_level(operation: Operation, cited: Sequence[Turn]) -> Trust:
     terms = set(terms_of(operation.content))
     own_count = len(terms & set(terms_of(user_text(users))))
     total_count = len(terms & {term for turn in cited for term in terms_of(turn.content)})
-    # Worded otherwise than anything that was said: there is nothing to compare.
+    # No word in common with anything that was said: there is nothing to compare.
     return Trust.HIGH if total_count == 0 or own_count >= _MIN_OWN_SHARE * total_count else Trust.LOW
 
 

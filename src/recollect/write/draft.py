@@ -1,4 +1,4 @@
-"""Draft a memory from what a caller gives: checked, completed, with an id and its times."""
+"""Validate the fields of a caller, and build a new memory from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MAX_OBJECT_BYTES = 1 << 18
 _MAX_MEMBERS = 256
 _TEXT_FIELDS = ("key", "source", "prompt_digest", "superseded_by")
 _VISIBLE_FIELDS = ("content", "key", "value", "source")
-# What a caller may say of a memory; how it stands and when it was changed is the ledger's to say.
+# Fields that a caller may set; the ledger sets status and times.
 SETTABLE_FIELDS = frozenset(
     [
         *("content", "level", "type", "category", "key", "value", "source", "trust"),
@@ -30,12 +30,12 @@ SETTABLE_FIELDS = frozenset(
         *_OBJECT_FIELDS,
     ]
 )
-# What a line of an export says besides.
+# Fields that an import may set.
 EXPORTED_FIELDS = SETTABLE_FIELDS | {"status", "superseded_by", "prompt_digest"}
 
 
 def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> MemoryRecord:
-    """A new memory; a keyed fact that brings no words of its own reads "key: value"."""
+    """Return a new memory; the content of a keyed fact defaults to "key: value"."""
     values = validate_fields({name: value for name, value in fields.items() if value is not None})
     if content is None and values.get("key") and values.get("value"):
         content = f"{values['key']}: {values['value']}"
@@ -56,9 +56,9 @@ def draft(scope: Scope, content: str | None, fields: Mapping[str, Any]) -> Memor
 
 
 def validate_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dict[str, Any]:
-    """Field values as a memory holds them, or an InvalidInput that names the one that is wrong.
+    """Return the fields as a memory has them, or raise InvalidInput.
 
-    Of what is read by people and models, characters nobody sees are left out: words could be hidden in them.
+    Invisible characters are removed from texts, since words could be hidden in them.
     """
     settable = EXPORTED_FIELDS if exported else SETTABLE_FIELDS
     unknown = set(fields) - settable
@@ -78,7 +78,7 @@ def validate_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dic
 
 
 def validate_visible_text(text: object, *, name: str = "content") -> str:
-    """The text as it is seen, or an InvalidText: also when nothing of it is."""
+    """Return the text without invisible characters, or raise InvalidText, also if nothing visible is left."""
     checked = validate_text(text, name=name)
     plain = normalise_invisible(checked)
     return plain if plain == checked else validate_text(plain, name=name)
@@ -96,14 +96,14 @@ def _strip_invisible(fields: dict[str, Any]) -> dict[str, Any]:
 def _check_field(name: str, value: Any) -> None:
     if name in _UNIT_FIELDS:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-            raise InvalidInput(f"{name} is a number from 0 to 1, not {value!r}")
+            raise InvalidInput(f"`{name}` must be a number from 0 to 1, got {value!r}")
     elif name in _TEXT_FIELDS:
         validate_id(value, name=name)
     elif name in ("content", "value"):
         validate_text(value, name=name)
     elif name in LIST_FIELDS:
         if isinstance(value, str) or not isinstance(value, (list, tuple)) or len(value) > _MAX_MEMBERS:
-            raise InvalidInput(f"{name} is a list of at most {_MAX_MEMBERS} texts, not {type(value).__name__}")
+            raise InvalidInput(f"`{name}` must be a list of at most {_MAX_MEMBERS} texts, got {type(value).__name__}")
         for each in value:
             validate_id(each, name=name)
     elif name in _OBJECT_FIELDS:
@@ -112,13 +112,13 @@ def _check_field(name: str, value: Any) -> None:
 
 def _check_object(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"{name} is a mapping of names to values, not {type(value).__name__}")
+        raise InvalidInput(f"`{name}` must be a mapping, got {type(value).__name__}")
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{name} must be plain JSON: {error}") from None
+        raise InvalidInput(f"`{name}` must be plain JSON: {error}") from None
     if NUL_IN_JSON.search(text):
-        raise InvalidInput(f"{name} holds a NUL character; remove it and try again")
+        raise InvalidInput(f"`{name}` must not contain a NUL character")
     if size > _MAX_OBJECT_BYTES:
-        raise InvalidInput(f"{name} is {size:,} bytes; the limit is {_MAX_OBJECT_BYTES:,}")
+        raise InvalidInput(f"`{name}` must have at most {_MAX_OBJECT_BYTES:,} bytes, got {size:,}")

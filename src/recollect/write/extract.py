@@ -1,26 +1,26 @@
-"""Interaction modes: what extraction looks for in a chat, a document, a task or a profile."""
+"""Extract facts from turns with one LLM call, in a mode for chats, documents, tasks or profiles."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, RecollectError
 from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.turn import Turn
 from recollect.models.chat import Chat
-from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
-from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter, shorten
+from recollect.prompts.rendering import json_line, max_chars_per_turn, new_delimiter
+from recollect.write.ask_llm import NO_COST, LlmAnswer, LlmCost, ask_for_json
 from recollect.write.batch import Batch
 from recollect.write.check import check_operations
-from recollect.write.operations import SCHEMA, Operation, OperationParser
+from recollect.write.operations import SCHEMA, Operation, OperationParser, memory_rows, turn_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ MAX_REASONS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractionLimits:
-    """What is worth keeping, and what one call may cost."""
+    """Limits of what is stored, and of one call."""
 
     min_importance: float = 0.2
     min_confidence: float = 0.4
@@ -66,15 +66,13 @@ class ExtractionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """Extracted facts, the reasons why operations were not used, and what the call cost."""
+    """Extracted facts, the reasons why operations were not used, and the cost; `error` if no answer was usable."""
 
     facts: tuple[ExtractedFact, ...] = ()
     rejected: tuple[str, ...] = ()
-    calls: int = 0
-    tokens_in: int = 0
-    tokens_out: int = 0
-    model: str = ""
+    cost: LlmCost = NO_COST
     prompt_digest: str = ""
+    error: RecollectError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,34 +85,28 @@ class ExtractionPrompt:
 
 
 async def extract(batch: Batch, *, chat: Chat, mode: str, now: datetime, limits: ExtractionLimits) -> Extraction:
-    """Ask the model once for the operations that the batch calls for; BrokenAnswer if it gives nothing usable."""
+    """Ask the model once for the operations that the batch calls for."""
     style = get_extraction_mode(mode)
     if not batch.turns:
-        return Extraction(model=chat.model)
+        return Extraction(cost=LlmCost(model=chat.model))
     question = build_prompt(batch.turns, context=batch.context, memories=batch.memories, mode=style)
-    answer: Structured[tuple[Operation, ...]] = await ask_json(
+    answer: LlmAnswer[tuple[Operation, ...]] = await ask_for_json(
         chat,
-        [{"role": "user", "content": question.text}],
+        question.text,
         schema=SCHEMA,
+        check=OperationParser(len(batch.turns), len(batch.memories)).parse,
         max_tokens=limits.max_tokens,
         timeout_s=limits.timeout_s,
-        check=OperationParser(len(batch.turns), len(batch.memories)).parse,
     )
-    facts, rejected = check_operations(answer.value, batch, now=now)
+    if answer.error is not None:
+        return Extraction(cost=answer.cost, error=answer.error)
+    facts, rejected = check_operations(answer.value or (), batch, now=now)
     facts, below_limits = _filter_facts(facts, style, limits)
     reasons = [f"only the beginning and the end of turn {id} were read" for id in question.shortened]
     reasons += [*(f"salvaged: {each}" for each in answer.complaints), *rejected, *below_limits]
     if len(reasons) > MAX_REASONS:
         reasons = [*reasons[:MAX_REASONS], f"and {len(reasons) - MAX_REASONS} more"]
-    return Extraction(
-        facts=tuple(facts),
-        rejected=tuple(reasons),
-        calls=answer.calls,
-        tokens_in=answer.tokens_in,
-        tokens_out=answer.tokens_out,
-        model=answer.model,
-        prompt_digest=question.digest,
-    )
+    return Extraction(facts=tuple(facts), rejected=tuple(reasons), cost=answer.cost, prompt_digest=question.digest)
 
 
 def build_prompt(
@@ -122,29 +114,17 @@ def build_prompt(
 ) -> ExtractionPrompt:
     """Fill the prompt; everything before the data is the same for every call, so that providers can cache it."""
     share = max_chars_per_turn(len(turns))
-    lines = [_turn_line({"before": True}, turn, MAX_CONTEXT_CHARS) for turn in context]
-    lines += [_turn_line({"line": number}, turn, share) for number, turn in enumerate(turns, 1)]
-    # One line of JSON each: nothing in the data can end the fence.
-    rows = [_memory_line(number, record) for number, record in enumerate(memories, 1)]
+    lines = [json_line({"before": True, **turn_row(turn, MAX_CONTEXT_CHARS)}) for turn in context]
+    lines += [json_line({"line": number, **turn_row(turn, share)}) for number, turn in enumerate(turns, 1)]
     template = prompt("extract")
-    text = template.fill(style=mode.text, fence=new_delimiter(), memories="\n".join(rows), lines="\n".join(lines))
+    text = template.fill(
+        style=mode.text,
+        fence=new_delimiter(),
+        memories=memory_rows(memories, MAX_MEMORY_CHARS, with_keys=True),
+        lines="\n".join(lines),
+    )
     digest = blake2b(f"{template.digest} {mode.text}".encode(), digest_size=8).hexdigest()
     return ExtractionPrompt(text, digest, tuple(turn.id for turn in turns if len(turn.content) > share))
-
-
-def _turn_line(lead: Mapping[str, object], turn: Turn, chars: int) -> str:
-    row: dict[str, object] = {**lead, "day": f"{turn.said_at:%Y-%m-%d %A}", "who": str(turn.role)}
-    if turn.name:
-        row["name"] = turn.name
-    return json_line({**row, "said": shorten(turn.content, chars)})
-
-
-def _memory_line(number: int, record: MemoryRecord) -> str:
-    row: dict[str, object] = {"memory": number, "says": shorten(record.content, MAX_MEMORY_CHARS)}
-    row["date"] = f"{record.occurred_at or record.created_at:%Y-%m-%d}"
-    if record.key:
-        row["key"] = record.key
-    return json_line(row)
 
 
 def _filter_facts(

@@ -1,7 +1,7 @@
-"""Standing instructions: words that tell whoever reads them what to do from now on.
+"""Find standing instructions: texts that tell their reader what to do from now on.
 
-A memory that commands is worth a lot to an attacker. From the user it is what they want; from anyone else (a page
-that was quoted, an assistant that was led astray) it waits until a person has seen it.
+A memory that instructs is valuable to an attacker. The user may instruct; an instruction from anyone else, such as a
+quoted page or a manipulated assistant, waits for review.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -24,35 +23,37 @@ _CLAUSE_END = re.compile(
 )
 _WORD = re.compile("[^\\W_\u0900-\u097f]+(?:['\u2019-][^\\W_]+)*|[\u0900-\u0963\u0966-\u097f]+")
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
-# Before a command, and no part of it: manners, "and", who is meant, "not".
+# Words before a command that are no part of it.
 _LEADING_WORDS = frozenset(
     "please and also so then but ok okay just kindly remember note important bitte und por favor s'il vous te plait"
     " per favore prego alsjeblieft graag prosze et пожалуиста и lutfen ve assistant ai user instruction rule non ne"
     " no nao nie не لا niet nicht".split()
 )
-# An adverb need not stand right before its verb: "never ever tell", "никогда больше не пиши".
+# There may be words between adverb and verb: "never ever tell", "никогда больше не пиши".
 _MAX_VERB_DISTANCE = 3
 _MAX_CHARS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
 class _InstructionCues:
-    anywhere: tuple[str, ...]
-    opening: tuple[tuple[str, ...], ...]
-    adverbs: tuple[str, ...]
-    verbs: frozenset[str]
-    request_phrases: tuple[str, ...]
-    no_verb: frozenset[str]
-    any_verb: bool
+    """The compiled phrases of one language in instructions.toml."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.anywhere = [_fold(phrase) for phrase in table["anywhere"]]
+        self.opening = [tuple(_fold(phrase).split()) for phrase in table.get("opening", ())]
+        self.adverbs = [_fold(phrase) for phrase in table["adverbs"]]
+        self.verbs = frozenset(_fold(table.get("verbs", "")).split())
+        self.request_phrases = [_fold(phrase) for phrase in table.get("asking", ())]
+        self.no_verb = frozenset(_fold(table.get("no_verb", "")).split())
+        self.any_verb: bool = table.get("any_verb", False)
 
 
-# What a model is told of what it wanted to keep, and the person who looks at it.
+# Shown to the model that wants to store an instruction, and to the reviewer.
 REVIEW_NOTICE = "It reads like an instruction, so it waits until a person has approved it."
 REVIEW_REASON = "it tells what to do ('{phrase}'), and an agent says it, not the user"
 
 
 def find_instruction(text: str) -> str:
-    """The words that make the text a standing instruction, as they are looked for; empty when there are none."""
+    """Return the phrase that makes the text a standing instruction; empty if there is none."""
     folded = _fold(text[:_MAX_CHARS])
     for language in _languages():
         for phrase in language.anywhere:
@@ -67,9 +68,9 @@ def find_instruction(text: str) -> str:
 
 
 def review_reason(fact: ExtractedFact, is_user_statement: bool) -> str:
-    """Why a person must see it before it is used; empty when nobody must.
+    """Return why a fact must be reviewed before it is used; empty if it need not be.
 
-    Only the user's own words may instruct. What else was learned may inform, as long as its source has any trust.
+    Only the user's own words may instruct. Other facts may inform, as long as their source has any trust.
     """
     if is_user_statement:
         return fact.review
@@ -84,7 +85,7 @@ def review_reason(fact: ExtractedFact, is_user_statement: bool) -> str:
 
 
 def _opening_phrase(clause: str, language: _InstructionCues) -> str:
-    """The phrase that a clause begins with and that makes it an instruction; else empty."""
+    """Return the phrase at the beginning of a clause that makes it an instruction; else empty."""
     for phrase in language.opening:
         if phrase[-1] in clause and phrase[0] in clause:
             size = len(phrase)
@@ -94,7 +95,7 @@ def _opening_phrase(clause: str, language: _InstructionCues) -> str:
 
 
 def _command_phrase(clause: str, language: _InstructionCues) -> str:
-    """The adverb and the verb of a clause that commands; else empty."""
+    """Return the adverb and the verb of a clause that commands; else empty."""
     adverb = next((adverb for adverb in language.adverbs if adverb in clause and _stands_alone(adverb, clause)), "")
     if not adverb:
         return ""
@@ -112,7 +113,7 @@ def _command_phrase(clause: str, language: _InstructionCues) -> str:
 
 
 def _command_words(clause: str) -> list[str]:
-    """The words from where a command could begin."""
+    """Return the words from the first that could begin a command."""
     words = _WORD.findall(clause)
     at = next((at for at, word in enumerate(words) if word not in _LEADING_WORDS), len(words))
     return words[at:]
@@ -128,12 +129,12 @@ def _verb_after(words: Sequence[str], adverb: str, language: _InstructionCues) -
 
 
 def _is_past(word: str) -> bool:
-    """Whether an English word has the ending of something that was, or goes on: no command has it."""
+    """Return whether an English word has the ending of a past or progressive form, which no command has."""
     return (word.endswith("ed") and not word.endswith("eed")) or (len(word) > 5 and word.endswith("ing"))
 
 
 def _stands_alone(phrase: str, text: str) -> bool:
-    """Whether the phrase is in the text as words of their own; where words are not put apart, anywhere."""
+    """Return whether the phrase is in the text as whole words; anywhere in scripts without spaces."""
     if _SPACELESS.search(phrase):
         return phrase in text
     at = text.find(phrase)
@@ -146,7 +147,7 @@ def _stands_alone(phrase: str, text: str) -> bool:
 
 
 def _fold(text: str) -> str:
-    """Small letters without accents, one kind of apostrophe, one space between words of a line."""
+    """Return the text in lower case without accents, with one kind of apostrophe and single spaces."""
     apart = unicodedata.normalize("NFKD", text.replace("\u2019", "'")).casefold().replace("ı", "i")
     plain = unicodedata.normalize("NFC", _ACCENTS.sub("", apart))
     return re.sub(r"[ \t\u00a0]+", " ", plain)
@@ -155,16 +156,4 @@ def _fold(text: str) -> str:
 @cache
 def _languages() -> tuple[_InstructionCues, ...]:
     table = tomllib.loads((files(__package__) / "instructions.toml").read_text(encoding="utf-8"))
-    return tuple(_build_cues(each) for each in table.values())
-
-
-def _build_cues(table: dict[str, Any]) -> _InstructionCues:
-    return _InstructionCues(
-        anywhere=tuple(map(_fold, table["anywhere"])),
-        opening=tuple(tuple(_fold(phrase).split()) for phrase in table.get("opening", ())),
-        adverbs=tuple(map(_fold, table["adverbs"])),
-        verbs=frozenset(_fold(table.get("verbs", "")).split()),
-        request_phrases=tuple(map(_fold, table.get("asking", ()))),
-        no_verb=frozenset(_fold(table.get("no_verb", "")).split()),
-        any_verb=table.get("any_verb", False),
-    )
+    return tuple(map(_InstructionCues, table.values()))

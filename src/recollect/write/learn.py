@@ -1,6 +1,6 @@
-"""Learn from a batch of turns: from what was said to the changes that it calls for. Nothing is written here.
+"""Turn a batch of turns into changes for the ledger; nothing is written here.
 
-screen -> with an LLM: related memories -> extract (one call) -> check; without: select -> reconcile.
+Steps: screen, find related memories, extract with one LLM call and check, or select without an LLM; then reconcile.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.deps import Deps
-from recollect.errors import BrokenAnswer
 from recollect.ledger.codec import unpack_vector
 from recollect.ledger.llm_quota import quota_exceeded_reason
 from recollect.model.change import Author, Change, ModelUsage
-from recollect.model.extracted_fact import ExtractedFact
-from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
@@ -32,9 +29,9 @@ from recollect.write.screen import screen
 from recollect.write.select import may_contain_facts, select_facts
 from recollect.write.small_model import extract_with_small_model
 
-# Who history names as the author of what was learned.
+# The author in history of memories that were extracted.
 EXTRACTION_AUTHOR = "extraction"
-# How a report says that the built-in selector took the place of an LLM; the reason follows.
+# Starts the method in a report when the selector replaced the LLM; the reason follows.
 SELECTOR_FALLBACK_PREFIX = "selector, since "
 
 
@@ -42,8 +39,8 @@ SELECTOR_FALLBACK_PREFIX = "selector, since "
 class ExtractionConfig:
     """How turns are learned from; `by` is "llm", "selector", or "off" for not at all.
 
-    A `small` LLM only adds, beside the selector, and decides nothing. Below `ask_threshold`, the probability that a
-    message states anything worth remembering, the LLM is not asked.
+    A `small` LLM only adds to what the selector finds. The LLM is not asked if the probability that a message states
+    anything worth remembering is below `ask_threshold`.
     """
 
     by: str = "selector"
@@ -57,7 +54,7 @@ class ExtractionConfig:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedChanges:
-    """The changes that a batch calls for, and what the LLM cost."""
+    """The changes that a batch calls for, and the LLM usage to record."""
 
     changes: tuple[Change, ...] = ()
     spent: tuple[ModelUsage, ...] = ()
@@ -66,7 +63,7 @@ class ExtractedChanges:
 async def extract_changes(
     scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig
 ) -> tuple[ExtractedChanges, dict[str, Any]]:
-    """Return what the batch comes to, and a report of how, which becomes the job's result."""
+    """Return the changes that the batch calls for, and a report that becomes the job's result."""
     screened = screen(batch.turns, before=batch.context)
     reason = screened.reason if batch.turns else "everything that was said had been learned from before"
     report: dict[str, Any] = {"turns": len(batch.turns), "reason": reason}
@@ -75,60 +72,49 @@ async def extract_changes(
     batch = replace(batch, turns=tuple(screened.turns), context=tuple(screen(batch.context).turns))
     with span("recollect.extract") as traced:
         batch, extraction, method = await _extract(scope, batch, deps, config)
+        spent = extraction.cost.usage(scope.user, "extract")
+        if extraction.error is not None:
+            if spent:
+                await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR), effects=spent)
+            raise extraction.error
         facts, secrets = drop_secret_facts(extraction.facts)
         extraction = replace(extraction, facts=tuple(facts), rejected=(*extraction.rejected, *secrets))
-        traced.set_attributes({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.calls})
-    spent = _costs(scope, extraction)
+        traced.set_attributes({"turns": len(batch.turns), "learned": len(facts), "llm_calls": extraction.cost.calls})
     async with record_cost_on_error(deps.ledger, scope, lambda: spent, by=Author(EXTRACTION_AUTHOR)):
         with span("recollect.reconcile") as traced:
             result = await _reconcile(scope, batch, extraction, deps, config)
             traced.set_attributes({"changes": len(result.changes)})
-    report |= {
-        "by": method,
-        "dropped": _redact_reasons(extraction.rejected),
-        "unverified": _redact_reasons(
-            [f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]
-        ),
-        "decisions": _redact_reasons([each.description for each in result.decisions]),
+    doubtful = [f"{', '.join(each.doubts)}: {each.content[:100]}" for each in facts if each.doubts]
+    reasons = {
+        "dropped": extraction.rejected,
+        "unverified": doubtful,
+        "decisions": [each.description for each in result.decisions],
     }
+    # The reasons quote what a model wrote, so secrets are removed before they are stored.
+    report |= {"by": method, **{name: [redact(each).text for each in texts] for name, texts in reasons.items()}}
     return ExtractedChanges(result.changes, tuple(spent)), report
 
 
-def _redact_reasons(reasons: Sequence[str]) -> list[str]:
-    """Return reasons as they may be stored: they quote what a model wrote, whatever that was."""
-    return [redact(reason).text for reason in reasons]
-
-
 async def _extract(scope: Scope, batch: Batch, deps: Deps, config: ExtractionConfig) -> tuple[Batch, Extraction, str]:
-    """Return the batch with its related memories, what it states, and who found it."""
+    """Return the batch with its related memories, the facts, and the method that found them."""
     method = config.by
     if method == "llm" and (refusal_reason := await quota_exceeded_reason(deps.ledger, scope.user, config.allowance)):
         method = f"{SELECTOR_FALLBACK_PREFIX}{refusal_reason}"
     if deps.chat is None or method != "llm":
         return batch, _select(batch.turns, config), method
-    # The selector was trained on what people say of themselves: what matters in documents and tasks it cannot tell.
+    # The selector was trained on statements about the user, so it cannot screen documents and tasks.
     screens = config.ask_threshold > 0 and config.mode in ("chat", "profile")
     if screens and not may_contain_facts(batch.turns, threshold=config.ask_threshold):
-        return (
-            batch,
-            Extraction(rejected=("nothing was said that is worth remembering; the LLM was not asked",)),
-            method,
-        )
+        reason = "nothing was said that is worth remembering; the LLM was not asked"
+        return batch, Extraction(rejected=(reason,)), method
     if config.small:
         selected = _select(batch.turns, config)
         extraction = await extract_with_small_model(
             batch.turns, selected, chat=deps.chat, mode=config.mode, limits=config.limits
         )
         return batch, extraction, "selector and a small llm"
-    related = await find_related(scope, batch.turns, batch.context, deps)
-    batch = replace(batch, memories=tuple(related))
-    try:
-        extraction = await extract(batch, chat=deps.chat, mode=config.mode, now=now(), limits=config.limits)
-    except BrokenAnswer as error:
-        # The call cost something all the same.
-        cost = _call_cost(scope, deps.chat.model, error)
-        await deps.ledger.apply(scope, [], by=Author(EXTRACTION_AUTHOR), effects=[cost])
-        raise
+    batch = replace(batch, memories=tuple(await find_related(scope, batch.turns, batch.context, deps)))
+    extraction = await extract(batch, chat=deps.chat, mode=config.mode, now=now(), limits=config.limits)
     return batch, extraction, method
 
 
@@ -145,46 +131,23 @@ def _select(turns: Sequence[Turn], config: ExtractionConfig) -> Extraction:
 async def _reconcile(
     scope: Scope, batch: Batch, extraction: Extraction, deps: Deps, config: ExtractionConfig
 ) -> ReconcileResult:
-    """Return the changes that the facts come to beside what is stored, with their vectors."""
+    """Return the changes that the facts make to the stored memories, with their vectors."""
     facts = extraction.facts
     if not facts:
         return ReconcileResult()
     vectors = await embed([fact.content for fact in facts], embedder=deps.embedder)
-    memories = await _candidate_memories(scope, batch, facts, vectors, deps)
-    stored = await deps.ledger.vectors(scope.user, [record.id for record in memories], model=deps.embedder.model)
+    # The memories that the facts may repeat or replace: those shown to the LLM, the nearest, and holders of keys.
+    keys = {fact.key for fact in facts if fact.key}
+    candidates = {record.id: record for record in batch.memories}
+    candidates |= {record.id: record for record in await find_nearest_and_keyed(scope, vectors, keys, deps)}
+    stored = await deps.ledger.vectors(scope.user, list(candidates), model=deps.embedder.model)
     unpacked_vectors = {id: unpack_vector(data, deps.embedder.model) for id, data in stored.items()}
     result = reconcile(
         scope,
         facts,
-        memories,
+        list(candidates.values()),
         limits=config.reconciling,
         similarity=cosines([fact.content for fact in facts], vectors, unpacked_vectors),
         prompt_digest=extraction.prompt_digest or None,
     )
     return replace(result, changes=tuple(await embed_changes(result.changes, embedder=deps.embedder)))
-
-
-async def _candidate_memories(
-    scope: Scope, batch: Batch, facts: Sequence[ExtractedFact], vectors: Sequence[Any], deps: Deps
-) -> list[MemoryRecord]:
-    """Return the memories that the facts may repeat or replace: those shown to the LLM, the nearest, key holders."""
-    candidates = {record.id: record for record in batch.memories}
-    keys = {fact.key for fact in facts if fact.key}
-    candidates |= {record.id: record for record in await find_nearest_and_keyed(scope, vectors, keys, deps)}
-    return list(candidates.values())
-
-
-def _costs(scope: Scope, cost: Extraction) -> list[ModelUsage]:
-    return [_call_cost(scope, cost.model, cost)] if cost.calls else []
-
-
-def _call_cost(scope: Scope, model: str, cost: Extraction | BrokenAnswer) -> ModelUsage:
-    return ModelUsage(
-        user=scope.user,
-        step="extract",
-        model=model,
-        calls=cost.calls,
-        tokens_in=cost.tokens_in,
-        tokens_out=cost.tokens_out,
-        at=now(),
-    )

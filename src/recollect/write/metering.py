@@ -1,4 +1,4 @@
-"""Put down what models were asked though nothing came of it: it has to be paid for all the same."""
+"""Record LLM cost even when a step fails, and count extractions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("recollect")
 async def record_cost_on_error(
     ledger: Ledger, scope: Scope, list_costs: Callable[[], Sequence[Effect]], *, by: Author
 ) -> AsyncIterator[None]:
-    """If what is done inside fails, and with it the write that would have said so, record what was spent by then."""
+    """Record the costs on their own if the block fails, since the write that would include them fails with it."""
     try:
         yield
     except Exception:
@@ -28,13 +28,13 @@ async def record_cost_on_error(
             try:
                 await ledger.apply(scope, [], by=by, effects=costs)
             except RecollectError as error:
-                _log.warning("could not record what the LLM cost: %s", error)
+                _log.warning("LLM cost could not be recorded: %s", error)
         raise
 
 
 @contextmanager
 def count_extraction() -> Iterator[None]:
-    """What is done in here is one try to learn from what was said."""
+    """Count the block as one extraction, and its exceptions as errors."""
     metrics.EXTRACTIONS.add()
     try:
         with span("recollect.learn"):

@@ -1,7 +1,6 @@
-"""The answer of the extraction call: its JSON schema, and a lenient parser for it.
+"""Operations on memories as an LLM writes them: the JSON schema, a lenient parser, and the rows of a prompt.
 
-The parser also understands the shapes that the design documents use: a bare list of facts, ADD/UPDATE/DELETE/NONE
-events, and keyed facts without a sentence.
+The parser also accepts a bare list of facts, ADD/UPDATE/DELETE/NONE events, and keyed facts without a sentence.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Any
 from recollect.model.extracted_fact import FactOp
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.text import normalise_invisible, repair_text
+from recollect.model.turn import Turn
 from recollect.models.structured import InvalidAnswer, Partial
 from recollect.prompts.rendering import json_line, shorten
 
@@ -263,18 +263,24 @@ def _unit_number(value: object, default: float) -> float:
     return number if number <= 1 else number / 10 if number <= 10 else number / 100
 
 
-def memory_rows(records: Sequence[MemoryRecord], max_chars: int) -> str:
+def turn_row(turn: Turn, max_chars: int) -> dict[str, object]:
+    """Return a turn as the fields of a line of JSON in a prompt."""
+    row: dict[str, object] = {"day": f"{turn.said_at:%Y-%m-%d %A}", "who": str(turn.role)}
+    if turn.name:
+        row["name"] = turn.name
+    return {**row, "said": shorten(turn.content, max_chars)}
+
+
+def memory_rows(records: Sequence[MemoryRecord], max_chars: int, *, with_keys: bool = False) -> str:
     """Return the memories as lines of JSON, numbered from 1; nothing in the data can end the fence around them."""
-    return "\n".join(
-        json_line(
-            {
-                "memory": number,
-                "says": shorten(record.content, max_chars),
-                "date": f"{record.occurred_at or record.created_at:%Y-%m-%d}",
-            }
-        )
-        for number, record in enumerate(records, 1)
-    )
+    lines = []
+    for number, record in enumerate(records, 1):
+        row: dict[str, object] = {"memory": number, "says": shorten(record.content, max_chars)}
+        row["date"] = f"{record.occurred_at or record.created_at:%Y-%m-%d}"
+        if with_keys and record.key:
+            row["key"] = record.key
+        lines.append(json_line(row))
+    return "\n".join(lines)
 
 
 def operations_schema(*names: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Listen to chat messages: which of them are turns, and what was said in them."""
+"""Parse chat messages into turns."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ _log = logging.getLogger("recollect")
 
 
 def parse_messages(scope: Scope, messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> list[Turn]:
-    """The turns in OpenAI-style messages; what neither user nor assistant said is left out.
+    """Return the turns of OpenAI-style messages; only those of user and assistant.
 
-    Prompts of the application and output of tools are not the user's words. Characters that no store can keep
-    are replaced, and a time that is none is taken as now: what was said must not be refused. A message that names a
-    `turn_id` becomes the turn of that id.
+    Characters that no store accepts are replaced, and an invalid time becomes now, since messages must not be
+    refused. A message with a `turn_id` becomes the turn of that id.
     """
     at = now()
     return [turn for message in _message_list(messages) if (turn := _parse_turn(scope, message, at)) is not None]
 
 
 def has_turn_ids(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bool:
-    """Whether any of the messages names the turn that it becomes, so that it can come again."""
+    """Return whether a message has a `turn_id`, so that it may be sent again."""
     return any(isinstance(message, Mapping) and "turn_id" in message for message in _message_list(messages))
 
 
@@ -40,13 +39,13 @@ def _message_list(messages: str | Mapping[str, Any] | Sequence[Mapping[str, Any]
     if isinstance(messages, Mapping):
         messages = [messages]
     if not isinstance(messages, Sequence):
-        raise InvalidInput(f"messages are a list of {{'role', 'content'}}, not {type(messages).__name__}")
+        raise InvalidInput(f"`messages` must be a list of {{'role', 'content'}}, got {type(messages).__name__}")
     return messages
 
 
 def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-        raise InvalidInput(f"a message is a mapping with 'role' and 'content', not {_describe_message(message)}")
+        raise InvalidInput(f"a message must be a mapping with 'role' and 'content', got {_describe_message(message)}")
     text = repair_text(message_text(message.get("content")))
     if message["role"] not in tuple(Role) or not text.strip():
         return None
@@ -62,7 +61,7 @@ def _parse_turn(scope: Scope, message: object, at: datetime) -> Turn | None:
 
 
 def _describe_message(message: object) -> str:
-    """What was given for a message, without what it says."""
+    """Describe an invalid message without its content."""
     if not isinstance(message, Mapping):
         return type(message).__name__
     return f"one with {', '.join(sorted(map(str, message))) or 'nothing'} and a role of {message.get('role')!r:.40}"
@@ -72,7 +71,7 @@ def _turn_id(message: Mapping[str, Any]) -> str:
     if "turn_id" not in message:
         return new_id()
     if not (id := validate_id(message["turn_id"], name="turn_id")):
-        raise InvalidInput("turn_id is empty; name the turn, or leave it out")
+        raise InvalidInput("`turn_id` must not be empty; set it, or leave it out")
     return id
 
 
@@ -83,5 +82,5 @@ def _parse_timestamp(message: Mapping[str, Any], at: datetime) -> datetime:
     try:
         return as_utc(message[name], name=name)
     except InvalidInput:
-        _log.warning("a message is kept with the time it came in: its %s is not a time", name)
+        _log.warning("a message is stored with the time it was received: its %s is not a time", name)
         return at

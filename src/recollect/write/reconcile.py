@@ -6,7 +6,7 @@ once for each memory, exact repetitions are merged, and every fact that changes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 EXTRACTION_SOURCE = "extraction"
-# As many as a list of a memory may hold.
+# The maximum of a list in a memory.
 _MAX_EVIDENCE = 256
 _TRUST_RANKS = {Trust.NONE: 0, Trust.LOW: 1, Trust.HIGH: 2}
 # Below this cosine two statements without a word in common are about different things.
@@ -38,7 +38,7 @@ _MIN_UPDATE_LENGTH = 0.5
 
 
 class FactOutcome(StrEnum):
-    """What became of a fact."""
+    """The outcome of a fact."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -50,7 +50,7 @@ class FactOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileLimits:
-    """When two wordings are one memory, and where new memories live.
+    """Thresholds of merging, and the level of new memories.
 
     `same_text` is a normalised Levenshtein similarity, `same_meaning` a cosine; 1 turns either off. Being said again
     raises the importance by `repetition_bonus`. One batch ends at most `max_ends` memories.
@@ -65,7 +65,7 @@ class ReconcileLimits:
 
 @dataclass(frozen=True, slots=True)
 class FactDecision:
-    """What became of a fact, and why."""
+    """The outcome of a fact, and why."""
 
     fact: ExtractedFact
     outcome: FactOutcome
@@ -94,9 +94,9 @@ def reconcile(
     similarity: Mapping[tuple[str, str], float] | None = None,
     prompt_digest: str | None = None,
 ) -> ReconcileResult:
-    """Return the changes that the facts come to, given the memories near to them.
+    """Return the changes that the facts make to the memories near to them.
 
-    `known` must include the memories that hold the facts' keys. `similarity` is the cosine of a fact's content and a
+    `memories` must include those that have the facts' keys. `similarity` is the cosine of a fact's content and a
     memory, by content and memory id.
     """
     reconciliation = _Reconciliation(scope, list(memories), limits, similarity or {}, prompt_digest)
@@ -196,7 +196,7 @@ class _Reconciliation:
     def _end(self, fact: ExtractedFact, target: MemoryRecord | None) -> None:
         target = target or self._key_holder(fact) or self._exact_match(fact)
         if target is not None and normalize(fact.content) == normalize(target.content):
-            # Told as it was: as a memory it would say what is over.
+            # In the same words, it would state what is over.
             fact = replace(fact, content="")
         ended = sum(each.outcome is FactOutcome.ENDED for each in self.decisions)
         if target is None or ended >= self.limits.max_ends:
@@ -227,21 +227,19 @@ class _Reconciliation:
         self._record_decision(fact, outcome, reason)
 
     def _add_or_merge(self, fact: ExtractedFact, reason: str) -> None:
-        """Add a fact, unless a memory holds its key or states it already."""
-        holder = self._key_holder(fact)
-        if holder is not None and self._reconcile_key(fact, holder):
-            return
-        if (record := self._exact_match(fact)) is not None:
+        """Add a fact, unless a memory has its key or states it already."""
+        if (holder := self._key_holder(fact)) is not None:
+            self._reconcile_key(fact, holder)
+        elif (record := self._exact_match(fact)) is not None:
             self._merge_repeat(fact, record, "the memory states it already", FactOutcome.REPEATED)
-            return
-        if (similar := self._similar_match(fact)) is not None:
+        elif (similar := self._similar_match(fact)) is not None:
             record, explanation = similar
             self._merge_repeat(fact, record, explanation, FactOutcome.MERGED)
-            return
-        self._add(fact, reason)
+        else:
+            self._add(fact, reason)
 
-    def _reconcile_key(self, fact: ExtractedFact, holder: MemoryRecord) -> bool:
-        """Settle a keyed fact against the memory that holds its key; the surer value, or a correction, wins."""
+    def _reconcile_key(self, fact: ExtractedFact, holder: MemoryRecord) -> None:
+        """Reconcile a keyed fact with the memory that has its key; the surer value, or a correction, wins."""
         expired = holder.expires_at is not None and holder.expires_at <= now()
         if normalize(fact.value or "") == normalize(holder.value or holder.content):
             self._merge_repeat(fact, holder, f"{fact.key} is known to be that", FactOutcome.REPEATED)
@@ -249,58 +247,46 @@ class _Reconciliation:
             self._record_decision(fact, FactOutcome.REJECTED, f"{fact.key} is known from words of higher trust")
         elif fact.correction or expired or fact.confidence >= holder.confidence:
             record = replace(self._build_record(fact), level=holder.level)
-            self._supersede(
-                fact, holder, record, FactOutcome.UPDATED, f"{fact.key} was: {(holder.value or '')[:100]}"
-            )
+            reason = f"{fact.key} was: {(holder.value or '')[:100]}"
+            self._supersede(fact, holder, record, FactOutcome.UPDATED, reason)
         else:
             comparison = f"confidence {fact.confidence:g} is below {holder.confidence:g}"
             self._record_decision(fact, FactOutcome.REJECTED, f"{fact.key} is known better, {comparison}")
-        return True
+
+    def _active(self) -> Iterator[MemoryRecord]:
+        for record in self.memories:
+            if record.status is Status.ACTIVE and record.id not in self.replaced:
+                yield record
+
+    @property
+    def _visibility_key(self) -> str:
+        return self.scope.visibility_key(level_for(self.scope, self.limits))
 
     def _key_holder(self, fact: ExtractedFact) -> MemoryRecord | None:
         """Return the active memory with the fact's key: one at its own level before one of a wider level."""
         if fact.key is None:
             return None
-        own = self.scope.visibility_key(level_for(self.scope, self.limits))
-        holders = [
-            record
-            for record in self.memories
-            if record.key == fact.key and record.status is Status.ACTIVE and record.id not in self.replaced
-        ]
-        visible = [
-            record
-            for record in holders
-            if record.visibility_key in (own, self.scope.visibility_key(self.scope.default_level), "")
-        ]
-        return max(
-            visible, key=lambda record: (record.visibility_key == own, len(record.visibility_key)), default=None
-        )
+        own = self._visibility_key
+        visible = (own, self.scope.visibility_key(self.scope.default_level), "")
+        holders = [each for each in self._active() if each.key == fact.key and each.visibility_key in visible]
+        return max(holders, key=lambda each: (each.visibility_key == own, len(each.visibility_key)), default=None)
 
     def _exact_match(self, fact: ExtractedFact) -> MemoryRecord | None:
         """Return the active memory that states the fact in the same words."""
-        plain = normalize(fact.content)
-        for record in self.memories:
-            if record.id in self.replaced or record.status is not Status.ACTIVE or not self._same_level(record):
-                continue
-            if normalize(record.content) == plain:
-                return record
-        return None
-
-    def _same_level(self, record: MemoryRecord) -> bool:
-        return record.visibility_key in ("", self.scope.visibility_key(level_for(self.scope, self.limits)))
+        plain, visible = normalize(fact.content), ("", self._visibility_key)
+        same = (each for each in self._active() if each.visibility_key in visible)
+        return next((each for each in same if normalize(each.content) == plain), None)
 
     def _similar_match(self, fact: ExtractedFact) -> tuple[MemoryRecord, str] | None:
-        """Return a memory that is the same by the similarity that a preset asks for, with equal numbers."""
+        """Return a memory that is the same by the similarity of the limits, with equal numbers."""
         limits = self.limits
         if limits.same_text >= 1 and limits.same_meaning >= 1:
             return None
         from rapidfuzz.distance import Levenshtein
 
         numbers = number_values(fact.content)
-        for record in self.memories:
-            if record.id in self.replaced or record.status is not Status.ACTIVE or record.key is not None:
-                continue
-            if not outranks(fact, record) or number_values(record.content) != numbers:
+        for record in self._active():
+            if record.key is not None or not outranks(fact, record) or number_values(record.content) != numbers:
                 continue
             letters = Levenshtein.normalized_similarity(fact.content.casefold(), record.content.casefold())
             cosine = self.similarity.get((fact.content, record.id), 0.0)
@@ -396,7 +382,7 @@ def cosines(
 
 
 def drop_turn_evidence(change: Change, ids: Collection[str]) -> Change:
-    """The change without these among its evidence."""
+    """Return the change without these ids in its evidence."""
     if isinstance(change, (Add, Supersede)):
         evidence = tuple(id for id in change.record.evidence if id not in ids)
         return replace(change, record=replace(change.record, evidence=evidence))

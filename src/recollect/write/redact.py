@@ -1,4 +1,4 @@
-"""Redact what must not be remembered: keys, passwords, numbers of cards and accounts."""
+"""Redact secrets: keys, passwords, and numbers of cards and accounts."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from recollect.model.text import normalise_invisible, repair_text
 from recollect.write.secret_detectors import PasswordDetector, find_account_numbers, may_contain_account_numbers
 
 _MARK_FORMAT = "[redacted: {kind}]"
-# What a key goes on with, however it begins.
+# The rest of a key after its prefix.
 _KEY_REST = r"[A-Za-z0-9_.=-]{16,}+"
 # A text without a word of this length holds no key.
 _MIN_KEY_CHARS = 16
 _LETTER, _DIGIT = re.compile("[A-Za-z]"), re.compile(r"\d")
-# "process.env.TOKEN_2", "my-secret-key": parts that are words or numbers are what programs call a secret.
+# "process.env.TOKEN_2", "my-secret-key": names of secrets consist of words and numbers.
 _BETWEEN_PARTS = re.compile(r"[_./~+-]++")
 _PART = re.compile(r"[A-Za-z]++\d{0,3}+|\d++|")
 
 
 @dataclass(frozen=True, slots=True)
 class Redacted:
-    """The text with each secret replaced by its kind, and the kinds in the order they were found."""
+    """The text with each secret replaced by its kind, and the kinds in order."""
 
     text: str
     kinds: tuple[str, ...] = ()
@@ -55,9 +55,9 @@ class _SecretRule:
 
 
 def redact(text: str) -> Redacted:
-    """The text without its secrets; text without any comes back as it is.
+    """Return the text without secrets.
 
-    What is known by its form goes first: the words before a key may name it in a way that tells less.
+    Secrets with a known form are replaced first, since their kind tells more than the name before them.
     """
     patterns = _secret_patterns()
     lower = text.lower()
@@ -88,12 +88,12 @@ def _accept_any(secret: str) -> str:
 
 
 def _accept_mixed(secret: str) -> str:
-    """The secret if it has letters and digits; else empty."""
+    """Return the secret if it has letters and digits; else empty."""
     return secret if _LETTER.search(secret) and _DIGIT.search(secret) else ""
 
 
 def _accept_random(secret: str) -> str:
-    """The secret if it is mixed and not what a program calls one; else empty."""
+    """Return the secret if it is mixed and not the name of a variable; else empty."""
     secret = secret.rstrip(".")
     return "" if all(map(_PART.fullmatch, _BETWEEN_PARTS.split(secret))) else _accept_mixed(secret)
 
@@ -103,7 +103,7 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {"": _accept_any, "mixed": _accept
 
 @dataclass(frozen=True, slots=True)
 class _SecretPatterns:
-    """All that secrets.toml says; each hint is with the number of the rule it is of."""
+    """Compiled secrets.toml; each hint has the number of its rule."""
 
     rules: tuple[_SecretRule, ...]
     short_hints: tuple[tuple[str, int], ...]
@@ -113,11 +113,11 @@ class _SecretPatterns:
     passwords: PasswordDetector
 
     def matching_rules(self, lower: str) -> set[int]:
-        """The rules that a text in lower case has hints of."""
+        """Return the rules that a lower-case text has hints of."""
         fitting = {at for hint, at in self.short_hints if hint in lower}
         if long := [word for word in lower.split() if len(word) >= _MIN_KEY_CHARS]:
             fitting |= {at for hint, at in self.long_hints if hint in lower}
-            # Most texts hold none of the many beginnings, which one look tells.
+            # One search excludes all prefixes for most texts.
             if any(map(self.any_prefix.search, long)):
                 fitting |= {at for hint, at in self.prefixes if hint in lower}
         return fitting
@@ -137,7 +137,7 @@ def _secret_patterns() -> _SecretPatterns:
         long_hints=tuple(each for each in other_hints if not rules[each[1]].short),
         prefixes=prefixes,
         any_prefix=re.compile("|".join(re.escape(hint) for hint, _ in prefixes)),
-        passwords=PasswordDetector.from_table(table["password"]),
+        passwords=PasswordDetector(table["password"]),
     )
 
 
@@ -155,26 +155,26 @@ def _build_rule(table: Mapping[str, Any]) -> _SecretRule:
     )
 
 
-# What of a memory holds words of its giver.
+# The fields of a memory that may contain secrets.
 _REDACTED_FIELDS = ("content", "key", "value", "source", "tags", "metadata", "detail")
-# A word too short for any secret that says of itself what it is.
+# Too short for a secret that is recognised by its form.
 _PLAIN_WORD = re.compile("(?!cv)[a-z0-9_-]{0,8}|[a-z_-]{0,15}", re.IGNORECASE)
-# The key of a cache, a row or a map is no secret; one that opens something is.
+# The key of a cache or a map is no secret; an access key is.
 _ACCESS_KEY_NAME = re.compile("api|access|secret|private|auth|sign|encrypt|licen[cs]e", re.IGNORECASE)
-# What is a secret only by its name: a password or token, a PIN, a social security number, a short card number.
+# Samples of secrets that are recognised only by their name: password, PIN, social security and card number.
 _SAMPLE_SECRETS = ("x7Kq2pL9vW3nR8tZ", "4821", "457555462", "630427373398")
 _MIN_NUMBER = 10**8
 
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """What secrets are kept out of; each verb gives what it was given without them, and the kinds it found."""
+    """Redacts memories and turns, as configured; methods return the redacted value and the kinds of secrets."""
 
     memories: bool = True
     turns: bool = True
 
     def redact_record(self, record: MemoryRecord) -> tuple[MemoryRecord, tuple[str, ...]]:
-        """A memory or a turn."""
+        """Redact a memory or a turn."""
         if not (self.turns if record.category is Category.TURN else self.memories):
             return record, ()
         clean, kinds = self._redact_values({name: getattr(record, name) for name in _REDACTED_FIELDS}, None)
@@ -183,15 +183,15 @@ class Redactor:
     def redact_fields(
         self, fields: Mapping[str, Any], *, key: str | None = None
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Checked fields of a memory; `key` is what a value is of, if they do not say."""
+        """Redact validated fields; `key` names the value if the fields have no key."""
         return self._redact_values(fields, key) if self.memories else (dict(fields), ())
 
     def redact_turn_text(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """The words of a turn."""
+        """Redact the text of a turn."""
         return _redact_normalized(text) if self.turns else (text, ())
 
     def redact_author(self, by: Author) -> Author:
-        """Who changes something; it is the reasons that are looked at."""
+        """Redact the reason of an author."""
         return replace(by, why=_redact_normalized(by.why)[0]) if by.why and self.memories else by
 
     def _redact_values(self, fields: Mapping[str, Any], key: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -201,12 +201,12 @@ class Redactor:
         try:
             clean = {name: _redact_value(value, kinds, name=names.get(name, "")) for name, value in values.items()}
         except RecursionError:
-            raise InvalidInput("metadata and detail are too deep to be looked into; make them flatter") from None
+            raise InvalidInput("`metadata` and `detail` are nested too deeply; make them flatter") from None
         return ({**fields, **clean}, tuple(dict.fromkeys(kinds))) if kinds else (dict(fields), ())
 
 
 def _redact_normalized(text: str) -> tuple[str, tuple[str, ...]]:
-    """The text without secrets, also those that hidden characters cut in two; one that has none stays as it is."""
+    """Redact a text, also secrets that invisible characters split; a text without secrets is unchanged."""
     redacted = redact(normalise_invisible(text))
     return (redacted.text, redacted.kinds) if redacted.kinds else (text, ())
 
@@ -238,7 +238,7 @@ def _redact_named_text(text: str, kinds: list[str], name: str) -> str:
     start = len(labelled) - len(text)
     redacted, new_kinds = _redact_normalized(labelled)
     if new_kinds and not redacted.startswith(labelled[:start]):
-        # The name itself is not to be told, and says nothing of what it names.
+        # The name itself is a secret, so it tells nothing about the value.
         start, (redacted, new_kinds) = 0, _redact_normalized(text)
     kinds += new_kinds
     return redacted[start:] if new_kinds else text
@@ -246,14 +246,14 @@ def _redact_named_text(text: str, kinds: list[str], name: str) -> str:
 
 @erasable_cache(1024)
 def _is_secret_name(name: str) -> bool:
-    """Whether a value is a secret by what it is called."""
+    """Return whether values with this name are secrets."""
     is_any_key = name[-3:].lower() == "key" and not _ACCESS_KEY_NAME.search(name)
     return not is_any_key and any(redact(f"{name}: {each}").kinds for each in _SAMPLE_SECRETS)
 
 
 _MARK_PATTERN = re.compile(r"\[redacted: [^\]\n]{1,40}\]")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
-# A part of a sentence without the secret tells something if it has so many words; one with it, so many of weight.
+# The minimum of words of a part of a sentence that says more than a secret: without one, and with one.
 _MIN_WORDS = 3
 _MIN_CONTENT_WORDS = 2
 _REDACTOR = Redactor()
@@ -267,12 +267,12 @@ class _SecretStatementCues:
 
 
 def clean_model_text(text: str) -> str:
-    """The text that a model wrote as it may be kept."""
+    """Return a model's text as it may be stored."""
     return redact(normalise_invisible(repair_text(text))).text
 
 
 def drop_secret_facts(facts: Sequence[ExtractedFact]) -> tuple[list[ExtractedFact], list[str]]:
-    """What was learned without its secrets, and what was left out since it said nothing else."""
+    """Return the facts without secrets, and the reasons for dropping those that say nothing else."""
     accepted: list[ExtractedFact] = []
     dropped: list[str] = []
     for each in facts:
@@ -285,7 +285,7 @@ def drop_secret_facts(facts: Sequence[ExtractedFact]) -> tuple[list[ExtractedFac
 
 
 def is_only_secret(text: str) -> bool:
-    """Whether a text without its secrets only said what they were."""
+    """Return whether a redacted text says nothing but a secret."""
     if not _MARK_PATTERN.search(text):
         return False
     return not any(map(_has_content, _secret_statement_cues().joins.split(text)))
@@ -296,7 +296,7 @@ def _redact_fact(fact: ExtractedFact) -> ExtractedFact:
     value = normalise_invisible(fact.value).strip() if fact.value else fact.value
     fields, kinds = _REDACTOR.redact_fields({"content": content, "key": fact.key, "value": value})
     if kinds and (fields["value"] != value or fields["key"] != fact.key):
-        # A profile has no use for a value that nobody may know.
+        # A redacted value is useless as a keyed fact.
         fields |= {"key": None, "value": None}
     if not kinds and (content, value) == (fact.content, fact.value):
         return fact
@@ -304,7 +304,7 @@ def _redact_fact(fact: ExtractedFact) -> ExtractedFact:
 
 
 def _has_content(part: str) -> bool:
-    """Whether a part of a sentence says anything but a secret."""
+    """Return whether a part of a sentence says more than a secret."""
     cues = _secret_statement_cues()
     words = _WORD.findall(_MARK_PATTERN.sub(" ", part).lower())
     if not _MARK_PATTERN.search(part):
@@ -323,7 +323,7 @@ def _secret_statement_cues() -> _SecretStatementCues:
     return _SecretStatementCues(
         light=light,
         joins=re.compile(rf"[.;!?](?:\s+|$)|,\s|\n|\s(?:{'|'.join(table['joins'].split())})\s", re.IGNORECASE),
-        # Right after what leads over to it or what it is called, or as what is spoken of.
+        # A mark after a copula or a name, or as the subject.
         stated=re.compile(
             rf"(?:\b(?:{leads}|{names})|[:=])\s*{mark}[^\]]*\](?!@)|^\W*\[redacted: [^\]]*\]\W*\s(?:{leads})\b",
             re.IGNORECASE,
@@ -332,12 +332,12 @@ def _secret_statement_cues() -> _SecretStatementCues:
 
 
 class RedactingLogFilter(logging.Filter):
-    """Lets every line pass, redacted, its traceback with it."""
+    """Redacts every log record and its traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if redact(record.getMessage()).kinds:
             if isinstance(record.args, tuple):
-                # The server's own format takes its arguments apart.
+                # uvicorn's formatter uses the arguments.
                 record.args = tuple(redact(each).text if isinstance(each, str) else each for each in record.args)
             if (clean := redact(record.getMessage())).kinds:
                 record.msg, record.args = clean.text, ()
@@ -347,7 +347,7 @@ class RedactingLogFilter(logging.Filter):
 
 
 def install_log_filter() -> None:
-    """Have all lines of this package, and of the server it runs in, redacted from now on."""
+    """Redact the logs of this package and of uvicorn from now on."""
     for name in ("recollect", "uvicorn.error", "uvicorn.access"):
         log = logging.getLogger(name)
         if not any(isinstance(each, RedactingLogFilter) for each in log.filters):

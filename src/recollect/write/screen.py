@@ -1,18 +1,18 @@
-"""Screen what was said: clean it, and tell whether anything in it is worth learning from.
+"""Screen turns: clean them, and decide whether there is anything to learn.
 
-Cleaning takes out what recall itself had put in, characters nobody sees, and secrets. What is left is worth a look
-unless all that the user said is small talk: in doubt it is, since a needless look costs a little and a lost fact is
-lost for good.
+Cleaning removes recalled context, invisible characters and secrets. What is left has content unless everything the
+user said is small talk; in doubt it has, since a needless extraction costs little and a lost fact is lost for good.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from recollect.model.text import normalise_invisible
 from recollect.model.turn import Role, Turn
@@ -21,9 +21,9 @@ from recollect.read.strip_context import strip_context
 from recollect.text.small_talk import WORD, fold_text, load_small_talk
 from recollect.write.redact import redact
 
-# A refusal says no more than that; longer ones go on to something.
+# A longer text says more than a refusal.
 _MAX_REFUSAL_CHARS = 400
-# The questions of a turn are at its end.
+# Questions are searched for at the end of a turn.
 _QUESTION_CHARS = 400
 _SENTENCE_END = re.compile(r"[.!\n。！]+")
 _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
@@ -31,7 +31,7 @@ _QUESTION_MARK = re.compile("[?\uff1f\u061f]")
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """The turns as they may be learned from, whether there is anything to learn, and why or why not."""
+    """The cleaned turns, whether they have content, and the reason."""
 
     turns: tuple[Turn, ...]
     has_content: bool
@@ -39,28 +39,31 @@ class Screened:
     redacted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class _SmallTalkCues:
-    more: frozenset[tuple[str, ...]]
-    answers: frozenset[str]
-    answer_parts: tuple[str, ...]
-    answer_signs: frozenset[str]
-    offers: tuple[str, ...]
-    echoes: tuple[tuple[str, ...], ...]
-    refusals: tuple[str, ...]
-    goes_on: re.Pattern[str]
-    question_words: frozenset[str]
-    first_person_words: frozenset[str]
-    requests: tuple[tuple[str, ...], ...]
-    max_request_words: int
-    keys: tuple[str, ...]
-    min_run: int
+    """The compiled words and phrases of small_talk_cues.toml."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.more = {tuple(_words(phrase)) for phrase in table["more"]}
+        self.answers = frozenset(_words(table["answers"]))
+        self.answer_parts: list[str] = table["answer_parts"]
+        self.answer_signs = frozenset(table["answer_signs"])
+        self.offers = [fold_text(phrase) for phrase in table["offers"]]
+        self.echoes = [tuple(_words(phrase)) for phrase in table["echoes"]]
+        self.refusals = tuple(fold_text(phrase) for phrase in table["refusals"])
+        goes_on = "|".join(rf"{re.escape(fold_text(phrase))}(?!['a-z])" for phrase in table["goes_on"])
+        self.goes_on = re.compile(goes_on)
+        self.question_words = frozenset(_words(table["asking"]))
+        self.first_person_words = frozenset(_words(table["own"]))
+        self.requests = [tuple(_words(phrase)) for phrase in table["requests"]]
+        self.max_request_words: int = table["longest_request"]
+        self.keys: list[str] = table["keys"]
+        self.min_run: int = table["least_run"]
 
 
 def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
-    """The turns cleaned, and whether anything was said that is worth learning from.
+    """Clean turns, and decide whether there is anything to learn from them.
 
-    `before` is what was said right before them: a bare "yes" tells something only after a question.
+    `before` are the turns right before them: a bare "yes" says something only after a question.
     """
     cleaned_turns: list[Turn] = []
     redacted: list[str] = []
@@ -70,13 +73,13 @@ def screen(turns: Sequence[Turn], *, before: Sequence[Turn] = ()) -> Screened:
         if cleaned is not None:
             cleaned_turns.append(cleaned)
     has_content, reason = _check_content(cleaned_turns, before)
-    # As context a refusal is worth less than nothing: what an assistant cannot do is no fact about the user.
+    # A refusal is dropped: what an assistant cannot do is no fact about the user.
     useful = tuple(turn for turn in cleaned_turns if turn.role is Role.USER or not is_refusal(turn.content))
     return Screened(useful, has_content, reason, tuple(redacted))
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an assistant says no more than that it will not or cannot."""
+    """Return whether a text only says that an assistant will not or cannot do something."""
     if len(text) > _MAX_REFUSAL_CHARS:
         return False
     folded = fold_text(text.strip()).replace("\u2019", "'")
@@ -85,7 +88,7 @@ def is_refusal(text: str) -> bool:
 
 
 def _clean_turn(turn: Turn) -> tuple[Turn | None, tuple[str, ...]]:
-    """The turn as it may be learned from, or None if nothing is left of it; and what was redacted."""
+    """Return the cleaned turn, None if nothing is left, and the kinds of redacted secrets."""
     text = strip_context(normalise_invisible(turn.content))
     if not text.strip():
         return None, ()
@@ -114,7 +117,7 @@ def _check_content(turns: Sequence[Turn], before: Sequence[Turn]) -> tuple[bool,
 
 
 def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> str:
-    """Why nothing can be learned from what the user said; empty when something may be."""
+    """Return why nothing can be learned from a user turn; empty if something may be."""
     cues = _small_talk_cues()
     words = _words(turn.content)
     is_answer = previous is not None and previous.role is Role.ASSISTANT and _asks_about_user(previous.content)
@@ -134,14 +137,14 @@ def _empty_reason(turn: Turn, previous: Turn | None, following: Turn | None) -> 
     if not _is_one_question(turn.content):
         return ""
     if not decide(turn.content).search:
-        # What calls for none of the user's memories tells none either.
+        # A question that needs no memories of the user states none either.
         return "it asks about the world"
     own = words[0] not in cues.question_words or cues.first_person_words.intersection(words)
     return "it is a question that was not answered" if refused and not own else ""
 
 
 def _only_requests(text: str, words: Sequence[str]) -> bool:
-    """Whether it is one short request without a word of whoever makes it, nor a number, which could be of theirs."""
+    """Return whether it is one short request without words about the user, and without numbers."""
     cues = _small_talk_cues()
     size = max((len(each) for each in cues.requests if tuple(words[: len(each)]) == each), default=0)
     is_one = not _SENTENCE_END.search(text.strip().rstrip(".!")) and len(words) <= cues.max_request_words
@@ -154,7 +157,7 @@ def _only_requests(text: str, words: Sequence[str]) -> bool:
 
 
 def _is_keyboard_mash(word: str) -> bool:
-    """Whether a word is a run over the keys, once or again and again, or one key held down."""
+    """Return whether a word is a run over the keyboard, possibly repeated, or one repeated key."""
     cues = _small_talk_cues()
     if len(word) < cues.min_run or not word.isalpha():
         return False
@@ -169,7 +172,7 @@ def _contains_phrase(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
 
 
 def _asks_about_user(text: str) -> bool:
-    """Whether an assistant's turn ends by asking something about the user, rather than offering help."""
+    """Return whether an assistant's turn ends with a question about the user, not with an offer of help."""
     has_question = False
     for sentence in _SENTENCE_END.split(text[-_QUESTION_CHARS:]):
         if _QUESTION_MARK.search(sentence):
@@ -179,7 +182,7 @@ def _asks_about_user(text: str) -> bool:
 
 
 def _is_one_question(text: str) -> bool:
-    """Whether it is a single question and nothing else."""
+    """Return whether it is a single question and nothing else."""
     text = text.strip()
     return len(_QUESTION_MARK.findall(text)) == 1 and text[-1] in "?\uff1f" and not _SENTENCE_END.search(text)
 
@@ -187,26 +190,7 @@ def _is_one_question(text: str) -> bool:
 @cache
 def _small_talk_cues() -> _SmallTalkCues:
     table = tomllib.loads((files(__package__) / "small_talk_cues.toml").read_text(encoding="utf-8"))
-    return _SmallTalkCues(
-        more=frozenset(tuple(_words(phrase)) for phrase in table["more"]),
-        answers=_words_in(table["answers"]),
-        answer_parts=tuple(table["answer_parts"]),
-        answer_signs=frozenset(table["answer_signs"]),
-        offers=tuple(map(fold_text, table["offers"])),
-        echoes=tuple(tuple(_words(phrase)) for phrase in table["echoes"]),
-        refusals=tuple(map(fold_text, table["refusals"])),
-        goes_on=re.compile("|".join(rf"{re.escape(fold_text(phrase))}(?!['a-z])" for phrase in table["goes_on"])),
-        question_words=_words_in(table["asking"]),
-        first_person_words=_words_in(table["own"]),
-        requests=tuple(tuple(_words(phrase)) for phrase in table["requests"]),
-        max_request_words=table["longest_request"],
-        keys=tuple(table["keys"]),
-        min_run=table["least_run"],
-    )
-
-
-def _words_in(text: str) -> frozenset[str]:
-    return frozenset(_words(text))
+    return _SmallTalkCues(table)
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tell the lines that are their author's own from those that they only show: code, logs, transcripts, quotations."""
+"""Split a message into the author's own sentences, without code, logs, transcripts and quotations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLOSES_QUOTE = re.compile(r"[\"”“»]\s*[.,;!?]?\s*$")
 
 
 def author_lines(text: str) -> Iterator[str]:
-    """The lines that look like what their author says; `text` is without what is told to be somebody else's."""
+    """Yield the lines that look like speech of the author; `text` is without marked quotations."""
     lines = text.splitlines()
     speakers = sum(_SPEAKER.match(line) is not None for line in lines)
     has_code = any(_CODE_START.match(line) for line in lines)
@@ -38,7 +38,7 @@ def author_lines(text: str) -> Iterator[str]:
         if fenced or not line.strip():
             continue
         if quoted or _opens_quote(line):
-            # What began with a quotation mark goes on until one ends a line.
+            # A quotation goes on until a line ends with a closing mark.
             quoted = not _CLOSES_QUOTE.search(line)
             continue
         if has_code and _INDENTED.match(line):
@@ -52,7 +52,7 @@ def _opens_quote(line: str) -> bool:
 
 
 def _is_code_or_quote(line: str) -> bool:
-    """Whether the line looks like code, a log or a quote rather than like speech."""
+    """Return whether the line looks like code, a log or a quote rather than speech."""
     if _QUOTED_LINE.match(line) or _CODE_START.match(line) or _LOG_START.match(line):
         return True
     signs = sum(1 for _ in _CODE_SIGN.finditer(line))
@@ -64,7 +64,7 @@ _HEAD_CHARS = 3_000
 _TAIL_CHARS = 1_000
 # Longer than this nobody speaks in one breath: it is a list, a dump or a text about something else.
 _MAX_SENTENCE_CHARS = 600
-# Put behind a text to see whether what stands there is its author's.
+# Appended to a text to see whether what follows it is the author's.
 _PROBE = "(and so on)"
 
 _ITEM = re.compile(r"[ \t]*(?:[-*•]|\(?\d{1,2}[.)])[ \t]+")
@@ -98,7 +98,7 @@ class Sentence:
 
     @property
     def is_question(self) -> bool:
-        """Whether it ends as a question does."""
+        """Return whether it ends like a question."""
         return self.text.rstrip(" \"'”’)]").endswith(("?", "？"))
 
 
@@ -140,12 +140,12 @@ def _in_fence(text: str) -> bool:
 
 
 def _ends_in_quotation(head: str) -> bool:
-    """Whether the words at the end of the head are somebody else's, so that what follows may be too."""
+    """Return whether the head ends in a quotation, so that what follows may be one too."""
     return not author_text(f"{head}\n{_PROBE}").endswith(_PROBE)
 
 
 def _strip_junk(line: str) -> str:
-    """The line without what hides its first and last words."""
+    """Return the line without marks around its first and last words."""
     line = line.strip()
     junk = _JUNK.match(line)
     return (line[junk.end() :] if junk else line).rstrip(_BROKEN)
@@ -163,7 +163,7 @@ def _split(line: str) -> Iterator[str]:
 
 
 def _is_inside_sentence(line: str, end: re.Match[str]) -> bool:
-    """Whether the mark ends no sentence: "Dr. No", "J. Smith", "at 5 p.m. on Monday", "3. Mai"."""
+    """Return whether the mark ends no sentence: "Dr. No", "J. Smith", "at 5 p.m. on Monday", "3. Mai"."""
     if end.group()[0] != ".":
         return False
     after = line[end.end() : end.end() + 5]

@@ -1,7 +1,7 @@
-"""Extract with a small local model: a short prompt, a bounded answer, and the selector beside it.
+"""Extract with a small local model: a short prompt, a bounded answer, and the selector as the main source.
 
-A small model finds statements that the selector misses, and invents others as readily. So it only points: what it
-writes leads to the user's statement with most of the same words, and that statement is kept as it was said.
+A small model finds statements that the selector misses, and invents others as readily. So its sentences only point
+to the user's statement with most of the same words, and that statement is stored as it was said.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recollect.errors import BrokenAnswer, ModelUnavailable
+from recollect.errors import ModelUnavailable
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.extracted_fact import ExtractedFact
 from recollect.model.memory import Category
 from recollect.model.turn import Role, Turn
 from recollect.models.chat import Chat, ChatMessage
-from recollect.models.structured import Structured, ask_json
 from recollect.prompts import prompt
 from recollect.prompts.rendering import shorten
+from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
 from recollect.write.extract import Extraction, ExtractionLimits, get_extraction_mode
 from recollect.write.operations import Operation, OperationParser
 from recollect.write.select import SelectedStatement, build_fact, score_statements
@@ -66,32 +66,29 @@ async def extract_with_small_model(
     if categories and Category.FACT not in categories:
         return selected
     try:
-        answer: Structured[tuple[Operation, ...]] = await ask_json(
+        answer: LlmAnswer[tuple[Operation, ...]] = await ask_for_json(
             chat,
             _messages(user_turns),
             schema=SCHEMA,
+            check=OperationParser(0, 0).parse,
             max_tokens=min(MAX_TOKENS, limits.max_tokens),
             timeout_s=limits.timeout_s,
-            check=OperationParser(0, 0).parse,
         )
     except ModelUnavailable as error:
-        _log.warning("The small model failed, the built-in selector learned alone: %s", error)
-        selected = replace(selected, rejected=(*selected.rejected, f"the model failed: {error}"))
-        if not isinstance(error, BrokenAnswer):
-            return selected
-        return replace(
-            selected, calls=error.calls, tokens_in=error.tokens_in, tokens_out=error.tokens_out, model=chat.model
-        )
-    added, unused = _match_statements(answer.value, user_turns, selected.facts)
-    # Without its words: what a small model invents about people is not to be stored anywhere.
+        answer = LlmAnswer(None, LlmCost(), error)
+    if isinstance(answer.error, ModelUnavailable):
+        _log.warning("The small model failed; only the built-in selector was used: %s", answer.error)
+        reasons = [f"the model failed: {answer.error}"]
+        return replace(selected, rejected=(*selected.rejected, *reasons), cost=answer.cost)
+    if answer.error is not None:
+        raise answer.error
+    added, unused = _match_statements(answer.value or (), user_turns, selected.facts)
+    # Without the words: what a small model invents about people must not be stored anywhere.
     reasons = [f"{unused} statements of the model are not in what the user said"] if unused else []
     return replace(
         selected,
         facts=(*selected.facts, *added),
-        calls=answer.calls,
-        tokens_in=answer.tokens_in,
-        tokens_out=answer.tokens_out,
-        model=answer.model,
+        cost=answer.cost,
         prompt_digest=prompt("extract_small").digest,
         rejected=(*selected.rejected, *reasons),
     )
@@ -110,7 +107,7 @@ def _messages(user_turns: Sequence[Turn]) -> list[ChatMessage]:
 def _match_statements(
     operations: Sequence[Operation], user_turns: Sequence[Turn], selected: Sequence[ExtractedFact]
 ) -> tuple[list[ExtractedFact], int]:
-    """Return the statements behind the model's sentences that are not selected yet, and how many have none."""
+    """Return the unselected statements that the model's sentences point to, and how many point to none."""
     sources = [
         (turn, each, set(terms_of(each.text))) for turn in user_turns for each in score_statements(turn.content)
     ]

@@ -1,8 +1,8 @@
-"""What was said while the ledger was away, in files beside it: how they are written, read, and made to forget.
+"""Spill files: turns that were received while the ledger was unavailable.
 
-A file holds a line of JSON for each turn. The process that adds to it holds its lock; one that nobody holds was left
-behind, and whoever finds it takes it over. A line that is erased is overwritten in its place with spaces, also in
-files that others hold: they only ever add to the end.
+A file has a line of JSON for each turn. The process that appends to it has locked it; an unlocked file was left
+behind, and another process takes it over. An erased line is overwritten with spaces, also in locked files, which are
+only appended to.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from recollect.model.turn import Turn
 
 _log = logging.getLogger("recollect")
 SPILL_SUFFIX = ".jsonl"
-# Lines that the ledger refused: kept for a person to look at, never tried again.
+# Lines that the ledger refused; they are never retried.
 REJECTED_SUFFIX = ".refused"
 
 
 @dataclass(frozen=True, slots=True)
 class SpilledTurn:
-    """A turn that waits for the ledger, as the message it was, and when it was first given."""
+    """A turn that waits for the ledger, as a message, and when it was received."""
 
     scope: Scope
     message: Mapping[str, Any]
@@ -39,13 +39,13 @@ class SpilledTurn:
 
     @classmethod
     def from_turn(cls, turn: Turn, received_at: datetime) -> SpilledTurn:
-        """A turn as the message that `listen` makes it from again."""
+        """Return a turn as the message that `parse_messages` accepts."""
         message = {"role": str(turn.role), "content": turn.content, "timestamp": turn.said_at.isoformat()}
         named = {"name": turn.name} if turn.name else {}
         return cls(turn.scope, {**message, **named, "turn_id": turn.id}, received_at)
 
     def to_line(self) -> bytes:
-        """The line that stands for it."""
+        """Return the line of the file."""
         plain = {
             "user": self.scope.user,
             "project": self.scope.project,
@@ -58,7 +58,7 @@ class SpilledTurn:
 
 @dataclass(frozen=True, slots=True)
 class SpilledLine:
-    """A turn that waits, and where in its file."""
+    """A turn, and its position in the file."""
 
     start: int
     length: int
@@ -66,7 +66,7 @@ class SpilledLine:
 
 
 def list_spill_files(folder: Path, *endings: str) -> list[Path]:
-    """The files of a folder, oldest first: their names begin with the time they were made."""
+    """Return the files of a folder, oldest first: their names begin with the time."""
     try:
         return sorted(path for path in folder.iterdir() if path.suffix in (endings or (SPILL_SUFFIX,)))
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def list_spill_files(folder: Path, *endings: str) -> list[Path]:
 
 
 def read_spilled_lines(path: Path) -> Iterator[SpilledLine]:
-    """What waits in a file; a line that was cut off was never acknowledged, and is passed over."""
+    """Yield the turns of a file; skip a line that was cut off, which was never acknowledged."""
     start = 0
     with path.open("rb") as file:
         for raw in file:
@@ -86,7 +86,7 @@ def read_spilled_lines(path: Path) -> Iterator[SpilledLine]:
                     raise InvalidInput("it has no end")
                 yield SpilledLine(at, len(raw), _parse_line(raw))
             except (ValueError, KeyError, TypeError, InvalidInput) as error:
-                _log.warning("%s: a line of %d bytes is cut off and passed over (%s)", path, len(raw), error)
+                _log.warning("%s: skipped a line of %d bytes that is cut off (%s)", path, len(raw), error)
 
 
 def _parse_line(raw: bytes) -> SpilledTurn:
@@ -96,13 +96,13 @@ def _parse_line(raw: bytes) -> SpilledTurn:
 
 
 def group_by_arrival(turns: Iterable[SpilledTurn]) -> Iterator[tuple[Scope, datetime, list[Mapping[str, Any]]]]:
-    """Turns put together again that were given together."""
+    """Yield the messages that were received together, with their scope and time."""
     for (scope, received_at), group in groupby(turns, key=lambda each: (each.scope, each.received_at)):
         yield scope, received_at, [each.message for each in group]
 
 
 def spilled_turns_of(folder: Path, user: str) -> list[SpilledTurn]:
-    """What waits of one user, in order."""
+    """Return the turns of one user, in order."""
     return [
         line.turn
         for path in list_spill_files(folder)
@@ -112,7 +112,7 @@ def spilled_turns_of(folder: Path, user: str) -> list[SpilledTurn]:
 
 
 def erase_spilled(folder: Path, scope: Scope, what: ErasureRequest) -> StoreErasure:
-    """Overwrite what an erasure reaches, in all files of a folder."""
+    """Overwrite the turns that an erasure covers, in all files of a folder."""
     count, note = 0, ""
     for path in list_spill_files(folder, SPILL_SUFFIX, REJECTED_SUFFIX):
         try:
@@ -158,5 +158,5 @@ def _lines_if_exists(path: Path) -> list[SpilledLine]:
     try:
         return list(read_spilled_lines(path))
     except FileNotFoundError:
-        # Someone brought it to the ledger meanwhile.
+        # Another process has replayed it.
         return []

@@ -1,4 +1,4 @@
-"""When to learn from what was said: after so many turns, when the topic changes, or when nothing more comes."""
+"""When to learn from turns: after a number of turns, when the topic changes, or after idle time."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Triggers:
-    """What makes it time to learn.
+    """When to learn from a conversation.
 
-    A conversation is learned from once it has `every` turns that were not; turns that come within `wait_s` of each
-    other are learned from together. A topic changes where a user turn is less like the one before it than
-    `drift`; 0 never. What is left is learned from after `idle_s` without a word. `payload` is recorded in the job.
+    After `every` new turns; turns within `wait_s` of each other are learned from together. When the topic changes:
+    the cosine of two consecutive user turns is below `drift`; 0 for never. Else after `idle_s` without a turn.
+    `payload` is recorded in the job.
     """
 
     every: int = 1
@@ -41,11 +41,11 @@ def extraction_job(
     drifted: bool,
     now: datetime,
 ) -> NewJob:
-    """The job that learns from these new turns of a conversation, due when one of the triggers says so."""
+    """Return the job that learns from new turns, due at the time of the first trigger."""
     pending_turns = conversation.turn_count - conversation.learned_to + len(turns)
     is_time = drifted or pending_turns >= triggers.every
     wait_s = triggers.wait_s if is_time else triggers.idle_s
-    # While nothing makes it time, each word puts the idle end off; a burst is not put off by its own turns.
+    # Each turn postpones the idle time; turns of a burst do not postpone each other.
     return NewJob(
         kind=JobKind.EXTRACT,
         key=job_key(scope),
@@ -56,17 +56,17 @@ def extraction_job(
 
 
 def close_job(scope: Scope) -> NewJob:
-    """The job that ends a conversation: learns what is left, writes its episode, promotes what matters."""
+    """Return the job that ends a conversation: writes its episode and promotes its memories."""
     return NewJob(kind=JobKind.CLOSE, key=job_key(scope))
 
 
 def job_key(scope: Scope) -> str:
-    """What all jobs of one conversation share."""
+    """Return the key of all jobs of a conversation."""
     return json.dumps([scope.project, scope.session])
 
 
 def has_drifted(before: Vector | None, turns: Sequence[Turn], vectors: Sequence[Vector | None], drift: float) -> bool:
-    """Whether a user turn is about something else than the one before it: their cosine is below `drift`."""
+    """Return whether the cosine of a user turn and the one before it is below `drift`."""
     if not drift:
         return False
     for turn, vector in zip(turns, vectors, strict=True):

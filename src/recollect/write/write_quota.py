@@ -1,4 +1,4 @@
-"""Whether more may be kept for a user: not more in a minute than may be, and not more in all."""
+"""Per-user write quotas: a rate limit and a maximum number of stored records."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from recollect.observability.metrics import LIMITED
 
 _log = logging.getLogger("recollect")
 _MAX_CACHED_USERS = 10_000
-# What other processes added is seen when it is counted again: sooner, the fuller it is.
+# Counts are refreshed, sooner near the limit, since other processes write too.
 _REFRESH_S, _REFRESH_NEAR_LIMIT_S, _REFRESH_AT_LIMIT_S = 600.0, 60.0, 1.0
 _EVERYTHING = Listing(statuses=())
 
 
 @dataclass(slots=True)
 class _UserUsage:
-    """What a user was counted to have, when, and what was let in since."""
+    """The last count of a user's records, its time, and the writes admitted since."""
 
     stored: int
     counted_at: float
@@ -32,51 +32,52 @@ class _UserUsage:
 
 
 class WriteQuota:
-    """Lets in what may be kept. Memories are counted in the ledger now and then, not at every write.
+    """Admits or rejects writes of a user.
 
-    `pace` is how much a user may have kept in a minute; doors that are open to many set it. `most` counts everything
-    the ledger holds of a user, what was said and what was forgotten with it; 0 is any number.
+    Counts are cached per user and refreshed in the background, so that a write does not pay for a COUNT query.
+    `max_records` includes turns and forgotten memories; 0 is no limit. Interfaces for many users set `rate_limiter`.
     """
 
     def __init__(self, ledger: Ledger, max_records: int) -> None:
         self.rate_limiter: RateLimiter | None = None
         self._ledger = ledger
         self._max_records = max_records
-        # The ones who wrote last come last.
+        # Least recently used first.
         self._usage: OrderedDict[str, _UserUsage] = OrderedDict()
         self._counting: dict[str, asyncio.Task[_UserUsage]] = {}
 
     @property
     def limit_message(self) -> str:
-        """What is said where there is no room."""
+        """Return the error message of an exceeded quota."""
         return (
-            f"no more than {self._max_records:,} memories are kept for one user, "
-            f"what was said and what was forgotten "
-            "among them: erase some, or have user_memories_most raised"
+            f"no more than {self._max_records:,} memories are kept for one user, including turns and forgotten "
+            "ones: erase some, or raise user_memories_most"
         )
 
     async def admit(self, user: str, count: int) -> None:
-        """Let in so many, or raise that they come too fast or are too many."""
+        """Reserve space for `count` records, or raise TooFast or QuotaReached."""
         wait_s = await self.rate_limiter.acquire(user, count) if self.rate_limiter is not None else 0.0
         if wait_s:
             LIMITED.add("user_writes")
-            raise TooFast("this user has more kept in a minute than may be: try again later", retry_after_s=wait_s)
+            raise TooFast(
+                f"write rate limit exceeded for user {user!r}; retry in {wait_s:.0f} s", retry_after_s=wait_s
+            )
         await self.reserve(user, count)
 
     async def reserve(self, user: str, count: int) -> None:
-        """Let in so many, at whatever pace they come, or raise that they are too many."""
+        """Reserve space for `count` records without the rate limit, or raise QuotaReached."""
         if not self._max_records or not count:
             return
         usage = self._usage.get(user)
         if usage is None:
             usage = await self._await_count(user)
         elif self._exceeds_limit(usage, count) and monotonic() - usage.counted_at >= _REFRESH_AT_LIMIT_S:
-            # Something may have been erased; but whoever is refused over and over is not counted every time.
+            # Records may have been erased; but not every rejected write pays for a count.
             usage = await self._await_count(user)
         elif monotonic() - usage.counted_at > (
             _REFRESH_NEAR_LIMIT_S if usage.stored + usage.reserved > self._max_records / 2 else _REFRESH_S
         ):
-            # There is room as far as we know: nobody waits for it to be counted again.
+            # By the cached count there is space, so refresh it in the background.
             self._start_count(user)
         if self._exceeds_limit(usage, count):
             LIMITED.add("user_memories")
@@ -84,7 +85,7 @@ class WriteQuota:
         usage.reserved += count
 
     async def remaining(self, user: str, count: int) -> int:
-        """How many of so many there is room for; before it is said that not all fit, they are counted again."""
+        """Return how many of `count` records fit; count again before reporting that not all do."""
         if not self._max_records:
             return count
         usage = self._usage.get(user) or await self._await_count(user)
@@ -96,11 +97,11 @@ class WriteQuota:
         return usage.stored + usage.reserved + count > self._max_records
 
     async def _await_count(self, user: str) -> _UserUsage:
-        # Whoever goes away does not break off what others wait for, too.
+        # Shielded, since other callers may wait for the same count.
         return await asyncio.shield(self._start_count(user))
 
     def _start_count(self, user: str) -> asyncio.Task[_UserUsage]:
-        """Count in the ledger; all who ask for a user meanwhile wait for the same answer."""
+        """Start a count in the ledger; concurrent callers share it."""
         task = self._counting.get(user)
         if task is None:
             task = self._counting[user] = asyncio.get_running_loop().create_task(self._query_count(user))
@@ -111,7 +112,7 @@ class WriteQuota:
         previous = self._usage.get(user)
         reserved = previous.reserved if previous is not None else 0
         count = await self._ledger.count(Scope(user), _EVERYTHING)
-        # What was let in meanwhile may not have been there to be counted.
+        # Writes admitted during the count may not be included in it.
         usage = _UserUsage(count, monotonic(), previous.reserved - reserved if previous is not None else 0)
         self._usage[user] = usage
         self._usage.move_to_end(user)
@@ -122,10 +123,10 @@ class WriteQuota:
     def _on_count_done(self, user: str, task: asyncio.Task[_UserUsage]) -> None:
         self._counting.pop(user, None)
         if not task.cancelled() and isinstance(error := task.exception(), RecollectError):
-            _log.debug("the memories of a user could not be counted: %s", error)
+            _log.debug("the records of a user could not be counted: %s", error)
 
     async def close(self) -> None:
-        """Wait for no count any more."""
+        """Cancel running counts."""
         tasks = list(self._counting.values())
         for task in tasks:
             task.cancel()

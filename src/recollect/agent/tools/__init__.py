@@ -1,1 +1,1 @@
-"""What an agent can do: Python functions, HTTP requests, MCP servers, and its own memory."""
+"""Tools of an agent: Python functions, HTTP requests, MCP servers, and memory."""

@@ -1,4 +1,4 @@
-"""An HTTP request as a tool: an address with places for arguments, and what it takes."""
+"""An HTTP request as a tool: a URL with placeholders for arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recollect.agent.tools.tool import Tool
 from recollect.errors import InvalidSettings, ToolFailed
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}")
-# Everything before the path: a model must not choose whom it talks to.
+# The scheme and host must be fixed: a model must not choose the server.
 _ORIGIN = re.compile(r"https?://[^/?#{}\s]+(?=[/?]|$)")
 _MAX_BYTES = 1 << 18
 _MAX_ERROR_CHARS = 500
@@ -38,12 +38,12 @@ def http_tool(
     optional: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
 ) -> Tool:
-    """A tool that makes one request; `{name}` in the path or query of the address stands for an argument.
+    """Return a tool that makes one request; `{name}` in the path or query of the URL is an argument.
 
     Other arguments go into the query of a GET or DELETE, and into a JSON body otherwise. Redirects are not followed.
     """
     if not _ORIGIN.match(url):
-        raise InvalidSettings(f"the tool {name} needs an http:// or https:// address whose host is fixed")
+        raise InvalidSettings(f"the tool {name} needs an http:// or https:// URL with a fixed host")
     properties = dict(parameters or {})
     placeholders = set(_PLACEHOLDER.findall(url))
     for place in sorted(placeholders - properties.keys()):
@@ -85,7 +85,7 @@ def _check(properties: Mapping[str, Any], required: Sequence[str], arguments: Ma
 
 
 def _quote_argument(name: str, value: Any) -> str:
-    """A value as a part of an address that stays where it is put."""
+    """Return a value quoted for a URL, so that it cannot change the path."""
     text = _text(value)
     if text in ("", ".", ".."):
         raise ToolFailed(f"the arguments do not fit: {name} must not be {text!r}")
@@ -97,7 +97,7 @@ def _text(value: Any) -> str:
 
 
 async def _read(reply: httpx.Response) -> str:
-    """The text of an answer, of a very long one the beginning."""
+    """Return the text of a response, at most the first `_MAX_BYTES`."""
     content = bytearray()
     async for chunk in reply.aiter_bytes():
         content += chunk

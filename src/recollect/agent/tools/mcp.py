@@ -1,4 +1,4 @@
-"""An MCP server as a source of tools: a program on this machine, or an address. The only file that knows `mcp`."""
+"""An MCP server as a source of tools, started as a process or reached by URL. The only file that imports `mcp`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_PAGES = 100
 
 
 class McpSource:
-    """The tools of one server, which is started or reached on first use, and again if it is gone."""
+    """The tools of one server, which is started or connected on first use, and again if it stops."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class McpSource:
         self._ready: asyncio.Future[Client] | None = None
         self._closing = asyncio.Event()
         self._tools: tuple[Tool, ...] | None = None
-        # Until when it is not tried again, and why.
+        # The time of the next attempt, and the last error.
         self._failed: tuple[float, str] | None = None
 
     async def tools(self) -> tuple[Tool, ...]:
-        """Its tools, each with the server's name before its own; an Unavailable while it cannot be reached."""
+        """Return its tools, named after the server and the tool; raise Unavailable if it cannot be reached."""
         if self._tools is None:
             clock = asyncio.get_running_loop().time
             if self._failed is not None and clock() < self._failed[0]:
@@ -52,13 +52,13 @@ class McpSource:
             try:
                 self._tools = await self._list_tools(await self._client())
             except Unavailable as error:
-                # Or whoever asks would wait for it again and again.
+                # So that not every run waits for it.
                 self._failed = clock() + _RETRY_S, str(error)
                 raise
         return self._tools
 
     async def close(self) -> None:
-        """Let go of the server; a program of ours ends."""
+        """Disconnect; a started process ends."""
         self._closing.set()
         if self._owner is not None:
             await asyncio.wait([self._owner])
@@ -67,7 +67,7 @@ class McpSource:
         if self._owner is None or self._owner.done():
             self._closing = asyncio.Event()
             self._ready = asyncio.get_running_loop().create_future()
-            # Its streams belong to the task that opened them, whoever calls.
+            # Its streams belong to the task that opened them.
             self._owner = asyncio.create_task(self._run_client(self._ready))
         assert self._ready is not None
         try:
@@ -110,7 +110,7 @@ class McpSource:
                     break
         except Exception as error:
             raise Unavailable(
-                f"the MCP server {self.name} does not tell its tools: {_describe_error(error)}"
+                f"the MCP server {self.name} does not list its tools: {_describe_error(error)}"
             ) from None
         return tuple(tools)
 
@@ -135,7 +135,7 @@ class McpSource:
         return text or "done"
 
     async def _close_if_unreachable(self, client: Client) -> None:
-        """See whether the server is still there; one that is not is started again by the next call."""
+        """Close the connection if the server does not answer a ping; the next call connects again."""
         owner = self._owner
         try:
             async with asyncio.timeout(_PING_S):
@@ -147,7 +147,7 @@ class McpSource:
 
 
 def _describe_error(error: BaseException) -> str:
-    """What went wrong, without the groups that it comes in."""
+    """Return the message of the first error in nested groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return str(error) or type(error).__name__

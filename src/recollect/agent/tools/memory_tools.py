@@ -1,8 +1,7 @@
-"""Memory as tools: retrieve, recall, store, correct, forget. The same objects serve an agent and an MCP server.
+"""Memory as tools: retrieve, recall, store, correct, forget.
 
-What an agent writes is its own word, not the user's: it is kept with low trust, and what reads like an instruction
-waits until a person has seen it. It may change what it can see from where it stands, a few times in a run, and every
-change can be undone.
+What an agent writes has low trust, and what reads like an instruction waits for review. An agent may change memories
+that its scope sees, a few times in a run, and every change can be undone.
 """
 
 from __future__ import annotations
@@ -12,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from recollect.agent.retrieval import EPISODES, FACTS, find
+from recollect.agent.retrieval import EPISODES, FACTS, MemorySearch
 from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
 from recollect.model.change import Author
 from recollect.model.memory import Category, MemoryRecord, Status, Trust
-from recollect.model.query import Filter
-from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.remember import MemoryInput
@@ -31,12 +28,12 @@ _NON_FACT_CATEGORIES = (Category.EPISODE, Category.SUMMARY, Category.TURN, Categ
 _CONFIDENCE = 0.7
 
 _QUERY = Annotated[str, "What to look for, in words."]
-_NUMBER = Annotated[str, "The fact's number, such as f1, as RetrieveFacts told it."]
+_NUMBER = Annotated[str, "The fact's number, such as f1, from RetrieveFacts."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryLimits:
-    """How much of each an agent may do in one run, and how much it is told at once."""
+    """The limits of one run: results per call, and the number of calls of each kind."""
 
     facts: int = 5
     episodes: int = 3
@@ -55,8 +52,9 @@ def memory_tools(
     limits: MemoryLimits | None = None,
     withheld: frozenset[str] = frozenset(),
 ) -> tuple[Tool, ...]:
-    """The tools of one run over the memory of one scope; its counts begin at nothing."""
-    toolset = _MemoryToolset(service, scope, Author(by), limits or MemoryLimits(), withheld)
+    """Return the memory tools of one run in a scope."""
+    search = MemorySearch(service=service, scope=scope, withheld=withheld)
+    toolset = _MemoryToolset(service, scope, Author(by), limits or MemoryLimits(), search)
     functions: Sequence[Callable[..., Any]] = (
         toolset.retrieve_facts,
         toolset.recall_episodes,
@@ -73,22 +71,22 @@ class _MemoryToolset:
     scope: Scope
     by: Author
     limits: MemoryLimits
-    withheld: frozenset[str]
+    search: MemorySearch
     counts: Counter[str] = field(default_factory=Counter)
-    # Short numbers, for a model makes mistakes in long ids.
+    # Short numbers, since models make mistakes in long ids.
     ids_by_number: dict[str, str] = field(default_factory=dict)
 
     async def retrieve_facts(self, query: _QUERY) -> str:
         """Retrieve more facts from long-term memory."""
         self._count("retrievals")
-        hits = await self._find(query, FACTS, self.limits.facts)
+        hits = await self.search.find(query, FACTS, self.limits.facts)
         lines = [f"{self._number(hit.id)}: {_sanitize(hit.memory)}" for hit in hits]
         return "\n".join(lines) or "No fact fits."
 
     async def recall_episodes(self, query: _QUERY) -> str:
         """Search for similar tasks of the past: what was tried, what came of it, what was learned."""
         self._count("retrievals")
-        hits = await self._find(query, EPISODES, self.limits.episodes)
+        hits = await self.search.find(query, EPISODES, self.limits.episodes)
         return (
             "\n".join(f"Episode {at}: {_sanitize(hit.memory)}" for at, hit in enumerate(hits, 1))
             or "No episode fits."
@@ -131,11 +129,8 @@ class _MemoryToolset:
         )
         return REVIEW_NOTICE
 
-    async def _find(self, query: str, among: Filter, limit: int) -> Sequence[Hit]:
-        return await find(self.service, self.scope, query, among=among, limit=limit, withheld=self.withheld)
-
     async def _get_fact(self, number: str) -> MemoryRecord:
-        """A fact that can be seen from here; any other is as unknown as one that there never was."""
+        """Return a fact that the scope sees, or raise ToolFailed."""
         id = self.ids_by_number.get(number.strip().casefold())
         if id is not None:
             try:

@@ -1,4 +1,4 @@
-"""From settings to tools: HTTP requests and MCP servers, opened on first use and closed together."""
+"""The tools of the settings: HTTP requests and MCP servers, opened on first use and closed together."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _log = logging.getLogger("recollect")
 
 
 class ToolSources:
-    """The tools that settings name, for the groups that they name."""
+    """The tools and groups of the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._groups = settings.agent_groups
-        # Of the time, the agent takes care.
+        # The agent enforces the timeout.
         self._http = httpx.AsyncClient(timeout=None, follow_redirects=False)  # noqa: S113
         self._tools = tuple(
             http_tool(
@@ -48,12 +48,12 @@ class ToolSources:
         )
 
     async def toolbox(self) -> Toolbox:
-        """All tools that can be had now; a server that is away is logged, and tried again the next time."""
+        """Return all available tools; an unavailable server is logged, and tried again the next time."""
         server_tools = await asyncio.gather(*(_tools_of(server) for server in self._servers))
         return Toolbox((*self._tools, *(tool for tools in server_tools for tool in tools)), self._groups)
 
     async def close(self) -> None:
-        """End the servers that were started, and let go of all connections."""
+        """Stop the servers, and close all connections."""
         await asyncio.gather(*(server.close() for server in self._servers))
         await self._http.aclose()
 
@@ -62,5 +62,5 @@ async def _tools_of(server: McpSource) -> tuple[Tool, ...]:
     try:
         return await server.tools()
     except RecollectError as error:
-        _log.warning("the agent goes without some tools: %s", error)
+        _log.warning("some tools are unavailable: %s", error)
         return ()

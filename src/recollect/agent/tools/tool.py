@@ -1,4 +1,4 @@
-"""One tool: a name, what it is for, what it takes, and what it does."""
+"""Tools, and toolboxes of tools in groups."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from pydantic.errors import PydanticUserError
 
 from recollect.errors import InvalidInput, ToolFailed
 
-# What every endpoint takes for the name of a function.
+# The names that all endpoints accept.
 _TOOL_NAME = re.compile("[A-Za-z0-9_-]{1,64}")
 NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """Something a model may have done: `run` takes the arguments that `parameters`, a JSON schema, describes.
+    """A tool; `run` takes the arguments that `parameters`, a JSON schema, describes.
 
-    What `run` gives is told to the model. What it raises is told to it as well, and ends nothing.
+    The model is shown what `run` returns or raises.
     """
 
     name: str
@@ -35,19 +35,19 @@ class Tool:
 
     def __post_init__(self) -> None:
         if not _TOOL_NAME.fullmatch(self.name):
-            raise InvalidInput(f"a tool's name has up to 64 letters, digits, _ and -; {self.name[:80]!r} has others")
+            raise InvalidInput(f"a tool's name may have up to 64 letters, digits, _ and -, got {self.name[:80]!r}")
         if self.parameters.get("type") != "object":
-            raise InvalidInput(f"the parameters of {self.name} are a JSON schema of type object")
+            raise InvalidInput(f"`parameters` of {self.name} must be a JSON schema of type object")
 
     @property
     def openai_schema(self) -> dict[str, Any]:
-        """The tool as an OpenAI-compatible endpoint is told of it."""
+        """Return the tool in the format of OpenAI-compatible endpoints."""
         function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
         return {"type": "function", "function": function}
 
 
 def result_text(value: object) -> str:
-    """What a tool gave, as text: text as it is, anything else as JSON."""
+    """Return the result of a tool as text; JSON if it is no text."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -60,14 +60,14 @@ _MAX_ERRORS = 5
 
 
 def function_tool(function: Callable[..., Any], *, name: str | None = None, description: str | None = None) -> Tool:
-    """The function as a tool; one that is not async runs in a thread. `Annotated[str, "..."]` describes a parameter.
+    """Return a function as a tool; one that is not async runs in a thread.
 
-    Arguments are checked against the type hints before it is called.
+    Arguments are validated against the type hints. `Annotated[str, "..."]` describes a parameter.
     """
     tool_name = name or str(getattr(function, "__name__", ""))
     about = description or inspect.cleandoc(function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     if not about:
-        raise InvalidInput(f"the tool {tool_name} has no docstring; a model needs to know what it is for")
+        raise InvalidInput(f"the tool {tool_name} needs a docstring, which the model is shown")
     names, arguments_model = _make_arguments_model(function, tool_name)
 
     async def run(arguments: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ def function_tool(function: Callable[..., Any], *, name: str | None = None, desc
 
 
 def _make_arguments_model(function: Callable[..., Any], tool_name: str) -> tuple[dict[str, str], type[BaseModel]]:
-    """The names of the parameters by those of the model's fields, and the model that checks them."""
+    """Return the parameter names by field name, and the pydantic model that validates them."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -89,24 +89,22 @@ def _make_arguments_model(function: Callable[..., Any], tool_name: str) -> tuple
     fields: dict[str, Any] = {}
     for number, (name, parameter) in enumerate(inspect.signature(function).parameters.items()):
         if parameter.kind not in _BY_NAME:
-            raise InvalidInput(f"the tool {tool_name} takes {name} without a name; a model gives arguments by name")
-        # Numbered, for a model has attributes of its own that a parameter may be called like.
-        names[f"given_{number}"] = name
+            raise InvalidInput(f"the parameter {name} of the tool {tool_name} must accept a keyword argument")
+        # Numbered, since a parameter may have the name of an attribute of the model.
+        names[f"argument_{number}"] = name
         hint, about = _split_annotation(hints.get(name, Any))
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        fields[f"given_{number}"] = (hint, Field(default, alias=name, description=about))
+        fields[f"argument_{number}"] = (hint, Field(default, alias=name, description=about))
     try:
         arguments_model = create_model(tool_name, __config__=ConfigDict(extra="forbid", title=tool_name), **fields)
         arguments_model.model_json_schema()
     except PydanticUserError as error:
-        raise InvalidInput(
-            f"a parameter of {tool_name} is of a type no JSON schema can tell: {error.message}"
-        ) from None
+        raise InvalidInput(f"a parameter of {tool_name} has a type without a JSON schema: {error.message}") from None
     return names, arguments_model
 
 
 def _split_annotation(hint: Any) -> tuple[Any, str | None]:
-    """The hint, and the words that describe it in an Annotated."""
+    """Return the hint, and the description in an Annotated."""
     if get_origin(hint) is not Annotated:
         return hint, None
     about = [each for each in get_args(hint)[1:] if isinstance(each, str)]
@@ -132,15 +130,15 @@ def _validate(
     return {name: getattr(checked, field) for field, name in names.items()}
 
 
-# The group of those who name none.
+# The group of callers that name none.
 DEFAULT_GROUP = "default"
 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """Tools by their names. With `groups`, names that may hold a *, a caller has only what their groups list.
+    """Tools by name. With `groups` of name patterns, a caller may use only the tools of their groups.
 
-    Whoever names no group is in "default". Without `groups` everyone has everything.
+    A caller that names no group is in "default". Without `groups` everyone may use all tools.
     """
 
     tools: tuple[Tool, ...] = ()
@@ -149,21 +147,21 @@ class Toolbox:
     def __post_init__(self) -> None:
         names = [tool.name for tool in self.tools]
         if duplicates := {name for name in names if names.count(name) > 1}:
-            raise InvalidInput(f"there are two tools called {min(duplicates)}; give one another name")
+            raise InvalidInput(f"two tools are named {min(duplicates)}; rename one")
 
     @classmethod
     def of(
         cls, tools: Iterable[Tool | Callable[..., Any]], groups: Mapping[str, Sequence[str]] | None = None
     ) -> Toolbox:
-        """A toolbox of tools, and of functions that become tools."""
+        """Return a toolbox of tools and functions."""
         return cls(tuple(each if isinstance(each, Tool) else function_tool(each) for each in tools), groups or {})
 
     def with_tools(self, more: Iterable[Tool]) -> Toolbox:
-        """The same with more tools in it, for the same groups."""
+        """Return the toolbox with more tools, for the same groups."""
         return Toolbox((*self.tools, *more), self.groups)
 
     def allowed(self, groups: Sequence[str] = ()) -> Mapping[str, Tool]:
-        """The tools that these groups have together; an InvalidInput for a group that there is not."""
+        """Return the tools of these groups; raise InvalidInput for an unknown group."""
         if not self.groups:
             return {tool.name: tool for tool in self.tools}
         if unknown := [group for group in groups if group not in self.groups]:

@@ -16,8 +16,8 @@ from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
+    from recollect.mirror.result import SyncResult
     from recollect.mirror.status import MirrorStatus
-    from recollect.mirror.sync import SyncResult
     from recollect.mirror.verify import Difference
 
 
@@ -63,15 +63,14 @@ def sync(cli: CliContext) -> None:
     configure_logging(verbose=cli.verbose)
     with Progress("Comparing") as progress:
         done = asyncio.run(_sync(settings, progress))
-    ingested = done.ingested
     counts = {
-        "written": len(set(done.writes.written + ingested.writes.written)),
-        "added": ingested.added,
-        "edited": ingested.edited,
-        "forgotten": ingested.forgotten,
-        "restored": ingested.restored,
-        "conflicts": ingested.conflicts,
-        "aside": ingested.bad,
+        "written": len(set(done.written)),
+        "added": done.added,
+        "edited": done.edited,
+        "forgotten": done.forgotten,
+        "restored": done.restored,
+        "conflicts": done.conflicts,
+        "aside": done.bad,
     }
     if cli.json:
         print_json(counts)

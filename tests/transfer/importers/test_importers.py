@@ -69,7 +69,7 @@ def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
     moved = twice(memory, folder, everyone=True)
     assert moved.kind == "mem0"
     assert (moved.memories, moved.turns, moved.users) == (3, 2, ("alex", "bea"))
-    assert moved.left == {"it was deleted there": 1}
+    assert moved.left == {"deleted in the source": 1}
     lisbon = next(line for line in everything(memory) if line["memory"] == "I live in Lisbon")
     assert (lisbon["user_id"], lisbon["session_id"], lisbon["source"]) == ("alex", "monday", "import:mem0")
     assert lisbon["metadata"]["topic"] == "home"
@@ -94,7 +94,7 @@ def test_the_history_of_mem0_alone_is_brought_in_for_one_user(memory: Memory, tm
     samples.mem0_folder(tmp_path, "chroma")
     moved = memory.import_from(tmp_path / "history.db", user_id="alex", kind="mem0")
     assert texts(memory, category="fact") == ["I live in Lisbon", "Likes green tea"]
-    assert moved.left == {"it was deleted there": 1}
+    assert moved.left == {"deleted in the source": 1}
 
 
 def test_a_pickle_that_would_run_something_is_not_run(memory: Memory, tmp_path: Path) -> None:
@@ -138,9 +138,9 @@ def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memo
     source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
     moved = twice(memory, source, user_id="alex", project_id="chats")
     assert (moved.kind, moved.turns, moved.sessions) == ("chatgpt", 8, 2)
-    assert moved.left["what a system says is not kept"] == 2
-    assert moved.left["what is said to a tool is not kept"] == 2
-    assert any("not as conversations are" in why for why in moved.left)
+    assert moved.left["messages of role system are not imported"] == 2
+    assert moved.left["tool calls are not imported"] == 2
+    assert any("unexpected format" in why for why in moved.left)
     turns = memory.turns(user_id="alex", project_id="chats", session_id="one")
     assert [turn.content for turn in turns] == ["I live in Lisbon. Where is it?", "In Portugal."]
     assert turns[0].said_at == datetime.fromtimestamp(samples.NOON + len("second"), UTC)
@@ -176,7 +176,7 @@ def test_nothing_is_learned_from_old_talk_unless_asked(memory: Memory, tmp_path:
 def test_claude_conversations_memories_and_projects(memory: Memory, tmp_path: Path) -> None:
     moved = twice(memory, samples.claude_zip(tmp_path / "claude.zip"), user_id="alex")
     assert (moved.kind, moved.turns, moved.memories) == ("claude", 2, 3)
-    assert moved.left == {"a message without words": 1, "documents of a project are not memories (1)": 1}
+    assert moved.left == {"a message without text": 1, "documents of a project are not imported (1)": 1}
     assert [turn.content for turn in memory.turns(user_id="alex", session_id="c1")] == [
         "My oven is small",
         "Use a pan.",
@@ -189,7 +189,7 @@ def test_claude_conversations_memories_and_projects(memory: Memory, tmp_path: Pa
 def test_letta_agent_files_of_either_shape(memory: Memory, tmp_path: Path) -> None:
     moved = twice(memory, samples.letta_file(tmp_path / "sam.af"), user_id="alex")
     assert (moved.kind, moved.memories, moved.turns) == ("letta", 3, 2)
-    assert moved.left["it says who the agent is, nothing of the user"] == 1
+    assert moved.left["the persona describes the agent, not the user"] == 1
     assert texts(memory, category="fact") == ["Sailed around Malta", "First name: Chad", "Interests: sailing"]
     block = {"label": "human", "value": "Likes rye", "updated_at": "2025-01-01T00:00:00Z"}
     first = {"agent_type": "memgpt_agent", "name": "old", "core_memory": [block], "messages": []}
@@ -202,7 +202,7 @@ def test_graphiti_facts_keep_the_time_for_which_they_hold(memory: Memory, tmp_pa
     source = samples.graphiti_file(tmp_path / "graph.jsonl")
     moved = twice(memory, source, of=["alex"])
     assert (moved.kind, moved.memories, moved.turns) == ("zep", 3, 2)
-    assert moved.left == {"no JSON": 1, "it is no object": 1}
+    assert moved.left == {"not JSON": 1, "not an object": 1}
     then = memory.search("where does Alex live", user_id="alex", as_of="2022-01-01T00:00:00Z")
     now = memory.search("where does Alex live", user_id="alex")
     assert "Alex lives in Oslo" not in [hit.memory for hit in now]
@@ -258,7 +258,7 @@ def test_markdown_bullets_and_paragraphs_are_memories_under_their_headings(memor
     (tmp_path / "notes" / "MEMORY.md").write_text(NOTES)
     (tmp_path / "notes" / "picture.png").write_bytes(b"\x89PNG")
     moved = twice(memory, tmp_path / "notes", user_id="alex")
-    assert moved.left == {"it is no Markdown": 1}
+    assert moved.left == {"not Markdown": 1}
     lines = {line["memory"]: line for line in everything(memory)}
     assert set(lines) == {
         "About me: I live in Lisbon\nnear the river.",
@@ -290,7 +290,7 @@ def test_nobody_is_written_for_who_was_not_asked_for(memory: Memory, tmp_path: P
     samples.langgraph_store(tmp_path / "store.db")
     moved = memory.import_from(tmp_path / "store.db", of=["alex"])
     assert moved.users == ("alex",)
-    assert moved.left["it is of user 'bea', who was not asked for"] == 1
+    assert moved.left["it is of user 'bea', who was not selected"] == 1
     assert memory.users() == ["alex"]
     nobody = memory.import_from(tmp_path / "store.db")
     assert nobody.added == 0
@@ -311,22 +311,23 @@ def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) 
     output = cli("import", str(tmp_path / "mem"), "--user", "alex", "--dry-run").stdout
     assert "agent-cli: " in output
     assert "Found 1 memory, 2 turns in 1 session of user alex." in output
-    assert "Would add 3; 0 were there already." in output
+    assert "Would add 3; 0 existed already." in output
     assert "Nothing was written." in output
     assert cli.json("users")["results"] == []
     output = cli("import", str(tmp_path / "mem"), "--user", "alex").stdout
-    assert "Added 3; 0 were there already." in output
-    assert "Left out 1: it was replaced there" in output
+    assert "Added 3; 0 existed already." in output
+    assert "Left out 1: replaced in the source" in output
     assert cli.json("import", str(tmp_path / "mem"), "--user", "alex")["present"] == 3
     cli("export", str(tmp_path / "all.jsonl"))
     would = cli.json("--home", str(tmp_path / "other"), "import", str(tmp_path / "all.jsonl"), "--dry-run")
     assert (would["kind"], would["added"], would["users"]) == ("recollect", 3, ["alex"])
     samples.langgraph_store(tmp_path / "store.db")
     refused = cli("import", str(tmp_path / "store.db"), code=2).stdout
-    assert "it is of user 'bea', who was not asked for" in refused
+    assert "it is of user 'bea', who was not selected" in refused
     (tmp_path / "empty").mkdir()
-    assert "like nothing that is known" in cli.error("import", str(tmp_path / "empty"), "--user", "a", code=2)
-    assert "is not there" in cli.error("import", str(tmp_path / "nowhere"), "--from", "letta", "--user", "a", code=2)
+    assert "is not recognised" in cli.error("import", str(tmp_path / "empty"), "--user", "a", code=2)
+    nowhere = str(tmp_path / "nowhere")
+    assert "does not exist" in cli.error("import", nowhere, "--from", "letta", "--user", "a", code=2)
 
 
 def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -390,7 +391,7 @@ def items(path: Path, *report: tuple[str, str]) -> Path:
 def test_a_dry_run_counts_what_is_said_twice_as_the_real_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr(run, "_BATCH", batch)
+    monkeypatch.setattr(run, "BATCH_SIZE", batch)
     report = [("alex", "Likes tea"), ("alex", "Has a cat"), ("alex", "Likes tea"), ("bea", "Likes tea")]
     source = items(tmp_path / "items.jsonl", *report, ("alex", "Lives in Oslo"), ("alex", "Likes tea"))
     with opened(tmp_path / "home") as memory:
@@ -418,7 +419,7 @@ def test_a_dry_run_knows_which_value_of_a_key_stays(tmp_path: Path) -> None:
 def test_what_there_is_no_room_for_is_left_out_and_told_and_others_are_brought_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr(run, "_BATCH", batch)
+    monkeypatch.setattr(run, "BATCH_SIZE", batch)
     report = [("alex", f"Boat {number % 6}") for number in range(12)]
     source = items(tmp_path / "items.jsonl", *report, ("bea", "Rides a bike"))
     with opened(tmp_path / "home", most=5) as memory:
@@ -458,5 +459,5 @@ def test_the_command_line_says_what_had_no_room(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("RECOLLECT_USER_MEMORIES_MOST", "1")
     source = items(tmp_path / "items.jsonl", ("alex", "Likes tea"), ("alex", "Has a cat"))
     output = Cli(tmp_path / "home")("import", str(source), "--everyone", code=2).stdout
-    assert "Added 1; 0 were there already." in output
+    assert "Added 1; 0 existed already." in output
     assert "Left out 1: no more than 1 memories are kept for one user" in output

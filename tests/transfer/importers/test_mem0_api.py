@@ -11,7 +11,7 @@ from mem0.client.main import MemoryClient
 from recollect import Memory
 from recollect.errors import InvalidInput
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.transfer.importers import mem0_api
+from recollect.transfer.importers import mem0
 from tests.http.compat.test_mem0 import running
 from tests.support import importer_samples  # noqa: F401  (sets up mem0 before it is imported)
 
@@ -37,7 +37,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
     host: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mem0_api, "_PAGE", 2)
+    monkeypatch.setattr(mem0, "API_PAGE_SIZE", 2)
     moved = memory.import_from(host, everyone=True, token="any")
     assert (moved.kind, moved.memories, sorted(moved.users)) == ("mem0", 6, ["alex", "bea"])
     lines = list(memory.export(user_id="alex"))

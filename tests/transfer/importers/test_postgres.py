@@ -91,7 +91,7 @@ def test_of_strangers_in_a_database_nothing_is_written(memory: Memory, theirs: D
     samples.langgraph_tables(theirs.dsn)
     moved = memory.import_from(theirs.dsn, of=["alex"])
     assert (moved.users, moved.refused) == (("alex",), 1)
-    assert moved.left["it is of user 'bea', who was not asked for"] == 1
+    assert moved.left["it is of user 'bea', who was not selected"] == 1
     assert memory.users() == ["alex"]
 
 
@@ -116,7 +116,7 @@ def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
     theirs.run("""INSERT INTO boats VALUES (gen_random_uuid(), NULL, '{"data": "Late", "user_id": "alex"}')""")
     assert len(list(items)) == 101
     moved = memory.import_from(theirs.dsn, everyone=True)
-    assert (moved.added, moved.left) == (101, {"it has no words": 2})
+    assert (moved.added, moved.left) == (101, {"it has no text": 2})
 
 
 def test_an_import_that_is_broken_off_lets_go_of_the_database(memory: Memory, theirs: Database) -> None:  # noqa: F811
@@ -144,7 +144,7 @@ def test_one_collection_of_several_is_named_in_the_address(
     moved = memory.import_from(f"{theirs.dsn}&table=home", everyone=True)
     assert (moved.kind, texts(memory)) == ("mem0", ["Has a cat"])
     assert memory.import_from(theirs.dsn, everyone=True).added == 2
-    with pytest.raises(InvalidInput, match="no table 'garden' as mem0 makes it; there are: home, work"):
+    with pytest.raises(InvalidInput, match="no table 'garden' of mem0; there are: home, work"):
         memory.import_from(f"{theirs.dsn}&table=garden", kind="mem0", everyone=True)
 
 
@@ -155,18 +155,18 @@ def test_it_is_told_clearly_what_is_wrong_with_a_database(theirs: Database, tmp_
         return cli.error("import", address, "--everyone", *more, code=2)
 
     assert "no tables of mem0 or langgraph" in error(theirs.dsn)
-    assert "no table as mem0 makes it" in error(theirs.dsn, "--from", "mem0")
-    assert "no table as LangGraph makes it" in error(theirs.dsn, "--from", "langgraph")
-    assert "what letta keeps is not in PostgreSQL" in error(theirs.dsn, "--from", "letta")
+    assert "no table of mem0" in error(theirs.dsn, "--from", "mem0")
+    assert "no table of LangGraph" in error(theirs.dsn, "--from", "langgraph")
+    assert "letta does not use PostgreSQL" in error(theirs.dsn, "--from", "letta")
     assert "there is no such database" in error(theirs.dsn.replace(theirs.name, "nowhere"))
     assert "refused the login" in error(theirs.dsn.replace("postgres@", "stranger:geheim@"))
     wrong = error("postgresql://alex:geheim@host:port/x")
-    assert "is not an address of PostgreSQL" in wrong
+    assert "is not a PostgreSQL address" in wrong
     assert "geheim" not in wrong
     samples.langgraph_tables(theirs.dsn)
     theirs.run("CREATE EXTENSION vector")
     theirs.run("CREATE TABLE mem0 (id uuid, vector vector(2), payload jsonb)")
-    assert "has tables of mem0 and of langgraph: say which" in error(theirs.dsn)
+    assert "has tables of mem0 and of langgraph: choose one" in error(theirs.dsn)
     with Memory(home=tmp_path / "home") as memory, pytest.raises(UpstreamUnavailable, match="cannot be reached"):  # noqa: F811
         memory.import_from("postgresql://alex:geheim@127.0.0.1:1/x", everyone=True)
 
@@ -176,7 +176,7 @@ def test_rows_that_a_policy_hides_are_not_left_out_unsaid(memory: Memory, theirs
     plain = theirs.dsn.replace("postgres@", f"{PLAIN_ROLE}@")
     asyncio.run(running_server().make(f"{theirs.name}_role", role=PLAIN_ROLE))
     asyncio.run(running_server().run(f"DROP DATABASE {theirs.name}_role"))
-    with pytest.raises(InvalidInput, match="does not let this user read all of it"):
+    with pytest.raises(InvalidInput, match="does not let this user read all rows"):
         memory.import_from(plain, everyone=True)
     theirs.run(f"GRANT SELECT ON store TO {PLAIN_ROLE}")
     theirs.run("ALTER TABLE store ENABLE ROW LEVEL SECURITY")

@@ -37,7 +37,7 @@ def test_no_entry_leads_out_of_an_archive(memory: Memory, tmp_path: Path) -> Non
         archive.writestr(link, str(tmp_path / "secret.md"))
     before = sorted(os.listdir(tmp_path))
     moved = memory.import_from(tmp_path / "notes.zip", user_id="alex")
-    assert moved.left == {"its name leads out of the archive": 3, "a link is not followed": 1}
+    assert moved.left == {"its name points outside the archive": 3, "a link is not followed": 1}
     assert moved.refused == 4
     assert [line["memory"] for line in memory.export()] == ["Likes tea"]
     assert sorted(os.listdir(tmp_path)) == before
@@ -75,7 +75,7 @@ def test_what_unpacks_without_end_is_not_unpacked(
         archive.writestr("bomb.md", b"a" * (32 << 20))
         archive.writestr("good.md", "- Likes tea")
     moved = memory.import_from(tmp_path / "bomb.zip", user_id="alex")
-    assert moved.left == {"it unpacks to more than anything real does": 1}
+    assert moved.left == {"its compression ratio is that of a zip bomb": 1}
     assert moved.added == 1
     monkeypatch.setattr(sources, "MAX_BYTES", 1000)
     with pytest.raises(InvalidInput, match="larger than"):
@@ -99,7 +99,7 @@ def test_json_that_is_nested_too_deep_or_no_json_is_told(memory: Memory, tmp_pat
     good = {"namespace": ["memories", "alex"], "key": "g", "value": {"text": "Likes tea"}}
     (tmp_path / "items.jsonl").write_text(json.dumps(good) + "\n" + deep + '{"half\n' + "\n")
     moved = memory.import_from(tmp_path / "items.jsonl", of=["alex"])
-    assert moved.left == {"nested too deep": 1, "no JSON": 1}
+    assert moved.left == {"nested too deep": 1, "not JSON": 1}
     assert moved.added == 1
     (tmp_path / "deep.af").write_text("[" * 100_000)
     assert "nested too deep" in next(iter(memory.import_from(tmp_path / "deep.af", user_id="alex").left))

@@ -89,10 +89,13 @@ def test_a_table_fits_the_terminal(
         Column("SCORE", right=True),
         Column("ID"),
         Column("CREATED", optional=True),
+        Column("FATE", flexible=True),
         Column("MEMORY", flexible=True, lines=2),
     ]
     texts = ["short", "many words " * 20, "日本語の長い文章です。" * 12, "x" * 300, "é" * 90, "👩‍💻 family " * 12]
-    print_table(columns, [TableRow(("0.50", "i" * 30, "2026-03-15 10:00", text), notes=(text,)) for text in texts])
+    print_table(
+        columns, [TableRow(("0.5", "i" * 12, "2026-03-15 10:00", "kept", text), notes=(text,)) for text in texts]
+    )
     lines = capsys.readouterr().out.splitlines()
     assert max(map(cell_len, lines)) <= columns_shown
     assert ("CREATED" in lines[0]) == (columns_shown > 80)

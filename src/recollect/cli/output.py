@@ -170,9 +170,11 @@ def _fit_columns(columns: Sequence[Column], natural: Sequence[int], total: int |
         if optional and available < min(sum(flexible.values()), _MIN_FLEXIBLE_WIDTH * len(flexible)):
             del widths[optional[-1]]
             continue
-        shares = {
-            position: max(8, available * width // sum(flexible.values())) for position, width in flexible.items()
-        }
+        # Narrow columns keep their width, wide ones share the rest.
+        shares: dict[int, int] = {}
+        for position in sorted(flexible, key=lambda position: flexible[position]):
+            shares[position] = min(flexible[position], max(8, available // (len(flexible) - len(shares))))
+            available -= shares[position]
         return widths | shares
     return widths
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from recollect.cli.output import (
@@ -33,50 +32,18 @@ def print_record(record: MemoryRecord) -> None:
     for line in clean_lines(record.content):
         print_line(line)
     print_line()
-    for name, value in _record_fields(record).items():
-        if isinstance(value, datetime):
-            value = value.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
-        if value:
+    for name, value in record.to_dict().items():
+        if value and name != "memory":
             is_inactive = name == "status" and value != Status.ACTIVE
-            print_line(dim(name.ljust(14)), StyledText(str(value), "yellow" if is_inactive else ""))
+            print_line(dim(name.ljust(18)), StyledText(_format_field(value), "yellow" if is_inactive else ""))
 
 
-def _record_fields(record: MemoryRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "user": record.scope.user,
-        "project": record.scope.project,
-        "session": record.scope.session,
-        "level": record.level,
-        "category": record.category,
-        "type": record.type,
-        "key": record.key,
-        "value": record.value,
-        "tags": ", ".join(record.tags),
-        "importance": f"{record.importance:g}",
-        "confidence": f"{record.confidence:g}",
-        "source": record.source,
-        "trust": record.trust,
-        "status": record.status,
-        "superseded by": record.superseded_by,
-        "version": record.version,
-        "created": record.created_at,
-        "updated": record.updated_at if record.version > 1 else None,
-        "occurred": record.occurred_at,
-        "valid from": record.valid_from,
-        "valid to": record.valid_to,
-        "expires": record.expires_at,
-        "last accessed": record.last_accessed_at,
-        "access count": record.access_count,
-        "evidence": ", ".join(record.evidence),
-        "metadata": _format_json(record.metadata),
-        "detail": _format_json(record.detail),
-        "prompt digest": record.prompt_digest,
-    }
-
-
-def _format_json(value: Mapping[str, Any]) -> str:
-    return json.dumps(dict(value), ensure_ascii=False) if value else ""
+def _format_field(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def print_redacted(kinds: Sequence[str]) -> None:

@@ -247,7 +247,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 async def run_command(files: MemoryFiles, scope: Scope, arguments: Mapping[str, Any], *, by: Author) -> str:
     """Run a command of a model with its arguments, and return the answer."""
     command = arguments.get("command")
-    if command not in COMMANDS:
+    if not isinstance(command, str) or command not in COMMANDS:
         raise ToolFailed(f"Unknown command: {command}; the commands are {', '.join(COMMANDS)}")
     values = [_argument(arguments, name) for name in COMMANDS[command]]
     if command == "view":

@@ -213,6 +213,8 @@ async def _open_existing_ledger(diagnosis: Diagnosis, settings: Settings, embedd
 
 def _check_folder(diagnosis: Diagnosis, folder: Path) -> None:
     """Check that the folder is writable and has free space."""
+    from rich.filesize import decimal
+
     existing = next((each for each in (folder, *folder.parents) if each.exists()), Path("/"))
     try:
         if not existing.is_dir():
@@ -225,7 +227,7 @@ def _check_folder(diagnosis: Diagnosis, folder: Path) -> None:
         return
     diagnosis.add("home", f"{folder} is writable" if existing == folder else f"{folder} can be created")
     free = shutil.disk_usage(existing).free
-    message = f"{_format_size(free)} free"
+    message = f"{decimal(free)} free"
     if free < _MIN_DISK_BYTES:
         diagnosis.fail("disk", message, code=ExitCode.UNAVAILABLE, mend="free some space before writing more")
     elif free < _LOW_DISK_BYTES:
@@ -290,6 +292,8 @@ async def _check_vectors(diagnosis: Diagnosis, ledger: Ledger, embedder: Embedde
 
 async def _check_search(diagnosis: Diagnosis, ledger: Ledger, embedder: Embedder, user: str | None) -> None:
     """Check that a memory is found by its words and by its vector."""
+    from rich.filesize import decimal
+
     from recollect.index.exact import ExactIndex
 
     record = await _any_memory(ledger, user)
@@ -308,7 +312,7 @@ async def _check_search(diagnosis: Diagnosis, ledger: Ledger, embedder: Embedder
     [vector] = await embedder.embed([text], role="query")
     await (await index.view(scope, EVERYTHING)).nearest(vector, limit=1)
     elapsed_ms = (time.perf_counter() - started) * 1000
-    diagnosis.add("index", f"user {scope.user} loaded in {elapsed_ms:.1f} ms, {_format_size(index.nbytes)} of memory")
+    diagnosis.add("index", f"user {scope.user} loaded in {elapsed_ms:.1f} ms, {decimal(index.nbytes)} of memory")
     await index.close()
 
 
@@ -330,11 +334,3 @@ async def _check_pgvector(diagnosis: Diagnosis, ledger: Ledger, model: Embedding
         diagnosis.add("pgvector", "its index is incomplete; the next search of a large user rebuilds it")
     else:
         diagnosis.add("pgvector", f"{state.version}, with {pluralize(state.users, 'large user')}")
-
-
-def _format_size(number: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if number < 1000:
-            return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"
-        number /= 1000
-    return f"{number:,.1f} TB"

@@ -98,10 +98,6 @@ _SERVER_OPTIONS = (
     click.option("--allowed-hosts", metavar="NAMES", help="Further host names it answers to, separated by commas."),
     click.option("--access-log/--no-access-log", default=None, help="Whether to log each request."),
 )
-_SERVER_SETTINGS = (
-    "host", "port", "upstream_url", "llm", "llm_url", "server_processes", "ssl_certfile", "ssl_keyfile",
-    "ssl_keyfile_password", "allowed_hosts", "access_log",
-)  # fmt: skip
 
 
 def server_options(function: Any) -> Any:
@@ -126,12 +122,13 @@ def serve(cli: CliContext, /, **values: Any) -> None:
 
     Ctrl-C stops it after the running requests, a second Ctrl-C at once.
     """
+    from recollect.config.settings import Settings
     from recollect.http.server import check_settings
     from recollect.http.server import serve as run
     from recollect.http.sockets import bind_sockets
     from recollect.http.upstream.learning import describe_start
 
-    overrides = {name: values[name] for name in _SERVER_SETTINGS if values[name] is not None}
+    overrides = {name: values[name] for name in Settings.model_fields if values.get(name) is not None}
     if cli.verbose:
         overrides["log_level"] = "debug"
     settings = cli.load(proxy_settings(values) | overrides).settings

@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from evals.conversation import DatasetTurn
-from recollect.client import AsyncMemory
 from recollect.model.memory import Category
 
 if TYPE_CHECKING:
-    from recollect.config.settings import Settings
+    from recollect.client import AsyncMemory
     from recollect.model.result import Hit
-    from recollect.models.embedding import Embedder
 
 
 USER = "someone"
 _FORMS = ("%Y-%m-%dT%H:%M:%S%z", "%Y/%m/%d (%a) %H:%M", "%I:%M %p on %d %B, %Y", "%d.%m.%Y, %H:%M:%S", "%B-%d-%Y")
-
-
-@asynccontextmanager
-async def borrowed_embedder(settings: Settings) -> AsyncIterator[Embedder]:
-    """The embedder of the settings, loaded once for many ledgers; each ledger has its own cache."""
-    from recollect.wiring import open_embedder
-
-    embedder = await open_embedder(settings.model_copy(update={"embedding_cache_mb": 0}))
-    try:
-        yield embedder
-    finally:
-        await embedder.close()
-
-
-@asynccontextmanager
-async def temporary_memory(settings: Settings, embedder: Embedder) -> AsyncIterator[AsyncMemory]:
-    """An empty memory set up as the user's is, in a folder that goes away."""
-    with tempfile.TemporaryDirectory(prefix="recollect-eval-") as home:
-        # What was said years ago would end its session at the first look at the clock, before or after a question.
-        own = settings.model_copy(update={"home": Path(home), "database": "", "session_idle_s": 0.0})
-        async with AsyncMemory(settings=own, embedder=embedder) as memory:
-            yield memory
 
 
 class MemoryAdapter:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from evals.conversation import DatasetConversation, scored
+from evals.files import read_json
 from evals.locomo import read_locomo, read_realtalk
 from evals.longmemeval import read_beam, read_longmemeval
 from recollect.errors import InvalidInput
-from recollect.recipes.files import read_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from evals.files import read_result
 from recollect.errors import InvalidInput
-from recollect.recipes.files import read_result
 
 if TYPE_CHECKING:
     import numpy as np

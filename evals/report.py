@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from evals.files import FORMAT
 from evals.metrics import auroc, mean_marks, percentile
 from recollect import __version__
-from recollect.recipes.files import FORMAT
 
 if TYPE_CHECKING:
     from evals.run import EvaluationRun, Probe, ScoredQuestion

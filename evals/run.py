@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evals.adapter import MemoryAdapter, borrowed_embedder, temporary_memory
+from evals.adapter import MemoryAdapter
 from evals.conversation import DatasetConversation, DatasetQuestion
 from evals.metrics import CUTS, rank_marks
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
-
+from recollect.recipes.run import borrowed_embedder, temporary_memory
 
 EVERYDAY = (
     "hello",

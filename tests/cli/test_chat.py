@@ -69,16 +69,16 @@ def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: Scr
     )
     output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
     asks, both, forgot, one, undone, match, _, none = re.split(
-        r"\n(?=N |Forgot|Now|You are|Nothing)", output.strip("\n")
+        r"\n(?=N |Forgot|Now|You are|There are no)", output.strip("\n")
     )
-    assert asks == "Say which by its number: /memories lists them."
+    assert asks == "Give a number of the list that /memories prints."
     assert [line.split()[0] for line in both.splitlines()] == ["N", "1", "2"]
     assert "cello" in both.splitlines()[1]
     assert forgot == "Forgot Alex is allergic to peanuts  /undo brings it back"
     assert "peanuts" not in one
     assert undone == "Now active: Alex is allergic to peanuts"
     assert "peanuts" in match.splitlines()[1]
-    assert none == "Nothing is kept of sam yet."
+    assert none == "There are no memories of sam yet."
     assert not llm.calls("chat")
 
 
@@ -87,7 +87,7 @@ def test_why_tells_what_was_recalled_for_the_last_answer(cli: Cli, llm: Scripted
     typed = "/why\nHow much can I spend in Hawaii?\n/why\n/why all\n"
     output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
     nothing, _, report = output.partition("\n")
-    assert nothing == "Nothing was asked yet in this session."
+    assert nothing == "There is no answer yet in this session."
     assert "used: 1 memory" in report
     short, _, whole = report.partition("RANK")
     assert re.search(r"0\.\d\d  The budget for the Hawaii trip is \$10,000\n +shares hawaii", short)
@@ -100,7 +100,7 @@ def test_help_names_every_command_and_a_misspelt_one_is_met(cli: Cli, llm: Scrip
     for command in ("/memories", "/forget", "/undo", "/why", "/new", "/user", "/help", "/quit"):
         assert command in output
     assert "There is no /memory; did you mean /memories?" in output
-    assert "There is no /xyzzy; /help lists what there is." in output
+    assert "There is no /xyzzy; /help lists the commands." in output
 
 
 def test_what_a_terminal_would_obey_is_shown(cli: Cli, llm: ScriptedLLM) -> None:
@@ -130,7 +130,7 @@ def test_an_answer_that_breaks_off_shows_what_came_and_says_so(cli: Cli, llm: Sc
 
 def test_what_is_no_address_of_a_server_is_refused(cli: Cli) -> None:
     for address in ("127.0.0.1:8100", "ftp://a", "http://", "x"):
-        assert "is no address" in cli.error("chat", "--url", address, input="x\n", code=2)
+        assert "is not an address" in cli.error("chat", "--url", address, input="x\n", code=2)
 
 
 def test_the_memories_of_another_machine_are_not_looked_for_here(cli: Cli) -> None:

@@ -50,16 +50,19 @@ def test_text_can_be_piped_in_and_loses_only_its_last_newline(cli: Cli) -> None:
 def test_what_is_there_already_is_not_added_twice(cli: Cli) -> None:
     id = cli.add("Prefers window seats")
     repeated = cli("add", "prefers  window seats").stdout
-    assert repeated == f"Already there as {id}; nothing changed.\n"
+    assert repeated == f"Exists as {id}; nothing changed.\n"
 
 
 def test_a_key_has_one_value_and_a_surer_one_stays_until_it_is_corrected(cli: Cli) -> None:
     fact = ("--key", "diet", "--category", "preference")
     first = cli.json("add", "--value", "vegan", *fact)
     assert first["memory"] == "diet: vegan"
-    assert "surer of 'diet'" in cli("add", "Eats fish", "--value", "fish", *fact, "--confidence", "0.4").stdout
+    assert (
+        "higher confidence for 'diet'"
+        in cli("add", "Eats fish", "--value", "fish", *fact, "--confidence", "0.4").stdout
+    )
     replaced = cli("add", "--value", "fish", *fact, "--confidence", "0.4", "--correction").stdout
-    assert "takes the place of the earlier value of 'diet'" in replaced
+    assert "replaces the earlier value of 'diet'" in replaced
     assert cli.json("show", first["id"])["status"] == "superseded"
 
 
@@ -181,7 +184,7 @@ def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path
 
     other = Cli(tmp_path / "other")
     assert other.json("import", str(file)) == {"added": 4, "present": 0, "kept": 0, "redacted": 0}
-    assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 4 were there already.\n"
+    assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 4 existed already.\n"
     assert other.json("show", stored, "--user", "alex") == cli.json("show", stored, "--user", "alex")
     assert other.json("users") == {"results": ["alex", "bob"]}
     assert "I moved to Lisbon" in other("search", "Lisbon", "--user", "alex").stdout

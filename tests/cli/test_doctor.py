@@ -53,7 +53,7 @@ def test_a_full_text_that_lost_count_is_told_and_mended(cli: Cli) -> None:
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
     connection.close()
     assert "recollect doctor --mend" in cli("doctor", code=6).stdout
-    assert "made anew" in cli("doctor", "--mend").stdout
+    assert "rebuilt" in cli("doctor", "--mend").stdout
     assert states(cli)["integrity"] == "ok"
 
 

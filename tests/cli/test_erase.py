@@ -51,7 +51,7 @@ def test_what_a_memory_was_learned_from_no_longer_says_it_once_that_is_erased(cl
     [turn] = cli.json("remember", "I moved to Wombatton", "--user", "alex")["turns"]
     [stored] = cli.json("list", "--user", "alex")["results"]
     output = cli("erase", "--memory", stored["id"], "--user", "alex", "--yes").stdout
-    assert "forgotten, not erased: what it was learned from, 1 turn" in output
+    assert "forgotten, not erased: 1 turn that it was learned from" in output
     assert f"recollect erase --turn {turn['id']} --user alex" in output
     assert "Wombatton" not in cli("recall", "Where is Wombatton, do I live there?", "--user", "alex").stdout
     assert cli.json("erase", "--turn", turn["id"], "--user", "alex", "--yes")["target"] == "turn"

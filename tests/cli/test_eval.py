@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -17,7 +15,7 @@ import pytest
 import tests.support.evaluation_samples as samples
 from recollect.cli.commands.eval import eval_
 from recollect.cli.context import Command
-from tests.support.cli_runner import Cli
+from tests.support.cli_runner import Cli, run_with_progress
 
 RECIPE = "name: Tea\nsteps:\n- store: Likes green tea\n- ask: Which tea?\n  must: green\n"
 
@@ -109,7 +107,7 @@ def test_nothing_of_the_user_is_touched(cli: Cli) -> None:
 
 def test_a_file_that_is_no_result_is_not_written_over_and_no_time_is_lost(cli: Cli) -> None:
     Path("mine.json").write_text("precious")
-    assert "is there already" in cli.error("eval", "locomo", "locomo10.json", "--json", "mine.json", code=2)
+    assert "exists and is not a result" in cli.error("eval", "locomo", "locomo10.json", "--json", "mine.json", code=2)
     assert Path("mine.json").read_text() == "precious"
     assert "no folder" in cli.error("eval", "locomo", "locomo10.json", "--json", "nowhere/out.json", code=2)
     assert "PATH" in cli.error("eval", "locomo", "--json", "locomo10.json", code=2)
@@ -173,17 +171,8 @@ def test_help_loads_nothing_heavy() -> None:
 
 
 def test_progress_is_shown_on_a_terminal_and_leaves_no_trace(cli: Cli) -> None:
-    terminal, inside = pty.openpty()
-    command = [sys.executable, "-m", "recollect.cli.main", "eval", "locomo", "locomo10.json"]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=inside, env={**os.environ, "RECOLLECT_HOME": "."}, timeout=200
-    )
-    os.close(inside)
-    output = os.read(terminal, 100_000)
-    os.close(terminal)
-    assert done.returncode == 0
-    assert re.search(rb"\rEvaluating \[#?\.+\] 3 of 74  4 %  0:\d\d", output)
-    assert output.endswith(b"\r\x1b[K")
+    _, shown = run_with_progress(cli.home, "eval", "locomo", "locomo10.json")
+    assert re.search(rb"Evaluating \S+ 74/74 100 %", shown)
 
 
 def test_two_equal_measurements_are_the_same(cli: Cli) -> None:

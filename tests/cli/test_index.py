@@ -53,10 +53,10 @@ def test_without_an_engine_there_is_nothing_to_look_after(cli: Cli) -> None:
 def test_an_engine_is_filled_found_wrong_and_made_anew(milvus: Cli) -> None:
     for text in ("I live in Paris", "I play the cello", "I am allergic to nuts"):
         milvus.add(text, "--user", "ann")
-    assert "0 rows of 1 user, 3 on their way" in milvus("index", "verify").stdout
+    assert "0 rows of 1 user, 3 waiting" in milvus("index", "verify").stdout
     assert milvus.json("index", "status")["users_behind"] == 1
-    assert milvus("index", "rebuild").stdout == "Fed 3 rows.\n"
-    assert "All right: 3 rows of 1 user, 0 on their way." in milvus("index", "verify").stdout
+    assert milvus("index", "rebuild").stdout == "Rebuilt 3 rows.\n"
+    assert "In sync: 3 rows of 1 user, 0 waiting." in milvus("index", "verify").stdout
     break_engine(milvus.home)
     output = milvus("index", "verify", code=6).stdout
     assert "Wrong for 2 users; run: recollect index rebuild" in output

@@ -50,10 +50,10 @@ def only(cli: Cli, *options: str) -> dict[str, Any]:
     [
         (["jobs"], "There are no such jobs.", {"results": []}),
         (["jobs", "--state", "dead"], "There are no such jobs.", {"results": []}),
-        (["jobs", "--replay", "all"], "There is nothing to replay: no job is dead or cancelled.", {"results": []}),
+        (["jobs", "--replay", "all"], "No job is dead or cancelled.", {"results": []}),
         (["sessions", "--user", "alex"], "User alex has no sessions yet.", {"results": []}),
         (["sessions", "--session", "monday"], "User default has no such session.", {"results": []}),
-        (["stats", "--cost"], "No LLM was asked anything.", {"results": [], "limits": []}),
+        (["stats", "--cost"], "The LLM was not used.", {"results": [], "limits": []}),
         (["worker", "--once"], "Did 0 jobs.", {"done": 0}),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_
     job = only(cli)
     assert (job["id"], job["state"], job["error"]) == (id, "done", None)
     assert "The user lives in Lisbon" in cli("list", "--user", "alex").stdout
-    assert cli("jobs", "--replay", id).stdout == f"{id} is done: there is nothing to be replayed.\n"
+    assert cli("jobs", "--replay", id).stdout == f"{id} is done: it cannot be replayed.\n"
 
 
 def test_of_a_dead_job_it_is_told_that_the_selector_learned_instead(cli: Cli, llm: ScriptedLLM) -> None:
@@ -183,11 +183,11 @@ def test_jobs_are_silent_where_everything_was_said(cli: Cli, llm: ScriptedLLM) -
 def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: ScriptedLLM) -> None:
     configure(cli, llm, learn_wait_s=3)
     learns(llm, LISBON, claim("The user lives in Lisbon"))
-    assert "a worker learns from it soon" in cli("remember", LISBON, "--no-wait").stdout
+    assert "a worker will learn from it" in cli("remember", LISBON, "--no-wait").stdout
     id = only(cli)["id"]
     [cancelled] = cli.json("jobs", "--cancel", id)["results"]
     assert cancelled["state"] == "cancelled"
-    assert cli("jobs", "--cancel", id).stdout == f"{id} is cancelled: there is nothing to be cancelled.\n"
+    assert cli("jobs", "--cancel", id).stdout == f"{id} is cancelled: it cannot be cancelled.\n"
     assert cli.json("worker", "--once") == {"done": 0}
     assert not llm_requests(llm, EXTRACT)
     cli("jobs", "--replay", id)
@@ -209,20 +209,20 @@ def test_an_unknown_job_and_a_foreign_one_answer_alike(cli: Cli, option: str) ->
     ("words", "complaint"),
     [
         (["jobs", "--replay", "a", "--cancel", "b"], "Give either --replay or --cancel."),
-        (["jobs", "--replay", "a", "--state", "dead"], "--state is for the list."),
+        (["jobs", "--replay", "a", "--state", "dead"], "--state goes with the list only."),
         (["jobs", "--state", "asleep"], "'asleep' is not one of 'waiting', 'running', 'done'"),
         (["jobs", "--limit", "0"], "--limit"),
         (["jobs", "--limit", "1001"], "--limit"),
-        (["sessions", "--end"], "Say which one with --session."),
+        (["sessions", "--end"], "Name the session with --session."),
         (["sessions", "--limit", "x"], "--limit"),
         (["stats", "--by", "user"], "--by goes with --cost."),
         (["stats", "--cost", "--by", "moon"], "'moon' is not one of 'user', 'day', 'model', 'step'"),
-        (["erase"], "Say what: --memory, --turn, --session, --project, or --everything."),
-        (["erase", "--yes"], "Say what: --memory, --turn, --session, --project, or --everything."),
-        (["erase", "--memory", "a", "--turn", "b", "--yes"], "Say one thing: --memory, --turn or --everything."),
-        (["erase", "--memory", "a", "--everything", "--yes"], "Say one thing: --memory, --turn or --everything."),
-        (["erase", "--everything"], "Add --yes: there is nobody to ask."),
-        (["erase", "--everything", "--json"], "Add --yes: there is nobody to ask."),
+        (["erase"], "Give one of --memory, --turn, --session, --project and --everything."),
+        (["erase", "--yes"], "Give one of --memory, --turn, --session, --project and --everything."),
+        (["erase", "--memory", "a", "--turn", "b", "--yes"], "Give only one of --memory, --turn and --everything."),
+        (["erase", "--memory", "a", "--everything", "--yes"], "Give only one of --memory, --turn and --everything."),
+        (["erase", "--everything"], "Add --yes: there is no terminal to ask for confirmation."),
+        (["erase", "--everything", "--json"], "Add --yes: there is no terminal to ask for confirmation."),
         (["worker", "--twice"], "--twice"),
     ],
 )
@@ -327,7 +327,7 @@ def test_cost_shows_the_limits_of_the_day_and_how_much_of_them_is_used(
     monkeypatch.setenv("RECOLLECT_LLM_TOKENS_A_DAY", "1")
     each, everyone = cli("stats", "--cost").stdout.splitlines()[-2:]
     assert each == "Today: 1,000,000 tokens for each user."
-    over = "; the LLM is not asked again before midnight, UTC."
+    over = "; the LLM is not used again before midnight, UTC."
     assert everyone == f"Today: {used:,} of 1 tokens for all users{over}"
     alex = cli("stats", "--cost", "--user", "alex").stdout.splitlines()[-2]
     assert alex == f"Today: {used:,} of 1,000,000 tokens for user alex."
@@ -340,7 +340,7 @@ def test_cost_shows_the_limits_of_the_day_and_how_much_of_them_is_used(
 def test_small_talk_costs_nothing(cli: Cli, llm: ScriptedLLM) -> None:
     cli("remember", "Hi there!", "--session", "monday")
     cli("remember", "Thank you", "--session", "monday")
-    assert cli("stats", "--cost").stdout == "No LLM was asked anything.\n"
+    assert cli("stats", "--cost").stdout == "The LLM was not used.\n"
     assert not llm.calls("chat")
 
 
@@ -348,7 +348,7 @@ def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> 
     steps = ("--step", "action: build it", "--step", "observation: it is built", "--step", "action: push it")
     words = ("end-run", "Deploy the shop", *steps, "--answer", "It is live", "--lesson", "The tests take long")
     output = cli(*words, "--succeeded", "--run-id", "r1", "--session", "monday").stdout
-    assert output.startswith("Noted the run in session monday\n  episode: ")
+    assert output.startswith("Recorded the run in session monday\n  episode: ")
     assert "  lesson: " in output
     [episode] = cli.json("list", "--category", "episode")["results"]
     assert (episode["detail"]["steps"], episode["detail"]["outcome"]) == (["build it", "push it"], "It is live")
@@ -357,14 +357,14 @@ def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> 
 
 @pytest.mark.parametrize("words", [(), ("--session", "s", "--step", "dream: x"), ("--session", "s", "--step", "x")])
 def test_a_run_needs_a_session_and_steps_of_a_kind(cli: Cli, words: tuple[str, ...]) -> None:
-    assert "Say in which session" in (report := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in report
+    assert "Name the session" in (report := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in report
 
 
 def test_undo_says_what_it_took_back_and_takes_what_was_learned_only_if_asked(cli: Cli) -> None:
     id = cli.add("Likes tea")
     cli("remember", LISBON, "--session", "monday")
     output = cli("undo", "--any").stdout
-    assert re.search(r"^Took back change \d+: add by extraction at ", output)
+    assert re.search(r"^Undid change \d+: add by extraction at ", output)
     cli("forget", id)
-    assert re.search(r"^Took back change \d+: forget by cli at ", cli("undo").stdout)
+    assert re.search(r"^Undid change \d+: forget by cli at ", cli("undo").stdout)
     assert "either a number or --any" in cli.error("undo", "3", "--any", code=2)

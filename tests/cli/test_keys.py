@@ -20,7 +20,7 @@ def test_a_key_stands_alone_on_stdout_so_that_a_script_can_take_it(cli: Cli) -> 
     output = cli("keys", "add", "--user", "alex")
     assert output.stdout.startswith("rk_")
     assert len(output.stdout.strip()) == 46
-    assert "Shown this once" in output.stderr
+    assert "Shown only once" in output.stderr
     assert output.stdout.strip() not in cli("keys", "list").output
     assert output.stdout.strip() not in cli("keys", "list", "--json").output
 

@@ -200,7 +200,7 @@ def test_explain_tells_which_signals_did_most_for_the_first(cli: Cli) -> None:
         table = cli(command, QUESTION, *ANN, "--explain").stdout.partition("SIGNAL")[2]
         assert re.search(r"^meaning +\d\.\d\d +-?\d\.\d{3} +[+-]\d\.\d\d$", table, re.MULTILINE)
         report = cli.json(command, QUESTION, *ANN, "--explain")["candidates"][0]
-        [sums] = re.findall(r"^all its signals .*", table, re.MULTILINE)
+        [sums] = re.findall(r"^all signals .*", table, re.MULTILINE)
         own, question, base, total, odds = map(float, re.findall(r"[+-]\d+\.\d\d", sums))
         assert own + question + base == pytest.approx(total, abs=0.021)
         assert ", which among 1 memory counts as " in sums
@@ -218,7 +218,7 @@ def test_a_keyed_fact_that_the_search_left_out_is_told_to_be_given(cli: Cli) -> 
     cli.add(BUDGET, *ANN)
     cli("add", "--key", "name", "--value", "Ann", "--category", "identity", *ANN)
     output = cli("recall", QUESTION, *ANN, "--explain", "--min-score", "0.5").stdout
-    assert re.search(r"always given; relevance 0\.\d\d is below 0\.5 +name: Ann", output)
+    assert re.search(r"always included; relevance 0\.\d\d is below 0\.5 +name: Ann", output)
 
 
 def test_explain_of_what_was_not_searched_for_tells_how_long_that_took(cli: Cli) -> None:
@@ -232,9 +232,9 @@ def test_many_that_fell_are_counted_not_listed(cli: Cli) -> None:
     lines = [json.dumps({"memory": f"Trip number {n} went to Hawaii", "user_id": "ann"}) for n in range(30)]
     cli("import", input="\n".join(lines))
     output = cli("search", "trip to Hawaii", *ANN, "--limit", "2", "--explain").stdout
-    table = output[output.index("RANK") : output.index("What did most")]
+    table = output[output.index("RANK") : output.index("Strongest signals")]
     assert len(re.findall(r"^ +\d+ +\d", table, re.MULTILINE)) == 12
-    assert "18 candidates that fell are not shown" in table
+    assert "18 dropped candidates not shown" in table
 
 
 def test_a_search_without_explain_answers_as_before(cli: Cli) -> None:

@@ -16,6 +16,7 @@ import pytest
 import tests.support.evaluation_samples as samples
 from evals.conversation import DatasetConversation, DatasetQuestion, DatasetTurn
 from evals.datasets import BENCHMARKS, load
+from evals.files import check_writable, read_result, write_result
 from evals.metrics import auroc, bootstrap, compare, percentile, rank_marks, spearman
 from evals.prefilter import Decided, LabeledMessage, prefilter_document, read_messages
 from evals.report import document, settings_in_force
@@ -23,7 +24,6 @@ from evals.run import evaluate, probes_of, steps_of
 from recollect.config.settings import Settings
 from recollect.config.settings import load as load_settings
 from recollect.errors import InvalidInput, ModelUnavailable
-from recollect.recipes.files import check_writable, read_result, write_result
 from recollect.testing.fake_embedder import FakeEmbedder
 
 
@@ -247,7 +247,7 @@ def test_a_file_that_is_not_there_or_packed_wrongly_is_told(tmp_path: Path) -> N
     with pytest.raises(InvalidInput, match="No such file"):
         load("locomo", tmp_path / "nope.json")
     (tmp_path / "file.json.xz").write_bytes(b"this is not packed")
-    with pytest.raises(InvalidInput, match="cannot be unpacked"):
+    with pytest.raises(InvalidInput, match="cannot be decompressed"):
         load("locomo", tmp_path / "file.json.xz")
 
 
@@ -286,7 +286,7 @@ def test_results_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
 def test_only_a_result_is_written_over(tmp_path: Path) -> None:
     precious = tmp_path / "precious.json"
     precious.write_text("[1]")
-    with pytest.raises(InvalidInput, match="is there already"):
+    with pytest.raises(InvalidInput, match="exists and is not a result"):
         write_result(precious, {})
     assert precious.read_text() == "[1]"
     a = _result(tmp_path / "a.json", [1])

@@ -99,7 +99,7 @@ def test_what_has_a_key_and_everything_can_be_forgotten(tmp_path: Path) -> None:
         "- forget: {all: true}\n- ask: Oslo? tea?\n  must_not: [tea, Oslo]\n"
     )
     assert passed_checks(tmp_path, text) == [True] * 4
-    with pytest.raises(InvalidInput, match="step 1: nothing has the key 'city'"):
+    with pytest.raises(InvalidInput, match="step 1: no memory has the key 'city'"):
         run(tmp_path, "- forget: {key: city}\n" + ASK)
 
 
@@ -180,7 +180,7 @@ def test_a_question_as_of_a_time_is_asked_as_of_then(tmp_path: Path) -> None:
         ("- store: x\n  as: a\n- ask: x\n  must: {id: y}", "'y'; named are a"),
         ("- store: x\n  as: a\n- store: y\n  as: a\n" + ASK, "step 2 .*: step 1 is called 'a' already"),
         ("- ask: 5\n  must: x", "ask is text, not a number; put it in quotes"),
-        ("- ask:\n  must: x", "ask is text, and must be there, not nothing"),
+        ("- ask:\n  must: x", "ask is text and required, not nothing"),
         ("- ask: x\n  must: y\n  limit: 0", "limit is a whole number from 1 to 1000"),
         ("- ask: x\n  must: y\n  limit: ten", "limit is a whole number"),
         ("- ask: x\n  must: y\n  as_of: yesterday", "as_of is not a time"),
@@ -200,7 +200,7 @@ def test_a_question_as_of_a_time_is_asked_as_of_then(tmp_path: Path) -> None:
         ("- ask: x\n  must: y\n  user: ''", "user is text"),
         ('- ask: x\n  must: y\n  user: "a\\tb"', "step 1 .*control character"),
         ("user: 5\nsteps: [{ask: x, must: y}]", "user is text, not a number"),
-        ("- store: x\n  store: y\n" + ASK, "line 2, column 3: the name 'store' stands there twice"),
+        ("- store: x\n  store: y\n" + ASK, "line 2, column 3: the name 'store' is used twice"),
         ("- store: &a x\n- store: *a\n" + ASK, r"line 2, column 10: aliases \(\*name\) are not allowed"),
         ("- store: !!python/object/apply:os.system [ls]\n" + ASK, "could not determine a constructor"),
         ("- {[a]: b}\n" + ASK, "a name must be plain text"),

@@ -2,15 +2,82 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
 import re
 import shlex
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from click.testing import CliRunner, Result
 
 from recollect.cli.main import root
+
+COMMAND = [sys.executable, "-m", "recollect.cli.main"]
+
+
+class Terminal:
+    """A terminal that collects its output; `inside` is the end for the process."""
+
+    def __init__(self, screen: int, inside: int) -> None:
+        self._screen, self.inside = screen, inside
+        self._output = bytearray()
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        # Reading fails once no process has the other end open.
+        try:
+            while piece := os.read(self._screen, 10_000):
+                self._output += piece
+        except OSError:
+            return
+
+    def output(self) -> bytes:
+        """Return all output, once the process has ended."""
+        os.close(self.inside)
+        self._reader.join(60)
+        return bytes(self._output)
+
+
+@contextmanager
+def open_terminal(*, columns: int = 80) -> Iterator[Terminal]:
+    """Open a terminal of a width."""
+    screen, inside = pty.openpty()
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    try:
+        yield Terminal(screen, inside)
+    finally:
+        os.close(screen)
+
+
+def run_with_progress(home: Path, *args: str, columns: int = 100, input: bytes | None = None) -> tuple[bytes, bytes]:
+    """Run a command with a terminal as standard error; return standard output, and the text shown meanwhile.
+
+    The progress bar must be removed in the end: the cursor goes up a line, which is erased.
+    """
+    with open_terminal(columns=columns) as terminal:
+        done = subprocess.run(
+            [*COMMAND, *args],
+            input=input,
+            stdout=subprocess.PIPE,
+            stderr=terminal.inside,
+            env={**os.environ, "RECOLLECT_HOME": str(home), "TERM": "xterm"},
+            timeout=200,
+            check=True,
+        )
+        shown = terminal.output()
+    assert shown.endswith(b"\x1b[1A\x1b[2K"), shown[-200:]
+    return done.stdout, re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", shown)
 
 
 class Cli:

@@ -278,11 +278,11 @@ def test_the_command_line_makes_verifies_and_restores(tmp_path: Path) -> None:
     id = cli.add("Knows qvzkanari", "--user", "ann")
     cli.add("Likes tea", "--user", "ann")
     assert "memories 2" in cli("backup", "make", file).stdout
-    assert "is whole" in cli("backup", "verify", file).stdout
+    assert "is intact" in cli("backup", "verify", file).stdout
     cli("erase", "--memory", id, "--user", "ann", "--yes")
     assert "--force" in cli.error("backup", "restore", file, code=4)
     output = cli("backup", "restore", file, "--force", "--yes").stdout
-    assert "erased again what was erased since: 1" in output
+    assert "repeated later erasures: 1" in output
     assert [each["memory"] for each in cli.json("list", "--user", "ann")["results"]] == ["Likes tea"]
     Path(file).write_bytes(Path(file).read_bytes()[:-4096])
     assert "damaged" in cli.error("backup", "verify", file, code=6)

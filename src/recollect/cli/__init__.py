@@ -1,1 +1,1 @@
-"""The command line: one file a command, loaded when it is called."""
+"""The command line; a command's module is imported when it is called."""

@@ -1,28 +1,42 @@
-"""The options that every command takes, before or after its name, and what they open."""
+"""The options shared by all commands, and the context object that commands receive."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import click
 
-from recollect.cli.terminal import print_line
+from recollect.cli.output import Column, StyledText, TableRow, clean, print_json, print_line, print_table
 
 if TYPE_CHECKING:
     from recollect.client import AsyncMemory
-    from recollect.config.settings import LoadedSettings
+    from recollect.config.settings import LoadedSettings, Settings
+    from recollect.ledger.protocol import Ledger
+    from recollect.models.embedding import Embedder
     from recollect.sync import Memory
-
 
 DEFAULT_USER = "default"
 
 
+class Serializable(Protocol):
+    """A value that can be printed as JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        ...
+
+
+_T = TypeVar("_T", bound=Serializable)
+
+
 class ScopeArgs(TypedDict):
-    """Whose memory it is, as the Python API names it."""
+    """A scope as the Python API names it."""
 
     user_id: str
     project_id: str | None
@@ -31,7 +45,7 @@ class ScopeArgs(TypedDict):
 
 @dataclass(slots=True)
 class CliContext:
-    """What those options were given as; a command's own win over those before its name."""
+    """The values of the shared options; those after a command's name override those before it."""
 
     home: str | None = None
     database: str | None = None
@@ -45,41 +59,111 @@ class CliContext:
 
     @property
     def user_id(self) -> str:
-        """The user that was named, or the one that stands for nobody in particular."""
+        """The user of --user, or the default user."""
         return DEFAULT_USER if self.user is None else self.user
 
     @property
     def scope_args(self) -> ScopeArgs:
-        """Whose memory is meant."""
+        """The scope as arguments of the Python API."""
         return {"user_id": self.user_id, "project_id": self.project, "session_id": self.session}
 
+    @property
+    def within(self) -> str:
+        """The project and session for a message, such as " in session monday"."""
+        return "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(self, name)))
+
     def load(self, extra: Mapping[str, Any] | None = None) -> LoadedSettings:
-        """The settings in force."""
+        """Load the settings in force."""
         from recollect.config.settings import load
 
         overrides = {"home": self.home, "database": self.database, "preset": self.preset, **(extra or {})}
         return load(overrides, file=Path(self.config).expanduser() if self.config else None)
 
+    def settings(self, extra: Mapping[str, Any] | None = None) -> Settings:
+        """Configure logging and load the settings in force."""
+        logger = logging.getLogger("recollect")
+        logger.handlers[:] = [_StderrHandler()]
+        logger.propagate = False
+        logger.setLevel(logging.DEBUG if self.verbose else logging.WARNING)
+        return self.load(extra).settings
+
     def open(self, extra: Mapping[str, Any] | None = None) -> Memory:
-        """The memory that the settings name; use it in a `with`."""
+        """Return the memory of the settings, to be used in a `with`."""
         from recollect.sync import Memory
 
-        configure_logging(verbose=self.verbose)
-        return Memory(settings=self.load(extra).settings)
+        return Memory(settings=self.settings(extra))
 
     def open_async(self) -> AsyncMemory:
-        """The same to await, for what hands over many values one by one."""
+        """Return the asynchronous memory of the settings."""
         from recollect.client import AsyncMemory
 
-        configure_logging(verbose=self.verbose)
-        return AsyncMemory(settings=self.load().settings)
+        return AsyncMemory(settings=self.settings())
+
+    def reply(self, document: Any, *pieces: str | StyledText) -> None:
+        """Print the document with --json, otherwise the pieces as a line."""
+        if self.json:
+            print_json(document)
+        else:
+            print_line(*pieces)
+
+    def reply_rows(
+        self,
+        items: Iterable[_T],
+        columns: Sequence[Column],
+        to_row: Callable[[_T], TableRow | Sequence[str]],
+        *empty: str | StyledText,
+    ) -> None:
+        """Print the items as JSON results or as a table; `empty` is the message if there are none."""
+        rows = list(items)
+        if self.json:
+            print_json(to_results(rows))
+        elif rows:
+            print_table(columns, [to_row(each) for each in rows])
+        else:
+            print_line(*empty)
+
+    def confirm(self, question: str) -> bool:
+        """Ask at the terminal; raise a usage error if there is none."""
+        if self.json or not sys.stdin.isatty():
+            raise usage_error("Add --yes: there is no terminal to ask for confirmation.")
+        return click.confirm(clean(question), err=True)
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[tuple[Ledger, Embedder]]:
+    """Open the ledger and the embedder of the settings, without a service."""
+    from recollect.wiring import open_embedder, open_ledger
+
+    async with AsyncExitStack() as stack:
+        embedder = await open_embedder(settings)
+        stack.push_async_callback(embedder.close)
+        ledger = await open_ledger(settings, embedder.model)
+        stack.push_async_callback(ledger.close)
+        yield ledger, embedder
+
+
+def to_results(items: Iterable[Serializable]) -> dict[str, Any]:
+    """Return the JSON document for a list."""
+    return {"results": [each.to_dict() for each in items]}
+
+
+def usage_error(message: str) -> click.UsageError:
+    """Return a usage error of the running command."""
+    return click.UsageError(message, click.get_current_context())
 
 
 pass_cli = click.make_pass_decorator(CliContext, ensure=True)
 
 
+class _StderrHandler(logging.Handler):
+    """Print log records on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print_line(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
+
+
 class SectionOption(click.Option):
-    """An option whose help stands in a section of its own."""
+    """An option that is listed in its own section of the help."""
 
     def __init__(self, *names: Any, section: str, **attributes: Any) -> None:
         super().__init__(*names, **attributes)
@@ -87,7 +171,7 @@ class SectionOption(click.Option):
 
 
 class SharedOption(SectionOption):
-    """An option that goes into `Given` instead of to the command."""
+    """An option that is stored in the `CliContext` instead of being passed to the command."""
 
     def __init__(self, *names: str, section: str, **attributes: Any) -> None:
         super().__init__(list(names), section=section, expose_value=False, callback=_store_option, **attributes)
@@ -109,71 +193,67 @@ def _complete_preset(context: click.Context, option: click.Parameter, incomplete
     return [CompletionItem(name) for name in preset_names() if name.startswith(incomplete)]
 
 
-def shared_options(*, scope_options: str = "") -> list[click.Option]:
-    """The shared options; of user, project and session those that `whose` names."""
-    section = "Whose memory"
-    options_by_name = {
-        "user": SharedOption(
-            "--user", "-u", metavar="ID", section=section, help=f"The user. [default: {DEFAULT_USER}]"
-        ),
-        "everyone": SharedOption(
-            "--user", "-u", metavar="ID", section=section, help="One user; without it, everyone."
-        ),
-        "project": SharedOption("--project", metavar="ID", section=section, help="One of the user's projects."),
-        "session": SharedOption("--session", metavar="ID", section=section, help="One session, such as a chat."),
-    }
-    section = "Everywhere"
+_SCOPE_OPTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "user": (("--user", "-u"), f"The user. [default: {DEFAULT_USER}]"),
+    "everyone": (("--user", "-u"), "Only this user. [default: all users]"),
+    "project": (("--project",), "One of the user's projects."),
+    "session": (("--session",), "One session, such as a chat."),
+}
+_GLOBAL_OPTIONS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--home",), {"metavar": "FOLDER", "help": "The folder of the ledger. [default: ~/.recollect]"}),
+    (("--database",), {"metavar": "ADDRESS", "help": "A ledger file or a postgresql:// address."}),
+    (("--config",), {"metavar": "FILE", "help": "A settings file, TOML or YAML."}),
+    (("--preset",), {"metavar": "NAME", "shell_complete": _complete_preset, "help": "Named defaults."}),
+    (("--json",), {"is_flag": True, "help": "Print JSON, for programs."}),
+    (("--verbose", "-v"), {"is_flag": True, "help": "Print debug messages, and the traceback of an error."}),
+)
+
+
+def shared_options(scope: str) -> list[click.Option]:
+    """Return the shared options; `scope` names the scope options to include, such as "user project"."""
+    scoped = [(_SCOPE_OPTIONS[name][0], {"metavar": "ID", "help": _SCOPE_OPTIONS[name][1]}) for name in scope.split()]
     return [
-        *(options_by_name[name] for name in scope_options.split()),
-        SharedOption(
-            "--home", metavar="FOLDER", section=section, help="Where the ledger is. [default: ~/.recollect]"
-        ),
-        SharedOption(
-            "--database", metavar="ADDRESS", section=section, help="A ledger file or a postgresql:// address."
-        ),
-        SharedOption("--config", metavar="FILE", section=section, help="A settings file, TOML or YAML."),
-        SharedOption(
-            "--preset", metavar="NAME", section=section, shell_complete=_complete_preset, help="Named defaults."
-        ),
-        SharedOption("--json", is_flag=True, section=section, help="Answer in JSON, for programs."),
-        SharedOption(
-            "--verbose", "-v", is_flag=True, section=section, help="Tell more, and show where an error arose."
-        ),
+        *(SharedOption(*names, section="Scope", **attributes) for names, attributes in scoped),
+        *(SharedOption(*names, section="Everywhere", **attributes) for names, attributes in _GLOBAL_OPTIONS),
     ]
 
 
-class _StderrHandler(logging.Handler):
-    """Log lines as remarks on stderr."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print_line(f"{record.levelname.lower()}: {record.getMessage()}", err=True)
-
-
-def configure_logging(*, verbose: bool) -> None:
-    """Show warnings of the library as remarks; with `verbose`, what it is doing as well."""
-    logger = logging.getLogger("recollect")
-    logger.handlers[:] = [_StderrHandler()]
-    logger.propagate = False
-    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
-
-
 class Command(click.Command):
-    """A command with the shared options; `whose` names those that say whose memory is meant."""
+    """A command with the shared options and examples in its help."""
 
-    def __init__(self, *args: Any, scope_options: str = "user", examples: Sequence[str] = (), **kwargs: Any) -> None:
+    def __init__(self, *args: Any, scope: str = "user", examples: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += shared_options(scope_options=scope_options)
+        self.params += shared_options(scope)
         self.examples = tuple(examples)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Its own options first, then those that every command has."""
+        """Write the command's own options, then the shared ones."""
         write_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Examples at the end, where the eye lands."""
+        """Write the examples."""
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"  $ {example}\n")
+
+
+def command(
+    *examples: str,
+    scope: str = "user",
+    group: click.Group | None = None,
+    name: str | None = None,
+    cls: type[Command] = Command,
+    help: str | None = None,
+) -> Callable[[Callable[..., Any]], Command]:
+    """Return a decorator that makes a function a command, of a group if one is named."""
+
+    def decorate(function: Callable[..., Any]) -> Command:
+        made = click.command(name, cls=cls, scope=scope, examples=examples, help=help)(function)
+        if group is not None:
+            group.add_command(made)
+        return made
+
+    return decorate
 
 
 def write_options(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""The one table of exit codes, and the name an error goes by in JSON."""
+"""Exit codes, and the names of errors in JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from recollect import errors
 
 
 class ExitCode(IntEnum):
-    """What the shell is told."""
+    """Exit codes of `recollect`."""
 
     OK = 0
     UNEXPECTED = 1
@@ -49,12 +49,12 @@ EXIT_CODES: Mapping[type[BaseException], ExitCode] = {
 
 
 def exit_code_for(kind: type[BaseException]) -> ExitCode:
-    """The exit code of an error: its own, or that of the nearest class above it."""
+    """Return the exit code of an error class, or of its nearest base class."""
     return next((EXIT_CODES[each] for each in kind.__mro__ if each in EXIT_CODES), ExitCode.UNEXPECTED)
 
 
 def error_name(error: BaseException) -> str:
-    """What the error is called in JSON, such as not_found."""
+    """Return the name of an error in JSON, such as not_found."""
     if isinstance(error, click.ClickException):
         return "usage"
     if isinstance(error, errors.RecollectError):

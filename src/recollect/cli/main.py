@@ -1,4 +1,4 @@
-"""The entry point: loads the command that is called, and turns every error into a message and an exit code."""
+"""The entry point: import the called command, and turn every error into a message and an exit code."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import click
 from recollect import __version__
 from recollect.cli.context import CliContext, shared_options, write_options
 from recollect.cli.exit_codes import ExitCode, error_name, exit_code_for
+from recollect.cli.output import StyledText, bold, dim, enable_colours, json_text, print_json, print_line
 from recollect.cli.registry import COMMANDS, SECTIONS
-from recollect.cli.terminal import StyledText, bold, dim, enable_colours, json_text, print_json, print_line
 from recollect.errors import RecollectError
 
 _FIRST_COMMANDS = (
-    ('recollect add "The Hawaii trip may cost 10,000 dollars"', "keep something"),
-    ('recollect search "How much can I spend?"', "find it again"),
-    ("recollect doctor", "check that all is well"),
+    ('recollect add "The Hawaii trip may cost 10,000 dollars"', "store a memory"),
+    ('recollect search "How much can I spend?"', "find it"),
+    ("recollect doctor", "check the installation"),
 )
 
 
 class RootGroup(click.Group):
-    """`recollect` itself."""
+    """The group of all commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of the overview."""
+        """Return all commands, in the order of the overview."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, loaded now."""
+        """Import and return a command."""
         entry = COMMANDS.get(cmd_name)
         if entry is None:
             return None
@@ -44,7 +44,7 @@ class RootGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called; a misspelt one is answered with the nearest."""
+        """Return the called command; the error for an unknown one names the most similar."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             matches = get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {matches[0]}?" if matches else "recollect --help lists them."
@@ -52,14 +52,14 @@ class RootGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands by section, then the options."""
+        """Write the commands by section, then the options."""
         for section, commands in SECTIONS.items():
             with formatter.section(section):
                 formatter.write_dl([(name.ljust(10), entry.summary) for name, entry in commands.items()])
         write_options(self, ctx, formatter)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Commands and options that begin so; no command is loaded for it."""
+        """Complete commands and options without importing any command."""
         from click.shell_completion import CompletionItem
 
         names = [CompletionItem(name, help=entry.summary) for name, entry in COMMANDS.items()]
@@ -68,13 +68,13 @@ class RootGroup(click.Group):
         )
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, and see that what it wrote has left."""
+        """Run the command and flush its output."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
         except BrokenPipeError as error:
-            # Nobody reads on: what is still in the buffer must not complain at the end either.
+            # The reader is gone: the rest of the buffer must not raise at exit.
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
             raise click.exceptions.Exit(exit_code_for(type(error))) from None
 
@@ -86,7 +86,7 @@ class RootGroup(click.Group):
         standalone_mode: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run, and exit with a code of our table; no error leaves as a traceback."""
+        """Run, and exit with a code of `ExitCode`; an error is printed without a traceback."""
         args = list(sys.argv[1:] if args is None else args)
         cli = CliContext()
         enable_colours(not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
@@ -105,7 +105,7 @@ class RootGroup(click.Group):
 
 
 def print_error(error: Exception, *, as_json: bool) -> None:
-    """Say on stderr what went wrong."""
+    """Print an error on standard error."""
     message, hint = _describe_error(error)
     if as_json:
         payload = {"code": error_name(error), "message": message, "exit_code": int(exit_code_for(type(error)))}
@@ -120,21 +120,21 @@ def print_error(error: Exception, *, as_json: bool) -> None:
 
 
 def _describe_error(error: Exception) -> tuple[str, str]:
-    """The message, and what to try next if the message does not say it."""
+    """Return the message, and a hint."""
     if isinstance(error, click.Abort):
         return "stopped", ""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         names = error.ctx.command.list_commands(error.ctx) if isinstance(error.ctx.command, click.Group) else []
         return f"{error.ctx.command_path} needs a command: {', '.join(names)}", ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return error.format_message(), f"{error.ctx.command_path} --help tells how it is used."
+        return error.format_message(), f"{error.ctx.command_path} --help shows its usage."
     if isinstance(error, click.ClickException):
         return error.format_message(), ""
     if isinstance(error, RecollectError):
         return str(error), ""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, ""
-    return f"unexpected {type(error).__name__}: {error}", "With -v it shows where; that helps in a bug report."
+    return f"unexpected {type(error).__name__}: {error}", "-v prints the traceback, for a bug report."
 
 
 def _print_version(context: click.Context, option: click.Parameter, value: bool) -> None:
@@ -145,7 +145,7 @@ def _print_version(context: click.Context, option: click.Parameter, value: bool)
 
 @click.group(cls=RootGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Tell the version."
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
 )
 @click.pass_context
 def root(context: click.Context) -> None:
@@ -162,15 +162,15 @@ def root(context: click.Context) -> None:
     for command, purpose in _FIRST_COMMANDS:
         print_line("  ", StyledText(command, "cyan"), " " * (58 - len(command)), dim(purpose))
     print_line()
-    print_line(dim("recollect --help lists all commands; recollect COMMAND --help tells about one."))
+    print_line(dim("recollect --help lists all commands; recollect COMMAND --help explains one."))
 
 
-root.params += shared_options(scope_options="user project session")
+root.params += shared_options("user project session")
 
 
 def main() -> None:
-    """Run the command line; what `recollect` on the shell calls."""
-    # Our products are small: threads of the BLAS cost more than they bring, at start-up above all.
+    """Run the command line."""
+    # The matrices are small: starting BLAS threads costs more than they save.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

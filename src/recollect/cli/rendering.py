@@ -1,14 +1,22 @@
-"""Memories as a person reads them."""
+"""Memories and search traces as text."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recollect.cli.table import Column, TableRow, print_table
-from recollect.cli.terminal import StyledText, bold, clean_lines, dim, print_line
+from recollect.cli.output import (
+    Column,
+    StyledText,
+    TableRow,
+    bold,
+    clean_lines,
+    dim,
+    pluralize,
+    print_line,
+    print_table,
+)
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.result import Hit, TracedCandidate
 
@@ -16,102 +24,55 @@ ID_COLUMN = Column("ID", style="dim")
 CREATED_COLUMN = Column("CREATED", style="dim", optional=True)
 CATEGORY_COLUMN = Column("CATEGORY", optional=True)
 MEMORY_COLUMN = Column("MEMORY", flexible=True, lines=2)
-
-
-def format_short_time(at: datetime) -> str:
-    """A time in a table, where the reader is."""
-    return at.astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def format_long_time(at: datetime) -> str:
-    """A time in full."""
-    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
+SCORE_COLUMN = Column("SCORE", style="bold", right=True)
 
 
 def print_record(record: MemoryRecord) -> None:
-    """All of a memory: its words whole, then every field that is set."""
+    """Print the whole text of a memory, then every field that is set."""
     for line in clean_lines(record.content):
         print_line(line)
     print_line()
-    for name, value in _record_fields(record):
-        print_line(
-            dim(name.ljust(14)), StyledText(value, "yellow") if name == "status" and value != Status.ACTIVE else value
-        )
+    for name, value in record.to_dict().items():
+        if value and name != "memory":
+            is_inactive = name == "status" and value != Status.ACTIVE
+            print_line(dim(name.ljust(18)), StyledText(_format_field(value), "yellow" if is_inactive else ""))
 
 
-def _record_fields(record: MemoryRecord) -> Iterator[tuple[str, str]]:
-    values: dict[str, Any] = {
-        "id": record.id,
-        "user": record.scope.user,
-        "project": record.scope.project,
-        "session": record.scope.session,
-        "level": record.level,
-        "category": record.category,
-        "type": record.type,
-        "key": record.key,
-        "value": record.value,
-        "tags": ", ".join(record.tags),
-        "importance": f"{record.importance:g}",
-        "confidence": f"{record.confidence:g}",
-        "source": record.source,
-        "trust": record.trust,
-        "status": record.status,
-        "superseded by": record.superseded_by,
-        "version": record.version,
-        "created": record.created_at,
-        "updated": record.updated_at if record.version > 1 else None,
-        "occurred": record.occurred_at,
-        "valid from": record.valid_from,
-        "valid to": record.valid_to,
-        "expires": record.expires_at,
-        "last accessed": record.last_accessed_at,
-        "access count": record.access_count,
-        "evidence": ", ".join(record.evidence),
-        "metadata": _format_json(record.metadata),
-        "detail": _format_json(record.detail),
-        "prompt digest": record.prompt_digest,
-    }
-    for name, value in values.items():
-        if value:
-            yield name, format_long_time(value) if isinstance(value, datetime) else str(value)
-
-
-def _format_json(value: Any) -> str:
-    return json.dumps(dict(value), ensure_ascii=False) if value else ""
+def _format_field(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def print_redacted(kinds: Sequence[str]) -> None:
-    """What was kept out of a memory, if anything was."""
+    """Print which kinds of secrets were removed from a memory, if any."""
     if kinds:
         print_line(dim(f"  Kept out of it: {', '.join(kinds)}."))
 
 
-def pluralize(number: int, singular: str, plural: str | None = None) -> str:
-    """A number with its noun."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
-
-
-# Of those that were left out, the best are the ones somebody asks about.
+# The best of the dropped candidates explain a missing hit.
 _MAX_DROPPED_SHOWN = 10
 _MAX_SIGNALS_SHOWN = 8
 _SELECTED = "kept"
 
 _TRACE_COLUMNS = (
     Column("RANK", style="dim", right=True),
-    Column("SCORE", style="bold", right=True),
+    SCORE_COLUMN,
     Column("RELEVANCE", right=True),
     Column("MEANING", right=True, optional=True),
     Column("WORDS", right=True, optional=True),
     Column("RECENCY", right=True, optional=True),
     Column("FATE", style="yellow", flexible=True, lines=2),
-    Column("MEMORY", flexible=True, lines=2),
+    MEMORY_COLUMN,
 )
 
 
 def print_trace(
     hits: Sequence[Hit], candidates: Sequence[TracedCandidate], steps_us: Mapping[str, float], *, learned: bool
 ) -> None:
-    """All of it; what the signals did only where the learned blend weighed them."""
+    """Print the candidates and the duration of each step; the strongest signals only for the learned fusion."""
     if candidates:
         _print_candidates(hits, candidates)
         print_line()
@@ -119,7 +80,9 @@ def print_trace(
         if learned and best is not None:
             _print_signals(best)
             print_line()
-    _print_steps(hits, steps_us)
+    columns = [Column("STEP"), Column("MS", right=True)]
+    print_table(columns, [(step, f"{elapsed_us / 1000:.3f}") for step, elapsed_us in steps_us.items()])
+    print_line(bold(pluralize(len(hits), "hit")), " in ", bold(f"{sum(steps_us.values()) / 1000:.3f} ms"))
 
 
 def _print_candidates(hits: Sequence[Hit], candidates: Sequence[TracedCandidate]) -> None:
@@ -131,33 +94,29 @@ def _print_candidates(hits: Sequence[Hit], candidates: Sequence[TracedCandidate]
         [_candidate_row(number, each, why) for number, each in enumerate(candidates) if number not in hidden],
     )
     if hidden:
-        print_line(dim(f"{pluralize(len(hidden), 'candidate')} that fell are not shown; --json tells all."))
+        print_line(dim(f"{pluralize(len(hidden), 'dropped candidate')} not shown; --json lists all."))
 
 
 def _candidate_row(number: int, candidate: TracedCandidate, why: Mapping[str, str]) -> TableRow:
-    scores = candidate.scores
     is_selected = candidate.fate == _SELECTED
-    # A keyed fact goes into the prompt although the search left it out.
-    decision = f"always given; {candidate.fate}" if not is_selected and candidate.id in why else candidate.fate
+    # A keyed fact is put into the prompt even if the search drops it.
+    decision = f"always included; {candidate.fate}" if not is_selected and candidate.id in why else candidate.fate
+    parts = (candidate.score, candidate.relevance, *(candidate.scores.get(name, 0.0) for name in _SCORE_PARTS))
     return TableRow(
-        (
-            str(number + 1),
-            f"{candidate.score:.2f}",
-            f"{candidate.relevance:.2f}",
-            *(f"{scores.get(part, 0.0):.2f}" for part in ("dense", "lexical", "recency")),
-            decision,
-            candidate.memory,
-        ),
+        (str(number + 1), *(f"{part:.2f}" for part in parts), decision, candidate.memory),
         notes=[note for note in (why.get(candidate.id, ""), candidate.id) if note] if is_selected else (),
     )
 
 
+_SCORE_PARTS = ("dense", "lexical", "recency")
+
+
 def _print_signals(best: TracedCandidate) -> None:
-    """What did most for the best candidate that was kept."""
+    """Print the strongest signals of the best candidate."""
     from recollect.read.explain import break_down_score
 
     account = break_down_score(best.signals)
-    print_line("What did most for the first that was kept, in log-odds:")
+    print_line("Strongest signals of the first hit, in log-odds:")
     columns = [Column("SIGNAL"), *(Column(title, right=True) for title in ("VALUE", "WEIGHT", "ADDS"))]
     rows = [
         (each.feature, f"{each.value:.2f}", f"{each.weight:.3f}", f"{each.odds:+.2f}")
@@ -165,13 +124,11 @@ def _print_signals(best: TracedCandidate) -> None:
     ]
     print_table(columns, rows)
     own_odds = sum(each.odds for each in account.own)
-    sums = f"all its signals {own_odds:+.2f}, the question {account.question:+.2f}, to begin with {account.base:+.2f}"
     total = own_odds + account.question + account.base
     memories = pluralize(account.memories, "memory", "memories")
-    print_line(dim(f"{sums}: {total:+.2f}, which among {memories} counts as {account.odds:+.2f}"))
-
-
-def _print_steps(hits: Sequence[Hit], steps_us: Mapping[str, float]) -> None:
-    columns = [Column("STEP"), Column("MS", right=True)]
-    print_table(columns, [(step, f"{elapsed_us / 1000:.3f}") for step, elapsed_us in steps_us.items()])
-    print_line(bold(pluralize(len(hits), "hit")), " in ", bold(f"{sum(steps_us.values()) / 1000:.3f} ms"))
+    print_line(
+        dim(
+            f"all signals {own_odds:+.2f}, question {account.question:+.2f}, base {account.base:+.2f}: {total:+.2f}, "
+            f"which among {memories} counts as {account.odds:+.2f}"
+        )
+    )

@@ -1,4 +1,4 @@
-"""docs/settings.md, printed from the settings themselves."""
+"""Generate docs/settings.md."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from recollect.config.settings import LoadedSettings, Settings, preset_names, re
 _HEAD = """# Settings
 
 Each setting can be given in `config.toml` (or `config.yaml`) in the home folder, as an environment variable, or
-on the command line; each of these wins over the one before. `recollect config show` tells every value and where
-it came from.
+on the command line; each of these overrides the ones before. `recollect config show` prints every value and its
+source.
 
 | setting | default | environment | meaning |
 | --- | --- | --- | --- |
@@ -17,7 +17,7 @@ it came from.
 _PRESETS = """
 ## Presets
 
-`preset = "NAME"`, `RECOLLECT_PRESET=NAME` or `recollect --preset NAME` puts these below your own settings:
+`preset = "NAME"`, `RECOLLECT_PRESET=NAME` or `recollect --preset NAME` sets these defaults:
 
 | preset | sets |
 | --- | --- |
@@ -25,7 +25,7 @@ _PRESETS = """
 
 
 def render_settings_page() -> str:
-    """The whole page."""
+    """Return the page."""
     lines = [
         f"| `{row.name}` | {f'`{row.default}`' if row.default else ''} | `{row.variable}` | {row.description} |"
         for row in rows(LoadedSettings(Settings()))

@@ -1,403 +1,271 @@
-"""The settings of what finds the nearest vectors: declared once, typed, bounded."""
+"""All settings, each declared once with its type, limits and description."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, SecretStr
 
-from recollect.config.server_fields import AgentSettings, AuthSettings, OperationSettings, ServerSettings, env_aliases
+from recollect.config.server_fields import AgentSettings, AuthSettings, OperationSettings, ServerSettings, setting
 
 
 class IndexSettings(BaseModel):
-    """Who searches for users with many memories, and where that is."""
+    """The settings of vector indexes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    index: Annotated[
-        Literal["auto", "exact", "pgvector", "milvus", "chroma"],
-        Field(
-            description="What searches the vectors of users with many memories: exact (in memory), pgvector, milvus "
-            "or chroma (extras); auto is exact."
-        ),
-    ] = "auto"
-    index_exact_rows: Annotated[
-        int,
-        Field(ge=0, le=10_000_000, description="Up to so many memories of a user are searched exactly, in memory."),
-    ] = 50_000
-    index_timeout_s: Annotated[
-        float, Field(gt=0, le=60, description="Longest wait for it; then the ledger's vectors are searched.")
-    ] = 1.0
-    milvus_address: Annotated[
-        str,
-        Field(
-            description="Where Milvus is: a file (Milvus Lite), host:19530 or an http:// address of a server or "
-            "cluster. Empty for a file in `home`."
-        ),
-    ] = ""
-    milvus_token: Annotated[SecretStr, Field(description="Its token, or user:password.")] = SecretStr("")
-    milvus_collection: Annotated[
-        str,
-        Field(
-            pattern="^[A-Za-z_][A-Za-z0-9_]{0,200}$",
-            description="Its collection, which no other ledger may use; a second model has one with a suffix.",
-        ),
-    ] = "agentic_memory"
-    milvus_m: Annotated[int, Field(ge=2, le=2048, description="How many neighbours a vector has in its HNSW.")] = 16
-    milvus_ef_construction: Annotated[
-        int, Field(ge=8, le=4096, description="How many are looked at when one is added.")
-    ] = 256
-    milvus_ef: Annotated[int, Field(ge=8, le=4096, description="How many are looked at, at least, in a search.")] = 64
-    chroma_address: Annotated[
-        str,
-        Field(description="Where Chroma is: a folder, or the http:// address of a server. Empty for one in `home`."),
-    ] = ""
-    chroma_token: Annotated[SecretStr, Field(description="Bearer token for that server.")] = SecretStr("")
-    chroma_collection: Annotated[
-        str,
-        Field(
-            pattern="^[A-Za-z0-9][A-Za-z0-9._-]{1,200}[A-Za-z0-9]$",
-            description="Its collection, which no other ledger may use; a second model has one with a suffix.",
-        ),
-    ] = "agentic_memory"
+    index: Literal["auto", "exact", "pgvector", "milvus", "chroma"] = setting(
+        "auto",
+        "The index for users with many memories: exact (in memory), pgvector, milvus or chroma "
+        "(extras); auto is exact.",
+    )
+    index_exact_rows: int = setting(
+        50_000, "Users with up to this many memories are searched exactly, in memory.", ge=0, le=10_000_000
+    )
+    index_timeout_s: float = setting(
+        1.0, "Timeout of the index; the ledger's vectors are then searched.", gt=0, le=60
+    )
+    milvus_address: str = setting(
+        "",
+        "Address of Milvus: a file (Milvus Lite), host:19530 or an http:// address of a server or "
+        "cluster. Empty for a file in `home`.",
+    )
+    milvus_token: SecretStr = setting(SecretStr(""), "Token of Milvus, or user:password.")
+    milvus_collection: str = setting(
+        "agentic_memory",
+        "Collection in Milvus, which no other ledger may use; a second model uses one with a suffix.",
+        pattern="^[A-Za-z_][A-Za-z0-9_]{0,200}$",
+    )
+    milvus_m: int = setting(16, "HNSW: number of neighbours of a vector.", ge=2, le=2048)
+    milvus_ef_construction: int = setting(256, "HNSW: number of candidates when a vector is added.", ge=8, le=4096)
+    milvus_ef: int = setting(64, "HNSW: minimum number of candidates in a search.", ge=8, le=4096)
+    chroma_address: str = setting(
+        "", "Address of Chroma: a folder, or the http:// address of a server. Empty for a folder in `home`."
+    )
+    chroma_token: SecretStr = setting(SecretStr(""), "Bearer token of the Chroma server.")
+    chroma_collection: str = setting(
+        "agentic_memory",
+        "Collection in Chroma, which no other ledger may use; a second model uses one with a suffix.",
+        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{1,200}[A-Za-z0-9]$",
+    )
 
 
 class MemorySettings(BaseModel):
-    """How memories are kept, learned and found."""
+    """The settings of storing, learning and recalling memories."""
 
-    home: Annotated[Path, Field(description="Folder of the ledger and of config.toml.")] = Path("~/.recollect")
-    preset: Annotated[str, Field(description="Named defaults; see below. Empty for Recollect's own.")] = ""
-    database: Annotated[
-        str,
-        Field(description="Where the ledger is: empty for a file in `home`, a postgresql:// address, or memory:."),
-    ] = ""
-    postgres_connections: Annotated[
-        int,
-        Field(
-            ge=3,
-            le=1000,
-            description="Most connections a process keeps to PostgreSQL; all but two may be writing at once.",
-        ),
-    ] = 10
-
-    embedder: Annotated[
-        str,
-        Field(
-            description="What makes vectors: bundled, openai:MODEL, model2vec:NAME, "
-            "sentence-transformers:NAME, fastembed:NAME or neural (an extra)."
-        ),
-    ] = "bundled"
-    embedder_url: Annotated[
-        str,
-        Field(
-            description="Base URL of an OpenAI-compatible endpoint.",
-            json_schema_extra=env_aliases("EMBEDDING_BASE_URL", "OPENAI_BASE_URL"),
-        ),
-    ] = "https://api.openai.com/v1"
-    embedder_api_key: Annotated[
-        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=env_aliases("OPENAI_API_KEY"))
-    ] = SecretStr("")
-    embedder_dimensions: Annotated[
-        int, Field(ge=0, le=16_384, description="Ask the endpoint for vectors of this size; 0 for its own.")
-    ] = 0
-    embedder_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for vectors.")] = 30.0
-    embedder_before_url: Annotated[
-        str, Field(description="While the embedder is changed: base URL of the one before; empty for the one it had.")
-    ] = ""
-    embedder_before_api_key: Annotated[
-        SecretStr,
-        Field(description="Its key; if empty, that of `embedder`, where the URL is the same."),
-    ] = SecretStr("")
-    embedding_cache_mb: Annotated[
-        int, Field(ge=0, le=65_536, description="Memory for vectors of texts seen lately; 0 for none.")
-    ] = 32
-
-    index_memory_mb: Annotated[
-        int, Field(ge=16, le=1_048_576, description="Memory for users' vectors; the least used leave first.")
-    ] = 1024
-    search_limit: Annotated[int, Field(ge=1, le=1000, description="Hits of a search that names no limit.")] = 10
-    search_min_score: Annotated[
-        float, Field(ge=0, le=1, description="What is less relevant than this is left out, from 0 to 1.")
-    ] = 0.15
-    search_elbow: Annotated[
-        bool, Field(description="Also cut a search off where the scores fall steeply after the first hits.")
-    ] = False
-    late_interaction: Annotated[
-        bool,
-        Field(
-            description="Also compare questions with memories word piece by word piece, with a small bundled network. "
-            "Better ranking for about 2 ms a search, 3 kB a memory, and 3 ms of background work for each write."
-        ),
-    ] = True
-    fusion: Annotated[
-        Literal["learned", "rrf", "weights"],
-        Field(description="How signals become one score: the learned blend, reciprocal ranks, or plain weights."),
-    ] = "learned"
-    recency_weight: Annotated[float, Field(ge=0, le=1, description="How much being recent counts, from 0 to 1.")] = (
-        0.2
+    home: Path = setting(Path("~/.recollect"), "Folder of the ledger and of config.toml.")
+    preset: str = setting("", "Named defaults; see below. Empty for Recollect's own.")
+    database: str = setting("", "The ledger: empty for a file in `home`, a postgresql:// address, or memory:.")
+    postgres_connections: int = setting(
+        10, "Maximum number of connections of a process to PostgreSQL; all but two may write.", ge=3, le=1000
     )
-    recency_adds: Annotated[
-        bool,
-        Field(
-            description="Whether being recent adds to the score by itself; else an old memory loses up to "
-            "recency_weight of its relevance, and a recent one that hardly fits gains nothing."
-        ),
-    ] = False
-    recency_days: Annotated[
-        float, Field(gt=0, le=36_500, description="Age at which being recent has fallen to 37 %.")
-    ] = 30.0
-    importance_weight: Annotated[
-        float, Field(ge=0, le=1, description="How much of the score is for being important, from 0 to 1.")
-    ] = 0.0
-    access_weight: Annotated[
-        float, Field(ge=0, le=1, description="How much of the score is for having been recalled often, from 0 to 1.")
-    ] = 0.0
-    diversity: Annotated[
-        float,
-        Field(ge=0, le=1, description="Relevance against variety when hits are chosen: 1 is relevance alone."),
-    ] = 0.7
-    hits_per_source: Annotated[
-        int, Field(ge=1, le=1000, description="Most hits that may stem from one and the same turn.")
-    ] = 2
 
-    recall_decide: Annotated[
-        bool, Field(description="Let recall skip greetings, general knowledge and tool requests.")
-    ] = True
-    recall_timeout_s: Annotated[
-        float, Field(gt=0, le=600, description="Longest a recall may take; then the chat goes on without memories.")
-    ] = 5.0
-    recall_facts: Annotated[
-        int, Field(ge=0, le=1000, description="Most keyed facts that recall gives whatever the question.")
-    ] = 20
-    recall_facts_importance: Annotated[
-        float, Field(ge=0, le=1, description="Least importance of the keyed facts that are always given.")
-    ] = 0.5
-    time_words: Annotated[
-        Literal["prefer", "filter", "off"],
-        Field(description='What "last March" in a question does: prefer what happened then, ask for it, or nothing.'),
-    ] = "prefer"
-    rewrite: Annotated[
-        Literal["auto", "off", "terms", "llm", "hyde"],
-        Field(
-            description="How a vague question is completed: by terms of the last messages, by the LLM, by an answer "
-            "the LLM imagines (hyde), or auto: terms first, the LLM where there is one and the question stays vague."
-        ),
-    ] = "auto"
-    rewrite_timeout_s: Annotated[
-        float, Field(gt=0, le=60, description="Longest wait for a rewrite; then the words are used as they are.")
-    ] = 2.0
-    context_tokens: Annotated[
-        int, Field(ge=256, le=1_000_000, description="Most tokens of memories that recall puts into a prompt.")
-    ] = 2048
-    context_format: Annotated[
-        Literal["recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"],
-        Field(description="How memories are written into a prompt."),
-    ] = "recollect"
-    context_place: Annotated[
-        Literal["before-question", "system", "question"],
-        Field(
-            description="Where they go: a message before the last user message, the system message, "
-            "or the last user message itself."
-        ),
-    ] = "before-question"
-    context_summary: Annotated[
-        bool, Field(description="Whether the summary of the conversation so far goes into the prompt, too.")
-    ] = False
-    recall_turns: Annotated[
-        bool, Field(description="Whether recall gives what was said beside what was learned from it.")
-    ] = True
-    recall_withhold: Annotated[
-        str,
-        Field(description="Tags, separated by commas: memories that carry one are never put into a prompt."),
-    ] = ""
-
-    llm: Annotated[
-        str,
-        Field(
-            description="Model for rewriting questions and learning from chats: a name at llm_url, local:FILE.gguf "
-            "or local:smollm2 (an extra); empty for none."
-        ),
-    ] = ""
-    llm_url: Annotated[
-        str,
-        Field(
-            description="Base URL of its OpenAI-compatible endpoint.",
-            json_schema_extra=env_aliases("OPENAI_BASE_URL"),
-        ),
-    ] = "https://api.openai.com/v1"
-    llm_api_key: Annotated[
-        SecretStr, Field(description="Key for that endpoint.", json_schema_extra=env_aliases("OPENAI_API_KEY"))
-    ] = SecretStr("")
-    llm_timeout_s: Annotated[float, Field(gt=0, le=600, description="Longest wait for an answer of the LLM.")] = 60.0
-    llm_user_tokens_a_day: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Most tokens of the LLM for each user a day; then it goes without. 0 for no limit. Unless it "
-            "is set, learning with the upstream (learn_with_upstream) is limited to 100,000.",
-        ),
-    ] = 0
-    llm_tokens_a_day: Annotated[
-        int,
-        Field(ge=0, description="Most tokens of the LLM for all users together a day. 0 for no limit."),
-    ] = 0
-    llm_size: Annotated[
-        Literal["auto", "small", "large"],
-        Field(
-            description="How much is asked of the LLM: a small one answers a short question, and rules learn beside "
-            "it. auto: by the parameters in its name or file, small up to 4 billion."
-        ),
-    ] = "auto"
-    llm_context_tokens: Annotated[
-        int, Field(ge=1024, le=131_072, description="How many tokens a local model reads and writes at once.")
-    ] = 8192
-
-    reranker: Annotated[
-        str,
-        Field(
-            description="What looks at the best candidates again: none, neural (an extra), "
-            "sentence-transformers:NAME, fastembed:NAME or http:MODEL."
-        ),
-    ] = "none"
-    reranker_url: Annotated[
-        str, Field(description="Address of an HTTP reranker, in the shape of Cohere, Jina or TEI.")
-    ] = ""
-    reranker_api_key: Annotated[SecretStr, Field(description="Key for it.")] = SecretStr("")
-    rerank_candidates: Annotated[
-        int, Field(ge=1, le=200, description="How many of the best candidates are reranked.")
-    ] = 30
-    rerank_timeout_s: Annotated[
-        float, Field(gt=0, le=60, description="Longest wait for the reranker; then its opinion is done without.")
-    ] = 2.0
-
-    learn: Annotated[
-        Literal["auto", "llm", "selector", "rules", "off"],
-        Field(
-            description="How memories are learned from what is said: with the LLM, with the built-in selector, not "
-            "at all (off), or auto: with the LLM where one is configured, else with the selector. `rules` is an old "
-            "name of `selector`."
-        ),
-    ] = "auto"
-    learn_every: Annotated[
-        int, Field(ge=1, le=1000, description="Learn once so many turns were said since the last time.")
-    ] = 1
-    learn_wait_s: Annotated[
-        float,
-        Field(
-            ge=0, le=3600, description="Turns that come within this time of each other cost one question to the LLM."
-        ),
-    ] = 1.0
-    learn_drift: Annotated[
-        float,
-        Field(
-            ge=0, le=1, description="Learn when a user turn is less like the one before it than this; 0 for never."
-        ),
-    ] = 0.0
-    learn_overlap: Annotated[
-        int, Field(ge=0, le=100, description="Turns before the new ones that are read along, to understand these by.")
-    ] = 4
-    learn_mode: Annotated[str, Field(description="What the LLM listens for: chat, document, task or profile.")] = (
-        "chat"
+    embedder: str = setting(
+        "bundled",
+        "The embedding model: bundled, openai:MODEL, model2vec:NAME, sentence-transformers:NAME, "
+        "fastembed:NAME or neural (an extra).",
     )
-    learn_level: Annotated[
-        Literal["natural", "session"],
-        Field(description="Where what is learned lives: with the project or user, or in its session until promoted."),
-    ] = "natural"
-    learn_min_importance: Annotated[
-        float, Field(ge=0, le=1, description="What matters less than this is not learned.")
-    ] = 0.2
-    learn_min_confidence: Annotated[
-        float, Field(ge=0, le=1, description="What is less sure than this is not learned.")
-    ] = 0.4
-    learn_ask_threshold: Annotated[
-        float,
-        Field(
-            ge=0,
-            le=1,
-            description="Ask the LLM only about turns that state something worth remembering with at least this "
-            "probability, by the built-in selector; 0 asks about all. In the modes chat and profile only.",
+    embedder_url: str = setting(
+        "https://api.openai.com/v1",
+        "Base URL of an OpenAI-compatible endpoint for embeddings.",
+        aliases=(
+            "EMBEDDING_BASE_URL",
+            "OPENAI_BASE_URL",
         ),
-    ] = 0.06
-    same_letters: Annotated[
-        float,
-        Field(ge=0, le=1, description="Merge two wordings whose Levenshtein similarity is above this; 1 for never."),
-    ] = 1.0
-    same_meaning: Annotated[
-        float,
-        Field(ge=0, le=1, description="Merge two wordings whose vectors have a cosine above this; 1 for never."),
-    ] = 1.0
-    session_idle_s: Annotated[
-        float, Field(gt=0, le=31_536_000, description="A session ends after so long without a word.")
-    ] = 1800.0
-    compress_every: Annotated[
-        int,
-        Field(ge=0, le=10_000, description="Older turns become an episode whenever so many are new; 0 for no."),
-    ] = 20
-    compress_keep: Annotated[
-        int, Field(ge=0, le=10_000, description="How many of the latest turns are never compressed.")
-    ] = 10
-    compress_without_llm: Annotated[
-        bool,
-        Field(description="Whether episodes are also made without an LLM, of what was said; turns are found anyway."),
-    ] = False
-    summary_every: Annotated[
-        int,
-        Field(
-            ge=0, le=10_000, description="Bring a conversation's summary up to date after so many turns; 0 for no."
-        ),
-    ] = 0
-    keep_invocations: Annotated[
-        bool, Field(description="Keep with a conversation what was asked and what came of it, for each exchange.")
-    ] = False
-    session_episode: Annotated[bool, Field(description="Keep what happened in a session when it ends.")] = True
-    task_episodes: Annotated[
-        bool, Field(description="Have the LLM tell what was worked on: goal, steps, outcome, lessons.")
-    ] = False
-    promote: Annotated[
-        bool, Field(description="Put what matters of a session where later sessions see it, when it ends.")
-    ] = True
-    promote_importance: Annotated[
-        float, Field(ge=0, le=1, description="How much something must matter for that.")
-    ] = 0.6
-    quota_user: Annotated[
-        int, Field(ge=0, description="Most memories of a user, turns and summaries apart; 0 for any number.")
-    ] = 0
-    quota_project: Annotated[int, Field(ge=0, description="Most memories of a project; 0 for any number.")] = 0
-    quota_session: Annotated[int, Field(ge=0, description="Most memories of a session; 0 for any number.")] = 0
-    quota_order: Annotated[
-        Literal["weakest", "oldest"], Field(description="Which memories a quota forgets first.")
-    ] = "weakest"
-    prune_days: Annotated[
-        float, Field(ge=1, le=36_500, description="Pruning looks at what nobody had to do with for so many days.")
-    ] = 90.0
-    upkeep_nightly: Annotated[
-        str, Field(description="What is done by night: of prune, consolidate and reflect, separated by commas.")
-    ] = ""
-    forget_days: Annotated[
-        float, Field(ge=1, le=36_500, description="What was forgotten can be brought back for so many days.")
-    ] = 30.0
-    most_waiting_jobs: Annotated[
-        int, Field(ge=1, description="While so many jobs of a user are due, remember asks to try again later.")
-    ] = 1000
-    job_lease_s: Annotated[
-        float, Field(gt=0, le=3600, description="A job whose worker is gone waits this long for another.")
-    ] = 30.0
-    job_tries: Annotated[int, Field(ge=1, le=100, description="How often a job is tried before it is given up.")] = 8
-    worker: Annotated[
-        bool,
-        Field(description="Whether the server, and programs that remember, do the jobs; else only workers do."),
-    ] = True
-    worker_jobs: Annotated[int, Field(ge=1, le=256, description="How many jobs a worker does at a time.")] = 4
-    redact_turns: Annotated[
-        bool, Field(description="Keep passwords, keys and card numbers out of the log of what was said, too.")
-    ] = True
-    redact_memories: Annotated[
-        bool, Field(description="Keep them out of what is added, changed, edited in review or imported, too.")
-    ] = True
+    )
+    embedder_api_key: SecretStr = setting(SecretStr(""), "API key for `embedder_url`.", aliases=("OPENAI_API_KEY",))
+    embedder_dimensions: int = setting(
+        0, "Request vectors of this size; 0 for the size of the model.", ge=0, le=16_384
+    )
+    embedder_timeout_s: float = setting(30.0, "Timeout for embeddings.", gt=0, le=600)
+    embedder_before_url: str = setting(
+        "", "During a change of the embedder: base URL of the earlier one; empty for its recorded one."
+    )
+    embedder_before_api_key: SecretStr = setting(
+        SecretStr(""), "API key of the earlier embedder; empty for that of `embedder` if the URL is the same."
+    )
+    embedding_cache_mb: int = setting(32, "Memory for cached embeddings; 0 disables the cache.", ge=0, le=65_536)
+
+    index_memory_mb: int = setting(
+        1024, "Memory for users' vectors; the least recently used are evicted.", ge=16, le=1_048_576
+    )
+    search_limit: int = setting(10, "Default number of hits of a search.", ge=1, le=1000)
+    search_min_score: float = setting(0.15, "Minimum relevance of a hit, from 0 to 1.", ge=0, le=1)
+    search_elbow: bool = setting(False, "Cut the hits where the scores drop steeply.")
+    late_interaction: bool = setting(
+        True,
+        "Also compare questions with memories word piece by word piece, with a small bundled network: better ranking for"
+        " about 2 ms a search, 3 kB a memory, and 3 ms of background work for each write.",
+    )
+    fusion: Literal["learned", "rrf", "weights"] = setting(
+        "learned", "How signals are fused to one score: the learned blend, reciprocal ranks, or fixed weights."
+    )
+    recency_weight: float = setting(0.2, "Weight of recency, from 0 to 1.", ge=0, le=1)
+    recency_adds: bool = setting(
+        False,
+        "Whether recency adds to the score; otherwise an old memory loses up to recency_weight of its"
+        " relevance, and a recent one gains nothing.",
+    )
+    recency_days: float = setting(30.0, "Age at which recency has decayed to 37 %.", gt=0, le=36_500)
+    importance_weight: float = setting(0.0, "Weight of importance in the score, from 0 to 1.", ge=0, le=1)
+    access_weight: float = setting(0.0, "Weight of the access count in the score, from 0 to 1.", ge=0, le=1)
+    diversity: float = setting(
+        0.7, "Relevance against diversity when hits are selected: 1 is relevance only.", ge=0, le=1
+    )
+    hits_per_source: int = setting(2, "Maximum number of hits from the same turn.", ge=1, le=1000)
+
+    recall_decide: bool = setting(True, "Skip recall for greetings, general knowledge and tool requests.")
+    recall_timeout_s: float = setting(
+        5.0, "Timeout of a recall; the chat then continues without memories.", gt=0, le=600
+    )
+    recall_facts: int = setting(
+        20, "Maximum number of keyed facts that are recalled for every question.", ge=0, le=1000
+    )
+    recall_facts_importance: float = setting(
+        0.5, "Minimum importance of keyed facts that are recalled for every question.", ge=0, le=1
+    )
+    time_words: Literal["prefer", "filter", "off"] = setting(
+        "prefer", 'Effect of "last March" in a question: prefer that period, filter by it, or none.'
+    )
+    rewrite: Literal["auto", "off", "terms", "llm", "hyde"] = setting(
+        "auto",
+        "How a vague question is completed: with terms of the last messages, by the LLM, by a "
+        "hypothetical answer of the LLM (hyde), or auto: terms first, then the LLM if there is one "
+        "and the question is still vague.",
+    )
+    rewrite_timeout_s: float = setting(2.0, "Timeout of a rewrite; the question is then used unchanged.", gt=0, le=60)
+    context_tokens: int = setting(2048, "Maximum number of tokens of memories in a prompt.", ge=256, le=1_000_000)
+    context_format: Literal[
+        "recollect", "semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"
+    ] = setting("recollect", "Format of the memories in a prompt.")
+    context_place: Literal["before-question", "system", "question"] = setting(
+        "before-question",
+        "Where memories are inserted: a message before the last user message, the system message, or "
+        "the last user message.",
+    )
+    context_summary: bool = setting(False, "Whether the summary of the conversation is inserted as well.")
+    recall_turns: bool = setting(True, "Whether turns are recalled in addition to the memories extracted from them.")
+    recall_withhold: str = setting(
+        "", "Tags, separated by commas: memories with one of them are never put into a prompt."
+    )
+
+    llm: str = setting(
+        "",
+        "Model for rewriting questions and for learning: a name at llm_url, local:FILE.gguf or "
+        "local:smollm2 (an extra); empty for none.",
+    )
+    llm_url: str = setting(
+        "https://api.openai.com/v1",
+        "Base URL of the OpenAI-compatible endpoint of `llm`.",
+        aliases=("OPENAI_BASE_URL",),
+    )
+    llm_api_key: SecretStr = setting(SecretStr(""), "API key for `llm_url`.", aliases=("OPENAI_API_KEY",))
+    llm_timeout_s: float = setting(60.0, "Timeout for an answer of the LLM.", gt=0, le=600)
+    llm_user_tokens_a_day: int = setting(
+        0,
+        "Maximum number of LLM tokens a day for each user; 0 for no limit. If it is not set, learning"
+        " with the upstream (learn_with_upstream) is limited to 100,000.",
+        ge=0,
+    )
+    llm_tokens_a_day: int = setting(
+        0, "Maximum number of LLM tokens a day for all users together; 0 for no limit.", ge=0
+    )
+    llm_size: Literal["auto", "small", "large"] = setting(
+        "auto",
+        "Size of the LLM: a small one gets a short prompt and is assisted by rules. auto: from the "
+        "number of parameters in its name or file, small up to 4 billion.",
+    )
+    llm_context_tokens: int = setting(8192, "Context window of a local model, in tokens.", ge=1024, le=131_072)
+
+    reranker: str = setting(
+        "none",
+        "Model that reranks the best candidates: none, neural (an extra), sentence-transformers:NAME,"
+        " fastembed:NAME or http:MODEL.",
+    )
+    reranker_url: str = setting("", "Address of an HTTP reranker with the API of Cohere, Jina or TEI.")
+    reranker_api_key: SecretStr = setting(SecretStr(""), "API key for `reranker_url`.")
+    rerank_candidates: int = setting(30, "Number of candidates that are reranked.", ge=1, le=200)
+    rerank_timeout_s: float = setting(2.0, "Timeout of the reranker; its scores are then not used.", gt=0, le=60)
+
+    learn: Literal["auto", "llm", "selector", "rules", "off"] = setting(
+        "auto",
+        "How memories are extracted from turns: by the LLM, by the built-in selector, not at all "
+        "(off), or auto: by the LLM if one is configured, else by the selector. `rules` is an old "
+        "name of `selector`.",
+    )
+    learn_every: int = setting(1, "Learn after this many new turns.", ge=1, le=1000)
+    learn_wait_s: float = setting(
+        1.0, "Turns within this time of each other are learned from in one LLM call.", ge=0, le=3600
+    )
+    learn_drift: float = setting(
+        0.0, "Learn when the similarity of a user turn to the previous one is below this; 0 for never.", ge=0, le=1
+    )
+    learn_overlap: int = setting(4, "Number of earlier turns that are included as context.", ge=0, le=100)
+    learn_mode: str = setting("chat", "What the LLM extracts from: chat, document, task or profile.")
+    learn_level: Literal["natural", "session"] = setting(
+        "natural", "Where extracted memories are stored: in the project or user, or in the session until promoted."
+    )
+    learn_min_importance: float = setting(0.2, "Minimum importance of an extracted memory.", ge=0, le=1)
+    learn_min_confidence: float = setting(0.4, "Minimum confidence of an extracted memory.", ge=0, le=1)
+    learn_ask_threshold: float = setting(
+        0.06,
+        "Minimum probability, by the built-in selector, that a turn states something to remember; the"
+        " LLM is not called for others. 0 calls it for all turns. In the modes chat and profile only.",
+        ge=0,
+        le=1,
+    )
+    same_letters: float = setting(
+        1.0, "Merge two memories if their Levenshtein similarity is above this; 1 for never.", ge=0, le=1
+    )
+    same_meaning: float = setting(
+        1.0, "Merge two memories if the cosine of their vectors is above this; 1 for never.", ge=0, le=1
+    )
+    session_idle_s: float = setting(1800.0, "A session ends after this time without a turn.", gt=0, le=31_536_000)
+    compress_every: int = setting(
+        20, "Compress older turns to an episode after this many new ones; 0 for never.", ge=0, le=10_000
+    )
+    compress_keep: int = setting(10, "Number of latest turns that are never compressed.", ge=0, le=10_000)
+    compress_without_llm: bool = setting(
+        False, "Whether episodes are also made without an LLM, from the turns' own text."
+    )
+    summary_every: int = setting(
+        0, "Update a conversation's summary after this many turns; 0 for never.", ge=0, le=10_000
+    )
+    keep_invocations: bool = setting(
+        False, "Store the request and the result of each exchange with the conversation."
+    )
+    session_episode: bool = setting(True, "Store an episode when a session ends.")
+    task_episodes: bool = setting(
+        False, "Let the LLM describe the task of an episode: goal, steps, outcome, lessons."
+    )
+    promote: bool = setting(True, "Promote important memories of a session to later sessions when it ends.")
+    promote_importance: float = setting(0.6, "Minimum importance of a promoted memory.", ge=0, le=1)
+    quota_user: int = setting(
+        0, "Maximum number of memories of a user, without turns and summaries; 0 for no limit.", ge=0
+    )
+    quota_project: int = setting(0, "Maximum number of memories of a project; 0 for no limit.", ge=0)
+    quota_session: int = setting(0, "Maximum number of memories of a session; 0 for no limit.", ge=0)
+    quota_order: Literal["weakest", "oldest"] = setting("weakest", "Which memories a quota forgets first.")
+    prune_days: float = setting(
+        90.0, "Pruning considers memories that were not used for this many days.", ge=1, le=36_500
+    )
+    upkeep_nightly: str = setting(
+        "", "Nightly maintenance: any of prune, consolidate and reflect, separated by commas."
+    )
+    forget_days: float = setting(30.0, "Forgotten memories can be restored for this many days.", ge=1, le=36_500)
+    most_waiting_jobs: int = setting(1000, "Reject new turns of a user while this many of their jobs are due.", ge=1)
+    job_lease_s: float = setting(30.0, "A job of a worker that is gone is taken over after this time.", gt=0, le=3600)
+    job_tries: int = setting(8, "Number of tries before a job is dead.", ge=1, le=100)
+    worker: bool = setting(
+        True, "Whether the server, and programs that call remember, run jobs; otherwise only workers do."
+    )
+    worker_jobs: int = setting(4, "Number of jobs that a worker runs concurrently.", ge=1, le=256)
+    redact_turns: bool = setting(True, "Redact passwords, keys and card numbers in turns.")
+    redact_memories: bool = setting(True, "Redact them in memories that are added, changed, reviewed or imported.")
 
 
 class Settings(ServerSettings, AuthSettings, OperationSettings, AgentSettings, IndexSettings, MemorySettings):
-    """How Recollect is set up."""
+    """The settings of Recollect."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

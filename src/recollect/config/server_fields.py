@@ -1,4 +1,4 @@
-"""Every setting of the server and of the chats it passes on, declared once."""
+"""The settings of the server, of authentication, of operation and of the agent."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 
-def env_aliases(*names: str) -> Any:
-    """Environment variables other tools use for the same thing; ours wins over them."""
-    return {"also": names}
+def setting(default: Any, description: str, *, aliases: tuple[str, ...] = (), **limits: Any) -> Any:
+    """Declare a setting; `aliases` are environment variables of other tools, which its own overrides."""
+    extra: Any = {"also": aliases} if aliases else None
+    return Field(default=default, description=description, json_schema_extra=extra, **limits)
 
 
-# An endpoint that has the Responses API is passed to as it is; for others they are translated; auto finds out.
+# Requests are forwarded to an endpoint with the Responses API, translated for others; auto detects it.
 ResponsesMode: TypeAlias = Literal["auto", "native", "translate"]
 
 
@@ -22,245 +23,163 @@ class UpstreamSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    models: Annotated[str, Field(description="Names of its models, * for any letters, separated by commas.")]
-    url: Annotated[str, Field(description="Base URL.")]
-    api_key: Annotated[SecretStr, Field(description="Key for it; empty to pass on the client's own.")] = SecretStr("")
-    responses: Annotated[ResponsesMode, Field(description="Whether it speaks OpenAI's Responses API.")] = "auto"
+    models: str = Field(description="Names of its models, with * as a wildcard, separated by commas.")
+    url: str = Field(description="Base URL.")
+    api_key: SecretStr = setting(SecretStr(""), "API key for it; empty to forward the client's own.")
+    responses: ResponsesMode = setting("auto", "Whether it supports OpenAI's Responses API.")
 
 
 def parse_json(value: Any) -> Any:
-    """In an environment variable, a table is written as JSON."""
+    """Parse a table that an environment variable has as JSON."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 class ServerSettings(BaseModel):
-    """How the server is set up, and where its chats go."""
+    """The settings of the server and its upstream."""
 
-    upstream_url: Annotated[
-        str,
-        Field(
-            description="Base URL of the OpenAI-compatible endpoint that chats are sent to, or local:FILE.gguf (an "
-            "extra); empty for the built-in answers from memory, or, where a key is set, for OpenAI's own.",
-            json_schema_extra=env_aliases("OPENAI_BASE_URL"),
-        ),
-    ] = ""
-    upstream_api_key: Annotated[
-        SecretStr,
-        Field(
-            description="Key for it; empty to pass on the client's own.",
-            json_schema_extra=env_aliases("OPENAI_API_KEY"),
-        ),
-    ] = SecretStr("")
-    upstream_shared: Annotated[
-        bool,
-        Field(
-            description="Whether who speaks for one user may also reach what an endpoint keeps under the server's "
-            "own key, for all users together: files, batches, vector stores, stored chats."
-        ),
-    ] = False
-    upstream_responses: Annotated[
-        ResponsesMode,
-        Field(description="Whether it speaks OpenAI's Responses API (native), or only chats (translate)."),
-    ] = "auto"
-    learn_with_upstream: Annotated[
-        bool,
-        Field(
-            description="Where no llm is set, learn with the chat's own model at its endpoint, if the server holds a "
-            "key for that or it is on the local network and needs none. A client's own key is never used."
-        ),
-    ] = True
-    upstreams: Annotated[
-        dict[str, UpstreamSettings],
-        BeforeValidator(parse_json),
-        Field(description="More endpoints by the names of their models: tables of models, url and api_key."),
-    ] = {}
-    upstream_connect_s: Annotated[
-        float, Field(gt=0, le=600, description="Longest wait for a connection to an endpoint.")
-    ] = 10.0
-    upstream_timeout_s: Annotated[
-        float, Field(gt=0, le=86_400, description="Longest silence of an endpoint, before and in its answer.")
-    ] = 600.0
-    chat_user: Annotated[str, Field(min_length=1, description="Whose memory it is when a chat names no user.")] = (
-        "default"
+    upstream_url: str = setting(
+        "",
+        "Base URL of the OpenAI-compatible endpoint that chats are sent to, or local:FILE.gguf (an "
+        "extra); empty for the built-in answers from memory, or, if a key is set, for OpenAI's.",
+        aliases=("OPENAI_BASE_URL",),
     )
-    chat_memory_id: Annotated[
-        str, Field(description="Conversation of chats that name none; empty to know each by its beginning.")
-    ] = ""
-    chat_memory_hits: Annotated[
-        bool, Field(description="Add memory_hits to every answer that is not streamed; else where it is asked for.")
-    ] = False
-
-    memory_timeout_s: Annotated[
-        float,
-        Field(
-            gt=0,
-            le=60,
-            description="Longest a chat waits for memory, to recall and to keep what was said; then it goes on.",
-        ),
-    ] = 0.3
-    spill_mb: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=1_048_576,
-            description="Most disk space in `home` for what is said while the ledger is away; 0 to keep none of it.",
-        ),
-    ] = 256
-
-    responses_days: Annotated[
-        float,
-        Field(
-            gt=0, le=36_500, description="How long Responses and Conversations are kept after they were last used."
-        ),
-    ] = 30.0
-
-    host: Annotated[str, Field(min_length=1, description="Address the server listens on.")] = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65_535, description="Port of the server; 0 for any free one.")] = 8100
-    server_processes: Annotated[
-        int, Field(ge=1, le=256, description="How many processes serve; each opens the ledger for itself.")
-    ] = 1
-    ssl_certfile: Annotated[str, Field(description="Certificate chain for https, in PEM; empty for http.")] = ""
-    ssl_keyfile: Annotated[
-        str, Field(description="Private key of that certificate, in PEM; empty if it is in the same file.")
-    ] = ""
-    ssl_keyfile_password: Annotated[SecretStr, Field(description="Password of that key, if it has one.")] = SecretStr(
-        ""
+    upstream_api_key: SecretStr = setting(
+        SecretStr(""), "API key for `upstream_url`; empty to forward the client's own.", aliases=("OPENAI_API_KEY",)
     )
-    allowed_hosts: Annotated[
-        str,
-        Field(
-            description="Names the server answers to beside those of this machine, separated by commas; "
-            "*.example.org is every name below it, * is any. Whoever asks for another name is refused; on an "
-            "address that other machines reach, none named is any."
-        ),
-    ] = ""
-    max_body_mb: Annotated[
-        int,
-        Field(ge=1, le=1024, description="Largest request in MiB; files that are only passed on may be larger."),
-    ] = 32
-    stop_within_s: Annotated[
-        int, Field(ge=1, le=3600, description="How long requests under way may take to end when the server stops.")
-    ] = 30
+    upstream_shared: bool = setting(
+        False,
+        "Whether clients of one user may access what the endpoint stores under the server's key, for "
+        "all users: files, batches, vector stores, stored chats.",
+    )
+    upstream_responses: ResponsesMode = setting(
+        "auto", "Whether the endpoint supports OpenAI's Responses API (native), or only chats (translate)."
+    )
+    learn_with_upstream: bool = setting(
+        True,
+        "Without an llm, learn with the chat's own model at its endpoint, if the server has a key for"
+        " it or it is on the local network and needs none. A client's key is never used.",
+    )
+    upstreams: Annotated[dict[str, UpstreamSettings], BeforeValidator(parse_json)] = setting(
+        {}, "Further endpoints by the names of their models: tables of models, url and api_key."
+    )
+    upstream_connect_s: float = setting(10.0, "Timeout for connections to an endpoint.", gt=0, le=600)
+    upstream_timeout_s: float = setting(
+        600.0, "Maximum time without data from an endpoint, before and during its answer.", gt=0, le=86_400
+    )
+    chat_user: str = setting("default", "The user of chats that name none.", min_length=1)
+    chat_memory_id: str = setting(
+        "", "Conversation of chats that name none; empty to identify each by its beginning."
+    )
+    chat_memory_hits: bool = setting(
+        False, "Add memory_hits to every answer that is not streamed; otherwise on request only."
+    )
+
+    memory_timeout_s: float = setting(
+        0.3,
+        "Maximum time that a chat waits for memory, to recall and to store turns; it then continues.",
+        gt=0,
+        le=60,
+    )
+    spill_mb: int = setting(
+        256,
+        "Maximum disk space in `home` for turns while the ledger is unavailable; 0 to drop them.",
+        ge=0,
+        le=1_048_576,
+    )
+
+    responses_days: float = setting(
+        30.0, "Number of days that Responses and Conversations are kept after their last use.", gt=0, le=36_500
+    )
+
+    host: str = setting("127.0.0.1", "Address the server listens on.", min_length=1)
+    port: int = setting(8100, "Port of the server; 0 for any free one.", ge=0, le=65_535)
+    server_processes: int = setting(1, "Number of server processes; each opens the ledger.", ge=1, le=256)
+    ssl_certfile: str = setting("", "Certificate chain for https, in PEM; empty for http.")
+    ssl_keyfile: str = setting("", "Private key of the certificate, in PEM; empty if it is in the same file.")
+    ssl_keyfile_password: SecretStr = setting(SecretStr(""), "Password of the private key, if any.")
+    allowed_hosts: str = setting(
+        "",
+        "Host names the server answers to in addition to those of this machine, separated by commas; "
+        "*.example.org matches its subdomains, * any. Requests for other names are rejected; on an "
+        "address reachable from other machines, empty allows any.",
+    )
+    max_body_mb: int = setting(
+        32, "Maximum size of a request in MiB; files that are only forwarded may be larger.", ge=1, le=1024
+    )
+    stop_within_s: int = setting(30, "Time for running requests to end when the server stops.", ge=1, le=3600)
 
 
 class AuthSettings(BaseModel):
-    """Who may ask the server, and how they show it."""
+    """The settings of authentication."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    auth: Annotated[
-        str,
-        Field(
-            description="Who may ask: auto (whoever has a key, a trusted gateway or a token; anyone on this machine "
-            "while none of them is set up), off, or some of keys, gateway and jwt, separated by commas."
-        ),
-    ] = "auto"
-    trusted_gateways: Annotated[
-        str, Field(description="Addresses or networks, separated by commas, that may say in a header who is asking.")
-    ] = ""
-    gateway_user_header: Annotated[str, Field(description="The header in which they name the user.")] = (
-        "x-authz-user-id"
+    auth: str = setting(
+        "auto",
+        "Authentication: auto (an API key, a trusted gateway or a token; anyone on this machine if "
+        "none is configured), off, or any of keys, gateway and jwt, separated by commas.",
     )
-    gateway_project_header: Annotated[
-        str, Field(description="The header in which they name the project; empty for none.")
-    ] = ""
-    jwt_jwks_url: Annotated[str, Field(description="Where the keys are published that sign users' tokens.")] = ""
-    jwt_issuer: Annotated[str, Field(description="Who issues the tokens: their iss.")] = ""
-    jwt_audience: Annotated[str, Field(description="For whom they are issued: their aud.")] = ""
-    jwt_user_claim: Annotated[str, Field(description="The claim of a token that names the user.")] = "sub"
-    jwt_project_claim: Annotated[
-        str, Field(description="The claim of a token that names the project; empty for none.")
-    ] = ""
-    jwt_skew_s: Annotated[float, Field(ge=0, le=600, description="How far the clock of the issuer may be off.")] = (
-        30.0
+    trusted_gateways: str = setting(
+        "", "Addresses or networks, separated by commas, that may name the user in a header."
     )
+    gateway_user_header: str = setting("x-authz-user-id", "Header in which a gateway names the user.")
+    gateway_project_header: str = setting("", "Header in which a gateway names the project; empty for none.")
+    jwt_jwks_url: str = setting("", "Address of the JWKS with the keys that sign users' tokens.")
+    jwt_issuer: str = setting("", "Issuer (iss) of the tokens.")
+    jwt_audience: str = setting("", "Audience (aud) of the tokens.")
+    jwt_user_claim: str = setting("sub", "Claim of a token that names the user.")
+    jwt_project_claim: str = setting("", "Claim of a token that names the project; empty for none.")
+    jwt_skew_s: float = setting(30.0, "Allowed clock skew of the issuer.", ge=0, le=600)
 
 
 class OperationSettings(BaseModel):
-    """How the server is watched, what its processes share, and how much anyone may ask of it."""
+    """The settings of logging, tracing, Redis, limits and the mirror."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    access_log: Annotated[
-        bool, Field(description="Whether the server logs a line for each request; never what is in it.")
-    ] = True
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$", description="How much is logged.")] = (
-        "info"
-    )
-    log_format: Annotated[
-        Literal["text", "json"], Field(description="How the server's log is written: text, or a JSON object a line.")
-    ] = "text"
-    traces: Annotated[
-        bool,
-        Field(description="Make OpenTelemetry spans of recalling and remembering (an extra), without what was said."),
-    ] = False
-    traces_url: Annotated[
-        str,
-        Field(description="OTLP/HTTP address spans are sent to; empty for what this program has set up for them."),
-    ] = ""
+    access_log: bool = setting(True, "Whether the server logs each request, without its content.")
+    log_level: str = setting("info", "Log level.", pattern="^(debug|info|warning|error)$")
+    log_format: Literal["text", "json"] = setting("text", "Log format of the server: text, or a JSON object a line.")
+    traces: bool = setting(False, "Create OpenTelemetry spans of recall and remember (an extra), without content.")
+    traces_url: str = setting("", "OTLP/HTTP address for spans; empty for the tracer provider of the program.")
 
-    redis_url: Annotated[
-        str,
-        Field(
-            description="Address of a Redis (an extra) that server processes share: a cache in front of recall, "
-            "limits and news of changes. Empty for none; while it is away, all goes on without."
-        ),
-    ] = ""
-    redis_prefix: Annotated[
-        str, Field(pattern="^[A-Za-z0-9._-]{1,64}$", description="How the names of all keys in that Redis begin.")
-    ] = "recollect"
-    redis_timeout_s: Annotated[float, Field(gt=0, le=10, description="Longest wait for Redis.")] = 0.1
-    cache_ttl_s: Annotated[
-        int, Field(ge=1, le=86_400, description="How long what was found or looked up stays in Redis.")
-    ] = 300
-    cache_from_ms: Annotated[
-        float,
-        Field(
-            ge=0,
-            description="Only what took this long to find is put there: what is found sooner is as soon found again.",
-        ),
-    ] = 10.0
-    cache_lookups: Annotated[
-        Literal["off", "lists", "all"],
-        Field(
-            description="Which lookups are put there, too, with what the memories say: none, lists and counts, or "
-            "single memories as well. Of what was recalled or searched Redis holds no more than ids."
-        ),
-    ] = "lists"
-    rate_limit_per_minute: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Most requests a minute to the server by one key, or by one address where there are no keys; "
-            "then 429. 0 for any number.",
-        ),
-    ] = 0
-    user_writes_per_minute: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Most messages and memories a minute that the server keeps for one user; then 429. "
-            "0 for any number.",
-        ),
-    ] = 6000
-    user_memories_most: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Most memories of one user that are kept, with what was said and what was forgotten but not "
-            "erased; then nothing more is (429). 0 for any number.",
-        ),
-    ] = 1_000_000
-    mirror: Annotated[
-        str,
-        Field(
-            description="Folder in which the server mirrors memories as Markdown files, both ways, relative to "
-            "`home`; empty for none."
-        ),
-    ] = ""
-    mirror_git: Annotated[
-        bool, Field(description="Version those files with git: a commit for each change, rewritten by an erasure.")
-    ] = False
+    redis_url: str = setting(
+        "",
+        "Address of a Redis (an extra) that server processes share for a recall cache, rate limits "
+        "and change notifications. Empty for none; without a connection, everything works uncached.",
+    )
+    redis_prefix: str = setting("recollect", "Prefix of all keys in Redis.", pattern="^[A-Za-z0-9._-]{1,64}$")
+    redis_timeout_s: float = setting(0.1, "Timeout of Redis.", gt=0, le=10)
+    cache_ttl_s: int = setting(300, "Lifetime of entries in Redis.", ge=1, le=86_400)
+    cache_from_ms: float = setting(10.0, "Cache only results slower than this many milliseconds.", ge=0)
+    cache_lookups: Literal["off", "lists", "all"] = setting(
+        "lists",
+        "Lookups that are cached with the content of the memories: none, lists and counts, or single "
+        "memories as well. For recalls and searches only ids are cached.",
+    )
+    rate_limit_per_minute: int = setting(
+        0,
+        "Maximum number of requests a minute by one key, or by one address without keys; then 429. 0 for no limit.",
+        ge=0,
+    )
+    user_writes_per_minute: int = setting(
+        6000,
+        "Maximum number of messages and memories a minute that are stored for a user; then 429. 0 for no limit.",
+        ge=0,
+    )
+    user_memories_most: int = setting(
+        1_000_000,
+        "Maximum number of records of a user, including turns and forgotten memories; then 429. 0 for no limit.",
+        ge=0,
+    )
+    mirror: str = setting(
+        "",
+        "Folder in which the server mirrors memories as Markdown files, in both directions, relative "
+        "to `home`; empty for none.",
+    )
+    mirror_git: bool = setting(
+        False, "Version the mirrored files with git: a commit for each change, rewritten by an erasure."
+    )
 
 
 class HttpToolSettings(BaseModel):
@@ -268,12 +187,12 @@ class HttpToolSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    description: Annotated[str, Field(min_length=1, description="What it is for, as the model is told.")]
-    url: Annotated[str, Field(description="Address; {name} in its path or query stands for an argument.")]
-    method: Annotated[Literal["GET", "POST", "PUT", "PATCH", "DELETE"], Field(description="The method.")] = "GET"
-    parameters: Annotated[dict[str, Any], Field(description="JSON schema of each argument, by its name.")] = {}
-    optional: Annotated[list[str], Field(description="Arguments that need not be given.")] = []
-    headers: Annotated[dict[str, SecretStr], Field(description="Headers, such as one with a key.")] = {}
+    description: str = Field(min_length=1, description="Description for the model.")
+    url: str = Field(description="Address; {name} in its path or query is replaced by an argument.")
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = setting("GET", "The method.")
+    parameters: dict[str, Any] = setting({}, "JSON schema of each argument, by its name.")
+    optional: list[str] = setting([], "Optional arguments.")
+    headers: dict[str, SecretStr] = setting({}, "Headers, such as one with a key.")
 
 
 class McpSettings(BaseModel):
@@ -281,83 +200,55 @@ class McpSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    command: Annotated[str, Field(description="Program that speaks MCP on its standard input and output.")] = ""
-    args: Annotated[list[str], Field(description="Its arguments.")] = []
-    env: Annotated[dict[str, SecretStr], Field(description="Variables of its environment.")] = {}
-    url: Annotated[str, Field(description="Address of a server that speaks MCP over HTTP, instead.")] = ""
+    command: str = setting("", "Program with an MCP server on standard input and output.")
+    args: list[str] = setting([], "Its arguments.")
+    env: dict[str, SecretStr] = setting({}, "Its environment variables.")
+    url: str = setting("", "Address of an MCP server over HTTP, instead of a command.")
 
 
 class AgentSettings(BaseModel):
-    """How the agent reasons, what it may use, and what it does with memory."""
+    """The settings of the agent."""
 
-    agent_llm: Annotated[
-        str, Field(description="Model of the agent, named as `llm` is; empty for the same. It may call tools.")
-    ] = ""
-    agent_tool_calls: Annotated[
-        Literal["auto", "native", "text", "schema"],
-        Field(
-            description="How it calls tools: by the endpoint (native), in words (text), as JSON that the endpoint "
-            "holds the model to (schema, for small local models), or auto: native, and text if that is refused."
-        ),
-    ] = "auto"
-    agent_context: Annotated[
-        str, Field(description="What the agent is told of itself and its work, in each run.")
-    ] = ""
-    agent_iterations: Annotated[int, Field(ge=1, le=1000, description="Most steps of a run.")] = 10
-    agent_time_s: Annotated[float, Field(gt=0, le=86_400, description="Longest time of a run.")] = 120.0
-    agent_tokens: Annotated[int, Field(ge=0, description="Most tokens of the LLM in a run; 0 for any number.")] = (
-        100_000
+    agent_llm: str = setting("", "Model of the agent, in the form of `llm`; empty for the same.")
+    agent_tool_calls: Literal["auto", "native", "text", "schema"] = setting(
+        "auto",
+        "How the agent calls tools: by the endpoint (native), in text, as JSON that the endpoint "
+        "enforces (schema, for small local models), or auto: native, and text if that is rejected.",
     )
-    agent_answer_tokens: Annotated[
-        int, Field(ge=64, le=131_072, description="Most tokens of one answer of the LLM, thinking included.")
-    ] = 2048
-    agent_tool_s: Annotated[float, Field(gt=0, le=3600, description="Longest wait for a tool.")] = 30.0
-    agent_working_tokens: Annotated[
-        int,
-        Field(
-            ge=400,
-            le=1_000_000,
-            description="From so many tokens on, older steps in a run's working memory are summed up.",
-        ),
-    ] = 2000
-    agent_working_most: Annotated[
-        int,
-        Field(
-            ge=400,
-            le=1_000_000,
-            description="Most tokens of working memory: what a tool gives beyond its share of them is cut. Of a "
-            "local model's window it takes half at most.",
-        ),
-    ] = 16_000
-    agent_keep_steps: Annotated[
-        int, Field(ge=1, le=20, description="How many of the last steps working memory keeps word for word.")
-    ] = 3
-    agent_facts: Annotated[int, Field(ge=0, le=100, description="How many facts a run begins with.")] = 5
-    agent_episodes: Annotated[int, Field(ge=0, le=100, description="How many past episodes a run begins with.")] = 3
-    agent_learn: Annotated[
-        bool, Field(description="Learn facts from what was asked and answered, when a run ends.")
-    ] = True
-    agent_episodes_kept: Annotated[
-        bool, Field(description="Keep an episode of each run that was a task, when it ends.")
-    ] = True
-    agent_memory_tools: Annotated[
-        bool, Field(description="Whether runs with memory have tools to retrieve, store, correct and forget.")
-    ] = True
-    agent_tools: Annotated[
-        dict[str, HttpToolSettings],
-        BeforeValidator(parse_json),
-        Field(description="HTTP requests as tools: tables of description, url, method, parameters, headers."),
-    ] = {}
-    agent_mcp: Annotated[
-        dict[str, McpSettings],
-        BeforeValidator(parse_json),
-        Field(description="MCP servers as sources of tools (an extra): tables of command, args, env; or url."),
-    ] = {}
-    agent_groups: Annotated[
-        dict[str, list[str]],
-        BeforeValidator(parse_json),
-        Field(
-            description="Which tools each group of callers may use, * for any letters; `default` is for those who "
-            "name none. Without any, all may use all."
-        ),
-    ] = {}
+    agent_context: str = setting("", "Description of the agent and its work, for each run.")
+    agent_iterations: int = setting(10, "Maximum number of steps of a run.", ge=1, le=1000)
+    agent_time_s: float = setting(120.0, "Time limit of a run.", gt=0, le=86_400)
+    agent_tokens: int = setting(100_000, "Maximum number of LLM tokens of a run; 0 for no limit.", ge=0)
+    agent_answer_tokens: int = setting(
+        2048, "Maximum number of tokens of an answer of the LLM, including its reasoning.", ge=64, le=131_072
+    )
+    agent_tool_s: float = setting(30.0, "Timeout of a tool.", gt=0, le=3600)
+    agent_working_tokens: int = setting(
+        2000, "Size of the working memory, in tokens, above which older steps are summarized.", ge=400, le=1_000_000
+    )
+    agent_working_most: int = setting(
+        16_000,
+        "Maximum number of tokens of the working memory; longer tool results are cut. At most half of"
+        " a local model's context window.",
+        ge=400,
+        le=1_000_000,
+    )
+    agent_keep_steps: int = setting(3, "Number of last steps that are never summarized.", ge=1, le=20)
+    agent_facts: int = setting(5, "Number of facts that a run begins with.", ge=0, le=100)
+    agent_episodes: int = setting(3, "Number of past episodes that a run begins with.", ge=0, le=100)
+    agent_learn: bool = setting(True, "Learn facts from the question and the answer when a run ends.")
+    agent_episodes_kept: bool = setting(True, "Store an episode of each run that was a task when it ends.")
+    agent_memory_tools: bool = setting(
+        True, "Whether runs with memory have tools to retrieve, store, correct and forget."
+    )
+    agent_tools: Annotated[dict[str, HttpToolSettings], BeforeValidator(parse_json)] = setting(
+        {}, "HTTP requests as tools: tables of description, url, method, parameters, headers."
+    )
+    agent_mcp: Annotated[dict[str, McpSettings], BeforeValidator(parse_json)] = setting(
+        {}, "MCP servers as sources of tools (an extra): tables of command, args, env; or url."
+    )
+    agent_groups: Annotated[dict[str, list[str]], BeforeValidator(parse_json)] = setting(
+        {},
+        "Tools that each group of callers may use, with * as a wildcard; `default` is for callers "
+        "without a group. If empty, all may use all.",
+    )

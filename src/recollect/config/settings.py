@@ -1,6 +1,6 @@
-"""The settings in force, put together from their layers. Nothing else reads the environment.
+"""Load the settings from their layers. No other module reads the environment.
 
-Later layers win: defaults, preset, file, environment, command line (or arguments).
+Later layers override earlier ones: defaults, preset, file, environment, command line (or arguments).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["LoadedSettings", "SettingRow", "Settings", "load", "preset_names", "
 
 _log = logging.getLogger("recollect")
 PREFIX = "RECOLLECT_"
-# In an address: before the host, or as a parameter.
+# Of an address: before the host, or as a parameter.
 _PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
 FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """The settings, and where each that is not a default came from."""
+    """The settings, and the source of each that is not a default."""
 
     settings: Settings
     sources: Mapping[str, str] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class LoadedSettings:
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One setting as a person reads it."""
+    """A setting as text."""
 
     name: str
     value: str
@@ -56,14 +56,14 @@ def load(
     file: Path | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
-    """Put the layers together; a mistake in any of them is an InvalidSettings that names it."""
+    """Merge the layers; an InvalidSettings names the setting and its source."""
     from_arguments = {name: value for name, value in (overrides or {}).items() if value is not None}
     from_environ = dict(_from_environ(os.environ if environ is None else environ))
     home = Path(from_arguments.get("home") or from_environ.get("home", ("", ""))[0] or Settings().home).expanduser()
     path = file or next((home / name for name in FILE_NAMES if (home / name).is_file()), None)
     from_file = _read_file(path) if path else {}
     if "home" in from_file:
-        raise InvalidSettings(f"home cannot be set in {path}, which is looked for there; use {variable_name('home')}")
+        raise InvalidSettings(f"home cannot be set in {path}, which is in that folder; use {variable_name('home')}")
 
     layers: list[tuple[str, Mapping[str, Any]]] = [
         (f"file {path}", from_file),
@@ -98,7 +98,7 @@ def _from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, 
     variables = {variable_name(name) for name in Settings.model_fields}
     for variable in environ:
         if variable.startswith(PREFIX) and variable not in variables:
-            _log.warning("%s is the variable of no setting; `recollect config show` lists them", variable)
+            _log.warning("%s is not a setting; `recollect config show` lists them", variable)
     for name, info in Settings.model_fields.items():
         aliases = info.json_schema_extra.get("also", ()) if isinstance(info.json_schema_extra, dict) else ()
         for variable in (variable_name(name), *aliases):  # type: ignore[misc]
@@ -126,19 +126,19 @@ def _parse(text: str, name: str, *, yaml: bool) -> dict[str, Any]:
     except Exception as error:
         raise InvalidSettings(f"{name} is not well-formed: {error}") from None
     if not isinstance(values, dict):
-        raise InvalidSettings(f"{name} must hold names and values, such as port = 8100")
+        raise InvalidSettings(f"{name} must have names and values, such as port = 8100")
     return values
 
 
 @cache
 def preset_names() -> tuple[str, ...]:
-    """The presets that ship with Recollect."""
+    """Return the names of the presets."""
     names = (file.name for file in files("recollect.config.presets").iterdir())
     return tuple(sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml")))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The values of a preset."""
+    """Return the values of a preset."""
     if name not in preset_names():
         raise InvalidSettings(f"there is no preset {name!r}; the presets are {', '.join(preset_names())}")
     text = (files("recollect.config.presets") / f"{name}.toml").read_text(encoding="utf-8")
@@ -146,12 +146,12 @@ def read_preset(name: str) -> dict[str, Any]:
 
 
 def variable_name(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the environment variable of a setting."""
     return PREFIX + name.upper()
 
 
 def rows(loaded: LoadedSettings) -> list[SettingRow]:
-    """Every setting as `config show` and docs/settings.md print it; secrets are masked."""
+    """Return every setting for `config show` and docs/settings.md; secrets are masked."""
     return [
         SettingRow(
             name=name,

@@ -1,7 +1,6 @@
-"""Paths of files: what a model writes, brought to the one form by which a file is known.
+"""Paths of files in their canonical form, and files as memory records.
 
-Nothing here touches a file system: `..` is worked out on the text, and no escape (`%2e`) is read as what it may mean
-elsewhere.
+Nothing here touches a file system: `..` is resolved in the text, and escapes (`%2e`) are not decoded.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from recollect.model.times import now
 
 ROOT = "/memories"
 MAX_PATH_PARTS = 10
-# A name of a file may have 255 bytes on most systems, and a mirror may add some.
+# File systems allow 255 bytes, and the mirror adds a suffix.
 MAX_NAME_BYTES = 200
 _ROOT_NAME = ROOT[1:]
 
 
 def parse_path(path: str) -> str:
-    """The path as files are known by it, or a ToolFailed that says what is wrong with it."""
+    """Return the canonical path; raise a ToolFailed if it is invalid."""
     if path != ROOT and not path.startswith(f"{ROOT}/"):
         raise ToolFailed(f"Path must start with /memories, got: {path}")
     plain = unicodedata.normalize("NFC", normalise_invisible(path))
     if "\\" in plain:
-        raise ToolFailed(f"Path {path} holds a backslash; folders are parted by /")
+        raise ToolFailed(f"Path {path} has a backslash; folders are separated by /")
     parts = _resolve(plain)
     if parts[:1] != [_ROOT_NAME]:
         raise ToolFailed(f"Path {path} would escape /memories directory")
@@ -39,12 +38,12 @@ def parse_path(path: str) -> str:
 
 
 def check_path(path: str, *, original: str) -> str:
-    """The path, or a ToolFailed if no file can have it; `said` is how the model wrote it."""
+    """Return the path; raise a ToolFailed, with the `original` path of the model, if no file can have it."""
     parts = path.split("/")[2:]
     if len(parts) > MAX_PATH_PARTS:
         raise ToolFailed(f"Path {original} is {len(parts)} levels deep; the limit is {MAX_PATH_PARTS}")
     if any(len(part.encode()) > MAX_NAME_BYTES for part in parts):
-        raise ToolFailed(f"Path {original} holds a name of more than {MAX_NAME_BYTES} bytes")
+        raise ToolFailed(f"Path {original} has a name of more than {MAX_NAME_BYTES} bytes")
     try:
         return validate_id(path, name="path")
     except InvalidInput as error:
@@ -52,7 +51,7 @@ def check_path(path: str, *, original: str) -> str:
 
 
 def _resolve(path: str) -> list[str]:
-    """The parts of a path without `.` and `..`; none once it has led above the folder that holds /memories."""
+    """Return the parts of a path without `.` and `..`; empty if it leads above the root."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -65,27 +64,27 @@ def _resolve(path: str) -> list[str]:
 
 
 def parents_of(path: str) -> tuple[str, ...]:
-    """The folders that a path lies in, without /memories itself."""
+    """Return the parent folders of a path, without /memories."""
     parts = path.split("/")
     return tuple("/".join(parts[:count]) for count in range(3, len(parts)))
 
 
-# Below what recall gives whatever the question: a file is to be found, or to be looked at with the tool.
+# Too low to be recalled for every question: files are searched, or viewed with the tool.
 IMPORTANCE = 0.4
-# A memory says something; a file need not, and then its text is in the detail.
+# The content of a memory cannot be empty; the text of a blank file is in its detail.
 EMPTY = "(empty file)"
 _TEXT = "text"
 
 
 def file_text(record: MemoryRecord) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     text = record.detail.get(_TEXT)
-    # Whoever else changes a memory changes its content alone.
+    # Other interfaces change only the content.
     return text if isinstance(text, str) and record.content == EMPTY else record.content
 
 
 def file_fields(text: str, detail: Mapping[str, Any], *, by: Author) -> dict[str, Any]:
-    """The fields of a memory that hold the text; the words are as good as whoever wrote them."""
+    """Return the fields of a memory for a text; its trust depends on the author."""
     rest = {name: value for name, value in detail.items() if name != _TEXT}
     blank = not text.strip()
     return {
@@ -96,7 +95,7 @@ def file_fields(text: str, detail: Mapping[str, Any], *, by: Author) -> dict[str
 
 
 def new_file_record(scope: Scope, path: str, text: str, *, by: Author) -> MemoryRecord:
-    """The memory that a new file is."""
+    """Return the memory of a new file."""
     at = now()
     return MemoryRecord(
         id=new_id(),

@@ -1,4 +1,4 @@
-"""What a model is shown of files and folders, in the words that models know from this tool."""
+"""Files and folders as text, in the words of Anthropic's memory tool, and edits of text."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from recollect.errors import ToolFailed
 
 _WIDTH = 6
 _UNITS = "BKMG"
-# What a folder takes up by itself; models are used to see it.
+# The usual size of a folder itself.
 _FOLDER_SIZE = "4K"
 _MAX_DEPTH = 2
 
 
 def render_file(text: str, path: str, lines: Sequence[int] | None) -> str:
-    """A file with numbered lines, or those from the first to the last one named; -1 is the end."""
+    """Return a file with numbered lines, or those from `lines[0]` to `lines[1]`; -1 is the end."""
     every = text.split("\n")
     start, end = 0, len(every)
     if lines and len(lines) == 2:
@@ -24,12 +24,12 @@ def render_file(text: str, path: str, lines: Sequence[int] | None) -> str:
 
 
 def number_lines(lines: Sequence[str], first: int) -> str:
-    """Lines with their numbers before them."""
+    """Return the lines with their numbers."""
     return "\n".join(f"{number:>{_WIDTH}}\t{line}" for number, line in enumerate(lines, first))
 
 
 def render_folder(sizes: Mapping[str, int], path: str) -> str:
-    """What lies in a folder, two levels deep; `sizes` are by the path below it, `path` is as the model said it."""
+    """Return the content of a folder, two levels deep; `sizes` are by relative path."""
     rows = [f"{_FOLDER_SIZE}\t{path}", *(f"{size}\t{path}/{name}" for size, name in _listed(sizes, "", 1))]
     head = f"Here're the files and directories up to 2 levels deep in {path}, excluding hidden items:\n"
     return head + "\n".join(rows)
@@ -52,19 +52,19 @@ def _listed(sizes: Mapping[str, int], below: str, depth: int) -> Iterator[tuple[
 
 
 def render_size(count: int) -> str:
-    """A number of bytes as people read it."""
+    """Return a number of bytes with its unit."""
     unit = min(max(count.bit_length() - 1, 0) // 10, len(_UNITS) - 1)
     size = count / 1024**unit
     return f"{size:.0f}{_UNITS[unit]}" if size.is_integer() else f"{size:.1f}{_UNITS[unit]}"
 
 
-# A model that looks for what is everywhere needs no more places to see that.
+# More would not help the model.
 _MAX_PLACES = 1000
 _CONTEXT_LINES = 2
 
 
 def replace_once(text: str, old: str, new: str, *, path: str) -> tuple[str, int]:
-    """The text with the one place where `old` stands changed, and the number of that line, counted from 0."""
+    """Return the text with its only occurrence of `old` replaced, and the line of that, from 0."""
     count = text.count(old)
     if not count:
         raise ToolFailed(f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}.")
@@ -78,7 +78,7 @@ def replace_once(text: str, old: str, new: str, *, path: str) -> tuple[str, int]
 
 
 def _find_lines(text: str, old: str) -> list[int]:
-    """The lines on which it begins, once for each time."""
+    """Return the line of each occurrence."""
     places: list[int] = []
     line, last = 1, 0
     at = text.find(old)
@@ -90,7 +90,7 @@ def _find_lines(text: str, old: str) -> list[int]:
 
 
 def render_snippet(text: str, line: int) -> str:
-    """What an edited text looks like around a line, which is counted from 0."""
+    """Return the lines of an edited text around a line, counted from 0."""
     lines = text.split("\n")
     start, end = max(0, line - _CONTEXT_LINES), min(len(lines), line + _CONTEXT_LINES + 1)
     rendered = number_lines(lines[start:end], start + 1)
@@ -98,7 +98,7 @@ def render_snippet(text: str, line: int) -> str:
 
 
 def insert_lines(text: str, line: int, new: str) -> str:
-    """The text with lines put after a line; 0 is before the first."""
+    """Return the text with lines inserted after a line; 0 is before the first."""
     lines = text.split("\n")
     if not lines[-1]:
         lines.pop()

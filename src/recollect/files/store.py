@@ -1,7 +1,7 @@
-"""The files of users: a model looks at them and writes them by path, and the ledger keeps them like any memory.
+"""Files that a model reads and writes by path; each is a memory in the ledger.
 
-So each has its history, undo, erasure and no secrets, and recall finds what it says. The answers are those that
-models know from Anthropic's memory tool; what cannot be done is a ToolFailed in the same words.
+So they have history, undo, erasure and redaction, and can be recalled. Answers and errors are worded as in
+Anthropic's memory tool, which models know.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class MemoryFiles:
-    """The files of all users; those of a scope are its project's, or else the user's own."""
+    """The files of all users; a scope has those of its project, or of the user."""
 
     def __init__(
         self, deps: Deps, redactor: Redactor, *, admit: Callable[[str, int], Awaitable[None]] | None = None
@@ -40,10 +40,8 @@ class MemoryFiles:
         self._redacting = redactor
         self._admit = admit
 
-    # Looking
-
     async def view(self, scope: Scope, path: str, lines: Sequence[int] | None = None) -> str:
-        """A file with its lines numbered, or what lies in a folder."""
+        """Return a file with numbered lines, or the content of a folder."""
         key = parse_path(path)
         if (record := await self._at(scope, key)) is not None:
             return render_file(file_text(record), path, lines)
@@ -53,10 +51,8 @@ class MemoryFiles:
         sizes = {(record.key or "")[len(key) + 1 :]: len(file_text(record).encode()) for record in below}
         return render_folder(sizes, path)
 
-    # Writing
-
     async def create(self, scope: Scope, path: str, text: str, *, by: Author) -> str:
-        """Make a file; one that is there is not written over."""
+        """Create a file; an existing one is not overwritten."""
         key = parse_path(path)
         record = new_file_record(scope, key, _check_text(text, path), by=by)
         if key == ROOT or await self._below(scope, key, limit=1):
@@ -74,7 +70,7 @@ class MemoryFiles:
         return f"File created successfully at: {path}{_describe_secrets(secrets)}"
 
     async def str_replace(self, scope: Scope, path: str, old: str, new: str, *, by: Author) -> str:
-        """Put other words in the one place where some stand."""
+        """Replace the only occurrence of a text."""
         old, new = normalise_invisible(old), normalise_invisible(new)
         line = 0
 
@@ -87,13 +83,13 @@ class MemoryFiles:
         return rendering.render_snippet(text, line) + _describe_secrets(secrets)
 
     async def insert(self, scope: Scope, path: str, line: int, text: str, *, by: Author) -> str:
-        """Put lines after a line; 0 is before the first."""
+        """Insert lines after a line; 0 is before the first."""
         new = normalise_invisible(text)
         _, secrets = await self._edit(scope, path, lambda content: rendering.insert_lines(content, line, new), by=by)
         return f"The file {path} has been edited.{_describe_secrets(secrets)}"
 
     async def delete(self, scope: Scope, path: str, *, by: Author) -> str:
-        """Forget a file, or a folder with all that is in it; undo brings it back."""
+        """Forget a file, or a folder with its content; undo restores it."""
         key = parse_path(path)
         if key == ROOT:
             raise ToolFailed("Cannot delete the /memories directory itself")
@@ -104,7 +100,7 @@ class MemoryFiles:
         return f"Successfully deleted {path}"
 
     async def rename(self, scope: Scope, old_path: str, new_path: str, *, by: Author) -> str:
-        """Give a file another path, or a folder with all that is in it."""
+        """Rename a file, or a folder with its content."""
         old, new = parse_path(old_path), parse_path(new_path)
         if old == ROOT:
             raise ToolFailed("Cannot rename the /memories directory itself")
@@ -119,7 +115,7 @@ class MemoryFiles:
     async def _edit(
         self, scope: Scope, path: str, edited: Callable[[str], str], *, by: Author
     ) -> tuple[str, tuple[str, ...]]:
-        """The text that an edit led to, and the kinds of secrets that were left out of it."""
+        """Edit a file; return its text, and the kinds of redacted secrets."""
         key = parse_path(path)
 
         async def write() -> tuple[str, tuple[str, ...]]:
@@ -162,11 +158,9 @@ class MemoryFiles:
         await self._ledger.apply(scope, changes, by=self._redacting.redact_author(by))
 
     async def _check_rate(self, scope: Scope) -> None:
-        """Raise a TooFast if more is written than may be; what takes away or moves is not counted."""
+        """Raise a TooFast if the user writes too fast; deleting and renaming are not limited."""
         if self._admit is not None:
             await self._admit(scope.user, 1)
-
-    # Finding
 
     async def _file(self, scope: Scope, key: str, *, original: str) -> MemoryRecord:
         record = await self._at(scope, key)
@@ -188,7 +182,7 @@ class MemoryFiles:
         return [record] if record is not None else await self._below(scope, key, limit=limit)
 
     async def _query(self, scope: Scope, keyed: Filter, *, limit: int) -> list[MemoryRecord]:
-        """Active files of the scope's own place; those of a user's projects are not among the user's."""
+        """Return the active files of the scope; those of a user's projects are not among the user's own."""
         filter = And((*_scope_filters(scope), keyed))
         records: list[MemoryRecord] = []
         cursor = None
@@ -216,17 +210,17 @@ def _scope_filters(scope: Scope) -> tuple[Filter, Filter]:
 
 
 async def _retry_stale(call: Callable[[], Awaitable[R]]) -> R:
-    """What a call comes to; where someone else wrote in between, it looks at what they made of it."""
+    """Return the result of a call, retried after concurrent writes."""
     for _ in range(_TRIES):
         try:
             return await call()
         except StaleVersion:
             continue
-    raise ToolFailed("The file is being changed by someone else all the time; try again later")
+    raise ToolFailed("The file is changed concurrently; try again later")
 
 
 def _check_text(text: str, path: str) -> str:
-    """The text as it is kept: what nobody sees is left out, and too much is refused."""
+    """Return the text without invisible characters; raise a ToolFailed if it is too long."""
     plain = normalise_invisible(text)
     if (size := len(plain.encode())) > MAX_FILE_BYTES:
         raise ToolFailed(
@@ -239,47 +233,35 @@ def _describe_secrets(secrets: Sequence[str]) -> str:
     return f"\nSecrets are not kept, and were left out: {', '.join(secrets)}" if secrets else ""
 
 
-COMMANDS = ("view", "create", "str_replace", "insert", "delete", "rename")
+# The commands of the tool, and their arguments.
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "view": ("path",),
+    "create": ("path", "file_text"),
+    "str_replace": ("path", "old_str", "new_str"),
+    "insert": ("path", "insert_line", "insert_text"),
+    "delete": ("path",),
+    "rename": ("old_path", "new_path"),
+}
 
 
 async def run_command(files: MemoryFiles, scope: Scope, arguments: Mapping[str, Any], *, by: Author) -> str:
-    """Do what a model asks for with its `command` and the arguments of that; gives the answer for it."""
-    match arguments.get("command"):
-        case "view":
-            return await files.view(
-                scope, _text_argument(arguments, "path"), _view_range(arguments.get("view_range"))
-            )
-        case "create":
-            return await files.create(
-                scope, _text_argument(arguments, "path"), _text_argument(arguments, "file_text"), by=by
-            )
-        case "str_replace":
-            old, new = _text_argument(arguments, "old_str"), _text_argument(arguments, "new_str")
-            return await files.str_replace(scope, _text_argument(arguments, "path"), old, new, by=by)
-        case "insert":
-            line, text = _number_argument(arguments, "insert_line"), _text_argument(arguments, "insert_text")
-            return await files.insert(scope, _text_argument(arguments, "path"), line, text, by=by)
-        case "delete":
-            return await files.delete(scope, _text_argument(arguments, "path"), by=by)
-        case "rename":
-            return await files.rename(
-                scope, _text_argument(arguments, "old_path"), _text_argument(arguments, "new_path"), by=by
-            )
-        case other:
-            raise ToolFailed(f"Unknown command: {other}; the commands are {', '.join(COMMANDS)}")
+    """Run a command of a model with its arguments, and return the answer."""
+    command = arguments.get("command")
+    if not isinstance(command, str) or command not in COMMANDS:
+        raise ToolFailed(f"Unknown command: {command}; the commands are {', '.join(COMMANDS)}")
+    values = [_argument(arguments, name) for name in COMMANDS[command]]
+    if command == "view":
+        return await files.view(scope, values[0], _view_range(arguments.get("view_range")))
+    answer: str = await getattr(files, command)(scope, *values, by=by)
+    return answer
 
 
-def _text_argument(arguments: Mapping[str, Any], name: str) -> str:
+def _argument(arguments: Mapping[str, Any], name: str) -> Any:
     value = arguments.get(name)
-    if not isinstance(value, str):
-        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, a text")
-    return value
-
-
-def _number_argument(arguments: Mapping[str, Any], name: str) -> int:
-    value = arguments.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, a whole number")
+    is_number = name == "insert_line"
+    if isinstance(value, bool) or not isinstance(value, int if is_number else str):
+        kind = "a whole number" if is_number else "a text"
+        raise ToolFailed(f"The command {arguments['command']} needs `{name}`, {kind}")
     return value
 
 

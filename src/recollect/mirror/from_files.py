@@ -355,7 +355,7 @@ class FileIngester:
                 await self._reject(files[record.id], "another memory says the same there, or holds its key", work)
         await self._record_added([(files[id], record) for id, record in stored.items()], work)
         for scope in {record.scope for record in stored.values()}:
-            await self._service.operations.enforce_quotas(scope)
+            await self._service.jobs.enforce_quotas(scope)
 
     async def _record_added(self, added: Sequence[tuple[ScannedFile, MemoryRecord]], work: _Ingest) -> None:
         rows = [

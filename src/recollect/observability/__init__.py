@@ -1,1 +1,1 @@
-"""What an operator can see: numbers, traces, and which request a line of the log belongs to. Never what was said."""
+"""Metrics, traces and request ids of log lines, without content."""

@@ -1,7 +1,7 @@
-"""Counters, gauges and histograms that cost next to nothing to move; whoever looks at them pays.
+"""Counters, gauges and histograms that are cheap to update; the cost is paid when they are collected.
 
-A recall moves a dozen of them. A library that locks each would cost a recall more than its own arithmetic, so these
-are plain cells in dictionaries. Under the interpreter's lock an addition to a cell is not interrupted.
+A recall updates a dozen of them. A library that locks each of them would cost a recall more than its own arithmetic,
+so the values are plain lists in dictionaries: under the interpreter's lock an addition is not interrupted.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["counter", "gauge", "histogram"]
 Labels: TypeAlias = tuple[str, ...]
-# A counter's or a gauge's value; a histogram's counts for each bound, the count beyond the last, and the sum.
+# The value of a counter or gauge; for a histogram the counts of each bucket, the count above the last, and the sum.
 Cells: TypeAlias = dict[Labels, list[float]]
 
-# What is not bounded by its own nature must not fill the memory of whoever collects it.
+# Limits the memory of labels with many values.
 _MAX_LABEL_SETS = 1000
 _OTHER = "other"
 _disabled: ContextVar[bool] = ContextVar("recollect_quiet", default=False)
@@ -27,7 +27,7 @@ SECONDS = (0.0005, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.125, 0.25,
 
 @contextmanager
 def metrics_disabled() -> Iterator[None]:
-    """What is done in here, and in tasks that begin in here, is not counted: it is done for nobody."""
+    """Do not count what happens in this block, and in tasks that it starts."""
     before = _disabled.set(True)
     try:
         yield
@@ -37,98 +37,90 @@ def metrics_disabled() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number that is watched: what it is called, what it means, and what tells its cells apart."""
+    """A metric with its name, help text, labels and values; metrics register themselves in `Metric.all`."""
 
     name: str
     help: str
     labels: Labels
     kind: Kind
-    # How the gauges of several processes become one.
-    aggregation: Literal["sum", "max"]
-    bounds: tuple[float, ...]
-    cells: Cells
+    # How the values of several processes are combined.
+    aggregation: Literal["sum", "max"] = "sum"
+    bounds: tuple[float, ...] = ()
+    cells: Cells = field(default_factory=dict)
 
     all: ClassVar[dict[str, Metric]] = {}
+
+    def __post_init__(self) -> None:
+        if self.name in Metric.all:
+            raise ValueError(f"metric {self.name} is declared twice")
+        Metric.all[self.name] = self
+
+    def new_cell(self) -> list[float]:
+        """Return the value of a metric that was never updated."""
+        return [0.0] * (len(self.bounds) + 2 if self.bounds else 1)
 
     def _cell(self, labels: Labels) -> list[float]:
         cell = self.cells.get(labels)
         if cell is None:
             if len(labels) != len(self.labels):
-                raise ValueError(f"{self.name} is told apart by {self.labels}, not by {len(labels)} values")
+                raise ValueError(f"{self.name} has the labels {self.labels}, got {len(labels)} values")
             if len(self.cells) >= _MAX_LABEL_SETS:
                 labels = (_OTHER,) * len(labels)
-            cell = self.cells.setdefault(labels, [0.0] * (len(self.bounds) + 2 if self.bounds else 1))
+            cell = self.cells.setdefault(labels, self.new_cell())
         return cell
 
 
 class Counter(Metric):
-    """Only ever grows while a process lives."""
+    """A value that only grows while the process lives."""
 
     __slots__ = ()
 
     def add(self, *labels: str, by: float = 1.0) -> None:
-        """So much more of it."""
+        """Increase the value."""
         if not _disabled.get():
             cell = self.cells.get(labels) or self._cell(labels)
             cell[0] += by
 
 
 class Gauge(Metric):
-    """Goes up and down."""
+    """A value that goes up and down."""
 
     __slots__ = ()
 
     def set(self, value: float, *labels: str) -> None:
-        """This is what it is now."""
+        """Set the value."""
         if not _disabled.get():
             self._cell(labels)[0] = value
 
 
 class Histogram(Metric):
-    """How often something took how long, in seconds."""
+    """The distribution of durations in seconds."""
 
     __slots__ = ()
 
     def observe(self, seconds: float, *labels: str) -> None:
-        """It took so long this time."""
+        """Record a duration."""
         if not _disabled.get():
             cell = self.cells.get(labels) or self._cell(labels)
-            at = bisect_left(self.bounds, seconds)
-            cell[at] += 1
+            cell[bisect_left(self.bounds, seconds)] += 1
             cell[-1] += seconds
 
     def observe_each(self, microseconds: Mapping[str, float]) -> None:
-        """Each of several things took so long; for one label."""
-        if not _disabled.get():
-            cells, bounds = self.cells, self.bounds
-            for label, took in microseconds.items():
-                cell = cells.get((label,)) or self._cell((label,))
-                seconds = took * 1e-6
-                at = bisect_left(bounds, seconds)
-                cell[at] += 1
-                cell[-1] += seconds
+        """Record several durations, by the value of the one label."""
+        for label, elapsed_us in microseconds.items():
+            self.observe(elapsed_us * 1e-6, label)
 
 
 def counter(name: str, help: str, *labels: str) -> Counter:
     """Declare a counter; its name ends with _total."""
-    return _register(Counter(name, help, labels, "counter", "sum", (), {}))
+    return Counter(name, help, labels, "counter")
 
 
 def gauge(name: str, help: str, *labels: str, aggregation: Literal["sum", "max"] = "max") -> Gauge:
     """Declare a gauge."""
-    return _register(Gauge(name, help, labels, "gauge", aggregation, (), {}))
+    return Gauge(name, help, labels, "gauge", aggregation)
 
 
 def histogram(name: str, help: str, *labels: str, bounds: Sequence[float] = SECONDS) -> Histogram:
     """Declare a histogram; its name ends with _seconds."""
-    return _register(Histogram(name, help, labels, "histogram", "sum", tuple(bounds), {}))
-
-
-_N = TypeVar("_N", bound=Metric)
-
-
-def _register(metric: _N) -> _N:
-    if metric.name in Metric.all:
-        raise ValueError(f"{metric.name} is declared twice")
-    Metric.all[metric.name] = metric
-    return metric
+    return Histogram(name, help, labels, "histogram", bounds=tuple(bounds))

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry for both flows, where they are wanted: their steps and counts, never what was said."""
+"""OpenTelemetry spans of recall and remember: their steps and counts, never content."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from recollect.errors import MissingExtra
 
 Attributes: TypeAlias = Mapping[str, str | int | float | bool]
 
-# opentelemetry's Tracer, which is imported only where traces are wanted.
+# The Tracer of opentelemetry, which is imported only if traces are enabled.
 _tracers: list[Any] = []
 
 
 class Span:
-    """One flow under way; told of its steps and counts when they are known."""
+    """The span of a running flow, or of none."""
 
     __slots__ = ("_begun_ns", "_span", "_tracer")
 
@@ -27,16 +27,16 @@ class Span:
 
     @property
     def is_recording(self) -> bool:
-        """Whether anyone will look at it."""
+        """Whether the span is exported."""
         return self._span is not None
 
     def set_attributes(self, attributes: Attributes) -> None:
-        """These are its counts."""
+        """Set the counts of the flow."""
         if self._span is not None:
             self._span.set_attributes(dict(attributes))
 
     def add_steps(self, microseconds: Mapping[str, float]) -> None:
-        """These were its steps, one after the other, and so long each took."""
+        """Add consecutive child spans with these durations."""
         if self._span is None:
             return
         at = self._begun_ns
@@ -51,12 +51,12 @@ _NONE = Span()
 
 @contextmanager
 def span(name: str) -> Iterator[Span]:
-    """A span around what is done in here; an error marks it, by its kind alone."""
+    """Open a span; an error sets its status to the class of the error."""
     if not _tracers:
         yield _NONE
         return
     tracer = _tracers[0]
-    # Its own way of recording an error would tell the message, which may quote what was said.
+    # The recorded exception would have its message, which may quote content.
     with tracer.start_as_current_span(name, record_exception=False, set_status_on_exception=False) as current:
         try:
             yield Span(tracer, current)
@@ -68,7 +68,7 @@ def span(name: str) -> Iterator[Span]:
 
 
 def start_tracing(url: str = "") -> None:
-    """Make spans from now on: sent over OTLP to that address, or to whatever this program has set up for them."""
+    """Create spans from now on: sent over OTLP to the address, or to the tracer provider of the program."""
     try:
         from opentelemetry import trace
 
@@ -79,7 +79,7 @@ def start_tracing(url: str = "") -> None:
 
 
 def stop_tracing() -> None:
-    """Make no more spans."""
+    """Stop creating spans."""
     _tracers.clear()
 
 
@@ -89,7 +89,7 @@ def _otlp_provider(url: str) -> Any:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    # What is left is sent when the process ends.
+    # Flushed when the process ends.
     provider = TracerProvider(resource=Resource.create({"service.name": "recollect"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url)))
     return provider

@@ -1,17 +1,17 @@
-"""Running recipes: each on an empty memory of its own, step by step."""
+"""Run recipes, each on an empty memory."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, assert_never
 from xml.etree import ElementTree
 
-from evals.adapter import borrowed_embedder, temporary_memory
 from recollect.errors import InvalidInput, NotFound
 from recollect.recipes.files import new_file
 from recollect.recipes.parse import (
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from recollect.client import AsyncMemory
     from recollect.config.settings import Settings
     from recollect.model.result import SearchResult
+    from recollect.models.embedding import Embedder
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """A memory that came back, and how well it fitted."""
+    """A recalled memory and its score."""
 
     id: str
     text: str
@@ -42,10 +43,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeCheck:
-    """How one expectation went; `at` is the place, from 1, of what bears it out or breaks it, 0 for none.
-
-    `notes` tell what recall had to do without.
-    """
+    """The result of an expectation; `at` is the rank, from 1, of the memory it is about, 0 if it is missing."""
 
     step: int
     question: str
@@ -57,6 +55,7 @@ class RecipeCheck:
 
     @property
     def passed(self) -> bool:
+        """Whether the expectation holds."""
         return bool(self.at) is self.expected.must
 
     def __str__(self) -> str:
@@ -66,40 +65,80 @@ class RecipeCheck:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """How every expectation of a recipe went."""
+    """The results of a recipe."""
 
     recipe: Recipe
     checks: tuple[RecipeCheck, ...]
 
     @property
     def failed(self) -> int:
+        """The number of failed expectations."""
         return sum(not check.passed for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        checks = [
+            {
+                "step": check.step,
+                "question": check.question,
+                "expected": "must" if check.expected.must else "must_not",
+                "words": check.expected.words or None,
+                "memory": check.expected.memory or None,
+                "held": check.passed,
+                "at": check.at or None,
+                "notes": list(check.notes),
+                "recalled": [{"id": r.id, "memory": r.text, "score": round(r.score, 6)} for r in check.recalled],
+            }
+            for check in self.checks
+        ]
+        return {"file": str(self.recipe.file), "name": self.recipe.name, "failed": self.failed, "checks": checks}
+
+
+@asynccontextmanager
+async def borrowed_embedder(settings: Settings) -> AsyncIterator[Embedder]:
+    """Open the embedder of the settings once for many ledgers, each of which has its own cache."""
+    from recollect.wiring import open_embedder
+
+    embedder = await open_embedder(settings.model_copy(update={"embedding_cache_mb": 0}))
+    try:
+        yield embedder
+    finally:
+        await embedder.close()
+
+
+@asynccontextmanager
+async def temporary_memory(settings: Settings, embedder: Embedder) -> AsyncIterator[AsyncMemory]:
+    """Open an empty memory with these settings in a temporary folder."""
+    from recollect.client import AsyncMemory
+
+    with tempfile.TemporaryDirectory(prefix="recollect-eval-") as home:
+        # Sessions of old conversations would end at once, at a time that no test controls.
+        own = settings.model_copy(update={"home": Path(home), "database": "", "session_idle_s": 0.0})
+        async with AsyncMemory(settings=own, embedder=embedder) as memory:
+            yield memory
 
 
 async def run_recipes(
     recipes: Sequence[Recipe], settings: Settings, *, on_report: Callable[[RecipeReport], None] = lambda report: None
 ) -> list[RecipeReport]:
-    """Run one after the other; `tell` hears of each as soon as it is done."""
+    """Run the recipes in order; `on_report` is called after each."""
     reports = []
     async with borrowed_embedder(settings) as embedder:
         for recipe in recipes:
             async with temporary_memory(settings, embedder) as memory:
-                report = await _Kitchen(memory, recipe).run()
+                report = await _RecipeRun(memory, recipe).run()
             reports.append(report)
             on_report(report)
     return reports
 
 
 async def recall(memory: AsyncMemory, step: RecipeStep, ask: AskStep) -> SearchResult:
-    """What comes back for a question: the one place that says how recipes ask."""
-    more: dict[str, Any] = {} if ask.as_of is None else {"as_of": ask.as_of}
-    if more and "as_of" not in signature(memory.search).parameters:
-        raise InvalidInput("this version cannot ask as of a time in the past; leave as_of out")
-    return await memory.search(ask.question, **step.place.ids, limit=ask.limit, **more)
+    """Search for the question of a step."""
+    return await memory.search(ask.question, **step.place.ids, limit=ask.limit, as_of=ask.as_of)
 
 
-class _Kitchen:
-    """One recipe at work: the memory it fills, and the ids behind the names it gives."""
+class _RecipeRun:
+    """The run of a recipe, with the ids of its named memories."""
 
     def __init__(self, memory: AsyncMemory, recipe: Recipe) -> None:
         self._memory = memory
@@ -108,7 +147,7 @@ class _Kitchen:
         self._checks: list[RecipeCheck] = []
 
     async def run(self) -> RecipeReport:
-        """Every step in order; one that the memory refuses is an InvalidInput with its number."""
+        """Run every step; errors name the step."""
         for step in self._recipe.steps:
             try:
                 await self._step(step)
@@ -148,7 +187,7 @@ class _Kitchen:
         else:
             records = (await self._memory.get_all(**step.place.ids, filters={"key": forget.key}, limit=1000)).records
             if not records:
-                raise NotFound(f"nothing has the key {forget.key!r}, so there is nothing to forget")
+                raise NotFound(f"no memory has the key {forget.key!r}, so there is nothing to forget")
             for record in records:
                 await self._memory.delete(record.id, user_id=step.place.user)
 
@@ -171,7 +210,7 @@ class _Kitchen:
         ]
 
     def _at(self, expected: Expected, recalled: Sequence[Recalled]) -> int:
-        """The place of the first memory that is meant, from 1; 0 where there is none."""
+        """Return the rank of the first memory that matches, from 1; 0 if there is none."""
         memory_id = self._ids.get(expected.memory)
         words = expected.words.casefold()
         for place, each in enumerate(recalled, 1):
@@ -180,12 +219,12 @@ class _Kitchen:
         return 0
 
 
-# XML 1.0 has no way to write these.
+# Not allowed in XML 1.0.
 _UNWRITABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def write_junit(path: Path, reports: Sequence[RecipeReport]) -> None:
-    """Write one suite a recipe and one case an expectation."""
+    """Write a JUnit file with a suite for each recipe and a case for each expectation."""
     root = ElementTree.Element("testsuites", {"name": "recollect recipes", **_counts(reports)})
     for report in reports:
         name = f"{report.recipe.name} ({report.recipe.file})"
@@ -214,7 +253,7 @@ def _add_case(suite: ElementTree.Element, report: RecipeReport, check: RecipeChe
 
 
 def complaint(check: RecipeCheck) -> str:
-    """What is wrong, in a sentence."""
+    """Return why a check failed."""
     if not check.recalled:
         return "nothing was recalled"
     if len(check.recalled) == 1:
@@ -225,7 +264,7 @@ def complaint(check: RecipeCheck) -> str:
 
 def _counts(reports: Sequence[RecipeReport]) -> dict[str, str]:
     checks = [check for report in reports for check in report.checks]
-    # The time of a question counts once, however much is expected of it.
+    # The time of a question counts once for all its expectations.
     times = {(id(report), check.step): check.taken_s for report in reports for check in report.checks}
     return {
         "tests": str(len(checks)),

@@ -165,17 +165,7 @@ class JobService:
         self, task: MaintenanceTask, scope: Scope, run: MaintenanceRun, *, after: datetime | None = None
     ) -> MaintenanceReport:
         deps = await deps_within_budget(scope.user, self._deps, self._learning)
-        return await scheduler.run_task(
-            task,
-            scope,
-            run,
-            self._maintenance,
-            ledger=deps.ledger,
-            index=deps.index,
-            embedder=deps.embedder,
-            chat=deps.chat,
-            after=after,
-        )
+        return await scheduler.run_task(task, scope, run, self._maintenance, deps, after=after)
 
     async def run_maintenance(
         self,

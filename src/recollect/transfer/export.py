@@ -1,11 +1,11 @@
-"""What leaves a ledger as plain lines, one memory each, and how such lines are read again."""
+"""Export a ledger as JSON lines, and parse such lines."""
 
 from __future__ import annotations
 
 import re
 from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput
@@ -27,9 +27,8 @@ from recollect.write.redact import Redactor
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-
 PAGE_SIZE = 500
-# What a line calls itself that is no memory.
+# The kinds of lines that are not memories.
 SESSION_LINE = "session"
 TOMBSTONES_LINE = "tombstones"
 _MAX_KEYS = 16
@@ -39,9 +38,9 @@ _HEX = re.compile("[0-9a-f]{32,64}")
 async def export(
     scope: Scope, *, ledger: Ledger, sessions: bool = True, model: EmbeddingModel | None = None
 ) -> AsyncIterator[dict[str, Any]]:
-    """Every memory of the scope in any state, oldest first, turns among them; with their vectors of a `model`.
+    """Yield the memories and turns of the scope in any state, oldest first, with their vectors of a `model`.
 
-    How each of the `sessions` stands comes last, unless they are left out.
+    With `sessions`, the states of the sessions and the tombstones of a user follow.
     """
     cursor = None
     while True:
@@ -61,29 +60,11 @@ async def export(
         async for line in _sessions(scope, ledger=ledger):
             yield line
     if sessions and scope == Scope(scope.user):
-        async for line in _tombstones(scope.user, ledger=ledger):
-            yield line
-
-
-async def _tombstones(user: str, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
-    """Yield the digests of forgotten and erased turns, with the keys of this user that they were made with."""
-    tombstones = await ledger.tombstones(user)
-    digests = sorted((digest, at.isoformat()) for digest, at in tombstones.digests.items())
-    for start in range(0, len(digests), PAGE_SIZE):
-        some = dict(digests[start : start + PAGE_SIZE])
-        yield {"kind": TOMBSTONES_LINE, "user_id": user, "keys": list(tombstones.keys), "digests": some}
-
-
-def parse_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tuple[str, TombstoneSet]:
-    """Return whose tombstones a line has, and the tombstones; `user` takes the place of the one it names."""
-    owner = Scope(user or line.get("user_id") or "").user
-    keys, digests = line.get("keys"), line.get("digests")
-    if not owner or not isinstance(keys, list) or len(keys) > _MAX_KEYS or not isinstance(digests, Mapping):
-        raise InvalidInput(f"tombstones need a user_id, a list of up to {_MAX_KEYS} keys and an object of digests")
-    if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in (*keys, *digests)):
-        raise InvalidInput("keys and digests of tombstones must be hexadecimal, of 32 to 64 digits")
-    times = {digest: as_utc(at, name="digests") for digest, at in digests.items()}
-    return owner, TombstoneSet(tuple(keys), times)
+        tombstones = await ledger.tombstones(scope.user)
+        digests = sorted((digest, at.isoformat()) for digest, at in tombstones.digests.items())
+        for start in range(0, len(digests), PAGE_SIZE):
+            some = dict(digests[start : start + PAGE_SIZE])
+            yield {"kind": TOMBSTONES_LINE, "user_id": scope.user, "keys": list(tombstones.keys), "digests": some}
 
 
 async def _sessions(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, Any]]:
@@ -95,8 +76,59 @@ async def _sessions(scope: Scope, *, ledger: Ledger) -> AsyncIterator[dict[str, 
         after = page[-1]
 
 
+@dataclass(slots=True)
+class ParsedExport:
+    """The memories of some lines with their usable vectors by id, the sessions, and the tombstones by user."""
+
+    records: list[MemoryRecord] = field(default_factory=list)
+    vectors: dict[str, Vector] = field(default_factory=dict)
+    sessions: list[Conversation] = field(default_factory=list)
+    tombstones: list[tuple[str, TombstoneSet]] = field(default_factory=list)
+
+    def add(self, line: Any, *, user: str | None, model: EmbeddingModel) -> MemoryRecord | None:
+        """Parse a line; return its memory, if it is one. `user` replaces the user that it names."""
+        kind = line.get("kind") if isinstance(line, Mapping) else None
+        if kind == SESSION_LINE:
+            self.sessions.append(parse_session(line, user=user))
+            return None
+        if kind == TOMBSTONES_LINE:
+            self.tombstones.append(parse_tombstones(line, user=user))
+            return None
+        record = parse_record(line, user=user)
+        vector = parse_vector(line, model)
+        if vector is not None:
+            self.vectors[record.id] = vector
+        self.records.append(record)
+        return record
+
+
+def parse_lines(
+    lines: Iterable[Mapping[str, Any]], *, model: EmbeddingModel, user: str | None = None, done: int = 0
+) -> ParsedExport:
+    """Parse lines that follow `done` others; an error names the line."""
+    parsed = ParsedExport()
+    for number, line in enumerate(lines, done + 1):
+        try:
+            parsed.add(line, user=user, model=model)
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
+    return parsed
+
+
+def parse_tombstones(line: Mapping[str, Any], *, user: str | None = None) -> tuple[str, TombstoneSet]:
+    """Return the user and the tombstones of a line; `user` replaces the user that it names."""
+    owner = Scope(user or line.get("user_id") or "").user
+    keys, digests = line.get("keys"), line.get("digests")
+    if not owner or not isinstance(keys, list) or len(keys) > _MAX_KEYS or not isinstance(digests, Mapping):
+        raise InvalidInput(f"tombstones need a user_id, a list of up to {_MAX_KEYS} keys and an object of digests")
+    if not all(isinstance(each, str) and _HEX.fullmatch(each) for each in (*keys, *digests)):
+        raise InvalidInput("keys and digests of tombstones must be hexadecimal, of 32 to 64 digits")
+    times = {digest: as_utc(at, name="digests") for digest, at in digests.items()}
+    return owner, TombstoneSet(tuple(keys), times)
+
+
 def parse_vector(line: Mapping[str, Any], model: EmbeddingModel) -> Vector | None:
-    """The vector that a line brings along, if it is of this model."""
+    """Return the vector of a line if it is of this model."""
     embedding = line.get("embedding")
     if embedding is None:
         return None
@@ -107,12 +139,12 @@ def parse_vector(line: Mapping[str, Any], model: EmbeddingModel) -> Vector | Non
     try:
         data = b64decode(embedding["packed"], validate=True)
     except ValueError:
-        raise InvalidInput("the packed vector of embedding is no Base64") from None
+        raise InvalidInput("the packed vector of embedding is not Base64") from None
     return normalize_vector(unpack_vector(data, model).tolist(), model) if len(data) == 2 * model.dimensions else None
 
 
 def parse_session(line: Mapping[str, Any], *, user: str | None = None) -> Conversation:
-    """How a session stood, as a line of an export tells it; `user` takes the place of the one it names."""
+    """Return the state of a session from a line; `user` replaces the user that it names."""
     scope = Scope(user or line.get("user_id") or "", line.get("project_id") or "", line.get("session_id") or "")
     closed_at = line.get("closed_at")
     invocations, metadata = line.get("invocations") or [], line.get("metadata") or {}
@@ -129,6 +161,7 @@ def parse_session(line: Mapping[str, Any], *, user: str | None = None) -> Conver
         metadata=metadata,
         closed_at=None if closed_at is None else as_utc(closed_at, name="closed_at"),
     )
+    # Its constructor validates the fields.
     ConversationUpdate(scope, _session_state(session))
     return session
 
@@ -144,24 +177,18 @@ def _session_state(session: Conversation) -> dict[str, Any]:
 
 
 async def import_session(session: Conversation, *, ledger: Ledger, redactor: Redactor, by: Author) -> None:
-    """Have a session stand as it did; where somebody has talked on in it here, only its invocations come along."""
+    """Restore the state of a session; if it was continued here, only its invocations are added."""
     current = await ledger.conversation(session.scope)
-    summary, _ = redactor.redact_turn_text(session.summary) if session.summary else ("", ())
-    state = {
-        **_session_state(session),
-        "learned_to": min(session.learned_to, current.turn_count),
-        "summary": summary or current.summary,
-        "metadata": {**current.metadata, **session.metadata},
-    }
     if current.turn_count > session.turn_count:
         state = _session_state(current)
-    state["invocations"] = _invocations(session, current, redactor)
-    if state != _session_state(current):
-        await ledger.apply(session.scope, [], by=by, effects=[ConversationUpdate(session.scope, state)])
-
-
-def _invocations(session: Conversation, current: Conversation, redactor: Redactor) -> list[dict[str, Any]]:
-    """Those that were told, without their secrets, and then those that came about here."""
+    else:
+        summary, _ = redactor.redact_turn_text(session.summary) if session.summary else ("", ())
+        state = {
+            **_session_state(session),
+            "learned_to": min(session.learned_to, current.turn_count),
+            "summary": summary or current.summary,
+            "metadata": {**current.metadata, **session.metadata},
+        }
     clean = [
         {
             name: redactor.redact_turn_text(text)[0] if isinstance(text, str) and text else text
@@ -169,39 +196,7 @@ def _invocations(session: Conversation, current: Conversation, redactor: Redacto
         }
         for each in session.invocations
     ]
-    return [*clean, *(dict(each) for each in current.invocations if dict(each) not in clean)][-MAX_INVOCATIONS:]
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedExport:
-    """What some lines stand for: memories, their usable vectors, how sessions stood, and users' tombstones."""
-
-    records: tuple[MemoryRecord, ...]
-    vectors: Mapping[str, Vector]
-    sessions: tuple[Conversation, ...]
-    tombstones: tuple[tuple[str, TombstoneSet], ...] = ()
-
-
-def parse_lines(
-    lines: Iterable[Mapping[str, Any]], *, model: EmbeddingModel, user: str | None = None, done: int = 0
-) -> ParsedExport:
-    """What lines stand for, of which `done` came before; a mistake names its line."""
-    records: list[MemoryRecord] = []
-    vectors: dict[str, Vector] = {}
-    sessions: list[Conversation] = []
-    tombstones: list[tuple[str, TombstoneSet]] = []
-    for number, line in enumerate(lines, done + 1):
-        try:
-            if isinstance(line, Mapping) and line.get("kind") == SESSION_LINE:
-                sessions.append(parse_session(line, user=user))
-                continue
-            if isinstance(line, Mapping) and line.get("kind") == TOMBSTONES_LINE:
-                tombstones.append(parse_tombstones(line, user=user))
-                continue
-            record = parse_record(line, user=user)
-            records.append(record)
-            if (vector := parse_vector(line, model)) is not None:
-                vectors[record.id] = vector
-        except InvalidInput as error:
-            raise InvalidInput(f"line {number}: {error}; the {done} lines before are imported") from None
-    return ParsedExport(tuple(records), vectors, tuple(sessions), tuple(tombstones))
+    own = [dict(each) for each in current.invocations if dict(each) not in clean]
+    state["invocations"] = [*clean, *own][-MAX_INVOCATIONS:]
+    if state != _session_state(current):
+        await ledger.apply(session.scope, [], by=by, effects=[ConversationUpdate(session.scope, state)])

@@ -1,11 +1,11 @@
-"""Memories that come in large numbers, as lines of an export or from elsewhere; ids, times and states are kept."""
+"""Add many memories at once with their ids, times and states, from an export or another product."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recollect.errors import Conflict, InvalidInput
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from recollect.model.change import Vector
 
 
-# How many scopes are written to side by side.
+# Scopes that are written concurrently.
 _MAX_CONCURRENT = 64
-# How often a session that somebody talks in is read again.
+# Retries if a session is written to concurrently.
 _MAX_TRIES = 5
-# What every store can count to.
+# The maximum of an integer column.
 _MAX_COUNT = 2**31 - 1
 _NOT_FIELDS = {
     "id", "memory", "user_id", "project_id", "session_id", "created_at", "updated_at", "version", "access_count",
@@ -45,7 +45,7 @@ _NOT_FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """What an import came to; of how many memories and turns secrets were kept out."""
+    """The result of an import; `kept` counts facts whose existing value has a higher confidence."""
 
     added: int = 0
     present: int = 0
@@ -53,16 +53,11 @@ class ImportCounts:
     redacted: int = 0
 
     def __add__(self, other: ImportCounts) -> ImportCounts:
-        return ImportCounts(
-            self.added + other.added,
-            self.present + other.present,
-            self.kept + other.kept,
-            self.redacted + other.redacted,
-        )
+        return ImportCounts(*(ours + theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
 def parse_record(line: Mapping[str, Any], *, user: str | None = None) -> MemoryRecord:
-    """The memory that a line of an export stands for; `user` takes the place of the one it names."""
+    """Return the memory of a line of an export; `user` replaces the user that it names."""
     if not isinstance(line, Mapping):
         raise InvalidInput(f"a line is a JSON object, not {type(line).__name__}")
     owner = user or line.get("user_id")
@@ -76,7 +71,7 @@ def parse_record(line: Mapping[str, Any], *, user: str | None = None) -> MemoryR
     category = fields.pop("category", Category.FACT)
     if category is Category.TURN:
         _check_turn(fields.get("detail", {}))
-    # What was said is kept as it was said.
+    # The text of a turn is not changed.
     content = (validate_text if category is Category.TURN else validate_visible_text)(
         line.get("memory"), name="memory"
     )
@@ -98,7 +93,7 @@ def parse_record(line: Mapping[str, Any], *, user: str | None = None) -> MemoryR
 
 
 def parse_count(value: object, *, name: str, minimum: int) -> int:
-    """The number, or the least one if there is none."""
+    """Return the number, or `minimum` if there is none."""
     if value is None:
         return minimum
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= _MAX_COUNT:
@@ -110,13 +105,13 @@ def _check_turn(detail: Mapping[str, Any]) -> None:
     if detail.get("role", "user") not in tuple(Role):
         raise InvalidInput(f"the role of a turn is {' or '.join(Role)}, not {detail['role']!r}")
     if not isinstance(detail.get("name"), str | None):
-        raise InvalidInput(f"the name of who said a turn is a text, not {detail['name']!r}")
+        raise InvalidInput(f"the name of the speaker of a turn is a text, not {detail['name']!r}")
     parse_count(detail.get("position"), name="the position of a turn", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """What of some records is not there yet, without its secrets; how many were there, and had secrets."""
+    """The records that are not in the ledger, redacted, and the counts of existing and redacted ones."""
 
     new: tuple[MemoryRecord, ...]
     present: int
@@ -124,7 +119,7 @@ class NewRecords:
 
 
 async def drop_existing(records: Iterable[MemoryRecord], *, ledger: Ledger, redactor: Redactor) -> NewRecords:
-    """Take out what is there already, by its id, and the secrets of the rest."""
+    """Drop the records whose ids exist, and redact the rest."""
     by_user: dict[str, dict[str, MemoryRecord]] = {}
     count = 0
     for record in records:
@@ -152,11 +147,10 @@ async def add_records(
     job: NewJob | None = None,
     vectors: Mapping[str, Vector] | None = None,
 ) -> ImportCounts:
-    """Add records that are not there yet, with a job for each session that has new turns if one is given.
+    """Add new records, with a `job` for each session that has new turns.
 
-    Without a job the turns count as learned from: what came of them comes along, or was taken back since. Scopes are
-    written side by side, so that many of them share one sync to disk. `vectors` are those that are known, by the ids
-    of the memories they are of.
+    Without a job the turns count as learned from, since their memories are imported as well. Scopes are written
+    concurrently, so that they share one sync to disk. `vectors` are known vectors by the ids of the memories.
     """
     if not records:
         return ImportCounts()
@@ -191,7 +185,7 @@ async def _add_memories(
     changes = [Add(record, vectors[record.id]) for record in records]
     outcomes = (await ledger.apply(scope, changes, by=by)).outcomes
     added = sum(outcome.changed for outcome in outcomes)
-    # What was neither added nor there already lost to a surer value of the same key.
+    # The others lost to a value of the same key with a higher confidence.
     same = sum(
         not outcome.changed and outcome.record.fingerprint == record.fingerprint
         for outcome, record in zip(outcomes, records, strict=True)
@@ -228,7 +222,7 @@ async def _append_turns(
 
 
 async def _count_as_learned(scope: Scope, count: int, *, ledger: Ledger, by: Author) -> None:
-    """Have the last so many turns of a session count as learned from; what waited before them goes on waiting."""
+    """Mark the last `count` turns of a session as learned from, but not the ones waiting before them."""
     for _ in range(_MAX_TRIES):
         conversation = await ledger.conversation(scope)
         before = conversation.turn_count - count
@@ -238,6 +232,6 @@ async def _count_as_learned(scope: Scope, count: int, *, ledger: Ledger, by: Aut
         try:
             await ledger.apply(scope, [], by=by, effects=[ConversationUpdate(scope, fields, conversation.version)])
         except Conflict:
-            # Somebody talks in it right now.
+            # The session was written to concurrently.
             continue
         return

@@ -1,4 +1,4 @@
-"""Putting a backup in the place of a ledger: whole or not at all, and without what was erased since it was made."""
+"""Restore a backup atomically, and repeat the erasures that followed it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was put in place: the backup, how many erasures and revoked keys were caught up on, what it replaced."""
+    """The restored backup, the numbers of repeated erasures and revocations, and the replaced ledger."""
 
     backup: Backup
     erased: int
@@ -39,7 +39,7 @@ class RestoreReport:
 
 @dataclass(frozen=True, slots=True)
 class _LaterChanges:
-    """What happened to the ledger that is replaced, and must not be undone by an older one."""
+    """Erasures and revocations after the backup, which a restore must not undo."""
 
     erasures: tuple[Erasure, ...] = ()
     keys: tuple[ApiKey, ...] = ()
@@ -56,9 +56,8 @@ async def restore(
 ) -> RestoreReport:
     """Verify a backup and make it the ledger that the settings name.
 
-    What was erased since is erased again before anyone sees it: what the ledger that is replaced knows of, and what
-    is given in `erasures`. PostgreSQL must be empty. A SQLite ledger that is there is replaced only by `force`, and
-    kept beside.
+    Later erasures, of the replaced ledger and of `erasures`, are repeated before the ledger is in place. PostgreSQL
+    must be empty. An existing SQLite ledger is replaced only with `force`, and kept under another name.
     """
     from recollect.ledger.backup_file import remove_database_files, verify_backup
 
@@ -79,7 +78,7 @@ async def restore(
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         await asyncio.to_thread(_copy, path, part)
-        # Never under the settings' own name: nobody sees it before what was erased is gone.
+        # Under another name until the erasures are repeated.
         part_settings = settings.model_copy(update={"database": str(part)})
         async with _open_memory(part_settings, embedder) as memory:
             erased, revoked = await _replay_later_changes(memory, later)
@@ -96,11 +95,11 @@ def _open_memory(settings: Settings, embedder: Embedder | None) -> AsyncMemory:
 async def _read_later_changes(
     settings: Settings, target: Path, erasures: Sequence[Erasure] | None, *, force: bool, embedder: Embedder | None
 ) -> _LaterChanges:
-    """What is to be caught up on; the ledger that is replaced is asked first."""
+    """Return the later changes of the replaced ledger and of the given erasures."""
     if not await asyncio.to_thread(target.exists):
         return _LaterChanges(tuple(erasures or ()))
     if not force:
-        raise Conflict(f"{target} is there already; --force puts the backup in its place and keeps it beside")
+        raise Conflict(f"{target} exists; --force replaces it and keeps it under another name")
     try:
         async with _open_memory(settings, embedder) as memory:
             recorded = await memory.erasure.list()
@@ -108,7 +107,7 @@ async def _read_later_changes(
     except RecollectError as error:
         if erasures is None:
             raise Conflict(
-                f"what was erased since cannot be read from {target} ({error}): give the receipts with --erasures, "
+                f"the later erasures cannot be read from {target} ({error}): give the receipts with --erasures, "
                 "an empty file if there are none"
             ) from error
         recorded, keys = [], []
@@ -146,9 +145,9 @@ def _put_in_place(part: Path, target: Path) -> Path | None:
             if not make_single_file(target):
                 raise StoreBusy(f"{target} is in use: stop the servers and workers on it, and restore again")
         except StoreCorrupt:
-            pass  # That may be why the backup is needed.
+            pass  # A damaged ledger is a reason to restore.
         replaced = target.with_name(f"{target.name}.replaced-{now():%Y%m%dT%H%M%S}")
-        # A log that stayed would be taken for the new file's.
+        # SQLite would apply an old log to the new file.
         for tail in ("-wal", "-shm"):
             if (sidecar := Path(f"{target}{tail}")).exists():
                 os.replace(sidecar, f"{replaced}{tail}")
@@ -165,7 +164,7 @@ def _put_in_place(part: Path, target: Path) -> Path | None:
 
 
 def _keep_replaced(target: Path, replaced: Path) -> None:
-    """Give a file another name; where the file system can, it keeps the old one until that is taken over."""
+    """Rename a file; with a hard link, if supported, so that it exists under its name until it is replaced."""
     try:
         os.link(target, replaced)
     except OSError:

@@ -1,4 +1,4 @@
-"""A conversation with a server that speaks OpenAI's API: what is said goes there, the answer comes as it is made."""
+"""A chat session with a server that has OpenAI's API; answers are streamed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from recollect.errors import InvalidInput, Unavailable, UpstreamBroken
 from recollect.model.ids import new_id
 
 _CONNECT_TIMEOUT_S = 5.0
-# Between two words of an answer: a large model on a small machine takes its time to begin.
+# Between two pieces of an answer: a large model on a small machine is slow to begin.
 _READ_TIMEOUT_S = 300.0
 _MAX_ERROR_CHARS = 500
 
 
 @dataclass(slots=True)
 class ChatAnswer:
-    """The last answer: what was asked and when, what came of it so far, what the server said about memory."""
+    """An answer: its messages and time, the text so far, and the memory headers of the server."""
 
     messages: list[dict[str, str]]
     at: datetime
@@ -32,9 +32,9 @@ class ChatAnswer:
 
 
 class ChatClient:
-    """A session with the server at `url`, as one user; a new session begins with nothing said.
+    """A session with the server at `url`, as one user.
 
-    `certificate` is a file with one that is trusted beside those of the system.
+    `certificate` is a file with an additional trusted certificate.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class ChatClient:
 
     @property
     def host(self) -> str:
-        """The name of the machine that answers."""
+        """The host name of the server."""
         return httpx.URL(self.url).host
 
     def is_reachable(self) -> bool:
-        """Whether a server answers at all."""
+        """Return whether a server responds."""
         try:
             self._http.get(f"{self.url}/v1/models", timeout=_CONNECT_TIMEOUT_S)
         except httpx.HTTPError:
@@ -80,7 +80,7 @@ class ChatClient:
         return True
 
     def resolve_model(self) -> str:
-        """The model that was named, or else the first that the server has."""
+        """Return the chosen model, or the first of the server."""
         if not self.model:
             try:
                 answer = self._http.get(f"{self.url}/v1/models", headers=self._headers(), timeout=_CONNECT_TIMEOUT_S)
@@ -90,12 +90,12 @@ class ChatClient:
             except (httpx.HTTPError, ValueError, KeyError, TypeError):
                 names = []
             if not names:
-                raise InvalidInput(f"the server at {self.url} names no models; say which with --model")
+                raise InvalidInput(f"the server at {self.url} lists no models; name one with --model")
             self.model = str(names[0])
         return self.model
 
     def send(self, text: str) -> Iterator[str]:
-        """Say something; gives the answer in pieces. What was heard of an answer that breaks off is kept."""
+        """Send a message and yield the answer in pieces; an interrupted answer stays in the session."""
         messages = [*self.messages, {"role": "user", "content": text}]
         body = {"model": self.resolve_model(), "messages": messages, "stream": True}
         self.last_answer = answer = ChatAnswer(messages, datetime.now(UTC))
@@ -128,7 +128,7 @@ class ChatClient:
             "X-Memory-Session": self.session,
             "X-Memory-Project": self.project or "",
         }
-        # Names may hold any letter; a header holds bytes.
+        # Names may have any letter; headers are bytes.
         return {name.encode(): value.encode("utf-8") for name, value in headers.items() if value}
 
     def _unreachable(self, error: httpx.HTTPError) -> Unavailable:
@@ -139,14 +139,14 @@ def _check_url(url: str) -> str:
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
-        raise InvalidInput(f"{url!r} is no address: {error}") from None
+        raise InvalidInput(f"{url!r} is not an address: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidInput(f"{url!r} is no address of a server, such as http://127.0.0.1:8100")
+        raise InvalidInput(f"{url!r} is not an address of a server, such as http://127.0.0.1:8100")
     return url
 
 
 def _iter_content(reply: httpx.Response) -> Iterator[str]:
-    """The words of a stream's events; an error among them is raised."""
+    """Yield the text of a response, streamed or not; raise an error that it contains."""
     if not reply.headers.get("content-type", "").startswith("text/event-stream"):
         reply.read()
         yield from _chunk_content(_read_json(reply.text), "message")
@@ -164,7 +164,7 @@ def _read_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise UpstreamBroken("the server sent something that is no answer") from None
+        raise UpstreamBroken("the server sent an answer that is not JSON") from None
 
 
 def _chunk_content(chunk: Any, part: str) -> Iterator[str]:
@@ -191,6 +191,6 @@ def _refusal(reply: httpx.Response) -> Unavailable:
 
 
 def _error_message(document: Any) -> str:
-    """The message of an error, in whichever of the usual shapes it comes."""
+    """Return the message of an error in any of the usual shapes."""
     error = document.get("error", document.get("detail", document)) if isinstance(document, dict) else document
     return str(error.get("message", error) if isinstance(error, dict) else error)

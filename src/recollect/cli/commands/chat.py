@@ -1,4 +1,4 @@
-"""recollect chat"""
+"""recollect chat and agent."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, Command, pass_cli
-from recollect.cli.streams import read_text_argument
-from recollect.cli.terminal import StyledText, bold, clean_lines, dim, print_json, print_line
+from recollect.cli.context import CliContext, command, pass_cli, usage_error
+from recollect.cli.options import read_text_argument
+from recollect.cli.output import StyledText, bold, clean_lines, dim, print_json, print_line
 
 if TYPE_CHECKING:
     from recollect.agent.types import Answer, Event
 
 
-@click.command(
-    cls=Command,
-    scope_options="user project",
-    examples=("recollect chat --user alex", "recollect chat --url http://127.0.0.1:8100 --model gpt-5"),
+@command(
+    "recollect chat --user alex",
+    "recollect chat --url http://127.0.0.1:8100 --model gpt-5",
+    scope="user project",
 )
-@click.option("--url", metavar="ADDRESS", help="The server. [default: that of the settings; if none runs, its own]")
-@click.option("--model", default="", metavar="NAME", help="The model. [default: the first that the server has]")
+@click.option("--url", metavar="ADDRESS", help="The server. [default: that of the settings, or a new one]")
+@click.option("--model", default="", metavar="NAME", help="The model. [default: the first of the server]")
 @pass_cli
 def chat(cli: CliContext, url: str | None, model: str) -> None:
-    """Chat with a model that remembers.
+    """Chat with a model that has memory.
 
-    What is typed goes to a running server, or to one that lives as long as the chat. Lines that begin with a slash
-    are commands, /help lists them. Without a terminal, every line that is piped in is said.
+    Messages are sent to a running server, or to one that runs as long as the chat. Lines that begin with a slash are
+    commands; /help lists them. Without a terminal, every line of standard input is a message.
     """
     from recollect.cli.chat.client import ChatClient
-    from recollect.cli.chat.repl import ChatMemories, ChatRepl, print_greeting
+    from recollect.cli.chat.repl import ChatRepl
     from recollect.http.auth.address import is_loopback
 
     if cli.json:
-        raise click.UsageError("A chat is words; leave --json out.", click.get_current_context())
+        raise usage_error("A chat has no JSON output; leave --json out.")
     settings = cli.load().settings
-    # Who pipes nothing in needs no server.
+    # Without input no server is needed.
     first_line = "" if sys.stdin.isatty() else sys.stdin.readline()
     if not first_line and not sys.stdin.isatty():
         return
@@ -59,55 +59,42 @@ def chat(cli: CliContext, url: str | None, model: str) -> None:
 
             client.url = stack.enter_context(run_embedded_server(settings))
         remote_host = "" if started or is_loopback(client.host) else client.host
-        memories = ChatMemories(cli, user=cli.user_id, project=cli.project, remote_host=remote_host)
-        stack.callback(memories.close)
+        repl = stack.enter_context(ChatRepl(cli, client, remote_host=remote_host))
         if sys.stdin.isatty():
-            print_greeting(client, started=started)
-        ChatRepl(client, memories).run(first_line)
+            repl.print_greeting("a server of its own" if started else client.url)
+        repl.run(first_line)
 
 
 _MAX_EVENT_CHARS = 600
 _LABELS = {"thought": "cyan", "action": "yellow", "observation": "green", "error": "red"}
 
 
-@click.command(
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        'recollect agent "Which of my services listens on port 8443?" --memory --user alex',
-        'recollect agent "And who looks after it?" --memory --session monday --user alex --model gpt-5',
-    ),
+@command(
+    'recollect agent "Which of my services listens on port 8443?" --memory --user alex',
+    'recollect agent "And who looks after it?" --memory --session monday --user alex --model gpt-5',
+    scope="user project session",
 )
 @click.argument("question", nargs=-1)
-@click.option("--memory/--no-memory", "enabled", default=False, help="Begin with what memory has, and learn. [off]")
+@click.option("--memory/--no-memory", "enable_memory", default=False, help="Use memory, and learn. [default: off]")
 @click.option("--model", default="", metavar="NAME", help="The model. [default: agent_llm or llm of the settings]")
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="Whose tools may be used; more than one may.")
-@click.option("--state", default="", metavar="TEXT", help="Where the work stands.")
-@click.option("--quiet", "-q", is_flag=True, help="Show the answer only.")
+@click.option("--group", multiple=True, metavar="NAME", help="A group of allowed tools; can be repeated.")
+@click.option("--state", default="", metavar="TEXT", help="The state of the work.")
+@click.option("--quiet", "-q", is_flag=True, help="Print the answer only.")
 @pass_cli
-def agent(
-    cli: CliContext,
-    question: tuple[str, ...],
-    enabled: bool,
-    model: str,
-    groups: tuple[str, ...],
-    state: str,
-    quiet: bool,
-) -> None:
-    """Put a question to an agent that reasons and uses tools.
+def agent(cli: CliContext, /, question: tuple[str, ...], model: str, quiet: bool, **options: Any) -> None:
+    """Ask an agent that reasons and uses tools.
 
-    What it thinks, does and observes is shown as it happens. Its tools are those of the settings agent_tools and
-    agent_mcp, and with --memory its own memory.
+    Its thoughts, actions and observations are printed as they happen. Its tools are those of the settings
+    agent_tools and agent_mcp, and with --memory its own memory.
     """
     prompt = read_text_argument(question, name="question")
-    options = {"enable_memory": enabled, "group": groups, "state": state}
     answer = asyncio.run(_run_agent(cli, prompt, model=model, quiet=quiet or cli.json, **options))
     if cli.json:
         from recollect.http.compat.agent import to_agent_response
 
         print_json(to_agent_response(answer).model_dump(mode="json"))
     elif answer.ended != "answered":
-        print_line(dim(f"It ended without an answer of its own: {answer.ended}."), err=True)
+        print_line(dim(f"It ended without an answer: {answer.ended}."), err=True)
 
 
 async def _run_agent(cli: CliContext, question: str, *, model: str, quiet: bool, **options: Any) -> Answer:
@@ -131,7 +118,7 @@ async def _run_agent(cli: CliContext, question: str, *, model: str, quiet: bool,
 
 
 def _print_event(event: Event) -> None:
-    """One event as it happens; of long observations the beginning."""
+    """Print an event; long observations are cut."""
     if event.answer is not None:
         for line in clean_lines(event.text):
             print_line(bold(line))

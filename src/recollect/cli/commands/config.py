@@ -1,33 +1,34 @@
-"""recollect config"""
+"""recollect config and completion."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.context import CliContext, Command, pass_cli
-from recollect.cli.table import Column, print_table
-from recollect.cli.terminal import dim, print_json, print_line
-
-if TYPE_CHECKING:
-    from recollect.config.settings import SettingRow
+from recollect.cli.context import CliContext, command, pass_cli, usage_error
+from recollect.cli.output import Column, dim, print_json, print_line, print_table
 
 
 @click.group()
 def config() -> None:
-    """Show the settings in force and where they come from."""
+    """Show the settings in force and their sources."""
 
 
-@config.command(
-    cls=Command, scope_options="", examples=("recollect config show", "recollect config show port --json")
-)
+_SETTING_COLUMNS = [
+    Column("NAME", style="bold"),
+    Column("VALUE", flexible=True, lines=4),
+    Column("VARIABLE", style="dim"),
+    Column("SOURCE", flexible=True, lines=4),
+]
+
+
+@command("recollect config show", "recollect config show port --json", scope="", group=config)
 @click.argument("name", metavar="[NAME]", required=False)
 @pass_cli
 def show(cli: CliContext, name: str | None) -> None:
-    """Show every setting: its value, its environment variable, and where the value comes from.
+    """Show every setting: its value, its environment variable, and the source of the value.
 
     With NAME only that one. Secrets are masked.
     """
@@ -35,39 +36,28 @@ def show(cli: CliContext, name: str | None) -> None:
 
     selected = [row for row in rows(cli.load()) if name in (None, row.name)]
     if not selected:
-        raise click.UsageError(f"There is no setting {name!r}.", click.get_current_context())
+        raise usage_error(f"There is no setting {name!r}.")
     if cli.json:
         print_json({"settings": [asdict(row) for row in selected]})
         return
-    columns = [
-        Column("NAME", style="bold"),
-        Column("VALUE", flexible=True, lines=4),
-        Column("VARIABLE", style="dim"),
-        Column("SOURCE", flexible=True, lines=4),
+    cells = [
+        (row.name, row.value or "-", row.variable, row.source.removesuffix(f" {row.variable}")) for row in selected
     ]
-    print_table(columns, [(row.name, row.value or "-", row.variable, _source(row)) for row in selected])
+    print_table(_SETTING_COLUMNS, cells)
 
 
-def _source(row: SettingRow) -> str:
-    """Where the value comes from; the variable's own name stands in the column before."""
-    return row.source.removesuffix(f" {row.variable}")
-
-
-@config.command(cls=Command, scope_options="", examples=("recollect config path",))
+@command("recollect config path", scope="", group=config)
 @pass_cli
 def path(cli: CliContext) -> None:
-    """Tell which settings file is read, or where one would be."""
+    """Print the path of the settings file."""
     from recollect.config.settings import FILE_NAMES
 
     home = cli.load().settings.home
     explicit = Path(cli.config).expanduser() if cli.config else None
     file = explicit or next((home / name for name in FILE_NAMES if (home / name).is_file()), home / FILE_NAMES[0])
-    if cli.json:
-        print_json({"file": str(file), "exists": file.is_file(), "home": str(home)})
-        return
-    print_line(str(file))
-    if not file.is_file():
-        print_line(dim("It is not there yet; recollect config show tells what can stand in it."), err=True)
+    cli.reply({"file": str(file), "exists": file.is_file(), "home": str(home)}, str(file))
+    if not cli.json and not file.is_file():
+        print_line(dim("It does not exist yet; recollect config show lists the settings."), err=True)
 
 
 _INSTALL = {
@@ -77,7 +67,7 @@ _INSTALL = {
 }
 
 
-@click.command(cls=Command, scope_options="", examples=("recollect completion bash", *_INSTALL.values()))
+@command("recollect completion bash", *_INSTALL.values(), scope="")
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 @pass_cli
 def completion(cli: CliContext, shell: str) -> None:
@@ -93,5 +83,5 @@ def completion(cli: CliContext, shell: str) -> None:
         print_json({"shell": shell, "script": script, "install": _INSTALL[shell]})
         return
     click.echo(script.rstrip())
-    # At the end: zsh looks for its own mark on the first line.
+    # At the end, because zsh needs its own marker on the first line.
     print_line(f"# To install: {_INSTALL[shell]}")

@@ -1,161 +1,146 @@
-"""recollect forget"""
+"""recollect forget, restore, undo and erase."""
 
 from __future__ import annotations
 
+import json
 import sys
-from typing import TYPE_CHECKING
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from recollect.cli.context import CliContext, Command, pass_cli
-from recollect.cli.options import filter_options
-from recollect.cli.receipts import ask_confirmation, list_receipts, print_receipt, replay_receipts
-from recollect.cli.rendering import format_short_time, pluralize
-from recollect.cli.terminal import bold, clean, dim, print_json, print_line
+from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
+from recollect.cli.options import WHY_OPTION, YES_OPTION, filter_options, open_new_file, read_file_argument
+from recollect.cli.output import (
+    Column,
+    bold,
+    dim,
+    format_short_time,
+    json_text,
+    pluralize,
+    print_json,
+    print_line,
+)
+from recollect.errors import InvalidInput
+from recollect.model.erasure import Erasure, Receipt, parse_erasure
 from recollect.model.query import EVERYTHING, Filter
 
 if TYPE_CHECKING:
     from recollect.model.change import Outcome
     from recollect.sync import Memory
 
-
 _MAX_COUNTED = 1000
 
 
-@click.command(
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        "recollect forget ID --user alex",
-        "recollect forget --all --user alex --tag travel --yes",
-    ),
+@command(
+    "recollect forget ID --user alex",
+    "recollect forget --all --user alex --tag travel --yes",
+    scope="user project session",
 )
 @click.argument("memory_id", metavar="[ID]", required=False)
-@click.option("--all", "everything", is_flag=True, help="Everything of the user, turns too; the filters narrow it.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
+@click.option("--all", "everything", is_flag=True, help="All memories and turns of the user; filters narrow it.")
+@YES_OPTION
+@WHY_OPTION
 @filter_options
 @pass_cli
 def forget(cli: CliContext, memory_id: str | None, everything: bool, yes: bool, why: str, filter: Filter) -> None:
-    """Take a memory, or all of them, out of recall.
+    """Remove a memory, or all of them, from recall.
 
-    It is not found any more; undo and restore bring it back.
+    undo and restore bring it back.
     """
     if (memory_id is None) != everything:
-        raise click.UsageError("Give the ID of a memory, or --all.", click.get_current_context())
+        raise usage_error("Give the ID of a memory, or --all.")
     if memory_id is not None and filter != EVERYTHING:
-        raise click.UsageError("Filters go with --all.", click.get_current_context())
+        raise usage_error("Filters go with --all.")
     with cli.open() as memory:
         if memory_id is None:
             _forget_all(cli, memory, filter, yes=yes, why=why)
-        else:
-            _forget_one(cli, memory, memory_id, why=why)
-
-
-def _forget_one(cli: CliContext, memory: Memory, memory_id: str, *, why: str) -> None:
-    outcome = memory.acting_as("cli", why=why).delete(memory_id, user_id=cli.user_id)
-    if cli.json:
-        print_json(outcome.to_dict())
-    elif outcome.changed:
-        print_line("Forgot ", bold(outcome.id), dim("  recollect undo brings it back"))
+            return
+        outcome = memory.delete(memory_id, user_id=cli.user_id, by="cli", why=why)
+    if outcome.changed:
+        cli.reply(outcome.to_dict(), "Forgot ", bold(outcome.id), dim("  recollect undo brings it back"))
     else:
-        print_line(bold(outcome.id), " was forgotten already.")
+        cli.reply(outcome.to_dict(), bold(outcome.id), " was forgotten already.")
 
 
 def _forget_all(cli: CliContext, memory: Memory, filter: Filter, *, yes: bool, why: str) -> None:
     if not yes and not _confirm_forget_all(cli, memory, filter):
         print_line("Nothing was forgotten.", err=True)
         return
-    count = memory.acting_as("cli", why=why).delete_all(**cli.scope_args, filters=filter)
-    if cli.json:
-        print_json({"forgotten": count})
-    else:
-        print_line(f"Forgot {pluralize(count, 'memory', 'memories')}.")
+    count = memory.delete_all(**cli.scope_args, filters=filter, by="cli", why=why)
+    cli.reply({"forgotten": count}, f"Forgot {pluralize(count, 'memory', 'memories')}.")
 
 
 def _confirm_forget_all(cli: CliContext, memory: Memory, filter: Filter) -> bool:
-    if cli.json or not sys.stdin.isatty():
-        raise click.UsageError("Add --yes: there is nobody to ask.", click.get_current_context())
     page = memory.get_all(**cli.scope_args, filters=filter, turns=True, limit=_MAX_COUNTED)
     if not len(page):
-        print_line(f"User {cli.user_id} has nothing there.", err=True)
+        print_line(f"User {cli.user_id} has no such memories.", err=True)
         return False
-    count_text = f"more than {_MAX_COUNTED:,} memories" if page.cursor else pluralize(len(page), "memory", "memories")
-    within = "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(cli, name)))
-    return click.confirm(clean(f"Forget {count_text} of user {cli.user_id}{within}?"), err=True)
+    count = f"more than {_MAX_COUNTED:,} memories" if page.cursor else pluralize(len(page), "memory", "memories")
+    return cli.confirm(f"Forget {count} of user {cli.user_id}{cli.within}?")
 
 
-@click.command(cls=Command, examples=("recollect restore ID --user alex",))
+@command("recollect restore ID --user alex")
 @click.argument("memory_id", metavar="ID")
-@click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
+@WHY_OPTION
 @pass_cli
 def restore(cli: CliContext, memory_id: str, why: str) -> None:
     """Make a forgotten or superseded memory active again."""
     with cli.open() as memory:
-        outcome = memory.acting_as("cli", why=why).restore(memory_id, user_id=cli.user_id)
-    if cli.json:
-        print_json(outcome.to_dict())
-    elif outcome.changed:
-        print_line("Restored ", bold(outcome.id))
+        outcome = memory.restore(memory_id, user_id=cli.user_id, by="cli", why=why)
+    if outcome.changed:
+        cli.reply(outcome.to_dict(), "Restored ", bold(outcome.id))
     else:
-        print_line(bold(outcome.id), " is active already.")
+        cli.reply(outcome.to_dict(), bold(outcome.id), " is active already.")
 
 
-@click.command(
-    cls=Command,
-    examples=("recollect undo --user alex", "recollect undo 12 --user alex", "recollect undo --any --user alex"),
-)
+@command("recollect undo --user alex", "recollect undo 12 --user alex", "recollect undo --any --user alex")
 @click.argument("change_id", metavar="[CHANGE]", type=int, required=False)
-@click.option("--any", "anyones", is_flag=True, help="The last change whoever made it: learning and upkeep too.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, kept in history.")
+@click.option("--any", "anyones", is_flag=True, help="The last change by anyone, learning and maintenance included.")
+@WHY_OPTION
 @pass_cli
 def undo(cli: CliContext, change_id: int | None, anyones: bool, why: str) -> None:
-    """Take back the last thing that someone did or said, or a change by its number.
+    """Undo the last change, or a change by its number.
 
-    What was said goes with what was learned from it. CHANGE is the number that history tells. An undo can be undone
+    Undoing a turn also undoes what was learned from it. CHANGE is a number that history lists. An undo can be undone
     by its own number.
     """
     if anyones and change_id is not None:
-        raise click.UsageError("Give either a number or --any.", click.get_current_context())
+        raise usage_error("Give either a number or --any.")
     with cli.open() as memory:
-        outcomes = memory.acting_as("cli", why=why).undo(change_id, user_id=cli.user_id, anyones=anyones)
+        outcomes = memory.undo(change_id, user_id=cli.user_id, anyones=anyones, by="cli", why=why)
         description = "" if cli.json else _describe_undone(memory, outcomes, cli.user_id)
-    if cli.json:
-        print_json({"results": [outcome.to_dict() for outcome in outcomes]})
-        return
-    print_line(description)
-    for outcome in outcomes:
+    cli.reply(to_results(outcomes), description)
+    for outcome in () if cli.json else outcomes:
         print_line("Undone: ", bold(outcome.id), f" is {outcome.record.status}", dim(f"  {outcome.memory[:200]}"))
 
 
 def _describe_undone(memory: Memory, outcomes: tuple[Outcome, ...], user_id: str) -> str:
-    """What was taken back, by what it did to the memory that was told of last."""
-    lines = memory.history(outcomes[-1].id, user_id=user_id)
-    by_number = {line.id: line for line in lines}
-    undone = next(by_number[line.undoes] for line in lines if line.undoes in by_number)
+    """Return which change was undone, from the history of the last memory it touched."""
+    entries = memory.history(outcomes[-1].id, user_id=user_id)
+    by_number = {entry.id: entry for entry in entries}
+    undone = next(by_number[entry.undoes] for entry in entries if entry.undoes in by_number)
     why = f" ({undone.by.why})" if undone.by.why else ""
-    return f"Took back change {undone.id}: {undone.verb} by {undone.by.who} at {format_short_time(undone.at)}{why}"
+    return f"Undid change {undone.id}: {undone.verb} by {undone.by.who} at {format_short_time(undone.at)}{why}"
 
 
-@click.command(
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        "recollect erase --memory ID --user alex --yes",
-        "recollect erase --session monday --user alex --yes",
-        "recollect erase --everything --user alex --yes",
-        "recollect erase --receipts --to erased.jsonl",
-        "recollect erase --replay erased.jsonl --yes",
-    ),
+@command(
+    "recollect erase --memory ID --user alex --yes",
+    "recollect erase --session monday --user alex --yes",
+    "recollect erase --everything --user alex --yes",
+    "recollect erase --receipts --to erased.jsonl",
+    "recollect erase --replay erased.jsonl --yes",
+    scope="user project session",
 )
-@click.option("--memory", "memory_id", metavar="ID", help="One memory, with the versions before it.")
-@click.option("--turn", "turn_id", metavar="ID", help="One turn, with all that was learned from it.")
-@click.option("--everything", is_flag=True, help="All of the user, or of the project or session that is named.")
-@click.option("--receipts", is_flag=True, help="List what was erased so far, without what it said.")
-@click.option("--to", metavar="FILE", help="With --receipts: write them there as JSON Lines; - is standard output.")
-@click.option("--replay", metavar="FILE", help="Erase again what those receipts tell, in a database restored since.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-@click.option("--why", default="", metavar="TEXT", help="The reason, kept with the receipt.")
+@click.option("--memory", "memory_id", metavar="ID", help="One memory, with its earlier versions.")
+@click.option("--turn", "turn_id", metavar="ID", help="One turn, with everything learned from it.")
+@click.option("--everything", is_flag=True, help="Everything of the user, or of the named project or session.")
+@click.option("--receipts", is_flag=True, help="List earlier erasures, without their content.")
+@click.option("--to", metavar="FILE", help="With --receipts: write them as JSON Lines; - is standard output.")
+@click.option("--replay", metavar="FILE", help="Repeat the erasures of these receipts in a restored database.")
+@YES_OPTION
+@click.option("--why", default="", metavar="TEXT", help="The reason, stored with the receipt.")
 @pass_cli
 def erase(
     cli: CliContext,
@@ -168,41 +153,136 @@ def erase(
     yes: bool,
     why: str,
 ) -> None:
-    """Remove something for good, with all that was derived from it.
+    """Delete permanently, with everything derived from it.
 
-    Unlike forget, nothing brings it back. The receipt says what went from each store, and what was not reached. A
-    backup is not: keep --receipts beside it, and --replay them once it is restored, before anyone uses it.
+    Unlike forget, it cannot be undone. The receipt lists what was deleted from each store, and what was not reached.
+    Backups are not: keep the output of --receipts with them, and --replay it after a restore, before anyone uses it.
     """
     if receipts or replay is not None or to is not None:
         if memory_id or turn_id or everything or cli.project or cli.session or (receipts == (replay is not None)):
-            raise click.UsageError("--receipts, with --to, and --replay stand alone.", click.get_current_context())
+            raise usage_error("--receipts, with --to, and --replay cannot be combined with other options.")
         if receipts:
-            list_receipts(cli, to)
+            _list_receipts(cli, to)
         else:
-            replay_receipts(cli, replay or "", yes=yes, why=why)
+            _replay_receipts(cli, replay or "", yes=yes, why=why)
         return
     description = _describe_target(cli, memory_id, turn_id, everything)
-    if not yes and not ask_confirmation(cli, f"Erase {description} for good?"):
+    if not yes and not cli.confirm(f"Erase {description} for good?"):
         print_line("Nothing was erased.", err=True)
         return
     with cli.open() as memory:
         whole = not (memory_id or turn_id or cli.session or cli.project)
-        receipt = memory.acting_as("cli", why=why).erasure.erase(
-            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole
+        receipt = memory.erase(
+            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole, by="cli", why=why
         )
     if cli.json:
         print_json(receipt.to_dict())
     else:
-        print_receipt(receipt, description)
+        _print_receipt(receipt, description)
 
 
 def _describe_target(cli: CliContext, memory_id: str | None, turn_id: str | None, everything: bool) -> str:
-    """What is to go, in words; a usage error unless exactly one thing is named."""
-    context = click.get_current_context()
+    """Return what is to be erased; raise a usage error unless exactly one thing is named."""
     targets = [f"{kind} {id}" for kind, id in (("memory", memory_id), ("turn", turn_id)) if id is not None]
     if len(targets) > 1 or (targets and everything):
-        raise click.UsageError("Say one thing: --memory, --turn or --everything.", context)
+        raise usage_error("Give only one of --memory, --turn and --everything.")
     if not (targets or everything or cli.session or cli.project):
-        raise click.UsageError("Say what: --memory, --turn, --session, --project, or --everything.", context)
-    within = "".join(f" in {name} {value}" for name in ("project", "session") if (value := getattr(cli, name)))
-    return f"{targets[0] if targets else 'everything'} of user {cli.user_id}{within}"
+        raise usage_error("Give one of --memory, --turn, --session, --project and --everything.")
+    return f"{targets[0] if targets else 'everything'} of user {cli.user_id}{cli.within}"
+
+
+def _print_receipt(receipt: Receipt, description: str) -> None:
+    """Print what was deleted from each store, what was not reached, and what is out of reach."""
+    print_line(f"Erased {description} for good  ", dim(f"receipt {receipt.id}"))
+    for store in receipt.stores:
+        removed = ", ".join(f"{name} {count:,}" for name, count in store.counts.items() if count) or "nothing"
+        print_line(f"  {store.store}: {removed}", dim(f"  {store.note}") if store.note else "")
+        if unreached := [part for part, reached in store.parts.items() if not reached]:
+            print_line(f"    not reached: {', '.join(unreached)}")
+    if receipt.remade:
+        print_line(dim(f"  {pluralize(len(receipt.remade), 'item')} can be rebuilt from the remaining data"))
+    if receipt.hidden:
+        print_line(f"  forgotten, not erased: {pluralize(len(receipt.hidden), 'turn')} that it was learned from")
+        for id in receipt.hidden:
+            print_line(dim(f"    recollect erase --turn {id} --user {receipt.scope.user}"))
+    if remaining := [id for id in receipt.stays if id not in receipt.hidden]:
+        print_line(dim(f"  the sources it was learned from stay: {', '.join(remaining)}"))
+    if receipt.out_of_reach:
+        print_line(dim(f"  out of reach from here: {', '.join(each.store for each in receipt.out_of_reach)}"))
+    if not receipt.reached:
+        print_line("Not every store was reached: erase again when they are available.", err=True)
+
+
+_RECEIPT_COLUMNS = [
+    Column("RECEIPT", style="bold"),
+    Column("WHEN", style="dim"),
+    Column("WHAT"),
+    Column("WHICH", optional=True),
+    Column("USER'S DIGEST", style="dim"),
+]
+
+
+def _list_receipts(cli: CliContext, to: str | None) -> None:
+    """Print the erasures of one user or of all, or write them to a file as JSON Lines."""
+    with cli.open() as memory:
+        erasures = memory.erasures(user_id=cli.user)
+    if to is None:
+        cli.reply_rows(erasures, _RECEIPT_COLUMNS, _receipt_row, "Nothing was erased so far.")
+    elif to == "-":
+        _write_receipts(erasures, sys.stdout)
+    else:
+        with open_new_file(Path(to), force=True) as out:
+            _write_receipts(erasures, out)
+        message = f"Wrote {pluralize(len(erasures), 'receipt')} to {to}"
+        cli.reply({"receipts": len(erasures), "file": to}, message)
+
+
+def _write_receipts(erasures: list[Erasure], out: TextIO) -> None:
+    for each in erasures:
+        out.write(json_text(each.to_dict()) + "\n")
+    out.flush()
+
+
+def _receipt_row(erasure: Erasure) -> tuple[str, ...]:
+    names = [name for name in (erasure.project, erasure.session) if name]
+    more = f" and {len(erasure.ids) - 1:,} more" if len(erasure.ids) > 1 else ""
+    which = "/".join(names or erasure.ids[:1]) + more
+    return erasure.id, format_short_time(erasure.at), str(erasure.target), which, erasure.user
+
+
+def _replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None:
+    """Repeat the erasures of a file that this database has not seen."""
+    if cli.user is not None:
+        raise usage_error("--replay applies to all users of the file; leave --user out.")
+    erasures = read_receipts(file)
+    kinds = Counter(str(each.target) for each in erasures)
+    description = ", ".join(f"{name} {count:,}" for name, count in kinds.items()) or "nothing"
+    if erasures and not yes and not cli.confirm(f"Erase again for good, as far as it exists here: {description}?"):
+        print_line("Nothing was erased.", err=True)
+        return
+    with cli.open() as memory:
+        receipts = memory.replay_erasures(erasures, by="cli", why=why)
+    if cli.json:
+        print_json({"given": len(erasures), **to_results(receipts)})
+        return
+    for receipt in receipts:
+        _print_receipt(
+            receipt, f"{receipt.what.target} {receipt.what.id}".rstrip() + f" of user {receipt.scope.user}"
+        )
+    skipped = len(erasures) - len(receipts)
+    print_line(
+        f"Replayed {pluralize(len(receipts), 'erasure')}; {skipped:,} were known here, or had nothing to erase."
+    )
+
+
+def read_receipts(file: str) -> list[Erasure]:
+    """Return the erasures of a JSON Lines file, all of it parsed before anything is erased."""
+    erasures = []
+    for number, line in enumerate(read_file_argument(file).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            erasures.append(parse_erasure(json.loads(line)))
+        except (ValueError, RecursionError, InvalidInput) as error:
+            raise InvalidInput(f"line {number} of {file} is not a receipt: {error}; nothing was erased") from None
+    return erasures

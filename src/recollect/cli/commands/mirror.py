@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.context import CliContext, Command, configure_logging, pass_cli
+from recollect.cli.context import CliContext, command, open_store, pass_cli
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.progress import Progress
-from recollect.cli.rendering import pluralize
-from recollect.cli.terminal import bold, dim, print_json, print_line
+from recollect.cli.output import ProgressBar, bold, dim, pluralize, print_json, print_line
 from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
@@ -20,48 +19,59 @@ if TYPE_CHECKING:
     from recollect.mirror.status import MirrorStatus
     from recollect.mirror.verify import Difference
 
-
 _MAX_SHOWN = 20
 
 
 @click.group()
 def mirror() -> None:
-    """Show and check the memories that are Markdown files."""
+    """Inspect and sync the memories that are Markdown files."""
 
 
-@mirror.command(cls=Command, scope_options="", examples=("recollect mirror status --preset markdown-proxy",))
+def _load_settings(cli: CliContext) -> Settings:
+    settings = cli.settings()
+    if not settings.mirror:
+        raise InvalidSettings("there is no mirror: set mirror to a folder, or use --preset markdown-proxy")
+    return settings
+
+
+@command("recollect mirror status --preset markdown-proxy", scope="", group=mirror)
 @pass_cli
 def status(cli: CliContext) -> None:
-    """Show what is mirrored, what is left aside and why, what conflicts there were, and what has no file yet."""
+    """Show what is mirrored, rejected files and the reasons, conflicts, and memories without a file."""
     from recollect.mirror.status import read_mirror_status
     from recollect.wiring import mirror_folder
 
     settings = _load_settings(cli)
     current = read_mirror_status(mirror_folder(settings))
-    review, error_text = 0, ""
+    review, problem = 0, ""
     try:
         review = asyncio.run(_count_in_review(settings)) if current.synced_at is not None else 0
     except RecollectError as error:
-        # The files are there all the same.
-        error_text = str(error)
+        # The files can be shown without the ledger.
+        problem = str(error)
     if cli.json:
-        print_json({**current.to_dict(), "review": None if error_text else review})
+        print_json({**current.to_dict(), "review": None if problem else review})
         return
     _print_status(current, review=review)
-    if error_text:
-        print_line("What waits for review cannot be told: ", dim(error_text))
+    if problem:
+        print_line("What waits for review cannot be told: ", dim(problem))
 
 
-@mirror.command(cls=Command, scope_options="", examples=("recollect mirror sync --preset markdown-proxy",))
+async def _count_in_review(settings: Settings) -> int:
+    """Return how many memories wait for review; they have no files."""
+    async with open_store(settings) as (ledger, _):
+        return (await ledger.stats())["review"]
+
+
+@command("recollect mirror sync --preset markdown-proxy", scope="", group=mirror)
 @pass_cli
 def sync(cli: CliContext) -> None:
-    """Bring files and ledger together now.
+    """Sync files and ledger now.
 
-    A server does so by itself, all the time; this is for when none is running.
+    A running server syncs continuously; this is for when none is running.
     """
     settings = _load_settings(cli)
-    configure_logging(verbose=cli.verbose)
-    with Progress("Comparing") as progress:
+    with ProgressBar("Comparing") as progress:
         done = asyncio.run(_sync(settings, progress))
     counts = {
         "written": len(set(done.written)),
@@ -72,44 +82,11 @@ def sync(cli: CliContext) -> None:
         "conflicts": done.conflicts,
         "aside": done.bad,
     }
-    if cli.json:
-        print_json(counts)
-    elif any(counts.values()):
-        print_line("; ".join(f"{count:,} {how}" for how, count in counts.items() if count) + ".")
-    else:
-        print_line("Files and memories say the same.")
+    changes = "; ".join(f"{count:,} {how}" for how, count in counts.items() if count)
+    cli.reply(counts, f"{changes}." if changes else "Files and memories say the same.")
 
 
-@mirror.command(
-    cls=Command,
-    scope_options="",
-    examples=("recollect mirror sync --preset markdown-proxy", "recollect mirror verify --preset markdown-proxy"),
-)
-@click.pass_context
-@pass_cli
-def verify(cli: CliContext, context: click.Context) -> None:
-    """Hold every file against its memory; the exit code is 4 if any two differ."""
-    settings = _load_settings(cli)
-    configure_logging(verbose=cli.verbose)
-    with Progress("Verifying") as progress:
-        count, differences = asyncio.run(_verify(settings, progress))
-    if cli.json:
-        rows = [{"where": each.where, "what": each.what} for each in differences]
-        print_json({"files": count, "differences": rows})
-    else:
-        _print_verified(count, differences)
-    if differences:
-        context.exit(int(ExitCode.CONFLICT))
-
-
-def _load_settings(cli: CliContext) -> Settings:
-    settings = cli.load().settings
-    if not settings.mirror:
-        raise InvalidSettings("there is no mirror: set mirror to a folder, or use --preset markdown-proxy")
-    return settings
-
-
-async def _sync(settings: Settings, progress: Progress) -> SyncResult:
+async def _sync(settings: Settings, progress: ProgressBar) -> SyncResult:
     from recollect.mirror.mirror import Mirror
     from recollect.wiring import open_service
 
@@ -122,69 +99,58 @@ async def _sync(settings: Settings, progress: Progress) -> SyncResult:
         await service.close()
 
 
-async def _count_in_review(settings: Settings) -> int:
-    """How many memories wait for a decision: none of them is a file before."""
-    from recollect.wiring import open_embedder, open_ledger
+@command(
+    "recollect mirror sync --preset markdown-proxy",
+    "recollect mirror verify --preset markdown-proxy",
+    scope="",
+    group=mirror,
+)
+@pass_cli
+def verify(cli: CliContext) -> None:
+    """Compare every file with its memory; the exit code is 4 if any differ."""
+    settings = _load_settings(cli)
+    with ProgressBar("Verifying") as progress:
+        count, differences = asyncio.run(_verify(settings, progress))
+    if cli.json:
+        print_json({"files": count, "differences": [asdict(each) for each in differences]})
+    else:
+        for each in differences[:_MAX_SHOWN]:
+            print_line(bold(each.where), dim(f"  {each.what}"))
+        if len(differences) > _MAX_SHOWN:
+            print_line(dim(f"and {len(differences) - _MAX_SHOWN:,} more; --json lists all"))
+        found = pluralize(len(differences), "difference") if differences else "all as in the ledger"
+        print_line(f"{pluralize(count, 'file')}, {found}.")
+    if differences:
+        click.get_current_context().exit(int(ExitCode.CONFLICT))
 
-    embedder = await open_embedder(settings)
-    ledger = await open_ledger(settings, embedder.model)
-    try:
-        return (await ledger.stats())["review"]
-    finally:
-        await ledger.close()
-        await embedder.close()
 
+async def _verify(settings: Settings, progress: ProgressBar) -> tuple[int, list[Difference]]:
+    from recollect.mirror.verify import verify_files
+    from recollect.wiring import mirror_folder
 
-async def _verify(settings: Settings, progress: Progress) -> tuple[int, list[Difference]]:
-    from recollect.mirror.verify import verify_files as check
-    from recollect.wiring import mirror_folder, open_embedder, open_ledger
-
-    embedder = await open_embedder(settings)
-    ledger = await open_ledger(settings, embedder.model)
-    try:
-        return await check(mirror_folder(settings), ledger=ledger, root_user=settings.chat_user, progress=progress)
-    finally:
-        await ledger.close()
-        await embedder.close()
+    folder = mirror_folder(settings)
+    async with open_store(settings) as (ledger, _):
+        return await verify_files(folder, ledger=ledger, root_user=settings.chat_user, progress=progress)
 
 
 def _print_status(current: MirrorStatus, *, review: int) -> None:
     print_line(bold(str(current.folder)))
     if current.synced_at is None:
-        print_line("Nothing is mirrored yet. ", dim("recollect serve does it, or recollect mirror sync."))
+        print_line("Nothing is mirrored yet. ", dim("Run recollect serve, or recollect mirror sync."))
         return
     memories, tombstones = pluralize(current.counts["memories"], "memory", "memories"), current.counts["tombstones"]
     print_line(f"{memories} and {pluralize(tombstones, 'tombstone')} of {pluralize(current.users, 'user')}.")
-    print_line(
-        f"Mirrored by process {current.process}." if current.process is not None else "No process mirrors it now."
-    )
-    print_line(
-        dim(
-            f"Last compared {current.synced_at[:19]}; " + ("versions by git." if current.versions else "no versions.")
-        )
-    )
+    is_mirrored = current.process is not None
+    print_line(f"Mirrored by process {current.process}." if is_mirrored else "No process mirrors it now.")
+    versions = "versions by git" if current.versions else "no versions"
+    print_line(dim(f"Last compared {current.synced_at[:19]}; {versions}."))
     if review:
         wait = "1 memory waits" if review == 1 else f"{review:,} memories wait"
-        print_line(f"{wait} for review, without a file until someone decides: ", bold("recollect review"))
+        print_line(f"{wait} for review, without a file until then: ", bold("recollect review"))
     for rejected in current.rejected[:_MAX_SHOWN]:
         print_line("Left aside: ", bold(rejected.path), dim(f"  {rejected.reason}"))
     for conflict in current.conflicts[:_MAX_SHOWN]:
-        print_line(
-            "Conflict: ",
-            bold(conflict.path),
-            dim("  what an edit took the place of; remove it when you have seen it"),
-        )
+        print_line("Conflict: ", bold(conflict.path), dim("  has the text an edit replaced; delete it after reading"))
     more = max(0, len(current.rejected) - _MAX_SHOWN) + max(0, len(current.conflicts) - _MAX_SHOWN)
     if more:
-        print_line(dim(f"and {more:,} more; --json lists them all"))
-
-
-def _print_verified(count: int, differences: list[Difference]) -> None:
-    for each in differences[:_MAX_SHOWN]:
-        print_line(bold(each.where), dim(f"  {each.what}"))
-    if len(differences) > _MAX_SHOWN:
-        print_line(dim(f"and {len(differences) - _MAX_SHOWN:,} more; --json lists them all"))
-    files = pluralize(count, "file")
-    print_line(
-        f"{files}, {pluralize(len(differences), 'difference')}." if differences else f"{files}, all as in the ledger."
-    )
+        print_line(dim(f"and {more:,} more; --json lists all"))

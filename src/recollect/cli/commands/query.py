@@ -1,17 +1,15 @@
-"""recollect search"""
+"""recollect search, recall, list, show and history."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.cli.context import CliContext, Command, pass_cli
+from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
 from recollect.cli.options import (
     AS_OF_OPTION,
     SearchOptions,
@@ -19,57 +17,66 @@ from recollect.cli.options import (
     filter_options,
     limit_option,
     parse_moment,
+    read_file_argument,
+    read_text_argument,
     search_options,
+)
+from recollect.cli.output import (
+    Column,
+    TableRow,
+    bold,
+    clean_lines,
+    dim,
+    format_short_time,
+    print_json,
+    print_line,
+    print_table,
 )
 from recollect.cli.rendering import (
     CATEGORY_COLUMN,
     CREATED_COLUMN,
     ID_COLUMN,
     MEMORY_COLUMN,
-    format_short_time,
+    SCORE_COLUMN,
     print_record,
     print_trace,
 )
-from recollect.cli.streams import read_text_argument
-from recollect.cli.table import Column, TableRow, print_table
-from recollect.cli.terminal import bold, clean_lines, dim, print_json, print_line
 from recollect.errors import InvalidInput, NotFound
 from recollect.model.change import HistoryEntry
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Filter
-from recollect.model.result import Hit, RecallResult, SearchResult
+from recollect.model.result import Hit, RecallResult
 
 if TYPE_CHECKING:
     from recollect.sync import Memory
 
 
-_SEARCH_SCORE = Column("SCORE", style="bold", right=True)
-
-
-@click.command(
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        'recollect search "How much can I spend in Hawaii?" --user alex',
-        'recollect search "travel plans" --user alex --since 7d --where "importance>=0.5" --explain',
-        'recollect search "travel plans" --user alex --as-of 2026-03-15',
-    ),
+@command(
+    'recollect search "How much can I spend in Hawaii?" --user alex',
+    'recollect search "travel plans" --user alex --since 7d --where "importance>=0.5" --explain',
+    'recollect search "travel plans" --user alex --as-of 2026-03-15',
+    scope="user project session",
 )
 @click.argument("query", nargs=-1)
-@click.option("--explain", is_flag=True, help="Tell what became of every candidate and why, and what took how long.")
+@click.option("--explain", is_flag=True, help="Print the scores and fate of every candidate, and the step times.")
 @search_options(min_limit=1)
 @pass_cli
 def search(cli: CliContext, query: tuple[str, ...], explain: bool, options: SearchOptions) -> None:
-    """Find the memories that fit a question, best first.
+    """Find the memories that match a question, best first.
 
-    QUERY is the question; without it, what is piped in. Scores go from 0 to 1.
+    QUERY is the question; without it, standard input is read. Scores are between 0 and 1.
     """
     question = read_text_argument(query, name="query")
     with cli.open() as memory:
         result = memory.search(question, **cli.scope_args, **options, explain=explain, trace=explain)
         learned = memory.settings.fusion == "learned"
     if cli.json:
-        print_json({**result.to_dict(), **(_trace_dict(result) if explain else {})})
+        trace = {
+            "steps_us": {step: round(elapsed_us, 1) for step, elapsed_us in result.steps_us.items()},
+            "notes": list(result.notes),
+            "candidates": [each.to_dict() for each in result.candidates],
+        }
+        print_json({**result.to_dict(), **(trace if explain else {})})
         return
     for note in result.notes:
         print_line(dim(note), err=True)
@@ -82,15 +89,7 @@ def search(cli: CliContext, query: tuple[str, ...], explain: bool, options: Sear
             (f"{hit.score:.2f}", hit.id, format_short_time(hit.record.created_at), hit.record.category, hit.memory)
             for hit in result
         ]
-        print_table([_SEARCH_SCORE, ID_COLUMN, CREATED_COLUMN, CATEGORY_COLUMN, MEMORY_COLUMN], rows)
-
-
-def _trace_dict(result: SearchResult) -> dict[str, object]:
-    return {
-        "steps_us": {step: round(elapsed_us, 1) for step, elapsed_us in result.steps_us.items()},
-        "notes": list(result.notes),
-        "candidates": [each.to_dict() for each in result.candidates],
-    }
+        print_table([SCORE_COLUMN, ID_COLUMN, CREATED_COLUMN, CATEGORY_COLUMN, MEMORY_COLUMN], rows)
 
 
 def _print_no_hits(cli: CliContext, options: SearchOptions) -> None:
@@ -102,12 +101,11 @@ def _print_no_hits(cli: CliContext, options: SearchOptions) -> None:
     advice = "Try other words, or recollect list to see what there is"
     if narrowing:
         advice = f"Try it without {' and '.join(filter(None, [', '.join(narrowing[:-1]), narrowing[-1]]))}"
-    other = "" if cli.user else "; --user ID looks at another user's"
+    other = "" if cli.user else "; --user ID selects another user"
     print_line(f"Nothing found for user {cli.user_id}. ", dim(f"{advice}{other}."))
 
 
-_RECALL_SCORE = Column("SCORE", style="bold", right=True)
-# How notes begin that tell what was done as planned; all others tell what failed.
+# Notes that begin so report the normal course; all others report a failure.
 _EXPECTED_NOTES = (
     "searched: ",
     "the question stands alone",
@@ -118,20 +116,17 @@ _EXPECTED_NOTES = (
 )
 
 
-@click.command(
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        'recollect recall "What is my budget for the trip?" --user alex',
-        'recollect recall "What is my budget for the trip?" --user alex --preset semantic-router --explain',
-        """echo '[{"role": "user", "content": "How much?"}]' | recollect recall --messages - --user alex""",
-    ),
+@command(
+    'recollect recall "What is my budget for the trip?" --user alex',
+    'recollect recall "What is my budget for the trip?" --user alex --preset semantic-router --explain',
+    """echo '[{"role": "user", "content": "How much?"}]' | recollect recall --messages - --user alex""",
+    scope="user project session",
 )
 @click.argument("question", nargs=-1)
-@click.option("--messages", metavar="FILE", help="A JSON list of chat messages, or - to pipe it in; not a QUESTION.")
-@click.option("--is-fact/--is-no-fact", default=None, help="It asks for general knowledge; or it does not.")
-@click.option("--requires-tool/--requires-no-tool", default=None, help="A tool will answer it; or none will.")
-@click.option("--explain", is_flag=True, help="Tell what was decided, what became of every candidate, and the times.")
+@click.option("--messages", metavar="FILE", help="A JSON list of chat messages, or - for standard input.")
+@click.option("--is-fact/--is-no-fact", default=None, help="Whether it asks for general knowledge.")
+@click.option("--requires-tool/--requires-no-tool", default=None, help="Whether a tool will answer it.")
+@click.option("--explain", is_flag=True, help="Print the decision, the fate of every candidate, and the step times.")
 @search_options(min_limit=0)
 @pass_cli
 def recall(
@@ -143,10 +138,10 @@ def recall(
     explain: bool,
     options: SearchOptions,
 ) -> None:
-    """Ask memory as a chat would, and show what goes into the prompt.
+    """Recall memories as a chat does, and print the block for the prompt.
 
-    QUESTION is what the user says; without it, what is piped in. With --messages the last user message is the
-    question, and those before it complete it.
+    QUESTION is the user's message; without it, standard input is read. With --messages, the last user message is the
+    question, and the earlier ones complete it.
     """
     query = _read_messages(question, messages) if messages else read_text_argument(question, name="question")
     with cli.open() as memory:
@@ -164,26 +159,19 @@ def recall(
         return
     if recalled.hits:
         print_line()
-        print_table(
-            [_RECALL_SCORE, ID_COLUMN, CATEGORY_COLUMN, MEMORY_COLUMN], [_hit_row(hit, recalled) for hit in recalled]
-        )
+        columns = [SCORE_COLUMN, ID_COLUMN, CATEGORY_COLUMN, MEMORY_COLUMN]
+        print_table(columns, [_hit_row(hit, recalled) for hit in recalled])
     for note in recalled.notes:
         if cli.verbose or not note.startswith(_EXPECTED_NOTES):
             print_line(dim(note), err=True)
 
 
 def _read_messages(question: Sequence[str], file: str) -> Any:
-    """The messages of a file; what they must look like is for the API to say."""
+    """Return the list of messages of a JSON file; their shape is checked by the API."""
     if question:
-        raise click.UsageError("Give a QUESTION or --messages, not both.", click.get_current_context())
-    if file == "-" and (sys.stdin is None or sys.stdin.isatty()):
-        raise click.UsageError("Name a file, or pipe the messages in.", click.get_current_context())
+        raise usage_error("Give a QUESTION or --messages, not both.")
     try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise click.FileError(file, error.strerror or "") from None
-    try:
-        parsed = json.loads(text)
+        parsed = json.loads(read_file_argument(file))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(f"the messages are not JSON: {error}") from None
     if not isinstance(parsed, list):
@@ -192,7 +180,7 @@ def _read_messages(question: Sequence[str], file: str) -> Any:
 
 
 def _print_prompt(recalled: RecallResult, *, explain: bool) -> None:
-    """What it came to, and the block that would go into the prompt."""
+    """Print the outcome and the block for the prompt."""
     print_line(bold(recalled.outcome), f": {recalled.reason}")
     if explain:
         for line in (*recalled.notes, *([f"query: {recalled.query}"] if recalled.query else ())):
@@ -210,45 +198,36 @@ def _hit_row(hit: Hit, recalled: RecallResult) -> TableRow:
         f"cut: {context.cut[hit.id]}" if hit.id in context.cut else "",
         context.flagged.get(hit.id, ""),
     )
-    return TableRow(
-        (f"{hit.score:.2f}", hit.id, hit.record.category, hit.memory), notes=[note for note in remarks if note]
-    )
+    cells = (f"{hit.score:.2f}", hit.id, hit.record.category, hit.memory)
+    return TableRow(cells, notes=[note for note in remarks if note])
 
 
-_STATUS_COLUMN = Column("STATUS", style="yellow")
-_STATUSES = click.Choice([*(status.value for status in Status), "all"])
-_STATUS_HELP = f"{', '.join(Status)} or all. [default: active]"
-
-
-@click.command(
-    "list",
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        "recollect list --user alex",
-        "recollect list --user alex --category preference --since 2026-03-01 --limit 50",
-        "recollect list --user alex --status forgotten",
-        "recollect list --user alex --as-of 2026-03-15",
-    ),
+@command(
+    "recollect list --user alex",
+    "recollect list --user alex --category preference --since 2026-03-01 --limit 50",
+    "recollect list --user alex --status forgotten",
+    "recollect list --user alex --as-of 2026-03-15",
+    scope="user project session",
+    name="list",
 )
-@limit_option("How many at once.")
-@click.option("--cursor", metavar="CURSOR", help="Go on after the page that ended with this.")
-@click.option("--status", type=_STATUSES, metavar="STATUS", default="active", help=_STATUS_HELP)
-@click.option("--turns", is_flag=True, help="What was said as well.")
+@limit_option()
+@click.option("--cursor", metavar="CURSOR", help="Continue after the page that ended with this cursor.")
+@click.option(
+    "--status",
+    type=click.Choice([*(status.value for status in Status), "all"]),
+    metavar="STATUS",
+    default="active",
+    help=f"{', '.join(Status)} or all. [default: active]",
+)
+@click.option("--turns", is_flag=True, help="Include turns.")
 @click.option("--oldest", is_flag=True, help="Oldest first.")
 @AS_OF_OPTION
 @filter_options
 @pass_cli
 def list_(
-    cli: CliContext,
-    limit: int,
-    cursor: str | None,
-    status: str,
-    turns: bool,
-    oldest: bool,
-    as_of: str | None,
+    cli: CliContext, limit: int, cursor: str | None, status: str, turns: bool, oldest: bool, as_of: str | None,
     filter: Filter,
-) -> None:
+) -> None:  # fmt: skip
     """List memories, newest first."""
     statuses = tuple(Status) if status == "all" else (Status(status),)
     with cli.open() as memory:
@@ -266,46 +245,36 @@ def list_(
         print_json(page.to_dict())
         return
     if not len(page):
-        _print_no_memories(cli, is_filtered=filter != EVERYTHING or status != "active" or bool(cursor or as_of))
+        if filter != EVERYTHING or status != "active" or cursor or as_of:
+            hint = "Try it with fewer filters, or --status all."
+            print_line(f"User {cli.user_id} has no such memories. ", dim(hint))
+        else:
+            hint = 'Begin with: recollect add "..."; or see: recollect users'
+            print_line(f"User {cli.user_id} has no memories yet. ", dim(hint))
         return
-    columns = [
-        ID_COLUMN,
-        CREATED_COLUMN,
-        CATEGORY_COLUMN,
-        *([_STATUS_COLUMN] if len(statuses) > 1 else []),
-        MEMORY_COLUMN,
-    ]
+    show_status = [Column("STATUS", style="yellow")] if len(statuses) > 1 else []
+    columns = [ID_COLUMN, CREATED_COLUMN, CATEGORY_COLUMN, *show_status, MEMORY_COLUMN]
     rows = [
         (
             record.id,
             format_short_time(record.created_at),
             record.category,
-            *([record.status] if len(statuses) > 1 else []),
+            *([record.status] if show_status else []),
             record.content,
         )
         for record in page
     ]
     print_table(columns, rows)
     if page.cursor:
-        print_line(dim(f"There is more; go on with --cursor {page.cursor}"), err=True)
+        print_line(dim(f"There is more; continue with --cursor {page.cursor}"), err=True)
 
 
-def _print_no_memories(cli: CliContext, *, is_filtered: bool) -> None:
-    if is_filtered:
-        print_line(f"User {cli.user_id} has nothing like that. ", dim("Try it with fewer filters, or --status all."))
-    else:
-        print_line(
-            f"User {cli.user_id} has no memories yet. ",
-            dim('Begin with: recollect add "..."; or see: recollect users'),
-        )
-
-
-@click.command(cls=Command, examples=("recollect show ID --user alex",))
+@command("recollect show ID --user alex")
 @click.argument("memory_id", metavar="ID")
 @AS_OF_OPTION
 @pass_cli
 def show(cli: CliContext, memory_id: str, as_of: str | None) -> None:
-    """Show all there is to know about one memory."""
+    """Show all fields of a memory."""
     with cli.open() as memory:
         record = memory.get(memory_id, user_id=cli.user_id, as_of=parse_moment(as_of, name="--as-of"))
     if cli.json:
@@ -316,32 +285,33 @@ def show(cli: CliContext, memory_id: str, as_of: str | None) -> None:
 
 _MAX_CONTENT_CHARS = 100
 _PAGE_SIZE = 100
-_CHANGE_COLUMN = Column("CHANGE", style="bold", right=True)
-_TIME_COLUMN = Column("WHEN", style="dim")
-_KIND_COLUMN = Column("WHAT")
-_AUTHOR_COLUMN = Column("WHO", optional=True)
+_HISTORY_COLUMNS = [
+    Column("CHANGE", style="bold", right=True),
+    Column("WHEN", style="dim"),
+    Column("WHAT"),
+    Column("WHO", optional=True),
+    ID_COLUMN,
+]
 
 
-@click.command(cls=Command, examples=("recollect history --user alex", "recollect history ID --user alex"))
+@command("recollect history --user alex", "recollect history ID --user alex")
 @click.argument("memory_id", metavar="[ID]", required=False)
-@limit_option("How many at once.")
+@limit_option()
 @click.option("--before", type=WholeNumber(1), metavar="CHANGE", help="Only changes before this number.")
 @pass_cli
 def history(cli: CliContext, memory_id: str | None, limit: int, before: int | None) -> None:
-    """Tell what happened: who, when, why and what was before.
+    """List changes: who, when, why and the previous values.
 
-    With the ID of a memory, only to that one. The number of a change is what undo takes.
+    With an ID, only the changes of that memory. undo takes the number of a change.
     """
     with cli.open() as memory:
         entries = memory.history(memory_id, user_id=cli.user_id, limit=limit, before=before)
         texts = {} if cli.json or memory_id else _contents_by_change(memory, entries, cli.user_id)
     if cli.json:
-        print_json({"results": [entry.to_dict() for entry in entries]})
+        print_json(to_results(entries))
         return
     if not entries:
-        print_line(
-            f"Nothing has happened to the memories of user {cli.user_id}", " before that." if before else " yet."
-        )
+        print_line(f"User {cli.user_id} has no changes", " before that." if before else " yet.")
         return
     rows = [
         TableRow(
@@ -350,44 +320,42 @@ def history(cli: CliContext, memory_id: str | None, limit: int, before: int | No
         )
         for entry in entries
     ]
-    print_table([_CHANGE_COLUMN, _TIME_COLUMN, _KIND_COLUMN, _AUTHOR_COLUMN, ID_COLUMN], rows)
+    print_table(_HISTORY_COLUMNS, rows)
     if len(entries) == limit and entries[-1].id > 1:
-        print_line(dim(f"There may be more; go on with --before {entries[-1].id}"), err=True)
+        print_line(dim(f"There may be more; continue with --before {entries[-1].id}"), err=True)
 
 
 def _contents_by_change(memory: Memory, entries: Sequence[HistoryEntry], user: str) -> dict[int, list[str]]:
-    """What the memory of each line said after it; those that were erased say nothing."""
+    """Return the content of each entry's memory after the change; erased memories are missing."""
     texts: dict[int, list[str]] = {}
     first = min((entry.id for entry in entries), default=0)
     for id in {entry.memory_id for entry in entries}:
         with suppress(NotFound):
             content: Any = memory.get(id, user_id=user).content
-            for line in _entries_since(memory, id, first, user):
-                texts[line.id] = [str(content)[:_MAX_CONTENT_CHARS]]
-                content = (line.before or {}).get("content", content)
+            for entry in _entries_since(memory, id, first, user):
+                texts[entry.id] = [str(content)[:_MAX_CONTENT_CHARS]]
+                content = (entry.before or {}).get("content", content)
     return texts
 
 
 def _entries_since(memory: Memory, id: str, first: int, user: str) -> Iterator[HistoryEntry]:
-    """All lines of a memory from the newest on, back to the first that counts."""
+    """Yield the entries of a memory, newest first, back to the change `first`."""
     before = None
-    while lines := memory.history(id, user_id=user, limit=_PAGE_SIZE, before=before):
-        yield from lines
-        if (before := lines[-1].id) <= first or len(lines) < _PAGE_SIZE:
+    while entries := memory.history(id, user_id=user, limit=_PAGE_SIZE, before=before):
+        yield from entries
+        if (before := entries[-1].id) <= first or len(entries) < _PAGE_SIZE:
             return
 
 
 def _describe_change(entry: HistoryEntry) -> list[str]:
-    """What changed, in words, and why."""
+    """Return the changed fields and the reason."""
     parts = [f"undoes {entry.undoes}"] if entry.undoes is not None else []
     if entry.before is not None:
         parts += [
             f"{name}: {_format_value(entry.before.get(name))} → {_format_value(after)}"
             for name, after in entry.after.items()
         ]
-    if entry.by.why:
-        parts.append(f"why: {entry.by.why}")
-    return parts
+    return [*parts, f"why: {entry.by.why}"] if entry.by.why else parts
 
 
 def _format_value(value: Any) -> str:

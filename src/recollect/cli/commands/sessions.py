@@ -1,23 +1,17 @@
-"""recollect sessions"""
+"""recollect sessions and end-run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from recollect.cli.context import CliContext, Command, pass_cli
+from recollect.cli.context import CliContext, command, pass_cli, to_results, usage_error
 from recollect.cli.options import limit_option
-from recollect.cli.rendering import format_short_time
-from recollect.cli.table import Column, TableRow, print_table
-from recollect.cli.terminal import bold, dim, print_json, print_line
+from recollect.cli.output import Column, TableRow, bold, dim, format_short_time, print_json, print_line
 from recollect.model.job import Job, JobState
 from recollect.model.turn import Conversation
 from recollect.sessions.agent_runs import StepKind
-
-if TYPE_CHECKING:
-    from recollect.sync import Memory
-
 
 _SESSION_COLUMNS = [
     Column("SESSION", style="bold"),
@@ -30,62 +24,48 @@ _SESSION_COLUMNS = [
 _MAX_SESSIONS = 1000
 
 
-@click.command(
-    cls=Command,
-    scope_options="user project session",
-    examples=("recollect sessions --user alex", "recollect sessions --project trip --user alex"),
+@command(
+    "recollect sessions --user alex",
+    "recollect sessions --project trip --user alex",
+    scope="user project session",
 )
-@click.option("--end", is_flag=True, help="End the session named by --session, and wait for what comes of it.")
+@click.option("--end", is_flag=True, help="End the session of --session, and wait for the result.")
 @limit_option()
 @pass_cli
 def sessions(cli: CliContext, end: bool, limit: int) -> None:
     """List sessions, or end one.
 
-    The latest is first. A session ends by itself when nothing was said for a while. At its end it becomes an episode,
-    and what matters of it goes to the long term.
+    The latest is first. A session ends by itself after a time without turns. At its end it becomes an episode, and
+    its important memories are promoted to later sessions.
     """
     if end and not cli.session:
-        raise click.UsageError("Say which one with --session.", click.get_current_context())
+        raise usage_error("Name the session with --session.")
     with cli.open() as memory:
         if end and cli.session:
             scope = {"user_id": cli.user_id, "session_id": cli.session}
-            _print_ended(cli, memory.sessions.end(**scope, project_id=cli.project, wait=True))
-        else:
-            _print_sessions(cli, _matching_sessions(cli, memory)[:limit])
-
-
-def _matching_sessions(cli: CliContext, memory: Memory) -> list[Conversation]:
-    conversations = memory.sessions.list(user_id=cli.user_id, limit=_MAX_SESSIONS)
-    return [
+            _print_ended(cli, memory.end_session(**scope, project_id=cli.project, wait=True))
+            return
+        found = memory.sessions(user_id=cli.user_id, limit=_MAX_SESSIONS)
+    matching = [
         each
-        for each in conversations
+        for each in found
         if cli.project in (None, each.scope.project) and cli.session in (None, each.scope.session)
     ]
+    empty = f"User {cli.user_id} has no {'such session' if cli.project or cli.session else 'sessions yet'}."
+    cli.reply_rows(matching[:limit], _SESSION_COLUMNS, _session_row, empty)
 
 
 def _print_ended(cli: CliContext, job: Job) -> None:
     if cli.json:
         print_json(job.to_dict())
-        return
-    if job.state is JobState.DONE:
+    elif job.state is JobState.DONE:
         print_line("Ended session ", bold(job.scope.session))
         for reason in (job.result or {}).get("reasons") or []:
             print_line(dim(f"  {reason}"))
-        return
-    why = f": {job.error}" if job.error else ""
-    print_line("Session ", bold(job.scope.session), f" has not ended yet ({job.state}){why}")
-    print_line(dim("recollect jobs shows how it goes on"), err=True)
-
-
-def _print_sessions(cli: CliContext, conversations: list[Conversation]) -> None:
-    if cli.json:
-        print_json({"results": [each.to_dict() for each in conversations]})
-    elif conversations:
-        print_table(_SESSION_COLUMNS, [_session_row(each) for each in conversations])
-    elif cli.project or cli.session:
-        print_line(f"User {cli.user_id} has no such session.")
     else:
-        print_line(f"User {cli.user_id} has no sessions yet.")
+        why = f": {job.error}" if job.error else ""
+        print_line("Session ", bold(job.scope.session), f" has not ended yet ({job.state}){why}")
+        print_line(dim("recollect jobs shows its progress"), err=True)
 
 
 def _session_row(conversation: Conversation) -> TableRow:
@@ -103,63 +83,44 @@ def _session_row(conversation: Conversation) -> TableRow:
 _STEP_KINDS = ", ".join(StepKind)
 
 
-@click.command(
-    "end-run",
-    cls=Command,
-    scope_options="user project session",
-    examples=(
-        "recollect end-run 'Deploy the shop' --step 'action: build' --step 'action: push' --answer 'It is live' "
-        "--session monday --user alex",
-        "recollect end-run 'Deploy the shop' --lesson 'The tests take an hour' --failed --session monday --user alex",
-    ),
+@command(
+    "recollect end-run 'Deploy the shop' --step 'action: build' --step 'action: push' --answer 'It is live' "
+    "--session monday --user alex",
+    "recollect end-run 'Deploy the shop' --lesson 'The tests take an hour' --failed --session monday --user alex",
+    scope="user project session",
+    name="end-run",
 )
 @click.argument("goal")
-@click.option(
-    "--step", "steps", multiple=True, metavar="KIND:TEXT", help=f"A step, in order; a KIND is {_STEP_KINDS}."
-)
-@click.option("--answer", default="", metavar="TEXT", help="What came of it.")
-@click.option("--lesson", "lessons", multiple=True, metavar="TEXT", help="What is to be kept for the next time.")
-@click.option("--succeeded/--failed", "success", default=None, help="How it went, if that is known.")
-@click.option("--run-id", metavar="ID", help="Its name: the same run told of twice is kept once.")
+@click.option("--step", "steps", multiple=True, metavar="KIND:TEXT", help=f"A step, in order; KIND is {_STEP_KINDS}.")
+@click.option("--answer", default="", metavar="TEXT", help="The result.")
+@click.option("--lesson", "lessons", multiple=True, metavar="TEXT", help="A lesson for later runs.")
+@click.option("--succeeded/--failed", "success", default=None, help="The outcome, if known.")
+@click.option("--run-id", metavar="ID", help="Its name: a run reported twice is stored once.")
 @pass_cli
-def end_run(
-    cli: CliContext,
-    goal: str,
-    steps: tuple[str, ...],
-    answer: str,
-    lessons: tuple[str, ...],
-    success: bool | None,
-    run_id: str | None,
-) -> None:
-    """Keep what an agent's run came to.
+def end_run(cli: CliContext, /, goal: str, steps: tuple[str, ...], **result: Any) -> None:
+    """Record the result of an agent's run.
 
-    It is noted with its session. If it was a task, one of several steps or one that taught something, it becomes an
-    episode with its goal, steps, outcome and lessons.
+    It is recorded with its session. A run with several steps or a lesson becomes an episode with its goal, steps,
+    outcome and lessons.
     """
     if not cli.session:
-        raise click.UsageError("Say in which session with --session.", click.get_current_context())
+        raise usage_error("Name the session with --session.")
     with cli.open() as memory:
-        outcomes = memory.sessions.end_run(
+        outcomes = memory.end_run(
             goal,
             user_id=cli.user_id,
             project_id=cli.project,
             session_id=cli.session,
             steps=[_parse_step(step) for step in steps],
-            answer=answer,
-            success=success,
-            lessons=lessons,
-            run_id=run_id,
+            **result,
         )
-    if cli.json:
-        print_json({"results": [outcome.to_dict() for outcome in outcomes]})
-        return
-    print_line("Noted the run in session ", bold(cli.session))
-    for outcome in outcomes:
+    cli.reply(to_results(outcomes), "Recorded the run in session ", bold(cli.session))
+    for outcome in () if cli.json else outcomes:
         print_line(f"  {outcome.record.category}: ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
 
 
 def _parse_step(text: str) -> dict[str, str]:
     kind, colon, content = text.partition(":")
     if not colon or kind.strip() not in tuple(StepKind):
-        raise click.UsageError(f"A step is KIND:TEXT with one of {_STEP_KINDS}.", click.get_current_context())
+        raise usage_error(f"A step is KIND:TEXT with one of {_STEP_KINDS}.")
     return {"kind": kind.strip(), "content": content.strip()}

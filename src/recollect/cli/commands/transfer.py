@@ -1,4 +1,4 @@
-"""recollect backup"""
+"""recollect backup, export and import."""
 
 from __future__ import annotations
 
@@ -13,20 +13,25 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import click
 
-from recollect.cli.context import CliContext, Command, configure_logging, pass_cli
+from recollect.cli.commands.forget import read_receipts
+from recollect.cli.context import CliContext, command, pass_cli, usage_error
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.progress import Progress
-from recollect.cli.receipts import ask_confirmation, read_receipts
-from recollect.cli.rendering import format_short_time, pluralize
-from recollect.cli.streams import open_new_file
-from recollect.cli.terminal import dim, json_text, print_json, print_line
+from recollect.cli.options import open_new_file
+from recollect.cli.output import (
+    ProgressBar,
+    dim,
+    format_short_time,
+    json_text,
+    pluralize,
+    print_json,
+    print_line,
+)
 from recollect.errors import InvalidInput
 from recollect.transfer.importers.items import ImportReport
 from recollect.transfer.importers.registry import IMPORTERS, recognise_source
 
 if TYPE_CHECKING:
     from recollect.ledger.backup_file import Backup
-
 
 _REPORTED_TABLES = ("users", "memories", "history", "vectors", "conversations", "jobs")
 
@@ -36,74 +41,63 @@ def backup() -> None:
     """Make, verify and restore backups of everything."""
 
 
-@backup.command(cls=Command, scope_options="", examples=("recollect backup make monday.backup",))
+@command("recollect backup make monday.backup", scope="", group=backup)
 @click.argument("file")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 @pass_cli
 def make(cli: CliContext, file: str, force: bool) -> None:
-    """Write all there is to one file, while it is used.
+    """Write everything to one file, while the ledger is in use.
 
-    What was acknowledged before the command began is in it: everyone's memories in every state with their history,
-    vectors, sessions, jobs, and what stands for the server's keys. Keep it as safe as the ledger.
+    It contains all that was acknowledged before the command began: memories of all users in every state with their
+    history, vectors, sessions, jobs, and hashes of the API keys. Protect it like the ledger.
     """
-    with cli.open() as memory, Progress("Backing up", total=100) as progress:
-        made = memory.admin.backup(file, force=force, progress=_percent_callback(progress))
+    with cli.open() as memory, ProgressBar("Backing up", total=100) as progress:
+        made = memory.backup(file, force=force, progress=_percent_callback(progress))
     _print_backup(cli, made, f"Backed up to {file}")
 
 
-@backup.command(
-    cls=Command,
-    scope_options="",
-    examples=("recollect backup make tuesday.backup", "recollect backup verify tuesday.backup"),
-)
+@command("recollect backup make tuesday.backup", "recollect backup verify tuesday.backup", scope="", group=backup)
 @click.argument("file")
 @pass_cli
 def verify(cli: CliContext, file: str) -> None:
-    """Tell whether a backup is whole, readable and unchanged.
+    """Check that a backup is complete, readable and unchanged.
 
-    Every byte is held against the seal it was given, every page is looked at, all rows are counted.
+    The checksum and every page are verified, and all rows are counted.
     """
-    from recollect.ledger.backup_file import verify_backup as verified
+    from recollect.ledger.backup_file import verify_backup
 
-    info = verified(Path(file))
-    _print_backup(cli, info, f"{file} is whole, made {format_short_time(info.made_at)}")
+    info = verify_backup(Path(file))
+    _print_backup(cli, info, f"{file} is intact, made {format_short_time(info.made_at)}")
 
 
-@backup.command(
-    cls=Command,
-    scope_options="",
-    examples=(
-        "recollect backup make wednesday.backup",
-        "recollect backup restore wednesday.backup --force --yes",
-    ),
+@command(
+    "recollect backup make wednesday.backup",
+    "recollect backup restore wednesday.backup --force --yes",
+    scope="",
+    group=backup,
 )
 @click.argument("file")
-@click.option(
-    "--erasures", metavar="FILE", help="What was erased since, as `recollect erase --receipts --to` wrote it."
-)
-@click.option("--force", is_flag=True, help="Put it in the place of a ledger that is there, which is kept beside.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--erasures", metavar="FILE", help="Later erasures, as `recollect erase --receipts --to` wrote them.")
+@click.option("--force", is_flag=True, help="Replace an existing ledger, which is kept under another name.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @pass_cli
 def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: bool) -> None:
     """Verify a backup and make it the ledger.
 
-    Stop servers and workers first. What was erased since the backup was made is erased from it again, and keys
-    revoked since stay revoked: the ledger it replaces tells, and --erasures does where that is gone. A PostgreSQL
-    database must be empty; it takes a backup of SQLite too, and the other way round.
+    Stop servers and workers first. Later erasures are repeated, and keys revoked later stay revoked: both are read
+    from the replaced ledger, or from --erasures if it is lost. A PostgreSQL database must be empty; backups can be
+    restored from SQLite to PostgreSQL and vice versa.
     """
-    from recollect.transfer.restore import restore as restored
+    from recollect.transfer.restore import restore as restore_backup
 
     receipts = read_receipts(erasures) if erasures else None
-    if force and not yes and not ask_confirmation(cli, "Put the backup in the place of the ledger that is there?"):
+    if force and not yes and not cli.confirm("Replace the existing ledger by the backup?"):
         print_line("Nothing was restored.", err=True)
         return
-    configure_logging(verbose=cli.verbose)
-    with Progress("Restoring", total=100) as progress:
-        done = asyncio.run(
-            restored(
-                Path(file), cli.load().settings, erasures=receipts, force=force, progress=_percent_callback(progress)
-            )
-        )
+    settings = cli.settings()
+    with ProgressBar("Restoring", total=100) as progress:
+        callback = _percent_callback(progress)
+        done = asyncio.run(restore_backup(Path(file), settings, erasures=receipts, force=force, progress=callback))
     if cli.json:
         replaced = None if done.replaced is None else str(done.replaced)
         summary = {"erased_again": done.erased, "keys_revoked_again": done.revoked, "replaced": replaced}
@@ -111,72 +105,57 @@ def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: 
         return
     _print_backup(cli, done.backup, f"Restored {file}, made {format_short_time(done.backup.made_at)}")
     if done.erased or done.revoked:
-        print_line(f"  erased again what was erased since: {done.erased:,}; keys revoked again: {done.revoked:,}")
+        print_line(f"  repeated later erasures: {done.erased:,}; revoked keys again: {done.revoked:,}")
     if done.replaced is not None:
         print_line(
-            dim(f"  what was there is now {done.replaced}: it still holds everything; remove it when you are content")
+            dim(f"  the replaced ledger is {done.replaced}, with all its data; delete it when you are content")
         )
 
 
-def _percent_callback(progress: Progress) -> Callable[[int, int], None]:
+def _percent_callback(progress: ProgressBar) -> Callable[[int, int], None]:
     return lambda done, total: progress(100 * done // max(1, total))
 
 
 def _print_backup(cli: CliContext, info: Backup, headline: str) -> None:
-    if cli.json:
-        print_json(info.to_dict())
-        return
-    counts = ", ".join(f"{name} {info.rows[name]:,}" for name in _REPORTED_TABLES if info.rows.get(name))
-    print_line(headline, dim(f"  {pluralize(info.size, 'byte')}"))
-    print_line(f"  {counts or 'nothing in it yet'}")
+    cli.reply(info.to_dict(), headline, dim(f"  {pluralize(info.size, 'byte')}"))
+    if not cli.json:
+        counts = ", ".join(f"{name} {info.rows[name]:,}" for name in _REPORTED_TABLES if info.rows.get(name))
+        print_line(f"  {counts or 'empty'}")
 
 
 _EXPORTED_KINDS = ("memories", "turns", "superseded", "review", "forgotten")
 
 
-@click.command(
-    cls=Command,
-    scope_options="everyone project",
-    examples=("recollect export memories.jsonl", "recollect export --user alex > alex.jsonl"),
-)
+@command("recollect export memories.jsonl", "recollect export --user alex > alex.jsonl", scope="everyone project")
 @click.argument("file", metavar="[FILE]", default="-")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-@click.option(
-    "--sessions/--no-sessions", default=True, help="Whether to tell how sessions stand, with their summaries."
-)
-@click.option(
-    "--embeddings", is_flag=True, help="The vectors as well: an import with the same model takes them over."
-)
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option("--sessions/--no-sessions", default=True, help="Whether to include session states and summaries.")
+@click.option("--embeddings", is_flag=True, help="Include vectors, which an import with the same model reuses.")
 @pass_cli
 def export(cli: CliContext, file: str, force: bool, sessions: bool, embeddings: bool) -> None:
-    """Write memories and turns out as JSON Lines.
+    """Write memories and turns as JSON Lines.
 
-    To FILE, or to standard output: all memories and turns, in whatever state, oldest first, then how sessions stand.
-    A backup has the history too.
+    To FILE, or to standard output: all memories and turns in every state, oldest first, then the sessions. A backup
+    also has the history.
     """
     if cli.project and not cli.user:
-        raise click.UsageError("A project is some user's: give --user as well.", click.get_current_context())
+        raise usage_error("--project needs --user.")
     options = {"sessions": sessions, "embeddings": embeddings}
     if file == "-":
         asyncio.run(_write_export(cli, sys.stdout, **options))
         return
     with open_new_file(Path(file), force=force) as out:
         count = asyncio.run(_write_export(cli, out, **options))
-    if cli.json:
-        print_json({"exported": count, "file": file})
-    else:
-        print_line(f"Exported {pluralize(count, 'line')} to {file}")
+    cli.reply({"exported": count, "file": file}, f"Exported {pluralize(count, 'line')} to {file}")
 
 
-async def _write_export(cli: CliContext, out: TextIO, *, sessions: bool, embeddings: bool) -> int:
+async def _write_export(cli: CliContext, out: TextIO, **options: bool) -> int:
     async with cli.open_async() as memory:
-        counts = await memory.admin.stats(cli.user)
+        counts = await memory.stats(cli.user)
         total = None if cli.project else sum(counts.get(name, 0) for name in _EXPORTED_KINDS)
         done = 0
-        with Progress("Exporting", total=total) as progress:
-            async for line in memory.export(
-                user_id=cli.user, project_id=cli.project, sessions=sessions, embeddings=embeddings
-            ):
+        with ProgressBar("Exporting", total=total) as progress:
+            async for line in memory.export(user_id=cli.user, project_id=cli.project, **options):
                 out.write(json_text(line) + "\n")
                 done += 1
                 progress(done)
@@ -184,66 +163,21 @@ async def _write_export(cli: CliContext, out: TextIO, *, sessions: bool, embeddi
     return done
 
 
-_MAX_EXAMPLES = 3
-_MAX_REASONS = 20
-
-
-def _print_import_report(cli: CliContext, report: ImportReport) -> None:
-    """Say what it was, what of it is new, and all that was left out with the reasons."""
-    if cli.json:
-        print_json(report.to_dict())
-        return
-    print_line(f"{report.kind}: ", dim(report.why))
-    counts = [
-        pluralize(report.memories, "memory", "memories"),
-        f"{pluralize(report.turns, 'turn')} in {pluralize(report.sessions, 'session')}",
-    ]
-    owners = f" of user {', '.join(report.users[:10])}{' and others' if len(report.users) > 10 else ''}"
-    print_line(f"Found {', '.join(counts)}{owners if report.users else ''}.")
-    verb = "Would add" if report.dry_run else "Added"
-    print_line(f"{verb} {report.added:,}; {report.present:,} were there already.")
-    if report.kept:
-        print_line(f"{pluralize(report.kept, 'fact')} here were surer, and stayed.")
-    if report.redacted:
-        print_line(f"Secrets {'would be' if report.dry_run else 'were'} kept out of {report.redacted:,}.")
-    if report.learning and not report.dry_run:
-        print_line(
-            f"{pluralize(report.learning, 'session')} will be learned from by and by; recollect jobs shows it."
-        )
-    reasons = list(report.left.items())
-    for why, count in reasons[:_MAX_REASONS]:
-        print_line(f"Left out {count:,}: {why}")
-        for each in [each for each in report.named if each.why == why][:_MAX_EXAMPLES]:
-            print_line(dim(f"  {each.where}"))
-    if len(reasons) > _MAX_REASONS:
-        print_line(
-            f"Left out {sum(count for _, count in reasons[_MAX_REASONS:]):,} for other reasons; --json tells all."
-        )
-    if report.dry_run:
-        print_line("Nothing was written.")
-
-
-_READ_BYTES = 1 << 20
-
-
-@click.command(
-    "import",
-    cls=Command,
-    scope_options="",
-    examples=(
-        "recollect import memories.jsonl",
-        "cat alex.jsonl | recollect import --user alexandra",
-        "recollect import notes.md --user alex --dry-run",
-    ),
+@command(
+    "recollect import memories.jsonl",
+    "cat alex.jsonl | recollect import --user alexandra",
+    "recollect import notes.md --user alex --dry-run",
+    scope="",
+    name="import",
 )
 @click.argument("source", metavar="[SOURCE]", default="-")
-@click.option("--from", "kind", type=click.Choice(["auto", *IMPORTERS]), default="auto", help="What SOURCE is of.")
-@click.option("--user", "-u", "owner", metavar="ID", help="Make all of it this user's, whoever it names.")
-@click.option("--of", "of", metavar="ID", multiple=True, help="Only what it says is this user's; can be repeated.")
-@click.option("--everyone", is_flag=True, help="Keep everyone it names under their names.")
-@click.option("--project", metavar="ID", help="Put it into this project.")
-@click.option("--learn", is_flag=True, help="Have what was said learned from afterwards, when there is time for it.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be brought in.")
+@click.option("--from", "kind", type=click.Choice(["auto", *IMPORTERS]), default="auto", help="The product.")
+@click.option("--user", "-u", "owner", metavar="ID", help="Import everything as this user's.")
+@click.option("--of", "of", metavar="ID", multiple=True, help="Only records of this user of SOURCE; can be repeated.")
+@click.option("--everyone", is_flag=True, help="Import all users of SOURCE under their names.")
+@click.option("--project", metavar="ID", help="Import into this project.")
+@click.option("--learn", is_flag=True, help="Learn from the imported turns in the background.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be imported.")
 @click.option("--token", metavar="KEY", envvar="MEM0_API_KEY", help="The key of an API; or set MEM0_API_KEY.")
 @pass_cli
 def import_(
@@ -258,27 +192,61 @@ def import_(
     dry_run: bool,
     token: str | None,
 ) -> None:
-    """Bring in memories: what export wrote, or what another product keeps.
+    """Import memories from an export or from another product.
 
     SOURCE is a file, a folder, a zip archive, the address of mem0's API or of a PostgreSQL database, or standard
-    input for lines of ours. Doing it twice changes nothing. Of other products' memories say whose they become with
-    --user, or keep the users they name with --of or --everyone. docs/moving.md has two commands for each product.
+    input for an export. Importing twice changes nothing. For other products, name the new owner with --user, or keep
+    their users with --of or --everyone. docs/moving.md has two commands for each product.
     """
     owner = owner or cli.user
     is_export = source == "-" or _is_export(source, kind)
     if source == "-" or (is_export and not (of or dry_run or project or everyone or learn)):
         _import_lines(cli, source, owner)
         return
-    # Lines of ours say themselves whose they are.
+    # The lines of an export name their users.
     everyone = everyone or (is_export and owner is None and not of)
     options: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
-    with cli.open() as memory, Progress("Looking" if dry_run else "Importing") as progress:
-        report = memory.acting_as("cli").admin.import_from(
-            source, user_id=owner, learn=learn, dry_run=dry_run, progress=progress, **options
+    with cli.open() as memory, ProgressBar("Reading" if dry_run else "Importing") as progress:
+        report = memory.import_from(
+            source, user_id=owner, learn=learn, dry_run=dry_run, by="cli", progress=progress, **options
         )
-    _print_import_report(cli, report)
+    if cli.json:
+        print_json(report.to_dict())
+    else:
+        _print_import_report(report)
     if report.refused:
         raise click.exceptions.Exit(ExitCode.INVALID)
+
+
+_MAX_EXAMPLES = 3
+_MAX_REASONS = 20
+
+
+def _print_import_report(report: ImportReport) -> None:
+    """Print the counts, and what was left out with the reasons."""
+    print_line(f"{report.kind}: ", dim(report.why))
+    memories = pluralize(report.memories, "memory", "memories")
+    turns = f"{pluralize(report.turns, 'turn')} in {pluralize(report.sessions, 'session')}"
+    owners = f" of user {', '.join(report.users[:10])}{' and others' if len(report.users) > 10 else ''}"
+    print_line(f"Found {memories}, {turns}{owners if report.users else ''}.")
+    print_line(f"{'Would add' if report.dry_run else 'Added'} {report.added:,}; {report.present:,} existed already.")
+    if report.kept:
+        print_line(f"{pluralize(report.kept, 'existing fact')} had a higher confidence, and stayed.")
+    if report.redacted:
+        print_line(f"Secrets {'would be' if report.dry_run else 'were'} kept out of {report.redacted:,}.")
+    if report.learning and not report.dry_run:
+        sessions = pluralize(report.learning, "session")
+        print_line(f"{sessions} will be learned from in the background; recollect jobs shows the progress.")
+    reasons = list(report.left.items())
+    for why, count in reasons[:_MAX_REASONS]:
+        print_line(f"Left out {count:,}: {why}")
+        for each in [each for each in report.named if each.why == why][:_MAX_EXAMPLES]:
+            print_line(dim(f"  {each.where}"))
+    if len(reasons) > _MAX_REASONS:
+        others = sum(count for _, count in reasons[_MAX_REASONS:])
+        print_line(f"Left out {others:,} for other reasons; --json lists all.")
+    if report.dry_run:
+        print_line("Nothing was written.")
 
 
 def _is_export(source: str, kind: str) -> bool:
@@ -290,7 +258,7 @@ def _is_export(source: str, kind: str) -> bool:
     try:
         return recognise_source(candidate)[0] == "recollect"
     except InvalidInput:
-        # A file that is like nothing else is taken for lines of ours, which say what is wrong with them.
+        # An unrecognised file is read as an export, whose errors name the line.
         return not candidate.path.is_dir()
     finally:
         candidate.close()
@@ -300,24 +268,28 @@ def _import_lines(cli: CliContext, file: str, owner: str | None) -> None:
     with (
         _open_lines(file) as lines,
         cli.open() as memory,
-        Progress("Importing", total=_count_lines(lines)) as progress,
+        ProgressBar("Importing", total=_count_lines(lines)) as progress,
     ):
-        done = _LineProgress(progress)
-        result = memory.acting_as("cli").import_(_parse_lines(lines, done), user_id=owner, progress=done)
-    if cli.json:
-        print_json(asdict(result))
-        return
-    print_line(f"Added {pluralize(result.added, 'memory', 'memories')}; {result.present:,} were there already.")
-    if result.kept:
-        print_line(f"{pluralize(result.kept, 'fact')} here were surer than the ones in the file, and stayed.")
-    if result.redacted:
+        imported = [0]
+
+        def on_progress(done: int) -> None:
+            imported[0] = done
+            progress(done)
+
+        result = memory.import_(_parse_lines(lines, imported), user_id=owner, by="cli", progress=on_progress)
+    cli.reply(
+        asdict(result), f"Added {pluralize(result.added, 'memory', 'memories')}; {result.present:,} existed already."
+    )
+    if result.kept and not cli.json:
+        print_line(f"{pluralize(result.kept, 'existing fact')} had a higher confidence, and stayed.")
+    if result.redacted and not cli.json:
         print_line(f"Secrets were kept out of {pluralize(result.redacted, 'memory', 'memories')}.")
 
 
 def _open_lines(file: str) -> AbstractContextManager[BinaryIO]:
     if file == "-":
         if sys.stdin is None or sys.stdin.isatty():
-            raise click.UsageError("Name a file, or pipe the lines in.", click.get_current_context())
+            raise usage_error("Name a file, or pipe the lines in.")
         return nullcontext(sys.stdin.buffer)
     try:
         return open(file, "rb")
@@ -326,30 +298,16 @@ def _open_lines(file: str) -> AbstractContextManager[BinaryIO]:
 
 
 def _count_lines(file: BinaryIO) -> int | None:
-    """How many lines are still to come, for the bar; None where nobody sees one, or the lines come only once."""
+    """Return the number of lines; None if no progress bar is shown, or the input can be read only once."""
     if not sys.stderr.isatty() or not file.seekable():
         return None
-    start, lines, last = file.tell(), 0, b"\n"
-    while piece := file.read(_READ_BYTES):
-        lines, last = lines + piece.count(b"\n"), piece[-1:]
-    file.seek(start)
-    return lines + (last != b"\n")
+    count = sum(1 for _ in file)
+    file.seek(0)
+    return count
 
 
-class _LineProgress:
-    """How many lines are safely in; told to the person, and named when a later line is wrong."""
-
-    def __init__(self, progress: Progress) -> None:
-        self.lines = 0
-        self._progress = progress
-
-    def __call__(self, lines: int) -> None:
-        self.lines = lines
-        self._progress(lines)
-
-
-def _parse_lines(file: Iterable[bytes], done: _LineProgress) -> Iterator[dict[str, Any]]:
-    """The JSON objects of the lines; blank ones may only end the file, so that numbers stay true."""
+def _parse_lines(file: Iterable[bytes], imported: list[int]) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of the lines; blank lines may only end the file, so that line numbers are right."""
     blank = 0
     for number, line in enumerate(file, 1):
         if not line.strip():
@@ -360,17 +318,7 @@ def _parse_lines(file: Iterable[bytes], done: _LineProgress) -> Iterator[dict[st
                 raise ValueError("it is empty")
             yield json.loads(line)
         except (ValueError, RecursionError) as error:
+            problem = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
             raise InvalidInput(
-                f"line {blank or number} is not JSON: {_describe_json_error(error)}; "
-                f"the {done.lines:,} lines before are imported"
+                f"line {blank or number} is not JSON: {problem}; the {imported[0]:,} lines before are imported"
             ) from None
-
-
-def _describe_json_error(error: Exception) -> str:
-    match error:
-        case json.JSONDecodeError():
-            return f"{error.msg} at column {error.colno}"
-        case UnicodeDecodeError():
-            return f"byte {error.start} is not UTF-8"
-        case _:
-            return str(error)

@@ -1,78 +1,71 @@
-"""Claude's export: conversations with `chat_messages`, and the memories and projects beside them."""
+"""Claude's export: conversations with `chat_messages`, memories and projects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.errors import InvalidInput
 from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession, extract_text
 from recollect.transfer.importers.markdown import iter_blocks
-from recollect.transfer.importers.source import ImportSource
+from recollect.transfer.importers.source import ImportSource, read_each
 
 _ROLES = {"human": "user", "user": "user", "assistant": "assistant"}
 
 
 def recognise(source: ImportSource) -> str:
-    """By conversations that have `chat_messages`."""
-    for name in _files_named(source, "conversations"):
+    """Recognise conversations with `chat_messages`."""
+    for name in source.json_files("conversations"):
         if b'"chat_messages"' in source.head(name):
             return f"{name} has conversations with chat_messages"
     return ""
 
 
 def read(source: ImportSource) -> Iterator[SourceItem]:
-    """Each conversation as a session, then what Claude had written down of the user and of each project."""
-    for name in _files_named(source, "conversations"):
-        for number, conversation in enumerate(_as_list(source.json(name)), 1):
-            where = f"{name}, conversation {number}"
-            try:
-                yield from _read_conversation(conversation, where)
-            except (InvalidInput, KeyError, TypeError, AttributeError, ValueError) as error:
-                yield SkippedItem(where, f"it is not as conversations are: {type(error).__name__} {error}")
-    for name in _files_named(source, "memories", alone=False):
-        for number, data in enumerate(_as_list(source.json(name)), 1):
-            yield from _read_memories(data, f"{name}, entry {number}")
-    for name in _files_named(source, "projects", alone=False):
-        for number, project in enumerate(_as_list(source.json(name)), 1):
-            yield from _read_project(project, f"{name}, project {number}")
+    """Yield each conversation as a session, then Claude's memories of the user and of each project."""
+    for name in source.json_files("conversations"):
+        yield from read_each(source.json(name), f"{name}, conversation", _read_conversation)
+    for name in source.json_files("memories", allow_any=False):
+        yield from read_each(source.json(name), f"{name}, entry", _read_memories)
+    for name in source.json_files("projects", allow_any=False):
+        yield from read_each(source.json(name), f"{name}, project", _read_project)
 
 
 def _read_conversation(conversation: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
     session = str(conversation["uuid"])
-    project = (
-        (conversation.get("project") or {}).get("uuid") if isinstance(conversation.get("project"), Mapping) else None
-    )
+    project = conversation.get("project")
+    project_id = project.get("uuid") if isinstance(project, Mapping) else None
     for message in conversation["chat_messages"]:
         location = f"{where}, message {message.get('uuid')}"
         role = _ROLES.get(message.get("sender"))
         text = extract_text(message.get("content")) or extract_text(message.get("text"))
         if role is None:
-            yield SkippedItem(location, f"what a {message.get('sender')} says is not kept")
+            yield SkippedItem(location, f"messages of role {message.get('sender')} are not imported")
         elif not text:
-            yield SkippedItem(location, "a message without words")
+            yield SkippedItem(location, "a message without text")
         else:
-            at = message.get("created_at") or conversation.get("created_at")
             yield SourceRecord(
-                id=str(message["uuid"]), text=text, where=location, at=at, session=session, project=project, role=role
+                id=str(message["uuid"]),
+                text=text,
+                where=location,
+                at=message.get("created_at") or conversation.get("created_at"),
+                session=session,
+                project=project_id,
+                role=role,
             )
-    title = str(conversation.get("name") or "")
-    yield SourceSession(session=session, project=project, title=title, summary=str(conversation.get("summary") or ""))
+    title, summary = str(conversation.get("name") or ""), str(conversation.get("summary") or "")
+    yield SourceSession(session=session, project=project_id, title=title, summary=summary)
 
 
 def _read_memories(data: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
-    texts = [(None, data.get("conversations_memory"))]
-    texts += list((data.get("project_memories") or {}).items())
-    for project, text in texts:
-        if not isinstance(text, str):
-            continue
-        for number, block in enumerate(iter_blocks(text), 1):
+    texts = {None: data.get("conversations_memory"), **(data.get("project_memories") or {})}
+    for project, text in texts.items():
+        for number, block in enumerate(iter_blocks(text if isinstance(text, str) else ""), 1):
             yield SourceRecord(
                 id=f"memory {project or ''} {block.path} {block.text}",
                 text=block.text_with_heading,
                 where=f"{where}, piece {number}",
                 project=project,
-                # Written by a model, of what the user had said.
+                # A model wrote it.
                 fields={"trust": "low"},
             )
 
@@ -88,14 +81,4 @@ def _read_project(project: Mapping[str, Any], where: str) -> Iterator[SourceItem
             fields={"category": "instruction", "metadata": {"project": project.get("name")}},
         )
     if docs := project.get("docs"):
-        yield SkippedItem(where, f"documents of a project are not memories ({len(docs)})")
-
-
-def _as_list(data: Any) -> list[Any]:
-    return data if isinstance(data, list) else [data]
-
-
-def _files_named(source: ImportSource, word: str, *, alone: bool = True) -> list[str]:
-    names = source.files_ending(".json")
-    named = [name for name in names if name.rsplit("/", 1)[-1].startswith(word)]
-    return named or (names if alone and len(names) == 1 else [])
+        yield SkippedItem(where, f"documents of a project are not imported ({len(docs)})")

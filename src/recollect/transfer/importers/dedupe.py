@@ -1,4 +1,4 @@
-"""What of some records is new and can be kept: nothing that is said already, and no more than there is room for."""
+"""Separate new records from duplicates, and from those that exceed the quota."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from recollect.write.write_quota import WriteQuota
 
 @dataclass(slots=True)
 class DedupeResult:
-    """Those that are to be added, those for whom there is no room, and what is known not to be added."""
+    """The records to add, those over the quota, and the counts of the others."""
 
     new: list[MemoryRecord] = field(default_factory=list)
     over_quota: list[MemoryRecord] = field(default_factory=list)
@@ -25,7 +25,7 @@ class DedupeResult:
 
 
 class ImportDeduper:
-    """Parts records as they come. A dry run remembers all it let through, for the ledger does not hear of it."""
+    """Deduplicates batches of records. A dry run remembers earlier batches, which are not in the ledger."""
 
     def __init__(self, ledger: Ledger, quota: WriteQuota, *, dry_run: bool) -> None:
         self._ledger, self._quota, self._dry_run = ledger, quota, dry_run
@@ -33,7 +33,7 @@ class ImportDeduper:
         self._planned: dict[str, int] = {}
 
     async def dedupe(self, records: Sequence[MemoryRecord]) -> DedupeResult:
-        """Part records that are not there yet, by their ids."""
+        """Deduplicate records whose ids are not in the ledger."""
         result = DedupeResult()
         by_user: dict[str, list[MemoryRecord]] = {}
         for record in records:
@@ -46,7 +46,7 @@ class ImportDeduper:
         planned = self._planned.get(user, 0)
         remaining = await self._quota.remaining(user, planned + len(records)) - planned
         if remaining >= len(records) and not self._dry_run:
-            # What says the same is found out when it is written.
+            # The ledger deduplicates on write.
             result.new += records
             return
         fingerprints = self._fingerprints if self._dry_run else _FingerprintSet()
@@ -69,7 +69,7 @@ class ImportDeduper:
 
 
 class _FingerprintSet:
-    """What active memories say, and how sure the values of keys are; as marks, for there may be very many."""
+    """Digests of the contents of active memories, and the confidence of keyed values."""
 
     def __init__(self) -> None:
         self._contents: set[bytes] = set()
@@ -81,7 +81,7 @@ class _FingerprintSet:
         content, key = _record_fingerprints(record)
         if key:
             _, replaced = self._keys.get(key, (0.0, None))
-            # What a new value takes the place of may be said again.
+            # A replaced value is no duplicate any more.
             self._contents.discard(replaced or b"")
             self._keys[key] = record.confidence, content
         if content:

@@ -1,29 +1,27 @@
-"""What a reader gives of a source, one at a time."""
+"""The values that importers yield, and the options and the report of an import."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from recollect.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from recollect.transfer.importers.source import ImportSource
 
-
 Timestamp: TypeAlias = datetime | str | float
+MAX_NAMED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
-    """A memory, or a turn if it has a role: its id and its user are those it has in the source.
+    """A memory, or a turn if it has a role, with the id and the user of the source.
 
-    `fields` are those of a memory, `cites` the ids of the turns of its session that it was learned from. `where`
-    tells a person where in the source it stands.
+    `fields` are fields of a memory, `cites` the ids of the turns it was learned from. `where` is its place in the
+    source, for messages.
     """
 
     id: str
@@ -41,7 +39,7 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSession:
-    """What is told of a session besides its turns, after the last of them."""
+    """The title and summary of a session, yielded after its turns."""
 
     session: str
     user: str | None = None
@@ -52,7 +50,7 @@ class SourceSession:
 
 @dataclass(frozen=True, slots=True)
 class SkippedItem:
-    """Something that is not brought in, and why."""
+    """Something that is not imported, and the reason."""
 
     where: str
     why: str
@@ -60,7 +58,7 @@ class SkippedItem:
 
 @dataclass(frozen=True, slots=True)
 class ExportLine:
-    """A line of an export of ours, which says all of a memory itself."""
+    """A line of a Recollect export."""
 
     data: Any
     where: str
@@ -70,28 +68,27 @@ SourceItem: TypeAlias = SourceRecord | SourceSession | SkippedItem | ExportLine
 
 
 class Importer(Protocol):
-    """How one product's memory is recognised and read; a module of this package."""
+    """A module of this package that reads the memories of one product."""
 
     def recognise(self, source: ImportSource) -> str:
-        """By what the source is known to be of this product; empty if it is not."""
+        """Return the evidence that the source is of this product; empty if it is not."""
         ...
 
     def read(self, source: ImportSource) -> Iterator[SourceItem]:
-        """Everything in it."""
+        """Yield everything in the source."""
         ...
 
 
 def extract_text(content: Any) -> str:
-    """The words of a message's content: a text, or parts of which some are texts."""
+    """Return the text of a message's content: a string, or a list with text parts."""
     if isinstance(content, str):
         return content.strip()
     if isinstance(content, Mapping):
-        content = content.get("parts") or content.get("text") or ""
-        return extract_text(content)
+        return extract_text(content.get("parts") or content.get("text") or "")
     if not isinstance(content, list):
         return ""
-    words = [each if isinstance(each, str) else _part_text(each) for each in content]
-    return "\n".join(filter(None, (word.strip() for word in words)))
+    texts = [each if isinstance(each, str) else _part_text(each) for each in content]
+    return "\n".join(filter(None, (text.strip() for text in texts)))
 
 
 def _part_text(part: Any) -> str:
@@ -101,16 +98,23 @@ def _part_text(part: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-# How many of those left out are named one by one.
-MAX_NAMED = 1000
+def optional_text(value: Any) -> str | None:
+    """Return the value as text; None if it is empty."""
+    return str(value) if value else None
+
+
+def skipped_counts(where: str, counts: Mapping[str, int]) -> Iterator[SkippedItem]:
+    """Yield one item for each reason, with its count."""
+    for why, count in counts.items():
+        yield SkippedItem(where, f"{why} ({count})" if count > 1 else why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """Whose it becomes, and what is done with it.
+    """The owner of the imported records, and what is done with them.
 
-    All becomes `user`'s, or stays under the names the source gives: those in `of`, or `everyone`'s. Nobody else's is
-    brought in. `learn` has sessions learned from afterwards; without it they are kept and found, and cost nothing.
+    All records become `user`'s, or keep the users of the source: those in `of`, or `everyone`. Records of other users
+    are skipped. With `learn`, memories are extracted from the imported sessions in the background.
     """
 
     user: str | None = None
@@ -122,27 +126,25 @@ class ImportOptions:
 
     def __post_init__(self) -> None:
         if self.user is not None and self.everyone:
-            raise InvalidInput("give either a user whose all of it becomes, or everyone's, not both")
+            raise InvalidInput("give either a user for all records, or everyone, not both")
 
     def owner(self, named: str | None) -> str:
-        """Whose a thing becomes that the source says is `named`'s; an InvalidInput if it may be nobody's."""
-        if self.of and named is not None and named not in self.of:
-            raise InvalidInput(f"it is of user {named!r}, who was not asked for")
+        """Return the new owner of a record of the user `named`; raise an InvalidInput if it is not imported."""
+        if named is not None and ((self.of and named not in self.of) or not (self.of or self.user or self.everyone)):
+            raise InvalidInput(f"it is of user {named!r}, who was not selected")
         if self.user is not None:
             return self.user
         if named is None:
-            raise InvalidInput("the source does not say whose it is: name the user it becomes")
-        if not self.everyone and named not in self.of:
-            raise InvalidInput(f"it is of user {named!r}, who was not asked for")
+            raise InvalidInput("the source does not name its user: name the user it becomes")
         return named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What came of it: of what kind the source was and why it was thought so, how much of it is new.
+    """The result of an import, or of a dry run.
 
-    `left` counts by reason what was left out, and `named` names the first of them. A dry run tells the same and
-    writes nothing.
+    `why` is the evidence for the `kind` of the source. `left` counts the skipped items by reason, `named` lists the
+    first of them, `refused` counts those that are invalid or exceed the quota.
     """
 
     kind: str
@@ -162,8 +164,6 @@ class ImportReport:
     learning: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__ if name != "named"}
-        values["users"], values["left"] = list(self.users), dict(self.left)
-        values["named"] = [{"where": each.where, "why": each.why} for each in self.named]
-        return values
+        """Return plain values for JSON."""
+        values = asdict(self)
+        return values | {"users": list(self.users), "left": dict(self.left), "named": list(values["named"])}

@@ -1,4 +1,4 @@
-"""LangGraph's stores: items under namespaces, from a store in SQLite or PostgreSQL, or as JSON Lines."""
+"""LangGraph's stores: items under namespaces, from SQLite, PostgreSQL or JSON Lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from typing import Any
 from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord
 from recollect.transfer.importers.source import ImportSource, has_tables, iter_rows, open_sqlite
 
-# What in a value holds its words, as the tools that write memories call it.
+# The field of a value that has its text, as the common memory tools name it.
 _TEXT_FIELDS = ("content", "memory", "text", "data", "fact", "value")
 _COLUMNS = {"prefix": "text", "key": "text", "value": "jsonb"}
+_USER_PREFIXES = ("memories", "memory", "users", "user")
+_NO_USERS = (*_USER_PREFIXES, "profile", "facts")
 
 
 def recognise(source: ImportSource) -> str:
-    """By the table of a store, or by items that name their namespace."""
+    """Recognise the table of a store, or items with a namespace."""
     if source.is_database:
         from recollect.transfer.importers.postgres import open_tables
 
@@ -28,15 +30,18 @@ def recognise(source: ImportSource) -> str:
             return f"{name} is a SQLite store"
     for name in source.files_ending(".jsonl"):
         head = source.head(name)
-        if b'"namespace"' in head and b'"key"' in head and b'"value"' in head:
+        if all(field in head for field in (b'"namespace"', b'"key"', b'"value"')):
             return f"{name} has items with a namespace"
     return ""
 
 
 def read(source: ImportSource) -> Iterator[SourceItem]:
-    """Every item: what its namespace says after `users` or `memories` is its user."""
+    """Yield every item; the part of its namespace after `users` or `memories` is its user."""
     if source.is_database:
-        yield from _read_tables(source)
+        from recollect.transfer.importers.postgres import read_tables
+
+        for table, row in read_tables(source, _COLUMNS, product="LangGraph", order="prefix, key"):
+            yield _item(row["prefix"].split("."), row, f"{table}, {row['prefix']} {row['key']}")
         return
     for name in source.names:
         if has_tables(source, name, "store"):
@@ -44,31 +49,14 @@ def read(source: ImportSource) -> Iterator[SourceItem]:
                 for row in iter_rows(connection, "SELECT * FROM store ORDER BY prefix, key"):
                     yield _item(row["prefix"].split("."), row, f"{name}, {row['prefix']} {row['key']}")
     for name in source.files_ending(".jsonl"):
-        for number, data in source.json_lines(name):
-            where = f"{name}, line {number}"
+        for where, data in source.json_lines(name):
+            namespace = data.get("namespace") if isinstance(data, Mapping) else None
             if isinstance(data, SkippedItem):
                 yield data
-            elif (
-                not isinstance(data, Mapping)
-                or not isinstance(data.get("namespace"), list | str)
-                or "key" not in data
-            ):
-                yield SkippedItem(where, "it is no item: namespace, key and value are")
+            elif not isinstance(namespace, list | str) or "key" not in data:
+                yield SkippedItem(where, "not an item with namespace, key and value")
             else:
-                namespace = data["namespace"]
                 yield _item(namespace.split(".") if isinstance(namespace, str) else namespace, data, where)
-
-
-def _read_tables(source: ImportSource) -> Iterator[SourceItem]:
-    from recollect.transfer.importers.postgres import open_tables
-
-    with open_tables(source) as tables:
-        names = tables.tables_with(_COLUMNS)
-        if error := tables.missing_error(names, product="LangGraph"):
-            raise error
-        for table in names:
-            for row in tables.rows(table, order="prefix, key"):
-                yield _item(row["prefix"].split("."), row, f"{table}, {row['prefix']} {row['key']}")
 
 
 def _item(namespace: list[Any], data: Mapping[str, Any], where: str) -> SourceItem:
@@ -104,14 +92,14 @@ def _value_text(value: Any) -> str:
                 return field
             if isinstance(field, Mapping) and (inner := _value_text(field)):
                 return inner
-        return json.dumps(value, ensure_ascii=False) if value else ""
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return "" if value is None or value == {} else json.dumps(value, ensure_ascii=False)
 
 
 def _namespace_user(names: list[str]) -> str | None:
-    """Who it belongs to: what follows a word for users, or the part that is no such word."""
-    kinds = ("memories", "memory", "users", "user", "profile", "facts")
+    """Return the part after a word for users, or the first part if it is no such word."""
     for before, name in pairwise(names):
-        if before.lower() in kinds[:4] and name.lower() not in kinds:
+        if before.lower() in _USER_PREFIXES and name.lower() not in _NO_USERS:
             return name
-    return names[0] if names and names[0].lower() not in kinds else None
+    return names[0] if names and names[0].lower() not in _NO_USERS else None

@@ -1,36 +1,41 @@
-"""Letta: agent files (.af), of today's shape (lists of agents and blocks) and of the first (one agent)."""
+"""Letta: agent files (.af), of the current format (lists of agents and blocks) and of the first (one agent)."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession, extract_text
+from recollect.transfer.importers.items import (
+    SkippedItem,
+    SourceItem,
+    SourceRecord,
+    SourceSession,
+    extract_text,
+    skipped_counts,
+)
 from recollect.transfer.importers.markdown import iter_blocks
 from recollect.transfer.importers.source import ImportSource
 
 
 def recognise(source: ImportSource) -> str:
-    """By the ending, or by what an agent file names."""
+    """Recognise the file ending, or the fields of an agent file."""
     for name in source.files_ending(".af", ".json"):
         head = source.head(name)
-        if (
-            name.lower().endswith(".af")
-            or (b'"agents"' in head and b'"block_ids"' in head)
-            or b'"core_memory"' in head
-        ):
+        has_agents = b'"agents"' in head and b'"block_ids"' in head
+        if name.lower().endswith(".af") or has_agents or b'"core_memory"' in head:
             return f"{name} is an agent file"
     return ""
 
 
 def read(source: ImportSource) -> Iterator[SourceItem]:
-    """What is in the blocks of core memory, the archive, and what was said to and by each agent."""
+    """Yield the blocks of core memory, the archive, and the messages of each agent."""
     for name in source.files_ending(".af", ".json"):
         try:
             data = source.json(name)
             if not isinstance(data, Mapping):
-                raise InvalidInput(f"{name} is no agent file")
+                raise InvalidInput(f"{name} is not an agent file")
             yield from _read_file(data, name)
         except InvalidInput as error:
             yield SkippedItem(name, str(error))
@@ -59,7 +64,7 @@ def _read_block(block: Mapping[str, Any], agent_name: str, name: str) -> Iterato
     label = str(block.get("label") or "block")
     where = f"{name}, block {label}"
     if label == "persona":
-        yield SkippedItem(where, "it says who the agent is, nothing of the user")
+        yield SkippedItem(where, "the persona describes the agent, not the user")
         return
     for passage in iter_blocks(str(block.get("value") or "")):
         yield SourceRecord(
@@ -67,7 +72,7 @@ def _read_block(block: Mapping[str, Any], agent_name: str, name: str) -> Iterato
             text=passage.text_with_heading,
             where=f"{where}, line {passage.line}",
             at=block.get("updated_at") or block.get("created_at"),
-            # An agent wrote it, of what it was told.
+            # An agent wrote it.
             fields={"trust": "low", "tags": [label], "metadata": {"agent": agent_name, "block": label}},
         )
 
@@ -88,21 +93,18 @@ def _read_archive(owner: Mapping[str, Any], agent_name: str, name: str) -> Itera
 
 def _read_messages(agent: Mapping[str, Any], agent_name: str, name: str) -> Iterator[SourceItem]:
     session = f"letta {agent_name}"
-    skipped: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
     for number, message in enumerate(_mappings(agent.get("messages")), 1):
-        role = message.get("role")
+        role, at = message.get("role"), message.get("created_at")
         text = extract_text(message.get("content")) or extract_text(message.get("text"))
-        if role not in ("user", "assistant") or not text:
-            why = (
-                f"what a {role} says is not kept" if role not in ("user", "assistant") else "a message without words"
-            )
-            skipped[why] = skipped.get(why, 0) + 1
-            continue
-        id = f"{agent_name} {message.get('id') or number} {message.get('created_at')}"
-        where = f"{name}, message {number}"
-        yield SourceRecord(id=id, text=text, where=where, at=message.get("created_at"), session=session, role=role)
-    for why, count in skipped.items():
-        yield SkippedItem(f"{name}, agent {agent_name}", f"{why} ({count})")
+        if role not in ("user", "assistant"):
+            skipped[f"messages of role {role} are not imported"] += 1
+        elif not text:
+            skipped["a message without text"] += 1
+        else:
+            id = f"{agent_name} {message.get('id') or number} {at}"
+            yield SourceRecord(id=id, text=text, where=f"{name}, message {number}", at=at, session=session, role=role)
+    yield from skipped_counts(f"{name}, agent {agent_name}", skipped)
     yield SourceSession(session=session, title=agent_name)
 
 

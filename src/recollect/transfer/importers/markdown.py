@@ -1,50 +1,17 @@
-"""The YAML at the head of a Markdown file, as plain values."""
+"""Markdown and text files: every bullet and paragraph is a memory."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
+from datetime import date
 
 from recollect.errors import InvalidInput
+from recollect.text.front_matter import split_front_matter
 from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord
 from recollect.transfer.importers.source import ImportSource
-
-_MAX_FRONT_MATTER = 1 << 16
-
-
-def read_front_matter(text: str, name: str) -> tuple[dict[str, Any], str]:
-    """The front matter and the words after it; there need not be any."""
-    if not text.startswith("---\n") and not text.startswith("---\r\n"):
-        return {}, text.strip()
-    head, fence, body = text[3:].replace("\r\n", "\n").partition("\n---")
-    if not fence or len(head) > _MAX_FRONT_MATTER:
-        raise InvalidInput(f"the front matter of {name} has no end")
-    import yaml
-
-    try:
-        # Aliases could make a few lines a million values; no front matter needs them.
-        if "&" in head and any(isinstance(token, yaml.AliasToken) for token in yaml.scan(head)):
-            raise InvalidInput(f"the front matter of {name} uses aliases")
-        # Not by the loader in C, which is faster: what is nested too deep makes that one end the process.
-        meta = yaml.safe_load(head) or {}
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"the front matter of {name} is no YAML: {str(error).splitlines()[0]}") from None
-    if not isinstance(meta, dict):
-        raise InvalidInput(f"the front matter of {name} is no mapping")
-    return {str(key): _to_json_value(value) for key, value in meta.items()}, body.partition("\n")[2].strip()
-
-
-def _to_json_value(value: Any) -> Any:
-    """What JSON can hold: YAML makes times of its own accord."""
-    if isinstance(value, date | datetime):
-        return value.isoformat()
-    if isinstance(value, dict):
-        return {str(key): _to_json_value(each) for key, each in value.items()}
-    return [_to_json_value(each) for each in value] if isinstance(value, list | set | tuple) else value
-
 
 _SUFFIXES = (".md", ".markdown", ".txt")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
@@ -52,20 +19,13 @@ _BULLET = re.compile(r"([ \t]*)(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(.
 _FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
 _RULE = re.compile(r" {0,3}(?:-[ \t]*){3,}|(?:=[ \t]*){3,}|<!--.*-->")
 _FRONT_MATTER_FIELDS = (
-    "category",
-    "tags",
-    "importance",
-    "created_at",
-    "updated_at",
-    "valid_from",
-    "valid_to",
-    "occurred_at",
-)
+    "category", "tags", "importance", "created_at", "updated_at", "valid_from", "valid_to", "occurred_at",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """A bullet or a paragraph, and the headings it stands under."""
+    """A bullet or a paragraph, and the headings above it."""
 
     path: tuple[str, ...]
     text: str
@@ -73,35 +33,37 @@ class MarkdownBlock:
 
     @property
     def text_with_heading(self) -> str:
-        """Its words, led by the heading they need to be understood."""
+        """The text after its nearest heading, without which it is often unclear."""
         return f"{self.path[-1]}: {self.text}" if self.path else self.text
 
 
 def recognise(source: ImportSource) -> str:
-    """By the names of its files."""
+    """Recognise the names of text files."""
     names = source.files_ending(*_SUFFIXES)
     return f"{names[0]} is text" if names else ""
 
 
 def read(source: ImportSource) -> Iterator[SourceItem]:
-    """Every piece of every file; front matter counts for the whole file."""
+    """Yield every block of every file; the front matter applies to the whole file."""
     for name in source.names:
         if not name.lower().endswith(_SUFFIXES):
-            yield SkippedItem(name, "it is no Markdown")
+            yield SkippedItem(name, "not Markdown")
             continue
         try:
-            meta, body = read_front_matter(source.text(name), name)
+            meta, body = split_front_matter(source.text(name))
         except InvalidInput as error:
             yield SkippedItem(name, str(error))
             continue
+        # YAML parses times itself.
+        meta = {key: value.isoformat() if isinstance(value, date) else value for key, value in meta.items()}
         fields = {each: meta[each] for each in _FRONT_MATTER_FIELDS if meta.get(each) is not None}
         at = fields.pop("created_at", meta.get("date"))
         if isinstance(fields.get("tags"), str):
             fields["tags"] = [tag.strip() for tag in fields["tags"].split(",") if tag.strip()]
-        seen: dict[str, int] = {}
+        seen: Counter[str] = Counter()
         for block in iter_blocks(body):
             mark = "\n".join((*block.path, block.text))
-            seen[mark] = seen.get(mark, 0) + 1
+            seen[mark] += 1
             headings = {"under": list(block.path)} if block.path else {}
             yield SourceRecord(
                 id=f"{name}\n{mark}\n{seen[mark]}",
@@ -113,7 +75,7 @@ def read(source: ImportSource) -> Iterator[SourceItem]:
 
 
 def iter_blocks(text: str) -> Iterator[MarkdownBlock]:
-    """The bullets and paragraphs of a text, in order; what is fenced stays whole."""
+    """Yield the bullets and paragraphs of a text in order; a fenced block is one of them."""
     path: list[tuple[int, str]] = []
     lines: list[str] = []
     start = 0

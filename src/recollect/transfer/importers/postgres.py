@@ -1,6 +1,6 @@
-"""Tables of other products in PostgreSQL, looked at and never written to.
+"""Read-only access to tables of other products in PostgreSQL.
 
-A source is read by whatever thread is free, and the driver belongs to one event loop: that has a thread of its own.
+Sources are read on any thread, but the driver is bound to one event loop: it runs on its own thread.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _PAGE = 500
 _VECTORS = ("vector", "halfvec", "sparsevec")
 _CONNECT_TIMEOUT_S = 10.0
 _CLOSE_TIMEOUT_S = 2.0
-# To sort a large table takes a while.
+# Sorting a large table is slow.
 _QUERY_TIMEOUT_S = 600.0
-# Everything is read as it was at one moment. Rows that a policy would hide are not left out unsaid: it is an error.
+# All is read in one snapshot. With row_security off, rows hidden by a policy are an error instead of missing.
 _BEGIN = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL row_security = off; "
     "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL statement_timeout = 0"
 )
-# Only what is kept as it is: a view could have anything done.
+# Only tables: a view could run anything.
 _TABLES = """
 SELECT c.relname AS name, json_object_agg(a.attname, format_type(a.atttypid, NULL)) AS columns
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid
@@ -46,7 +46,7 @@ GROUP BY c.relname ORDER BY c.relname
 
 
 class PostgresTables:
-    """One view of a database: what tables there are, and their rows."""
+    """A snapshot of a database."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, connection: Any, *, table_names: list[str], where: str
@@ -56,7 +56,7 @@ class PostgresTables:
         self._columns_by_table: dict[str, dict[str, str]] | None = None
 
     def tables_with(self, columns: Mapping[str, str], *, excluding: tuple[str, ...] = ()) -> list[str]:
-        """The tables with columns of these types whose names end otherwise; only those the address names, if any."""
+        """Return the tables with columns of these types; only those that the address names, if any."""
         names = [name for name, available in self._load_columns().items() if columns.items() <= available.items()]
         return [
             name
@@ -64,22 +64,19 @@ class PostgresTables:
             if not name.endswith(excluding) and (not self._table_names or name in self._table_names)
         ]
 
-    def missing_error(self, tables: Sequence[str], *, product: str) -> InvalidInput | None:
-        """What is wrong where these are the tables of a product."""
+    def check_found(self, tables: Sequence[str], *, product: str) -> None:
+        """Raise an InvalidInput if a table that the address names is missing, or if there are none."""
         for name in self._table_names:
             if name not in tables:
                 existing = ", ".join(self._load_columns()) or "none"
-                return InvalidInput(
-                    f"{self.where} has no table {name!r} as {product} makes it; there are: {existing}"
-                )
+                raise InvalidInput(f"{self.where} has no table {name!r} of {product}; there are: {existing}")
         if not tables:
-            return InvalidInput(f"{self.where} has no table as {product} makes it: is it the right database?")
-        return None
+            raise InvalidInput(f"{self.where} has no table of {product}: is it the right database?")
 
     def rows(self, table: str, *, order: str) -> Iterator[dict[str, Any]]:
-        """The rows of a table by the names of their columns, some at a time; vectors are left where they are."""
+        """Yield the rows of a table in pages, without vectors."""
         columns = [name for name, type in self._load_columns()[table].items() if type not in _VECTORS]
-        # All names are of tables and columns that are there, and quoted.
+        # The names are of existing tables and columns, and quoted.
         sql = f"SELECT {', '.join(map(_quote, columns))} FROM {_quote(table)} ORDER BY {order}"  # noqa: S608
         cursor = _run_on_loop(self._loop, self._cursor(sql), self.where)
         while page := _run_on_loop(self._loop, cursor.fetch(_PAGE, timeout=_QUERY_TIMEOUT_S), self.where):
@@ -89,7 +86,7 @@ class PostgresTables:
         if self._columns_by_table is None:
             rows = _run_on_loop(self._loop, self._connection.fetch(_TABLES, timeout=_QUERY_TIMEOUT_S), self.where)
             pairs = ((row["name"], json.loads(row["columns"])) for row in rows)
-            # Of an extension's type the schema may be told as well.
+            # The type of an extension may be qualified by its schema.
             self._columns_by_table = {
                 name: {each: type.rpartition(".")[2] for each, type in columns.items()} for name, columns in pairs
             }
@@ -101,7 +98,7 @@ class PostgresTables:
 
 @contextmanager
 def open_tables(source: ImportSource) -> Iterator[PostgresTables]:
-    """The tables behind an address; an InvalidInput or an UpstreamUnavailable says what is wrong with it."""
+    """Connect to the database of an address; errors are raised as InvalidInput or UpstreamUnavailable."""
     dsn, table_names = split_address(source.location)
     where = mask_dsn(dsn)
     loop = asyncio.new_event_loop()
@@ -119,13 +116,25 @@ def open_tables(source: ImportSource) -> Iterator[PostgresTables]:
         loop.close()
 
 
+def read_tables(
+    source: ImportSource, columns: Mapping[str, str], *, product: str, order: str, excluding: tuple[str, ...] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the rows of each table of a product."""
+    with open_tables(source) as tables:
+        names = tables.tables_with(columns, excluding=excluding)
+        tables.check_found(names, product=product)
+        for table in names:
+            for row in tables.rows(table, order=order):
+                yield table, row
+
+
 def split_address(address: str) -> tuple[str, list[str]]:
-    """An address as PostgreSQL knows it, and the tables that it names with `table=`."""
+    """Return the address without its `table=` parameters, and the tables they name."""
     try:
         parts = urlsplit(address)
         options = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError:
-        raise InvalidInput("it is not an address of PostgreSQL") from None
+        raise InvalidInput("it is not a PostgreSQL address") from None
     table_names = [value for name, value in options if name == "table"]
     if not table_names:
         return address, []
@@ -167,12 +176,12 @@ def _translate_error(error: Exception, where: str) -> RecollectError:
         case pg.InvalidAuthorizationSpecificationError():
             return InvalidInput(f"{where} refused the login: check the user, the password and pg_hba.conf")
         case pg.InvalidCatalogNameError():
-            return InvalidInput(f"{where}: there is no such database; its name ends the address")
+            return InvalidInput(f"{where}: there is no such database; its name is the end of the address")
         case pg.InsufficientPrivilegeError():
-            return InvalidInput(f"{where} does not let this user read all of it: {error}")
+            return InvalidInput(f"{where} does not let this user read all rows: {error}")
         case pg.ClientConfigurationError() | ValueError():
-            # Its words may hold a piece of the password.
-            return InvalidInput(f"{where} is not an address of PostgreSQL: postgresql://user:password@host/database")
+            # The message may contain a part of the password.
+            return InvalidInput(f"{where} is not a PostgreSQL address: postgresql://user:password@host/database")
         case OSError() | pg.PostgresConnectionError():
             return UpstreamUnavailable(f"{where} cannot be reached: check the address, and that it runs ({error})")
         case _:

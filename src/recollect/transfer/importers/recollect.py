@@ -1,4 +1,4 @@
-"""Our own export: lines as they are, with their ids, states and times."""
+"""Recollect's own export: lines with their ids, states and times."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from recollect.transfer.importers.source import ImportSource
 
 
 def recognise(source: ImportSource) -> str:
-    """By lines that have a memory with a user, or say that they are an export."""
-    for name in source.names if len(source.names) == 1 else source.files_ending(".jsonl"):
+    """Recognise lines with a memory."""
+    for name in _files(source):
         line = source.head(name).lstrip().partition(b"\n")[0]
         if line.startswith(b"{") and b'"memory"' in line:
             return f"{name} has lines with a memory each"
@@ -18,7 +18,11 @@ def recognise(source: ImportSource) -> str:
 
 
 def read(source: ImportSource) -> Iterator[SourceItem]:
-    """Every line."""
-    for name in source.names if len(source.names) == 1 else source.files_ending(".jsonl"):
-        for number, data in source.json_lines(name):
-            yield data if isinstance(data, SkippedItem) else ExportLine(data, f"{name}, line {number}")
+    """Yield every line."""
+    for name in _files(source):
+        for where, data in source.json_lines(name):
+            yield data if isinstance(data, SkippedItem) else ExportLine(data, where)
+
+
+def _files(source: ImportSource) -> list[str]:
+    return source.names if len(source.names) == 1 else source.files_ending(".jsonl")

@@ -1,7 +1,6 @@
-"""A file, a folder or a zip archive, read with care: nothing outside it, no links, nothing without end.
+"""A file, a folder or a zip archive as an untrusted source: no access outside it, no links, limited sizes.
 
-Nothing is unpacked to a place of its own choosing: entries are read by name, and one that must be a file on disk for
-a moment is given a name of ours.
+Archives are not unpacked: entries are read by name, and one that must be on disk gets a temporary name.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import sqlite3
 import stat
 import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,16 +19,16 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from recollect.errors import InvalidInput
-from recollect.transfer.importers.items import SkippedItem
+from recollect.transfer.importers.items import SkippedItem, SourceItem
 
 MAX_FILES = 500_000
-# Of a database, or of lines that are read one by one.
+# For a database, or for lines that are read one by one.
 MAX_FILE_BYTES = 2 << 30
-# Of what is held in memory as a whole.
+# For a file that is read as a whole.
 MAX_TEXT_BYTES = 1 << 30
 MAX_BYTES = 8 << 30
 MAX_LINE_BYTES = 64 << 20
-# What deflate makes of text is a tenth; a thousandth is a trap.
+# Deflate compresses text to about a tenth; a thousandth is a zip bomb.
 MAX_RATIO = 250
 _MIN_RATIO_BYTES = 16 << 20
 _HEAD_BYTES = 1 << 16
@@ -37,24 +36,24 @@ _HEAD_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class ImportSource:
-    """Where something is brought in from; `more` is what a reader of an API needs besides the address."""
+    """The location of an import; `options` are for importers that read an API."""
 
     location: str
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def is_address(self) -> bool:
-        """Whether it is an address rather than something on disk."""
+        """Whether it is an address, not on disk."""
         return self.location.startswith(("http://", "https://")) or self.is_database
 
     @property
     def is_database(self) -> bool:
-        """Whether it is the address of a database in PostgreSQL."""
+        """Whether it is the address of a PostgreSQL database."""
         return self.location.startswith(("postgresql://", "postgres://"))
 
     @property
     def display_name(self) -> str:
-        """What it is called where others may read it: without a password."""
+        """The location without a password."""
         if not self.is_database:
             return self.location
         from recollect.ledger.postgres_errors import mask_dsn
@@ -63,10 +62,10 @@ class ImportSource:
 
     @cached_property
     def path(self) -> Path:
-        """Where it is on disk."""
+        """The path on disk."""
         path = Path(self.location).expanduser()
         if not path.exists():
-            raise InvalidInput(f"{self.location} is not there")
+            raise InvalidInput(f"{self.location} does not exist")
         return path
 
     @cached_property
@@ -76,11 +75,11 @@ class ImportSource:
         try:
             return zipfile.ZipFile(self.path)
         except (zipfile.BadZipFile, OSError) as error:
-            raise InvalidInput(f"{self.location} is no zip archive that can be read: {error}") from None
+            raise InvalidInput(f"{self.location} is not a readable zip archive: {error}") from None
 
     @cached_property
     def _listing(self) -> tuple[dict[str, int], list[SkippedItem]]:
-        """The files with their sizes, and what is not read of it."""
+        """The files with their sizes, and the skipped entries."""
         if self.is_address:
             return {}, []
         if self._zip is not None:
@@ -93,21 +92,27 @@ class ImportSource:
 
     @property
     def names(self) -> list[str]:
-        """The files in it, by their names inside of it, in order."""
+        """The names of the files, relative to the source, sorted."""
         return list(self._listing[0])
 
     @property
     def skipped(self) -> list[SkippedItem]:
-        """What is in it and not read: links, and names that lead out of it."""
+        """The skipped entries: links, and names that point outside."""
         return self._listing[1]
 
     def files_ending(self, *ends: str) -> list[str]:
-        """The files whose names end so."""
+        """Return the files with one of these endings."""
         return [name for name in self.names if name.lower().endswith(ends)]
+
+    def json_files(self, word: str, *, allow_any: bool = True) -> list[str]:
+        """Return the .json files whose names begin with a word, or else the only one there is."""
+        names = self.files_ending(".json")
+        named = [name for name in names if name.rsplit("/", 1)[-1].startswith(word)]
+        return named or (names if allow_any and len(names) == 1 else [])
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """A file of it, to be read."""
+        """Open a file for reading."""
         size = self._listing[0][name]
         if size > MAX_FILE_BYTES:
             raise InvalidInput(f"{name} is {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
@@ -117,14 +122,14 @@ class ImportSource:
                     yield entry
             else:
                 path = self.path / name if self.path.is_dir() else self.path
-                # A link that took the file's place since we looked is not followed.
+                # The file may have been replaced by a link since it was listed.
                 with open(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)), "rb") as file:
                     yield file
         except (OSError, zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError) as error:
             raise InvalidInput(f"{name} cannot be read: {error}") from None
 
     def head(self, name: str) -> bytes:
-        """How a file begins."""
+        """Return the beginning of a file; empty if it cannot be read."""
         try:
             with self.open(name) as file:
                 return file.read(_HEAD_BYTES)
@@ -132,9 +137,9 @@ class ImportSource:
             return b""
 
     def text(self, name: str) -> str:
-        """A file as text."""
+        """Return the text of a file."""
         if (size := self._listing[0][name]) > MAX_TEXT_BYTES:
-            raise InvalidInput(f"{name} is {size:,} bytes; of what is read at once {MAX_TEXT_BYTES:,} is the limit")
+            raise InvalidInput(f"{name} is {size:,} bytes; the limit for a file of this kind is {MAX_TEXT_BYTES:,}")
         with self.open(name) as file:
             data = file.read(MAX_TEXT_BYTES)
         try:
@@ -143,7 +148,7 @@ class ImportSource:
             raise InvalidInput(f"{name} is not UTF-8 at byte {error.start}") from None
 
     def json(self, name: str) -> Any:
-        """A file as JSON."""
+        """Return the JSON document of a file."""
         try:
             return json.loads(self.text(name))
         except RecursionError:
@@ -151,24 +156,25 @@ class ImportSource:
         except ValueError as error:
             raise InvalidInput(f"{name} is not JSON: {error}") from None
 
-    def json_lines(self, name: str) -> Iterator[tuple[int, Any]]:
-        """The lines of a file as JSON with their numbers; one that is not is given as the Left that says so."""
+    def json_lines(self, name: str) -> Iterator[tuple[str, Any]]:
+        """Yield the place and the JSON value of each line; a `SkippedItem` for an invalid one."""
         with self.open(name) as file:
             number = 0
             while line := file.readline(MAX_LINE_BYTES):
                 number += 1
+                where = f"{name}, line {number}"
                 if not line.strip():
                     continue
                 try:
-                    yield number, json.loads(line)
+                    yield where, json.loads(line)
                 except RecursionError:
-                    yield number, SkippedItem(f"{name}, line {number}", "nested too deep")
+                    yield where, SkippedItem(where, "nested too deep")
                 except ValueError:
-                    yield number, SkippedItem(f"{name}, line {number}", "no JSON")
+                    yield where, SkippedItem(where, "not JSON")
 
     @contextmanager
     def on_disk(self, name: str) -> Iterator[tuple[Path, bool]]:
-        """A database of it as a path, and whether that is a copy, as is needed where it has a log beside it."""
+        """Yield the path of a database, and whether it is a copy, which a database with a log needs."""
         if self._zip is None and not self._listing[0].get(f"{name}-wal"):
             yield (self.path / name if self.path.is_dir() else self.path), False
             return
@@ -182,7 +188,7 @@ class ImportSource:
             yield copy, True
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the archive."""
         if not self.is_address and "_zip" in self.__dict__ and self._zip is not None:
             self._zip.close()
 
@@ -217,7 +223,7 @@ def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedIte
             continue
         total += entry.file_size
         if total > MAX_BYTES:
-            raise InvalidInput(f"what is in the archive is larger than {MAX_BYTES:,} bytes")
+            raise InvalidInput(f"the content of the archive is larger than {MAX_BYTES:,} bytes")
         if why := _refusal_reason(entry):
             skipped.append(SkippedItem(ascii(entry.filename)[1:-1], why))
         else:
@@ -228,7 +234,7 @@ def _list_zip(archive: zipfile.ZipFile) -> tuple[dict[str, int], list[SkippedIte
 def _refusal_reason(entry: zipfile.ZipInfo) -> str:
     name = PurePosixPath(entry.filename.replace("\\", "/"))
     if name.is_absolute() or ".." in name.parts or ":" in name.parts[0]:
-        return "its name leads out of the archive"
+        return "its name points outside the archive"
     if stat.S_ISLNK(entry.external_attr >> 16):
         return "a link is not followed"
     if entry.flag_bits & 1:
@@ -236,7 +242,7 @@ def _refusal_reason(entry: zipfile.ZipInfo) -> str:
     if entry.file_size > MAX_FILE_BYTES:
         return f"it is larger than {MAX_FILE_BYTES:,} bytes"
     if entry.file_size > _MIN_RATIO_BYTES and entry.file_size > MAX_RATIO * max(1, entry.compress_size):
-        return "it unpacks to more than anything real does"
+        return "its compression ratio is that of a zip bomb"
     return ""
 
 
@@ -244,7 +250,7 @@ _SQLITE_MAGIC = b"SQLite format 3\0"
 
 
 def has_tables(source: ImportSource, name: str, *tables: str) -> bool:
-    """Whether a file is a SQLite database with these tables."""
+    """Return whether a file is a SQLite database with these tables."""
     if not source.head(name).startswith(_SQLITE_MAGIC):
         return False
     try:
@@ -257,14 +263,14 @@ def has_tables(source: ImportSource, name: str, *tables: str) -> bool:
 
 @contextmanager
 def open_sqlite(source: ImportSource, name: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file, which is only looked at; what is wrong with it is an InvalidInput."""
+    """Open a SQLite file read-only; errors are raised as InvalidInput."""
     with source.on_disk(name) as (path, is_copy):
-        # Nobody else's file is written to, nor anything beside it.
+        # Neither the file nor its folder is written to.
         query_string = "" if is_copy else "?immutable=1"
-        # Read bit by bit, each bit on whatever thread is free.
+        # Batches are read on different threads.
         connection = sqlite3.connect(f"{path.resolve().as_uri()}{query_string}", uri=True, check_same_thread=False)
         try:
-            # A file that was made to harm could say that its tables are views with functions in them.
+            # A malicious file could define its tables as views that call functions.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA query_only = ON")
             yield connection
@@ -275,8 +281,18 @@ def open_sqlite(source: ImportSource, name: str) -> Iterator[sqlite3.Connection]
 
 
 def iter_rows(connection: sqlite3.Connection, sql: str, params: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
-    """The rows of an answer by the names of their columns."""
+    """Yield the rows of a query as dictionaries."""
     cursor = connection.execute(sql, params)
     names = [each[0] for each in cursor.description]
     for row in cursor:
         yield dict(zip(names, row, strict=True))
+
+
+def read_each(data: Any, where: str, read: Callable[[Any, str], Iterator[SourceItem]]) -> Iterator[SourceItem]:
+    """Yield the items of each object of a JSON list, or of the one object; an object of another shape is skipped."""
+    for number, each in enumerate(data if isinstance(data, list) else [data], 1):
+        place = f"{where} {number}"
+        try:
+            yield from read(each, place)
+        except (InvalidInput, KeyError, TypeError, AttributeError, ValueError) as error:
+            yield SkippedItem(place, f"unexpected format: {type(error).__name__} {error}")

@@ -1,4 +1,4 @@
-"""Zep and Graphiti: episodes become what was said, edges become facts with the time for which they hold.
+"""Zep and Graphiti: episodes become turns or events, edges become facts with their validity.
 
 JSON or JSON Lines: a list of either, or an object with `episodes`, `edges` (or `facts`) and `messages`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession
+from recollect.transfer.importers.items import SkippedItem, SourceItem, SourceRecord, SourceSession, optional_text
 from recollect.transfer.importers.source import ImportSource
 
 _LISTS = ("episodes", "edges", "facts", "messages", "results")
@@ -16,11 +16,11 @@ _ROLES = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assi
 
 
 def recognise(source: ImportSource) -> str:
-    """By what its objects are called."""
+    """Recognise the fields of its objects."""
     for name in _files(source):
         head = source.head(name)
         if b'"fact"' in head and (b'"source_node_uuid"' in head or b'"valid_at"' in head):
-            return f"{name} has facts with the time for which they hold"
+            return f"{name} has facts with their validity"
         if b'"source_description"' in head and b'"valid_at"' in head:
             return f"{name} has episodes"
         if b'"role_type"' in head and b'"uuid"' in head:
@@ -29,7 +29,7 @@ def recognise(source: ImportSource) -> str:
 
 
 def read(source: ImportSource) -> Iterator[SourceItem]:
-    """Each object by itself; one that is of no kind we know is told of."""
+    """Yield the item of each object; one of an unknown kind is skipped."""
     sessions: dict[tuple[str | None, str], None] = {}
     for name in _files(source):
         for where, each in _iter_objects(source, name):
@@ -43,7 +43,7 @@ def read(source: ImportSource) -> Iterator[SourceItem]:
 
 def _read_item(data: Any, where: str) -> Iterator[SourceItem]:
     if not isinstance(data, Mapping):
-        yield SkippedItem(where, "it is no object")
+        yield SkippedItem(where, "not an object")
     elif isinstance(data.get("fact"), str):
         yield _read_fact(data, where)
     elif "role_type" in data or "role" in data:
@@ -51,7 +51,7 @@ def _read_item(data: Any, where: str) -> Iterator[SourceItem]:
     elif isinstance(data.get("content"), str):
         yield from _read_episode(data, where)
     else:
-        yield SkippedItem(where, "it is neither an episode nor a fact")
+        yield SkippedItem(where, "neither an episode nor a fact")
 
 
 def _read_fact(edge: Mapping[str, Any], where: str) -> SourceRecord:
@@ -59,7 +59,7 @@ def _read_fact(edge: Mapping[str, Any], where: str) -> SourceRecord:
         "trust": "low",
         "valid_from": edge.get("valid_at"),
         "valid_to": edge.get("invalid_at"),
-        # Known to be wrong since then, for whatever time it was thought to hold.
+        # An expired edge was found to be wrong.
         "status": "superseded" if edge.get("invalid_at") or edge.get("expired_at") else None,
         "metadata": {"relation": edge.get("name"), **(edge.get("attributes") or {})},
     }
@@ -68,7 +68,7 @@ def _read_fact(edge: Mapping[str, Any], where: str) -> SourceRecord:
         text=edge["fact"],
         where=where,
         at=edge.get("created_at") or edge.get("valid_at"),
-        user=_text(edge.get("group_id") or edge.get("user_id")),
+        user=optional_text(edge.get("group_id") or edge.get("user_id")),
         fields=fields,
     )
 
@@ -76,24 +76,24 @@ def _read_fact(edge: Mapping[str, Any], where: str) -> SourceRecord:
 def _read_message(data: Mapping[str, Any], where: str) -> SourceItem:
     role = _ROLES.get(str(data.get("role_type") or data.get("role")).lower())
     if role is None:
-        return SkippedItem(where, f"what a {data.get('role_type') or data.get('role')} says is not kept")
+        return SkippedItem(where, f"messages of role {data.get('role_type') or data.get('role')} are not imported")
     return SourceRecord(
-        id=str(data.get("uuid") or f"{where}"),
+        id=str(data.get("uuid") or where),
         text=str(data.get("content") or ""),
         where=where,
         at=data.get("created_at") or data.get("valid_at"),
-        user=_text(data.get("user_id") or data.get("group_id")),
-        session=_text(data.get("session_id") or data.get("thread_id")) or "zep",
+        user=optional_text(data.get("user_id") or data.get("group_id")),
+        session=optional_text(data.get("session_id") or data.get("thread_id")) or "zep",
         role=role,
-        name=_text(data.get("name")),
+        name=optional_text(data.get("name")),
     )
 
 
 def _read_episode(data: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
-    """A message is a line a speaker, as Graphiti takes them: `name: words`; text and JSON are kept as they are."""
+    """Yield a turn for each line `speaker: text` of a message episode; text and JSON are one event."""
     common: dict[str, Any] = {
         "at": data.get("valid_at") or data.get("created_at"),
-        "user": _text(data.get("group_id") or data.get("user_id")),
+        "user": optional_text(data.get("group_id") or data.get("user_id")),
         "where": where,
     }
     id, kind = str(data.get("uuid") or where), str(data.get("source") or "text")
@@ -107,14 +107,13 @@ def _read_episode(data: Mapping[str, Any], where: str) -> Iterator[SourceItem]:
             role = _ROLES.get(speaker.rpartition("(")[2].strip(" )").lower() if separator else "", "user")
             name = speaker.partition("(")[0].strip() if separator else None
             text = spoken.strip() if separator and spoken.strip() else line
-            session = _text(data.get("session_id")) or "graphiti"
+            session = optional_text(data.get("session_id")) or "graphiti"
             yield SourceRecord(id=f"{id} {number}", text=text, session=session, role=role, name=name, **common)
 
 
 def _iter_objects(source: ImportSource, name: str) -> Iterator[tuple[str, Any]]:
     if name.lower().endswith(".jsonl"):
-        for number, each in source.json_lines(name):
-            yield f"{name}, line {number}", each
+        yield from source.json_lines(name)
         return
     data = source.json(name)
     if isinstance(data, Mapping):
@@ -130,7 +129,3 @@ def _iter_objects(source: ImportSource, name: str) -> Iterator[tuple[str, Any]]:
 
 def _files(source: ImportSource) -> list[str]:
     return source.files_ending(".json", ".jsonl")
-
-
-def _text(value: Any) -> str | None:
-    return str(value) if value else None

@@ -61,11 +61,13 @@ class ChatMemoryContext(_Strict):
 class ChatMemoryFields(_Strict):
     """The fields of a request that control memory; they are not sent to the upstream."""
 
-    memory_id: Name | None = Field(None, description="Names the memories that conversations share.")
+    memory_id: Name | None = Field(default=None, description="Names the memories that conversations share.")
     memory_top_k: _Limit | None = None
     memory_recency_weight: _Fraction | None = None
     memory_score_threshold: _Fraction | None = None
-    memory_hits: bool | None = Field(None, description="Whether the answer lists the memories that were used.")
+    memory_hits: bool | None = Field(
+        default=None, description="Whether the answer lists the memories that were used."
+    )
     memory_config: ChatMemoryConfig | None = None
     memory_context: ChatMemoryContext | None = None
 

@@ -44,8 +44,8 @@ class OpenAIError(BaseModel):
 
 def proxy_schemas() -> Schema:
     """Return the schemas that the paths refer to."""
-    fields = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)
-    return error_schemas([OpenAIError]) | fields["$defs"]
+    nested: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["$defs"]
+    return error_schemas([OpenAIError]) | nested
 
 
 def proxy_paths() -> Schema:

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 from recollect.config.settings import Settings
@@ -54,8 +54,6 @@ _MAX_MODELS = 64
 _MAX_USERS = 10_000
 _MAX_JOBS_READ = 100
 _LOCAL_NAMES = (".local", ".internal", ".lan")
-# A model by its endpoint and name.
-_Key: TypeAlias = tuple[Upstream, str]
 _STATUS = re.compile(r" answered (\d{3})\b")
 
 
@@ -70,13 +68,20 @@ class Access:
     probed_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """Why a model cannot be used for learning, and when it is retried."""
+@dataclass(slots=True)
+class _Model:
+    """A model that chats name; it has to answer an extraction with JSON to be proven.
 
-    reason: str
-    until: float
-    count: int
+    After `rejection_count` failures it is not used until `rejected_until`.
+    """
+
+    name: str
+    access: Access
+    chat: OpenAIChat | None = None
+    is_proven: bool = False
+    rejected_reason: str = ""
+    rejected_until: float = 0.0
+    rejection_count: int = 0
 
 
 class UpstreamModels:
@@ -91,9 +96,7 @@ class UpstreamModels:
         self._access = {upstream: access_of(upstream) for upstream in upstreams.all}
         self._probing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._chats: OrderedDict[_Key, OpenAIChat] = OrderedDict()
-        self._proven: set[_Key] = set()
-        self._rejected: OrderedDict[_Key, Rejection] = OrderedDict()
+        self._models: OrderedDict[str, _Model] = OrderedDict()
         self._model_of: OrderedDict[str, str] = OrderedDict()
         # Of any user: the model of the last chat, and the last one that was useful.
         self._last_model = self._last_proven = ""
@@ -113,25 +116,23 @@ class UpstreamModels:
     def is_ready(self) -> bool:
         """Whether the model of the last chat can be used."""
         model = self._usable(self._last_model, self._last_proven)
-        return bool(model) and self._access_to(model).is_open and self._rejection_of(model) is None
+        return model is not None and model.access.is_open and not self._is_rejected(model)
 
     def describe(self) -> str:
         """Describe how the server learns now."""
         if not self._settings.worker:
             return describe_start(self._settings)
         model = self._usable(self._last_model, self._last_proven)
-        if not model:
-            accesses = self._access.values()
-            if any(access.is_open for access in accesses):
+        if model is None:
+            if self._is_any_open():
                 return WITH_CHAT_MODEL
-            return _without_llm(next((access.reason for access in accesses if access.reason), ""))
-        access = self._access_to(model)
-        if not access.is_open:
-            return _without_llm(access.reason)
-        if rejection := self._rejection_of(model):
-            minutes = max(1, round((rejection.until - self._clock()) / 60))
-            return _without_llm(f"{model} is left out for {minutes} min: {rejection.reason}")
-        return f"learning with {model} via the upstream"
+            return _without_llm(next((each.reason for each in self._access.values() if each.reason), ""))
+        if not model.access.is_open:
+            return _without_llm(model.access.reason)
+        if self._is_rejected(model):
+            minutes = max(1, round((model.rejected_until - self._clock()) / 60))
+            return _without_llm(f"{model.name} is left out for {minutes} min: {model.rejected_reason}")
+        return f"learning with {model.name} via the upstream"
 
     def start(self) -> None:
         """Probe in the background which endpoints answer without a key."""
@@ -142,118 +143,119 @@ class UpstreamModels:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for chat in self._chats.values():
-            await chat.close()
+        for model in self._models.values():
+            if model.chat is not None:
+                await model.chat.close()
 
     async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
         """Return the model of the chat that caused a job, or else the last one of the user, or of anyone."""
         user = job.scope.user
-        model = job.payload.get(MODEL) or await self._last_model_of(user, ledger)
-        if not model:
-            is_any_open = any(access.is_open for access in self._access.values())
-            return ModelChoice(reason="no chat has named a model yet" if is_any_open else "")
-        if MODEL in job.payload:
-            self._note(user, model)
-        access = self._access_to(model)
+        if name := job.payload.get(MODEL):
+            self._last_model = name
+            self._note(user, name)
+            model: _Model | None = self._model(name)
+        else:
+            model = await self._last_model_of(user, ledger)
+        if model is None:
+            return ModelChoice(reason="no chat has named a model yet" if self._is_any_open() else "")
+        access = model.access
         if not access.is_open and access.is_probed:
             await self._probe(access)
         if not access.is_open:
             self._report()
             return ModelChoice(reason=access.reason)
-        if rejection := self._rejection_of(model):
-            return ModelChoice(reason=f"{model} cannot be used for learning: {rejection.reason}")
-        key = self._key_of(model)
-        if job.kind is not JobKind.EXTRACT and key not in self._proven:
+        if self._is_rejected(model):
+            return ModelChoice(reason=f"{model.name} cannot be used for learning: {model.rejected_reason}")
+        if job.kind is not JobKind.EXTRACT and not model.is_proven:
             # Any text would pass for a summary, so a model first has to answer an extraction with JSON.
-            return ModelChoice(reason=f"{model} has not been used for learning yet")
-        chat = self._chat_of(access.upstream, model)
-        return ModelChoice(
-            chat=LearningChat(chat, is_proven=key in self._proven, is_small=self._is_small(access.upstream, model))
-        )
+            return ModelChoice(reason=f"{model.name} has not been used for learning yet")
+        if model.chat is None:
+            model.chat = self._open_chat(model)
+        is_small = self._is_small(model)
+        return ModelChoice(chat=LearningChat(model.chat, is_proven=model.is_proven, is_small=is_small))
 
     def accept(self, chat: LearningChat) -> None:
         """Note that a model was useful."""
-        key = self._key_of(chat.model)
-        self._rejected.pop(key, None)
-        self._proven.add(key)
+        model = self._model(chat.model)
+        model.rejected_until, model.rejection_count = 0.0, 0
+        model.is_proven = True
         self._last_proven = chat.model
         self._report()
 
     def reject(self, chat: LearningChat, error: Exception) -> str:
         """Do not use a model for some minutes; returns the reason."""
-        key = self._key_of(chat.model)
-        before = self._rejected.pop(key, None)
-        count = before.count + 1 if before else 1
-        reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
-        is_unavailable = chat.rejected is None and type(error) is ModelUnavailable
-        pause_s = _UNAVAILABLE_PAUSE_S if is_unavailable else min(_FIRST_PAUSE_S * 2 ** (count - 1), _MAX_PAUSE_S)
-        self._rejected[key] = Rejection(reason, self._clock() + pause_s, 0 if is_unavailable else count)
-        self._proven.discard(key)
-        _trim(self._rejected, _MAX_MODELS)
+        model = self._model(chat.model)
+        model.is_proven = False
+        model.rejected_reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
+        if chat.rejected is None and type(error) is ModelUnavailable:
+            pause_s, model.rejection_count = _UNAVAILABLE_PAUSE_S, 0
+        else:
+            pause_s = min(_FIRST_PAUSE_S * 2**model.rejection_count, _MAX_PAUSE_S)
+            model.rejection_count += 1
+        model.rejected_until = self._clock() + pause_s
         self._report()
-        return f"{chat.model} cannot be used for learning: {reason}"
+        return f"{chat.model} cannot be used for learning: {model.rejected_reason}"
 
     def forget(self, user: str) -> None:
         """Forget which model a user chats with."""
         self._model_of.pop(user, None)
 
+    def _model(self, name: str) -> _Model:
+        model = self._models.get(name)
+        if model is None:
+            model = self._models[name] = _Model(name, self._access[self._upstreams.for_model(name)])
+            # A client has no connection of its own, so one in use may leave the cache.
+            _trim(self._models, _MAX_MODELS)
+        self._models.move_to_end(name)
+        return model
+
     def _note(self, user: str, model: str) -> None:
-        self._last_model = model
         self._model_of[user] = model
         self._model_of.move_to_end(user)
         _trim(self._model_of, _MAX_USERS)
 
-    async def _last_model_of(self, user: str, ledger: Ledger) -> str:
+    async def _last_model_of(self, user: str, ledger: Ledger) -> _Model | None:
         """Return the last recorded model of the user's chats, or else of anyone's."""
         if user not in self._model_of:
             recorded = _newest_model_in(await ledger.jobs(user, limit=_MAX_JOBS_READ))
             if not recorded and not self._last_model:
                 self._last_model = _newest_model_in(await ledger.jobs(limit=_MAX_JOBS_READ))
             # Also if there is none, so that not every job looks for it.
-            self._model_of[user] = recorded
-            _trim(self._model_of, _MAX_USERS)
+            self._note(user, recorded)
         return self._usable(self._model_of[user], self._last_model, self._last_proven)
 
-    def _usable(self, *models: str) -> str:
+    def _usable(self, *names: str) -> _Model | None:
         """Return the first model that is not rejected, or else the first one."""
-        named = list(filter(None, models))
-        return next((model for model in named if not self._rejection_of(model)), named[0] if named else "")
+        models = [self._model(name) for name in names if name]
+        return next((model for model in models if not self._is_rejected(model)), models[0] if models else None)
 
-    def _access_to(self, model: str) -> Access:
-        return self._access[self._upstreams.for_model(model)]
+    def _is_rejected(self, model: _Model) -> bool:
+        return self._clock() < model.rejected_until
 
-    def _key_of(self, model: str) -> _Key:
-        return self._upstreams.for_model(model), model
+    def _is_any_open(self) -> bool:
+        return any(access.is_open for access in self._access.values())
 
-    def _rejection_of(self, model: str) -> Rejection | None:
-        rejection = self._rejected.get(self._key_of(model))
-        return rejection if rejection is not None and self._clock() < rejection.until else None
+    def _open_chat(self, model: _Model) -> OpenAIChat:
+        upstream = model.access.upstream
+        return OpenAIChat(
+            upstream.name if upstream.name.startswith("http") else "http://local",
+            model=model.name,
+            timeout_s=self._settings.llm_timeout_s,
+            transport=UpstreamTransport(upstream),
+        )
 
-    def _chat_of(self, upstream: Upstream, model: str) -> OpenAIChat:
-        key = (upstream, model)
-        if key not in self._chats:
-            self._chats[key] = OpenAIChat(
-                upstream.name if upstream.name.startswith("http") else "http://local",
-                model=model,
-                timeout_s=self._settings.llm_timeout_s,
-                transport=UpstreamTransport(upstream),
-            )
-            # The client has no connection of its own, so one in use may leave the cache.
-            _trim(self._chats, _MAX_MODELS)
-        self._chats.move_to_end(key)
-        return self._chats[key]
-
-    def _is_small(self, upstream: Upstream, model: str) -> bool:
+    def _is_small(self, model: _Model) -> bool:
         if self._settings.llm_size != "auto":
             return self._settings.llm_size == "small"
-        if isinstance(upstream, LocalUpstream):
-            try:
-                # It answers for any model that a chat names.
-                file = find_model(upstream.name.removeprefix(LOCAL_PREFIX))
-            except RecollectError:
-                return False
-            return is_small_model(file.stem, file)
-        return is_small_model(model)
+        upstream = model.access.upstream
+        if not isinstance(upstream, LocalUpstream):
+            return is_small_model(model.name)
+        try:
+            # It answers for any model that a chat names.
+            file = find_model(upstream.name.removeprefix(LOCAL_PREFIX))
+        except RecollectError:
+            return False
+        return is_small_model(file.stem, file)
 
     async def probe_all(self) -> None:
         """Probe which endpoints answer without a key."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from recollect.config.settings import load
+from recollect.http.proxy.chat_memory import ChatMemory
+from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import ResilientMemory, open_resilient_memory
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
@@ -56,7 +58,8 @@ class Chats:
     async def _chat(self, person: Scope, count: int) -> None:
         keeping = self.safekeeping
         started = time.perf_counter()
-        await keeping.read(lambda service: service.recall(person, question()))
+        messages = question().messages
+        await ChatMemory(keeping, limit=5, min_score=0.1).begin(MemoryOptions(scope=person), messages)
         left_s = max(0.02, BUDGET_S - (time.perf_counter() - started))
         await self._say(person, "user", f"{count} question", left_s)
         added_s = time.perf_counter() - started

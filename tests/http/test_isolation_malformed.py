@@ -137,7 +137,7 @@ def test_history_names_the_key(world: World, route: str, call: Call) -> None:
 
 
 def _parts(world: World) -> ResponsesContext:
-    parts: ResponsesContext = world.client.app.state.proxy._responses_context  # type: ignore[attr-defined]
+    parts: ResponsesContext = world.client.app.state.proxy.responses  # type: ignore[attr-defined]
     return parts
 
 

@@ -61,10 +61,10 @@ class Running(ServedProxy):
 
     @property
     def parts(self) -> ResponsesContext:
-        return self._proxy._responses_context
+        return self._proxy.responses
 
     def with_parts(self, **changes: Any) -> None:
-        self._proxy._responses_context = replace(self.parts, **changes)
+        self._proxy.responses = replace(self.parts, **changes)
 
 
 @contextmanager

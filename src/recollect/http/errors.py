@@ -199,6 +199,7 @@ _STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
           "more is asked for in a minute than may be: try again in 3 s"),
     500: ("A fault of this server; its log says more.", "InternalServerError",
           "this server made a mistake; its log says which"),
+    502: ("The upstream does not answer.", "UpstreamUnavailable", "the upstream does not answer"),
     503: ("Memory does not answer.", "StoreBusy", "other writers held the ledger for too long"),
     507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
 }  # fmt: skip

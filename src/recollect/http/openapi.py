@@ -17,7 +17,6 @@ from recollect.http.compat.mem0.filters import filter_schemas
 from recollect.http.errors import error_schemas
 from recollect.http.params import SCOPE_HEADERS, SCOPE_PARAMS
 from recollect.http.proxy.openapi import proxy_paths, proxy_schemas
-from recollect.http.responses.openapi import responses_paths
 from recollect.http.routes import COMPAT_ROUTERS
 
 _API_TAGS = (
@@ -198,7 +197,7 @@ def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
             component["example"] = _fill_nulls(component["example"], component, schemas)
         if "examples" in component:
             component["examples"] = [_fill_nulls(each, component, schemas) for each in component["examples"]]
-    schema["paths"] |= responses_paths() | proxy_paths()
+    schema["paths"] |= proxy_paths()
     add_examples(schema)
     add_security(schema, rules)
     return schema

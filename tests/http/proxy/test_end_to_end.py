@@ -102,13 +102,6 @@ def test_what_was_said_in_one_session_is_known_in_the_next_after_a_restart(
     assert "$10,000" not in server.log
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_session_later_it_is_known_in_every_way(server: RestartableServer, way: str) -> None:
-    user = f"later by {way}"
-    assert WAYS[way](server, user, BUDGET) == "Noted."
-    assert WAYS[way](server, user, QUESTION) == RECALLED_ANSWER
-
-
 def test_the_sdk_calls_tools_and_gives_their_results_back(server: RestartableServer) -> None:
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]

@@ -177,7 +177,7 @@ async def test_a_turn_that_the_ledger_refuses_is_put_aside_and_the_others_come_i
     assert await contents(service) == ["one", "two"]
     [path] = spill(tmp_path).iterdir()
     assert (path.suffix, [line.turn for line in read_spilled_lines(path)]) == (".refused", [bad])
-    assert "put aside" in caplog.text
+    assert "the ledger refuses 1 spilled turns" in caplog.text
     await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     assert b"bad" not in path.read_bytes()
 

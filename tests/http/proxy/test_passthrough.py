@@ -33,16 +33,16 @@ def _afresh(llm: ScriptedLLM) -> None:
     llm.clear()
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize(
-    "path",
+    ("method", "path"),
     [
-        "/models/org%2Fname",
-        "/files?purpose=fine%20tune&after=a%2Bb&limit=",
-        "/files/%E6%97%A5/content",
-        "/batches//x/../y",
-        "/v1/models",
-        "/images/edits;v=1?x=%25",
+        ("GET", "/models/org%2Fname"),
+        ("HEAD", "/models/org%2Fname"),
+        ("POST", "/files?purpose=fine%20tune&after=a%2Bb&limit="),
+        ("PUT", "/files/%E6%97%A5/content"),
+        ("PATCH", "/batches//x/../y"),
+        ("DELETE", "/v1/models"),
+        ("OPTIONS", "/images/edits;v=1?x=%25"),
     ],
 )
 def test_any_path_and_query_arrives_as_it_was_written(

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import pytest
 
-from recollect.http.proxy.stream_recorder import StreamRecorder
+from recollect.http.proxy.sse import StreamRecorder
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.remember import MemoryInput

@@ -171,7 +171,7 @@ def test_a_chat_goes_on_while_the_ledger_is_away(translating: Running, llm: Scri
         def responses(self) -> Any:
             raise StoreUnavailable("the ledger is away")
 
-    translating.with_parts(storage=Away())
+    translating.with_parts(storage=Away)
     with client_of(translating) as sdk:
         made = sdk.responses.create(model="m", input="Hi")
         assert made.output_text == "You said: Hi"
@@ -193,7 +193,7 @@ def test_a_chat_does_not_wait_long_for_a_ledger_that_is_stuck(
             await asyncio.to_thread(free.wait, 120)
             return await server.service.epoch(user)
 
-    server.with_parts(storage=Stuck(), store_timeout_s=0.05)
+    server.with_parts(storage=Stuck, store_timeout_s=0.05)
     body = {"model": "m", "input": "Hi", "stream": streamed}
     answer = httpx.post(f"{server.url}/responses", json=body, timeout=60)
     assert "You said" in answer.text or "said" in answer.text

@@ -14,10 +14,8 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER
-from recollect.http.proxy.asgi_io import headers_by_name
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
-from recollect.http.proxy.memory_options import MemoryDefaults, parse_memory_options
-from recollect.http.responses.context import Mode, ResponsesContext, ResponsesSupport
+from recollect.http.responses.context import Mode, ResponsesContext
 from recollect.http.responses.from_chat import ResponseTranslator
 from recollect.http.responses.items import new_response, output_text
 from recollect.http.responses.passthrough import PassthroughState
@@ -149,17 +147,14 @@ class FakeLedgers:
 
 
 def client(mode: Mode) -> TestClient:
-    upstream = Answering()
+    upstream, ledgers = Answering(), FakeLedgers()
     parts = ResponsesContext(
-        storage=FakeLedgers(),
+        storage=lambda: ledgers,
         memory=cast(ChatMemory, Forgetful()),
         upstream_of=lambda model: upstream,
-        parse_memory_options=lambda fields, headers, caller: parse_memory_options(
-            fields, headers_by_name(headers), MemoryDefaults(), caller=caller
-        ),
-        support=ResponsesSupport({"main": mode}),
+        modes={"main": mode},
     )
-    served = Starlette(routes=responses_routes(lambda scope: parts))
+    served = Starlette(routes=responses_routes(lambda: parts))
 
     async def asked_here(scope: Any, receive: Any, send: Any) -> None:
         await served({**scope, "state": {STATE_CALLER: LOCAL_CALLER}}, receive, send)

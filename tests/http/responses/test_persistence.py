@@ -87,7 +87,7 @@ def test_an_upstream_that_lost_what_came_before_is_told_it_again(llm: ScriptedLL
             llm.fault(http_error(status, {"error": lost}))
             second = sdk.responses.create(model="m", input="Two", previous_response_id=first.id, extra_body=OFF)
             assert second.output_text == "You said: Two"
-            assert server.parts.support.mode_of(llm.base_url) == "native"
+            assert server.parts.modes[llm.base_url] == "native"
             assert sdk.responses.retrieve(second.id).previous_response_id == first.id
         report = last(llm)
         assert "previous_response_id" not in report

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.http.proxy.body import InputEdit, append_member, edit_input, remove_members
-from recollect.http.responses.errors import BadRequest
+from recollect.http.proxy.body import parse_body
 from recollect.http.responses.items import with_id
-from recollect.http.responses.passthrough import find_edits, native_body, to_item
+from recollect.http.responses.passthrough import native_body, to_item
 from recollect.http.responses.persistence import History
-from recollect.http.responses.request import parse_response_params
+from recollect.http.responses.request import BadRequest, parse_response_params
 from recollect.http.responses.to_chat import check_translatable, to_chat, to_messages
 from recollect.model.scope import Scope
 
@@ -179,7 +178,7 @@ def test_a_message_of_memory_says_the_same_as_an_item(role: str, said: Any) -> N
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | texts,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
@@ -189,105 +188,109 @@ spaces = st.sampled_from(["", " ", "\n  ", "\t"])
 
 @st.composite
 def raw_objects(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
-    """A JSON object with odd spaces and number forms, and its members as they stand in it."""
+    """A JSON object with odd spaces and number forms, and its members as they are written."""
     numbers = st.sampled_from(["1e-7", "1.0", "-0", "12345678901234567890123", '"\\u00e9\\ud83c\\udf0a"'])
     value = json_values.map(lambda each: json.dumps(each, ensure_ascii=draw(st.booleans()))) | numbers
-    results = draw(st.lists(st.tuples(names, value), max_size=5))
+    members = draw(st.lists(st.tuples(names, value), max_size=5))
     body = ",".join(
         f"{draw(spaces)}{json.dumps(name)}{draw(spaces)}:{draw(spaces)}{value}{draw(spaces)}"
-        for name, value in results
+        for name, value in members
     )
-    return f"{draw(spaces)}{{{body or draw(spaces)}}}{draw(spaces)}", results
+    return f"{draw(spaces)}{{{body or draw(spaces)}}}{draw(spaces)}", members
 
 
 @settings(deadline=None)
 @given(raw_objects())
-def test_our_fields_are_taken_out_and_all_others_stay_letter_by_letter(raw: Any) -> None:
-    text, results = raw
-    left = remove_members(text, {"memory_id", "memory_config"})
-    json.loads(left)
+def test_members_are_removed_and_added_and_all_others_keep_their_bytes(raw: Any) -> None:
+    text, members = raw
+    body = parse_body(text.encode())
+    left = body.rewrite({}, without={"memory_id", "memory_config"}).decode()
     at = 0
-    for name, value in results:
+    for name, value in members:
         if not name.startswith("memory_"):
             at = left.index(value, left.index(json.dumps(name), at)) + len(value)
-    if not any(name.startswith("memory_") for name, _ in results):
+    if not any(name.startswith("memory_") for name, _ in members):
         assert left == text
-    assert "memory_id" not in json.loads(left)
-    more = json.loads(append_member(left, "added", "[1]"))
-    assert more == {**json.loads(left), "added": [1]}
+    assert json.loads(left).keys() == body.fields.keys() - {"memory_id", "memory_config"}
+    assert json.loads(body.rewrite({"added": [1]})) == {**json.loads(text), "added": [1]}
+
+
+def native(request: Any, history: History, placed: Any, recalled: list[Any], upstream: str = "main") -> Any:
+    return native_body(request, history, placed, recalled, upstream=upstream)
 
 
 @settings(deadline=None)
 @given(st.lists(json_values.map(lambda each: {"role": "user", "content": "x", "odd": each}), max_size=4), st.data())
-def test_items_are_put_into_the_text_and_nothing_else_changes(items: list[Any], data: st.DataObject) -> None:
-    text = json.dumps({"a": 1.0, "input": items, "b": None}, indent=data.draw(st.sampled_from([None, 2])))
+def test_items_are_added_to_the_text_and_nothing_else_changes(items: list[Any], data: st.DataObject) -> None:
+    text = json.dumps(
+        {"model": "m", "a": 1.0, "input": items, "b": None}, indent=data.draw(st.sampled_from([None, 2]))
+    )
+    request = parse_response_params(text.encode())
+    placed = to_messages(request.items)
+    recalled: list[Any] = [each.message for each in placed]
+    block = {"role": "user", "content": "tea"}
     at = data.draw(st.integers(0, len(items)))
-    edited = edit_input(text, before=['{"h":1}'], edits=[InputEdit(at, '{"new":2}')])
-    assert json.loads(edited)["input"] == [{"h": 1}, *items[:at], {"new": 2}, *items[at:]]
-    put_back = edited.replace('{"h":1}', "").replace('{"new":2}', "")
-    assert put_back.replace(",", "") == text.replace(",", "")
-    if at < len(items):
-        replaced = edit_input(text, before=(), edits=[InputEdit(at, "0"), InputEdit(at, '{"new":2}', replaces=True)])
-        assert json.loads(replaced)["input"] == [*items[:at], 0, {"new": 2}, *items[at + 1 :]]
+    sent = native(request, NOTHING, placed, [*recalled[:at], block, *recalled[at:]]).decode()
+    assert json.loads(sent)["input"] == [*items[:at], to_item(block), *items[at:]]
+    without_block = sent.replace(json.dumps(to_item(block)), "")
+    assert "".join(without_block.split()).replace(",", "") == "".join(text.split()).replace(",", "")
 
 
-def test_a_text_as_input_becomes_a_list_with_the_same_letters() -> None:
-    text = '{"input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}'
-    edited = edit_input(text, before=(), edits=[InputEdit(0, '{"new":2}')])
-    assert edited == '{"input" : [{"new":2},{"role":"user","content":"caf\\u00e9 \\ud83c\\udf0a"}], "x": 1e-7}'
-    assert edit_input('{"x":1}', before=['"h"'], edits=()) == '{"x":1,"input":["h"]}'
+def test_a_text_as_input_becomes_a_list_with_the_same_bytes() -> None:
+    request = parse_response_params(b'{"model": "m", "input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}')
+    placed = to_messages(request.items)
+    block = {"role": "user", "content": "tea"}
+    assert native(request, NOTHING, placed, [block, placed[0].message]).decode() == (
+        '{"model": "m", "input" : [' + json.dumps(to_item(block)) +
+        ', {"role": "user", "content": "caf\\u00e9 \\ud83c\\udf0a"}], "x": 1e-7}'
+    )  # fmt: skip
 
 
-def test_natively_only_the_block_is_added_and_only_our_fields_go() -> None:
+def test_natively_only_the_block_is_added_and_only_our_fields_are_removed() -> None:
     raw = '{"model":"m",  "memory_context":{"user_id":"ann"}, "input":[{"role":"user","content":"A"},' \
           ' {"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'  # fmt: skip
     request = parse_response_params(raw.encode())
     placed = to_messages(request.items)
     block = {"role": "user", "content": "You know: tea."}
-    edits = find_edits(placed, [placed[0].message, block, placed[1].message], count=2)
-    item = json.dumps(to_item(block))
-    assert native_body(request, NOTHING, edits, upstream="main").decode() == (
-        '{"model":"m", "input":[{"role":"user","content":"A"}, ' + item +
-        ',{"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'
+    assert native(request, NOTHING, placed, [placed[0].message, block, placed[1].message]).decode() == (
+        '{"model":"m", "input":[{"role":"user","content":"A"}, ' + json.dumps(to_item(block)) +
+        ', {"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'
     )  # fmt: skip
 
 
-def test_what_came_before_is_told_to_an_upstream_that_has_not_seen_it() -> None:
-    before = History(
+def test_the_history_is_sent_to_an_upstream_that_does_not_have_it() -> None:
+    history = History(
         Scope("ann"), "resp_0", NO_EPOCH,
         ({"id": "msg_1", "type": "message", "status": "completed", "role": "user", "content": "A"},
          {"id": "rs_1", "type": "reasoning", "summary": []},
          {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}),
         upstream="main",
     )  # fmt: skip
-    request = parse_request_with(
-        previous_response_id="resp_9", input=[{"type": "function_call_output", "call_id": "c", "output": "1"}]
-    )
-    placed = to_messages([*before.items, *request.items])
+    output = {"type": "function_call_output", "call_id": "c", "output": "1"}
+    request = parse_request_with(previous_response_id="resp_9", input=[output])
+    placed = to_messages([*history.items, *request.items])
     block = {"role": "user", "content": "tea"}
-    edits = find_edits(placed, [block, *(each.message for each in placed)], count=4)
-    elsewhere = json.loads(native_body(request, before, edits, upstream="other"))
+    recalled = [block, *(each.message for each in placed)]
+    elsewhere = json.loads(native(request, history, placed, recalled, "other"))
     assert elsewhere["input"] == [
         to_item(block),
         {"type": "message", "role": "user", "content": "A"},
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "c", "output": "1"},
+        output,
     ]
     assert "previous_response_id" not in elsewhere
-    # The answers of tools go on from a question that was asked with its memories.
-    assert native_body(request, before, edits, upstream="main") == request.text.encode()
+    # Results of tools continue from a question that was sent with its memories.
+    assert native(request, history, placed, recalled) == request.body.text.encode()
     question = parse_request_with(previous_response_id="resp_9", input="B")
-    placed = to_messages([*before.items, *question.items])
+    placed = to_messages([*history.items, *question.items])
     system = {"role": "system", "content": "tea"}
-    edits = find_edits(placed, [system, *(each.message for each in placed)], count=4)
-    here = json.loads(native_body(question, before, edits, upstream="main"))
+    here = json.loads(native(question, history, placed, [system, *(each.message for each in placed)]))
     assert here["input"] == [to_item(system), {"role": "user", "content": "B"}]
 
 
-def test_a_rewritten_question_takes_the_place_of_the_one_that_was_asked() -> None:
+def test_a_rewritten_question_replaces_the_original() -> None:
     request = parse_request_with(input=[{"role": "user", "content": "A"}, {"role": "user", "content": "B"}])
     placed = to_messages(request.items)
     rewritten = {"role": "user", "content": "tea\n\nCurrent message: B"}
-    edits = find_edits(placed, [placed[0].message, rewritten], count=2)
-    sent = json.loads(native_body(request, NOTHING, edits, upstream="main"))
+    sent = json.loads(native(request, NOTHING, placed, [placed[0].message, rewritten]))
     assert sent["input"] == [{"role": "user", "content": "A"}, to_item(rewritten)]

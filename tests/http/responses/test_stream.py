@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from recollect.http.proxy.sse import SseReader, decode_object, encode_events
 from recollect.http.responses.from_chat import ResponseTranslator
 from recollect.http.responses.items import new_response, output_text
 from recollect.http.responses.request import parse_response_params
 from recollect.http.responses.to_chat import to_messages
-from recollect.http.responses.upstream_io import SseReader, decode_object, encode_events
 
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 HEAD = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m-2026"}

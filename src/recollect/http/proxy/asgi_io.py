@@ -1,41 +1,49 @@
-"""The client's side of a request: its body, its leaving, and answers of our own in the shape it knows."""
+"""The client's side of a proxied request: its body, its headers, its disconnection, and the relayed answer."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from starlette.types import Message, Receive, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from recollect.errors import InvalidInput, UpstreamBroken
+from recollect.http.auth.credentials import KEY_MISSING, lacks_key
 from recollect.http.params import decode_header
 from recollect.http.proxy.memory_options import HEADER_PREFIX
-from recollect.http.upstream.protocol import Header
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamResponse
+
+_log = logging.getLogger("recollect")
 
 
-class BodyTooLarge(Exception):
-    """The body is larger than one that is read whole may be."""
+class BodyTooLarge(InvalidInput):
+    """The body exceeds `max_body_mb`."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"the body is larger than {max_bytes:,} bytes; send less, or raise max_body_mb")
 
 
 class ClientDisconnected(Exception):
-    """The client left before its request was whole."""
+    """The client left before its request was complete."""
 
 
 async def receive_body(receive: Receive, max_bytes: int) -> bytes:
-    """The body of the request; what is too large is not read to its end."""
+    """Return the request's body; raises BodyTooLarge without reading it to its end."""
     parts: list[bytes] = []
     size = 0
     async for part in iter_body(receive):
         parts.append(part)
         size += len(part)
         if size > max_bytes:
-            raise BodyTooLarge
+            raise BodyTooLarge(max_bytes)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def iter_body(receive: Receive, body_received: asyncio.Event | None = None) -> AsyncIterator[bytes]:
-    """The body as it comes; `whole` is set when nothing more of it will."""
+    """Iterate over the body as it arrives; `body_received` is set at its end."""
     more = True
     while more:
         message = await receive()
@@ -49,7 +57,7 @@ async def iter_body(receive: Receive, body_received: asyncio.Event | None = None
 
 
 class DisconnectWatcher:
-    """Cancels whoever answers a client as soon as it leaves, once the request has been read: `whole` says when."""
+    """Cancels the current task as soon as its client disconnects, once the request's body has been received."""
 
     def __init__(self, receive: Receive, *, body_received: asyncio.Event | None = None) -> None:
         self._receive = receive
@@ -63,12 +71,12 @@ class DisconnectWatcher:
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         self._task.cancel()
-        # Cancelled by us it is no error: there is nobody left to tell.
+        # Our own cancellation is no error: there is no client left to report one to.
         return self.is_disconnected and kind is asyncio.CancelledError
 
     async def _wait(self) -> None:
         if self._body_received is not None:
-            # Before that, it would take away pieces of the body.
+            # Before that, `receive` would take pieces of the body.
             await self._body_received.wait()
         while (await self._receive())["type"] != "http.disconnect":
             pass
@@ -77,22 +85,21 @@ class DisconnectWatcher:
             self._answering.cancel()
 
 
-def response_start(status: int, headers: list[Header]) -> Message:
-    """The beginning of an answer."""
-    return {"type": "http.response.start", "status": status, "headers": headers}
+def response_start(status: int, headers: Sequence[Header]) -> Message:
+    """Return the ASGI message that begins a response."""
+    return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
 def response_body(body: bytes, *, more: bool) -> Message:
-    """A piece of an answer's body."""
+    """Return the ASGI message with a piece of a response's body."""
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 
 async def send_json(send: Send, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
-    """An answer of ours."""
+    """Send a JSON response."""
     raw = json.dumps(body).encode()
-    extra = [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in (headers or {}).items()]
     fixed = [(b"content-type", b"application/json"), (b"content-length", str(len(raw)).encode())]
-    await send(response_start(status, [*fixed, *extra]))
+    await send(response_start(status, [*fixed, *encode_headers(headers or {})]))
     await send(response_body(raw, more=False))
 
 
@@ -105,79 +112,99 @@ async def send_error(
     param: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> None:
-    """An error of ours, as OpenAI's clients read it."""
+    """Send an error in OpenAI's format."""
     kind = "invalid_request_error" if status < 500 else "api_error"
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
-    await send_json(send, status, body, headers)
+    await send_json(send, status, error_body(message, kind=kind, code=code, param=param), headers)
 
 
-async def send_too_large(send: Send, max_bytes: int) -> None:
-    """Say how large a body may be."""
-    await send_error(send, 413, f"the body is larger than {max_bytes >> 20} MiB", code="body_too_large")
+def error_body(message: str, *, kind: str, code: str | None = None, param: str | None = None) -> dict[str, Any]:
+    """Return the body of an error in OpenAI's format."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-# They speak of one connection only, and there are two.
+def encode_headers(headers: Mapping[str, str]) -> list[Header]:
+    """Encode headers for ASGI."""
+    return [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+
+
+def find_refusal(scope: Scope, upstream: Upstream, reply: UpstreamResponse) -> tuple[str, str] | None:
+    """Return the code and message of a reply that must not be relayed: a missing key or a redirect."""
+    if lacks_key(scope, upstream, reply):
+        return "upstream_key_missing", KEY_MISSING
+    if 300 <= reply.status < 400 and reply.status != 304:
+        message = "the upstream redirects to another address; set upstream_url to that address if it is trusted"
+        return "upstream_redirects", message
+    return None
+
+
+async def relay(
+    send: Send, reply: UpstreamResponse, headers: Sequence[Header], record: Callable[[bytes], None] | None = None
+) -> None:
+    """Send a reply to the client as it arrives, byte for byte; `record` sees each piece first."""
+    await send(response_start(reply.status, headers))
+    try:
+        async for chunk in reply.chunks():
+            if record is not None:
+                record(chunk)
+            await send(response_body(chunk, more=True))
+        await send(response_body(b"", more=False))
+    except UpstreamBroken as error:
+        # Without a proper end the server closes the connection, so the client does not take the answer for complete.
+        _log.warning("%s", error)
+
+
+# They apply to a single connection, and the proxy has two.
 _HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"expect",
 })  # fmt: skip
-# The answer is read along, so it may come only in what we can read.
+# Answers are recorded, so they may only be encoded in these.
 _READABLE_ENCODINGS = ("gzip", "deflate", "identity")
 _MEMORY_PREFIX = HEADER_PREFIX.encode()
 
 
 def headers_by_name(headers: Iterable[Header]) -> dict[str, str]:
-    """The headers as they are looked up; of several with one name the first, so that nobody can override it."""
+    """Return headers by lower-case name; of repeated ones the first, so that a later one cannot override it."""
     first_values: dict[str, str] = {}
     for name, value in headers:
         first_values.setdefault(name.decode("latin-1").lower(), decode_header(value))
     return first_values
 
 
-def headers_for_upstream(headers: Sequence[Header], *, length: int | None = None) -> list[Header]:
-    """The client's headers as the upstream gets them: nothing that is ours, nor of this connection."""
+def headers_for_upstream(headers: Sequence[Header], *, body_changed: bool = False) -> list[Header]:
+    """Return the client's headers for the upstream: none of ours, none of this connection."""
+    dropped = (b"host", b"content-length") if body_changed else (b"host",)
     return [
         (name, value)
         for name, value in strip_hop_by_hop(headers)
-        if (low := name.lower()) != b"host"
-        and not low.startswith(_MEMORY_PREFIX)
-        and not (length is not None and low == b"content-length")
+        if (low := name.lower()) not in dropped and not low.startswith(_MEMORY_PREFIX)
     ]
 
 
 def with_readable_encodings(headers: Iterable[Header]) -> list[Header]:
-    """The headers with no encoding accepted that we could not read the answer in."""
+    """Return headers that accept only encodings which can be recorded."""
     return [
         (name, _readable_encodings(value) if name.lower() == b"accept-encoding" else value) for name, value in headers
     ]
 
 
 def _readable_encodings(value: bytes) -> bytes:
-    offered = (each.strip() for each in value.decode("latin-1").split(","))
-    return ", ".join(
-        each for each in offered if each.partition(";")[0].strip().lower() in _READABLE_ENCODINGS
-    ).encode() or (b"identity")
+    accepted = (each.strip() for each in value.decode("latin-1").split(","))
+    readable = [each for each in accepted if each.partition(";")[0].strip().lower() in _READABLE_ENCODINGS]
+    return ", ".join(readable).encode() or b"identity"
 
 
 def headers_for_client(
-    headers: Sequence[Header], extra: Mapping[str, str], *, length: int | None = None
+    headers: Sequence[Header], extra: Mapping[str, str], *, drop: tuple[bytes, ...] = ()
 ) -> list[Header]:
-    """The upstream's headers as the client gets them, with what is told of memory; `length` is of a changed body."""
-    changed = length is not None
-    passed = [
-        (name, value)
-        for name, value in strip_hop_by_hop(headers)
-        if (low := name.lower()) != b"date"
-        and not low.startswith(_MEMORY_PREFIX)
-        and not (changed and low in (b"content-length", b"content-encoding"))
-    ]
-    if changed:
-        passed.append((b"content-length", str(length).encode()))
-    return passed + [(name.encode(), value.encode("latin-1", "replace")) for name, value in extra.items()]
+    """Return the upstream's headers and `extra` for the client, without those whose names start with `drop`."""
+    dropped = (b"date", _MEMORY_PREFIX, *drop)
+    relayed = [(name, value) for name, value in strip_hop_by_hop(headers) if not name.lower().startswith(dropped)]
+    return relayed + encode_headers(extra)
 
 
 def strip_hop_by_hop(headers: Sequence[Header]) -> list[Header]:
-    """The headers that do not speak of the connection they came by, of its own accord or because they are told to."""
+    """Return the headers that do not apply to a single connection."""
     values = (value for name, value in headers if name.lower() == b"connection")
     named = {each.strip().lower() for value in values for each in value.split(b",")}
     return [(name, value) for name, value in headers if (low := name.lower()) not in _HOP_BY_HOP and low not in named]

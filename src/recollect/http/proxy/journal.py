@@ -1,7 +1,7 @@
 """The spill journal: turns on disk, in files of this process, while the ledger is away.
 
-What `keep` returned from is synced; those who come at once share a sync. The format, and how an erasure reaches it,
-is in `recollect.upkeep.spilled`.
+Turns are synced when `append` returns; concurrent calls share a sync. The file format, and how an erasure reaches the
+files, is in `recollect.write.spill_file`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,26 +30,23 @@ from recollect.write.spill_file import (
     read_spilled_lines,
 )
 
-""
-
-
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _ZEROS = bytes(1 << 20)
-# Not every system has the cheaper one.
+# fdatasync is cheaper, but not every system has it.
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
 @dataclass(frozen=True, slots=True)
-class SpillFile:
-    """A file of the journal, and the handle that holds its lock."""
+class _SpillFile:
+    """A file of the journal, and the handle that has its lock."""
 
     path: Path
     handle: int
 
     def try_lock(self) -> bool:
-        """Take the lock, unless someone else has it or removed the file before."""
+        """Take the lock, unless another process has it or has removed the file."""
         try:
             fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -58,35 +56,37 @@ class SpillFile:
 
 @dataclass(frozen=True, slots=True)
 class _PendingWrite:
-    data: bytes
+    """Turns of concurrent calls, which are written together."""
+
+    data: bytearray
     sessions: set[Scope]
     done: asyncio.Future[None]
 
 
 class Journal:
-    """Files in one folder; all work on them is done by one thread."""
+    """Files in one folder; one thread does all work on them."""
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:
         self._folder, self._max_bytes = folder, max_bytes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-spill")
-        self._queue: list[_PendingWrite] = []
+        self._pending: _PendingWrite | None = None
         self._flushing: asyncio.Task[None] | None = None
-        # The file that is added to, and those that only wait to be brought to the ledger.
-        self._open: SpillFile | None = None
-        self._sealed: dict[Path, SpillFile] = {}
+        # The file that is appended to, and those that only wait to be replayed.
+        self._open: _SpillFile | None = None
+        self._sealed: dict[Path, _SpillFile] = {}
         self._sessions: dict[Path, set[Scope]] = {}
 
     def has_pending(self, scope: Scope) -> bool:
-        """Whether something of this session is in the journal, so that what comes next must come after it."""
+        """Return whether turns of this session are in the journal, so that later ones have to follow them."""
         return any(scope in sessions for sessions in self._sessions.values())
 
     def has_pending_in(self, path: Path, scope: Scope) -> bool:
-        """Whether something of this session waits in one file."""
+        """Return whether turns of this session are in one file."""
         return scope in self._sessions.get(path, ())
 
     @property
     def pending_sessions(self) -> int:
-        """How many sessions have something in it."""
+        """The number of sessions with turns in the journal."""
         return len(set().union(*self._sessions.values()))
 
     @property
@@ -95,67 +95,62 @@ class Journal:
         return not self._sessions and not self._sealed
 
     async def append(self, spilled: Sequence[SpilledTurn]) -> None:
-        """Have turns on disk when this returns; DiskFull or StoreUnavailable if they are not."""
-        done = asyncio.get_running_loop().create_future()
-        data = b"".join(each.to_line() for each in spilled)
-        self._queue.append(_PendingWrite(data, {each.scope for each in spilled}, done))
+        """Write turns to disk; raises DiskFull or StoreUnavailable."""
+        if self._pending is None:
+            self._pending = _PendingWrite(bytearray(), set(), asyncio.get_running_loop().create_future())
+        pending = self._pending
+        pending.data.extend(b"".join(each.to_line() for each in spilled))
+        pending.sessions.update(each.scope for each in spilled)
         if self._flushing is None:
             self._flushing = asyncio.create_task(self._flush())
-        await done
+        await asyncio.shield(pending.done)
 
     async def _flush(self) -> None:
         try:
-            while self._queue:
-                group, self._queue = self._queue, []
-                await self._append_group(group)
+            while (pending := self._pending) is not None:
+                self._pending = None
+                try:
+                    path = await self._run_in_thread(partial(self._write, pending.data))
+                except Exception as error:
+                    pending.done.set_exception(error)
+                    # Marks it as retrieved, since all callers may have been cancelled.
+                    pending.done.exception()
+                else:
+                    self._sessions.setdefault(path, set()).update(pending.sessions)
+                    pending.done.set_result(None)
         finally:
             self._flushing = None
 
-    async def _append_group(self, group: Sequence[_PendingWrite]) -> None:
-        failure: Exception | None = None
-        try:
-            path = await self._run_in_thread(lambda: self._write(b"".join(each.data for each in group)))
-            self._sessions.setdefault(path, set()).update(*(each.sessions for each in group))
-        except Exception as error:
-            failure = error
-        for each in group:
-            if each.done.done():
-                continue
-            if failure is None:
-                each.done.set_result(None)
-            else:
-                each.done.set_exception(failure)
-
     async def claim_files(self) -> list[Path]:
-        """The files that are to be brought to the ledger, oldest first; what comes from now on goes to another."""
+        """Return the files to replay, oldest first; later turns go to a new file."""
         return await self._run_in_thread(self._claim_files)
 
     async def read(self, path: Path) -> list[SpilledLine]:
-        """What waits in one of those files, as it is now."""
+        """Return the turns that wait in a claimed file."""
         lines = await self._run_in_thread(lambda: list(read_spilled_lines(path)))
         self._sessions[path] = {line.turn.scope for line in lines}
         return lines
 
     def mark_replayed(self, path: Path, scope: Scope) -> None:
-        """Note that nothing of this session waits in a file any more."""
+        """Note that no turns of this session wait in a file any more."""
         self._sessions[path].discard(scope)
 
     async def blank_lines(self, path: Path, lines: Iterable[SpilledLine]) -> None:
-        """Overwrite what is in the ledger of a file of which other things still wait."""
+        """Overwrite the replayed lines of a file in which others still wait."""
         await self._run_in_thread(lambda: _blank(self._sealed[path].handle, lines))
 
     async def store_rejected(self, path: Path, rejected: Iterable[SpilledTurn]) -> None:
-        """Put aside what the ledger will never take."""
+        """Move turns that the ledger refuses to a file of their own."""
         data = b"".join(each.to_line() for each in rejected)
         await self._run_in_thread(lambda: _append_file(path.with_suffix(REJECTED_SUFFIX), data))
 
     async def remove(self, path: Path) -> None:
-        """Let go of a file of which everything is in the ledger; its bytes are overwritten first."""
+        """Overwrite and remove a file that is completely replayed."""
         await self._run_in_thread(lambda: self._remove(path))
         self._sessions.pop(path, None)
 
     async def close(self) -> None:
-        """Finish what is under way and let go of all files; what waits is for whoever opens the folder next."""
+        """Finish running writes and close all files; what waits is replayed by the next process."""
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
         await self._run_in_thread(self._close_files)
@@ -164,18 +159,20 @@ class Journal:
     async def _run_in_thread(self, step: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, step)
 
-    # From here on: the thread's.
+    # The methods below run in the thread.
 
-    def _write(self, data: bytes) -> Path:
+    def _write(self, data: bytes | bytearray) -> Path:
         try:
             used_bytes = sum(map(_size, list_spill_files(self._folder, SPILL_SUFFIX, REJECTED_SUFFIX)))
             if used_bytes + len(data) > self._max_bytes:
-                raise DiskFull(f"{self._folder} holds {used_bytes:,} bytes, and may hold {self._max_bytes:,}")
+                raise DiskFull(
+                    f"{self._folder} has {used_bytes:,} bytes; the limit, spill_mb, is {self._max_bytes:,}"
+                )
             if self._open is None:
                 self._open = _create_file(self._folder)
             _append(self._open.handle, data)
         except OSError as error:
-            # What did not reach the disk is not tried again through the same handle.
+            # After a failed write the handle is not trusted with further ones.
             self._seal()
             if error.errno in _DISK_FULL_ERRNOS:
                 raise DiskFull(f"no space left for {self._folder}: free some") from error
@@ -189,7 +186,7 @@ class Journal:
         if os.fstat(file.handle).st_size:
             self._sealed[file.path] = file
         else:
-            # A full disk must not leave a file behind for each who tried.
+            # A full disk must not leave an empty file for each attempt.
             file.path.unlink(missing_ok=True)
             os.close(file.handle)
 
@@ -209,7 +206,7 @@ class Journal:
             _sync(file.handle)
             path.unlink()
         except OSError as error:
-            _log.warning("%s is in the ledger but cannot be removed: %s", path, error)
+            _log.warning("%s is replayed but cannot be removed: %s", path, error)
         finally:
             os.close(file.handle)
 
@@ -227,25 +224,26 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _create_file(folder: Path) -> SpillFile:
-    """A new file that is ours. Whoever looks for files that were left behind can be quicker; then another is made."""
+def _create_file(folder: Path) -> _SpillFile:
+    """Create and lock a file. A process that claims orphans can lock it first; then another one is created."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     while True:
         path = folder / f"{new_id()}{SPILL_SUFFIX}"
-        # Not O_APPEND: on Linux it would make an overwriting at a place add to the end.
-        file = SpillFile(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        # Not O_APPEND: on Linux it makes pwrite append instead of overwriting.
+        file = _SpillFile(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         if file.try_lock():
             _sync_folder(folder)
             return file
         os.close(file.handle)
 
 
-def _claim_orphan(path: Path) -> SpillFile | None:
+def _claim_orphan(path: Path) -> _SpillFile | None:
     try:
-        file = SpillFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        file = _SpillFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return None
     except OSError as error:
-        if not isinstance(error, FileNotFoundError):
-            _log.warning("%s was left behind and cannot be read: %s", path, error)
+        _log.warning("the spill file %s of an earlier process cannot be read: %s", path, error)
         return None
     if file.try_lock():
         return file
@@ -253,8 +251,8 @@ def _claim_orphan(path: Path) -> SpillFile | None:
     return None
 
 
-def _append(handle: int, data: bytes) -> None:
-    """Add to the end and sync; of what fails nothing stays."""
+def _append(handle: int, data: bytes | bytearray) -> None:
+    """Append and sync; a failed write is removed."""
     end = os.lseek(handle, 0, os.SEEK_END)
     try:
         offset = 0

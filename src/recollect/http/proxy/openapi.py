@@ -1,210 +1,372 @@
-"""The proxy's routes for OpenAPI, by hand: they are no functions of a request, and pass on what they do not know."""
+"""OpenAPI for the proxy and the Responses API, by hand: they are bare ASGI and pass on unknown fields."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from recollect.http.errors import openai_error
+from pydantic import BaseModel, ConfigDict
+
+from recollect.http.errors import ErrorInfo, describe_errors, error_schemas, openai_error
 from recollect.http.params import OPTIONAL_NAME_PATTERN
-from recollect.model.memory import MemoryType
+from recollect.http.proxy.memory_options import ChatMemoryFields
 from recollect.model.text import MAX_ID_CHARS
 
-ERROR_SCHEMA = "OpenAIError"
-ANY_OBJECT = {"type": "object", "additionalProperties": True}
-_NAME = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": OPTIONAL_NAME_PATTERN}
-_FLAG = {"type": "boolean"}
-_FRACTION = {"type": "number", "minimum": 0, "maximum": 1}
-_LIMIT = {"type": "integer", "minimum": 0, "maximum": 1000}
-_ERROR = {
-    "type": "object",
-    "description": "An error as OpenAI's clients read it.",
-    "properties": {
-        "error": {
-            "type": "object",
-            "properties": {"message": {"type": "string"}, "type": {"type": "string"}, "code": {}, "param": {}},
-            "required": ["message"],
-        }
-    },
-    "required": ["error"],
-    "examples": [dict(openai_error(404, "NotFound", "Response with id 'resp_0198c6f1' not found."))],
-}
-_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}}
-_FAILURES: Mapping[int, tuple[str, str, str]] = {
-    400: ("What was sent cannot be used.", "invalid_json", "the body must be a JSON object"),
-    401: ("No user is named, or not who is asking.", "Unauthenticated",
-          "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"),
-    403: ("Whoever asks may not do this, or not for this user.", "NotAllowed",
-          "whoever asks here speaks for one user, and another one was named"),
-    404: ("There is no such thing of this user's.", "NotFound", "Response with id 'resp_0198c6f1' not found."),
-    413: ("The request is too large.", "too_large", "the request is larger than 32 MiB, which is the limit"),
-    421: ("This server does not answer to that host name.", "foreign_host", "this server does not answer to that"),
-    429: ("Too much is asked.", "rate_limit_exceeded", "more is asked for in a minute than may be: try again in 3 s"),
-    500: ("A fault of this server; its log says more.", "InternalServerError", "this server made a mistake"),
-    502: ("The upstream does not answer.", "upstream_unavailable", "the upstream does not answer"),
-    503: ("A part that is needed does not answer.", "StoreBusy", "other writers held the ledger for too long"),
-    507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
-}  # fmt: skip
-COMMON_ERRORS = (400, 401, 403, 413, 421, 429, 500, 503)
-MEMORY_HEADERS: list[dict[str, Any]] = [
-    {"name": name, "in": "header", "required": False, "description": told, "schema": schema}
-    for name, told, schema in (
-        ("X-Memory", "off, read or write; both by default", {"type": "string", "enum": ["off", "read", "write", ""]}),
-        ("X-Memory-User", "whose memories; also as `user` in the body", _NAME),
-        ("X-Memory-Project", "one of the user's projects", _NAME),
-        ("X-Memory-Session", "the conversation this belongs to", _NAME),
+Schema = dict[str, Any]
+_REF_TEMPLATE = "#/components/schemas/{model}"
+_COMMON_ERRORS = (400, 401, 403, 413, 421, 429, 500, 503)
+_UPSTREAM_ANSWER = "The upstream's answer."
+_ANY: Schema = {"type": "object", "additionalProperties": True}
+_STRING: Schema = {"type": "string"}
+_NAME: Schema = {"type": "string", "maxLength": MAX_ID_CHARS, "pattern": OPTIONAL_NAME_PATTERN}
+
+
+class OpenAIErrorDetail(BaseModel):
+    """The error itself."""
+
+    model_config = ConfigDict(extra="allow")
+
+    message: str
+    type: str | None = None
+    param: Any = None
+    code: Any = None
+
+
+class OpenAIError(BaseModel):
+    """An error in OpenAI's format."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [dict(openai_error(404, "NotFound", "Response 'resp_0198c6f1' not found."))]}
     )
+
+    error: OpenAIErrorDetail
+
+
+def proxy_schemas() -> Schema:
+    """Return the schemas that the paths refer to."""
+    nested: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["$defs"]
+    return error_schemas([OpenAIError]) | nested
+
+
+def proxy_paths() -> Schema:
+    """Return the paths of the proxy and of the Responses and Conversations APIs.
+
+    What the upstream accepts and answers is not described further.
+    """
+    passthrough = {method: _passthrough_operation(method) for method in ("get", "post", "put", "patch", "delete")}
+    return {**_responses_paths(), "/v1/chat/completions": {"post": _chat_operation()}, "/v1/{path}": passthrough}
+
+
+def _object(properties: Schema, *required: str, **more: Any) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(required), **more}
+
+
+def _nullable(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _json(schema: Schema, **more: Any) -> Schema:
+    return {"application/json": {"schema": schema, **more}}
+
+
+def _parameter(name: str, where: str, description: str, schema: Schema, **more: Any) -> Schema:
+    return {
+        "name": name,
+        "in": where,
+        "required": where == "path",
+        "description": description,
+        "schema": schema,
+        **more,
+    }
+
+
+def _errors(*statuses: int) -> Schema:
+    def render(error: ErrorInfo) -> tuple[int, Schema]:
+        return error.status, dict(openai_error(error.status, error.kind, error.message))
+
+    return {str(status): response for status, response in describe_errors(render, OpenAIError, *statuses).items()}
+
+
+_SWITCH = {"type": "string", "enum": ["off", "read", "write", ""]}
+_MEMORY_HEADERS = [
+    _parameter("X-Memory", "header", "off, read or write; both by default", _SWITCH),
+    _parameter("X-Memory-User", "header", "the user; also as `user` in the body", _NAME),
+    _parameter("X-Memory-Project", "header", "one of the user's projects", _NAME),
+    _parameter("X-Memory-Session", "header", "the conversation", _NAME),
 ]
+_MEMORY_FIELDS: Schema = ChatMemoryFields.model_json_schema(ref_template=_REF_TEMPLATE)["properties"]
+_EVENT = {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}}
+_EVENT_STREAM = {"text/event-stream": {"schema": _EVENT, "example": {"data": "{}"}}}
+_STATUS_HEADER = {"X-Memory-Status": {"description": "The state of memory for this request.", "schema": _STRING}}
 
 
-def _nullable(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """What may be left out may be null as well."""
-    return {**schema, "type": [schema["type"], "null"]}
+def _with_memory(summary: str, description: str, request: Schema, answer: Schema, *errors: int) -> Schema:
+    """Return an operation that takes memory fields, and answers with JSON or a stream."""
+    return {
+        "summary": summary,
+        "description": description,
+        "parameters": _MEMORY_HEADERS,
+        "requestBody": {"required": True, "content": _json(request)},
+        "responses": {
+            "200": {
+                "description": "The answer, or its chunks if `stream` is set.",
+                "headers": _STATUS_HEADER,
+                "content": answer | _EVENT_STREAM,
+            },
+            **_errors(*_COMMON_ERRORS, *errors),
+        },
+    }
 
 
-_TYPES = {"type": "array", "items": {"type": "string", "enum": list(MemoryType)}}
-_CONFIG = {
-    "enabled": _nullable(_FLAG),
-    "auto_store": _nullable(_FLAG),
-    "memory_types": _nullable(_TYPES),
-    "retrieval_limit": _nullable(_LIMIT),
-    "similarity_threshold": _nullable(_FRACTION),
+_UPSTREAM_ERROR = {
+    "description": _UPSTREAM_ANSWER,
+    "content": _json({"$ref": _REF_TEMPLATE.format(model=OpenAIError.__name__)}),
 }
-_CONTEXT = {"user_id": _nullable(_NAME), "project_id": _nullable(_NAME)}
-# What memory adds to the fields of a request; none of it is sent on.
-MEMORY_FIELD_SCHEMAS: Mapping[str, Any] = {
-    "memory_id": {**_nullable(_NAME), "description": "Names the memories that conversations share."},
-    "memory_top_k": _nullable(_LIMIT),
-    "memory_score_threshold": _nullable(_FRACTION),
-    "memory_recency_weight": _nullable(_FRACTION),
-    "memory_hits": {**_nullable(_FLAG), "description": "Whether the answer tells which memories were used."},
-    "memory_config": _nullable({"type": "object", "properties": _CONFIG}),
-    "memory_context": _nullable({"type": "object", "properties": _CONTEXT}),
-}
-STATUS_HEADER = {"X-Memory-Status": {"description": "What memory did.", "schema": {"type": "string"}}}
-EVENT_STREAM = {
-    "schema": {"type": "object", "properties": {"data": {"type": "string", "contentMediaType": "application/json"}}},
-    "example": {"data": "{}"},
-}
-_REQUEST = {
-    "type": "object",
-    "description": "As the OpenAI API takes it; memory has fields of its own, which are not sent on.",
-    "properties": {
-        "model": {"type": "string"},
-        "messages": {"type": "array", "items": ANY_OBJECT, "minItems": 1},
-        "stream": {"type": ["boolean", "null"]},
-        "user": {"description": "Whose memories, where it is a text and no header names them."},
-        **MEMORY_FIELD_SCHEMAS,
-    },
-    "required": ["messages"],
-    "additionalProperties": True,
-    "example": {
-        "model": "gpt-5-mini",
-        "user": "alex",
-        "messages": [{"role": "user", "content": "What's my budget for the trip?"}],
-    },
-}
+_ANSWER = "Your budget for the Hawaii trip is $10,000!"
 _COMPLETION = {
     "id": "chatcmpl-0198c6f1",
     "object": "chat.completion",
     "created": 1773568800,
     "model": "gpt-5-mini",
-    "choices": [
-        {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "Your budget for the Hawaii trip is $10,000!"},
-        }
-    ],
+    "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": _ANSWER}}],
 }
+_CHAT_REQUEST = _object(
+    {
+        "model": _STRING,
+        "messages": {"type": "array", "items": _ANY, "minItems": 1},
+        "stream": _nullable({"type": "boolean"}),
+        "user": {"description": "The user whose memory it is, if it is a text and no header names one."},
+        **_MEMORY_FIELDS,
+    },
+    "messages",
+    additionalProperties=True,
+    example={
+        "model": "gpt-5-mini",
+        "user": "alex",
+        "messages": [{"role": "user", "content": "What's my budget for the trip?"}],
+    },
+)
 
 
-def proxy_schemas() -> dict[str, Any]:
-    """The shapes that these routes point at."""
-    return {ERROR_SCHEMA: _ERROR}
+def _chat_operation() -> Schema:
+    description = (
+        "Forwards the request with recalled memories before the question, relays the answer, and stores both. "
+        "`/chat/completions` is the same, for clients whose base URL lacks the version."
+    )
+    answer = _json(_ANY, example=_COMPLETION)
+    operation = _with_memory("Chat with memory", description, _CHAT_REQUEST, answer, 502)
+    operation["responses"]["default"] = _UPSTREAM_ERROR
+    return {"tags": ["proxy"], "operationId": "chat_completions", **operation}
 
 
-def proxy_paths() -> dict[str, Any]:
-    """The chats that memory takes part in, and whatever else the endpoint has.
-
-    What exactly they accept and answer is for the upstream to say, so no more is promised here.
-    """
-    return {
-        "/v1/chat/completions": {"post": _chat_operation()},
-        "/v1/{path}": {
-            method: _passthrough_operation(method) for method in ("get", "post", "put", "patch", "delete")
-        },
-    }
-
-
-def error_responses(*statuses: int) -> dict[str, Any]:
-    """The descriptions of errors."""
-    return {str(status): _error_response(status) for status in statuses}
-
-
-def _error_response(status: int) -> dict[str, Any]:
-    description, code, message = _FAILURES[status]
-    content = {
-        "schema": {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"},
-        "example": dict(openai_error(status, code, message)),
-    }
-    response = {"description": description, "content": {"application/json": content}}
-    return response | ({"headers": _RETRY_AFTER} if status in (429, 503, 507) else {})
-
-
-def _upstream_error() -> dict[str, Any]:
-    content = {"schema": {"$ref": f"#/components/schemas/{ERROR_SCHEMA}"}}
-    return {"description": "What the upstream answers.", "content": {"application/json": content}}
-
-
-def _chat_operation() -> dict[str, Any]:
-    return {
-        "tags": ["proxy"],
-        "operationId": "chat_completions",
-        "summary": "Chat with memory",
-        "description": (
-            "Answers as the upstream does, with what is remembered put before the question; what is said is kept. "
-            "`/chat/completions` is the same for clients whose base URL lacks the version."
-        ),
-        "parameters": MEMORY_HEADERS,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": _REQUEST}}},
-        "responses": {
-            "200": {
-                "description": "A completion, or its chunks where a stream was asked for.",
-                "headers": STATUS_HEADER,
-                "content": {
-                    "application/json": {"schema": ANY_OBJECT, "example": _COMPLETION},
-                    "text/event-stream": EVENT_STREAM,
-                },
-            },
-            **error_responses(*COMMON_ERRORS, 502),
-            "default": _upstream_error(),
-        },
-    }
-
-
-def _passthrough_operation(method: str) -> dict[str, Any]:
-    sent = {"*/*": {"schema": {}, "example": {"model": "text-embedding-3-small", "input": "The trip to Hawaii"}}}
-    body = {} if method in ("get", "delete") else sent
+def _passthrough_operation(method: str) -> Schema:
+    has_body = method not in ("get", "delete")
+    example = {"model": "text-embedding-3-small", "input": "The trip to Hawaii"}
+    path = _parameter("path", "path", "The path below /v1.", _STRING, example="embeddings" if has_body else "models")
     return {
         "tags": ["proxy"],
         "operationId": f"pass_on_{method}",
-        "summary": "Passed on",
-        "description": "Any other path of the endpoint, such as embeddings or models, without memory.",
-        "parameters": [
-            {
-                "name": "path",
-                "in": "path",
-                "required": True,
-                "description": "The path below /v1.",
-                "schema": {"type": "string"},
-                "example": "embeddings" if body else "models",
-            }
-        ],
-        **({"requestBody": {"content": body}} if body else {}),
+        "summary": "Pass through",
+        "description": "Any other path of the upstream, such as embeddings or models, without memory.",
+        "parameters": [path],
+        **({"requestBody": {"content": {"*/*": {"schema": {}, "example": example}}}} if has_body else {}),
         "responses": {
-            "200": {"description": "What the upstream answers.", "content": {"*/*": {"schema": {}, "example": {}}}},
-            **error_responses(*COMMON_ERRORS, 502),
-            "default": _upstream_error(),
+            "200": {"description": _UPSTREAM_ANSWER, "content": {"*/*": {"schema": {}, "example": {}}}},
+            **_errors(*_COMMON_ERRORS, 502),
+            "default": _UPSTREAM_ERROR,
         },
     }
+
+
+_MESSAGE = _object(
+    {
+        "type": {"const": "message"},
+        "role": {"enum": ["user", "assistant", "system", "developer"]},
+        "content": {"anyOf": [_STRING, {"type": "array", "items": _ANY}]},
+    },
+    "role",
+    "content",
+)
+_ITEM = {
+    **_object({"type": _STRING}, additionalProperties=True),
+    "description": "An item of the OpenAI API: a message, a tool call or its output.",
+    "anyOf": [_MESSAGE, _object({"type": {"type": "string", "not": {"const": "message"}}}, "type")],
+}
+_BUDGET = "My budget for the Hawaii trip is $10,000"
+_INPUT_EXAMPLE: Schema = {"type": "message", "role": "user", "content": _BUDGET}
+_ITEM_ID = "msg_0198c6f15d2a7c319a448f5a2f6b1c90"
+_STORED_EXAMPLE: Schema = {
+    **_INPUT_EXAMPLE,
+    "id": _ITEM_ID,
+    "status": "completed",
+    "content": [{"type": "input_text", "text": _BUDGET}],
+}
+_METADATA = _nullable(_ANY)
+_ITEMS = {"type": "array", "items": _ITEM, "maxItems": 20}
+_CONVERSATION = _object(
+    {"id": _STRING, "object": {"const": "conversation"}, "created_at": {"type": "integer"}, "metadata": _ANY},
+    *("id", "object", "created_at", "metadata"),
+    examples=[{"id": "conv_0198c6f1", "object": "conversation", "created_at": 1773568800, "metadata": {}}],
+)
+_LIST = _object(
+    {
+        "object": {"const": "list"},
+        "data": {"type": "array", "items": _ANY},
+        "first_id": _nullable(_STRING),
+        "last_id": _nullable(_STRING),
+        "has_more": {"type": "boolean"},
+    },
+    *("object", "data", "first_id", "last_id", "has_more"),
+    examples=[
+        {
+            "object": "list",
+            "data": [_STORED_EXAMPLE],
+            "first_id": _ITEM_ID,
+            "last_id": _ITEM_ID,
+            "has_more": False,
+        }
+    ],
+)
+_OUTPUT_EXAMPLE = {
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": _ANSWER, "annotations": []}],
+}
+_RESPONSE = _object(
+    {"id": _STRING, "object": {"const": "response"}, "status": _STRING},
+    *("id", "object"),
+    additionalProperties=True,
+    examples=[
+        {
+            "id": "resp_0198c6f15d2a7c319a448f5a2f6b1c90",
+            "object": "response",
+            "status": "completed",
+            "model": "qwen3",
+            "output": [_OUTPUT_EXAMPLE],
+        }
+    ],
+)
+_ID: Schema = {"type": "string", "minLength": 1}
+_CREATE_REQUEST = _object(
+    {
+        "model": _ID,
+        "input": {"anyOf": [_STRING, {"type": "array", "items": _ITEM}]},
+        "previous_response_id": _nullable(_ID),
+        "conversation": {"anyOf": [_ID, _object({"id": _ID}, "id"), {"type": "null"}]},
+        "store": {**_nullable({"type": "boolean"}), "description": "True by default."},
+        "stream": _nullable({"type": "boolean"}),
+        "background": {"enum": [False, None], "description": "Not supported: use `stream` for long answers."},
+        "metadata": _METADATA,
+        **_MEMORY_FIELDS,
+    },
+    "model",
+    anyOf=[
+        {"required": [name], "properties": {name: {"not": {"type": "null"}}}}
+        for name in ("input", "previous_response_id", "conversation")
+    ],
+    additionalProperties=True,
+    example={
+        "model": "qwen3",
+        "input": "What's my budget for the trip?",
+        "memory_config": {"enabled": True, "auto_store": True},
+        "memory_context": {"user_id": "user_456"},
+    },
+)
+_USER = _parameter("user", "query", "The user, if no header can be set.", _STRING, example="alex")
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}
+_ORDER = {"type": "string", "enum": ["asc", "desc"], "default": "desc"}
+_PAGE = [
+    _parameter("after", "query", "List the items after this one.", _STRING),
+    _parameter("limit", "query", "The maximum number of items.", _LIMIT),
+    _parameter("order", "query", "Oldest or newest first.", _ORDER),
+]
+
+
+def _responses_paths() -> Schema:
+    response, conversation = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
+    items, item = f"{conversation}/items", f"{conversation}/items/{{item_id}}"
+    create_description = (
+        "Answers as the upstream does, with recalled memories before the question, also if the upstream has only "
+        "chat completions. The history is named by a response or by a conversation, not by both."
+    )
+    create = _with_memory("Respond with memory", create_description, _CREATE_REQUEST, _json(_RESPONSE), 404, 502, 507)
+    item_answer = {**_ANY, "examples": [_STORED_EXAMPLE]}
+    body = _operation_with_body
+    return {
+        "/v1/responses": {"post": {"tags": ["responses"], "operationId": "create_response", **create}},
+        response: {
+            "get": _operation("retrieve_response", "Return a stored response", _RESPONSE, response),
+            "delete": _operation("delete_response", "Delete a response", _deleted("response"), response),
+        },
+        f"{response}/cancel": {
+            "post": _operation("cancel_response", "Cancel a response in progress", _RESPONSE, response)
+        },
+        f"{response}/input_items": {
+            "get": _operation("list_input_items", "List the input of a response", _LIST, response, *_PAGE)
+        },
+        "/v1/conversations": {
+            "post": body("create_conversation", "Create a conversation", _CONVERSATION, "", ("items", "metadata"))
+        },
+        conversation: {
+            "get": _operation("retrieve_conversation", "Return a conversation", _CONVERSATION, conversation),
+            "post": body(
+                "update_conversation", "Change the metadata", _CONVERSATION, conversation, ("metadata",), "metadata"
+            ),
+            "delete": _operation(
+                "delete_conversation", "Delete a conversation", _deleted("conversation.deleted"), conversation
+            ),
+        },
+        items: {
+            "get": _operation("list_items", "List the items of a conversation", _LIST, items, *_PAGE),
+            "post": body("create_items", "Add items to a conversation", _LIST, items, ("items",), "items"),
+        },
+        item: {
+            "get": _operation("retrieve_item", "Return one item", item_answer, item),
+            "delete": _operation("delete_item", "Delete an item of a conversation", _CONVERSATION, item),
+        },
+    }
+
+
+def _operation(name: str, summary: str, answer: Schema, path: str, *more: Schema) -> Schema:
+    named = [
+        _parameter(each, "path", f"The id of the {each.removesuffix('_id')}.", _ID)
+        for each in ("response_id", "conversation_id", "item_id")
+        if f"{{{each}}}" in path
+    ]
+    return {
+        "tags": [path.split("/")[2] if path else "conversations"],
+        "operationId": name,
+        "summary": summary,
+        "description": f"{summary} of the user.",
+        "parameters": [*named, *_MEMORY_HEADERS, _USER, *more],
+        "responses": {
+            "200": {"description": f"{summary}.", "content": _json(answer)},
+            **_errors(*_COMMON_ERRORS, *((404,) if path else ()), 507),
+        },
+    }
+
+
+def _operation_with_body(
+    name: str, summary: str, answer: Schema, path: str, fields: tuple[str, ...], *required: str
+) -> Schema:
+    kinds = {"items": _ITEMS if required else _nullable(_ITEMS), "metadata": _METADATA}
+    examples: Mapping[str, Any] = {"items": [_INPUT_EXAMPLE], "metadata": {"topic": "hawaii"}}
+    body = _object(
+        {field: kinds[field] for field in fields},
+        *required,
+        additionalProperties=True,
+        example={field: examples[field] for field in fields},
+    )
+    operation = _operation(name, summary, answer, path)
+    # The body names the user.
+    operation["parameters"] = [each for each in operation["parameters"] if each is not _USER]
+    return {**operation, "requestBody": {"required": bool(required), "content": _json(body)}}
+
+
+def _deleted(kind: str) -> Schema:
+    return _object(
+        {"id": _STRING, "object": {"const": kind}, "deleted": {"const": True}},
+        *("id", "object", "deleted"),
+        examples=[{"id": f"{kind[:4]}_0198c6f1", "object": kind, "deleted": True}],
+    )

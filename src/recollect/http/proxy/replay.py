@@ -1,4 +1,4 @@
-"""Bring what was spilled to the ledger, once it answers again: in order, each turn once."""
+"""Replay the spill journal into the ledger once it answers: in order, each turn once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from recollect.aio.background import BackgroundTask
 from recollect.errors import Backlog, RecollectError, Unavailable
 from recollect.http.proxy.journal import Journal
 from recollect.model.change import Author
@@ -19,7 +20,7 @@ from recollect.write.spill_file import SpilledLine, SpilledTurn, group_by_arriva
 
 _log = logging.getLogger("recollect")
 BY = Author("proxy", "chat")
-# How often it is looked whether the ledger answers while something waits, and else for files left behind by others.
+# How often the ledger is tried while turns wait, and how often files of other processes are looked for.
 POLL_S = 1.0
 ORPHAN_SCAN_S = 10.0
 _PING_S = 2.0
@@ -29,23 +30,19 @@ _BATCH_TURNS = 100
 
 
 class Replay:
-    """A task that empties the journal into the ledger."""
+    """A background task that empties the journal into the ledger."""
 
     def __init__(self, journal: Journal, service: Callable[[], Service]) -> None:
         self._journal, self._service = journal, service
-        self._task: asyncio.Task[None] | None = None
+        self._task = BackgroundTask(self._run)
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_SESSIONS)
 
     def start(self) -> None:
-        """Begin, and go on until this is closed."""
-        self._task = asyncio.create_task(self._run())
+        self._task.start()
 
     async def close(self) -> None:
-        """Stop; what is left waits on disk."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        """Stop; turns that are left stay on disk."""
+        await self._task.stop()
 
     async def _run(self) -> None:
         while True:
@@ -53,19 +50,19 @@ class Replay:
             try:
                 await self.replay_pending()
             except (Unavailable, TimeoutError) as error:
-                _log.debug("what was spilled goes on waiting: %s", error)
+                _log.debug("the replay of spilled turns waits for the ledger: %s", error)
             except Exception:
-                _log.exception("what was spilled could not be brought to the ledger")
+                _log.exception("spilled turns could not be replayed")
                 pause_s = ORPHAN_SCAN_S
             waited_s = 0.0
-            # Others leave files behind seldom, and to look for them costs more than to look at our own.
+            # Other processes rarely leave files, and looking for them costs more than checking our own.
             while self._journal.is_empty and waited_s < ORPHAN_SCAN_S:
                 await asyncio.sleep(POLL_S)
                 waited_s += POLL_S
             await asyncio.sleep(pause_s)
 
     async def replay_pending(self) -> int:
-        """Bring in all that waits and can be; gives how many turns that were, or raises why the ledger is away."""
+        """Replay all turns that the ledger takes; returns their number, or raises why the ledger is away."""
         service = self._service()
         async with asyncio.timeout(_PING_S):
             await service.ping()
@@ -73,17 +70,20 @@ class Replay:
         for path in await self._journal.claim_files():
             count += await self._replay_file(path, service, blocked)
         if count:
-            _log.info("%d turns that were spilled are in the ledger", count)
+            _log.info("replayed %d spilled turns", count)
         return count
 
     async def _replay_file(self, path: Path, service: Service, blocked: set[Scope]) -> int:
-        """Bring in a file, sessions side by side, but those of which something before it is still waiting."""
+        """Replay a file's sessions concurrently, except for those with turns left in an earlier file."""
         sessions: dict[Scope, list[SpilledLine]] = {}
         for line in await self._journal.read(path):
             sessions.setdefault(line.turn.scope, []).append(line)
-        attempted = [scope for scope in sessions if scope not in blocked]
         results = await asyncio.gather(
-            *(self._replay_session(path, scope, sessions[scope], service) for scope in attempted),
+            *(
+                self._replay_session(path, scope, sessions[scope], service)
+                for scope in sessions
+                if scope not in blocked
+            ),
             return_exceptions=True,
         )
         finished = [scope for scope in sessions if not self._journal.has_pending_in(path, scope)]
@@ -93,7 +93,7 @@ class Replay:
             await self._journal.blank_lines(path, (line for scope in finished for line in sessions[scope]))
         blocked.update(sessions.keys() - set(finished))
         for result in results:
-            # What one user has too much of does not keep back what others said.
+            # One user's backlog does not hold up the turns of other users.
             if isinstance(result, BaseException) and not isinstance(result, Backlog):
                 raise result
         return sum(result for result in results if isinstance(result, int))
@@ -108,15 +108,15 @@ class Replay:
         return count
 
     async def _replay_batch(self, batch: Sequence[SpilledTurn], service: Service) -> int:
-        """Bring in turns in one go; gives 0 unless all of them are there: each must then be looked at by itself.
+        """Store turns in one call; returns 0 unless all are stored, so that each has to be stored by itself.
 
-        They count as given when the first of them was. So none comes in that an erasure reached, but one that was
-        given after the erasure may stay out.
+        They count as received when the first of them was. No turn that an erasure reached is stored, but one that
+        was received after the erasure may be left out.
         """
         messages, received_at = [each.message for each in batch], min(each.received_at for each in batch)
         try:
             stored = await self._remember(batch[0].scope, messages, received_at, service)
-        except (Unavailable, TimeoutError):
+        except Unavailable:
             raise
         except RecollectError:
             return 0
@@ -127,10 +127,10 @@ class Replay:
         for scope, received_at, messages in group_by_arrival(batch):
             try:
                 count += len(await self._remember(scope, messages, received_at, service))
-            except (Unavailable, TimeoutError):
+            except Unavailable:
                 raise
             except RecollectError as error:
-                _log.error("%d turns are put aside, the ledger refuses them: %s", len(messages), error)
+                _log.error("the ledger refuses %d spilled turns, which are moved aside: %s", len(messages), error)
                 await self._journal.store_rejected(path, (SpilledTurn(scope, each, received_at) for each in messages))
         return count
 

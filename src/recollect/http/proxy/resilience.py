@@ -1,7 +1,8 @@
-"""Memory that never makes a chat fail: what is read has a time budget, what is said is kept one way or another.
+"""Memory that never makes a chat fail: reads have a time budget, writes go to the ledger or to disk.
 
-A read that fails or takes too long is a `Degraded`. A turn that the ledger does not take in time goes to the spill
-journal, and from there to the ledger later, once. While the ledger does not answer, nobody waits for it.
+A read that fails or takes too long returns `Degraded`. A turn that the ledger does not take in time goes to the spill
+journal, and from there to the ledger later, once. While the ledger does not answer, a breaker keeps chats from
+waiting for it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from recollect.aio.breaker import Breaker, Permit
+from recollect.aio.task_set import TaskSet
 from recollect.aio.throttle import LoopThrottle
 from recollect.config.settings import Settings
 from recollect.errors import (
@@ -29,7 +31,7 @@ from recollect.errors import (
 )
 from recollect.http.proxy.journal import Journal
 from recollect.http.proxy.replay import BY, Replay
-from recollect.model.result import RecallOutcome, RecallResult, RememberResult
+from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
@@ -37,7 +39,6 @@ from recollect.observability.metrics import BREAKER_OPEN, JOURNAL_SESSIONS
 from recollect.remember import normalize_turns
 from recollect.service.service import Service
 from recollect.wiring import spill_folder
-from recollect.write.parse import parse_messages
 from recollect.write.redact import Redactor
 from recollect.write.spill_file import SpilledTurn
 
@@ -47,57 +48,44 @@ DegradedReason: TypeAlias = Literal[
     "timeout", "store_unavailable", "embedder_unavailable", "breaker_open", "backlog", "quota", "disk_full"
 ]
 _GRACE_S = 2.0
-# Of the time a chat may wait for memory, this is for what comes when it is up: the loop is late, and what was said
-# is synced to the journal.
+# The part of the budget for the work after a timeout: the loop may be late, and turns are synced to the journal.
 _RESERVED_S = 0.02
 _MAX_CONCURRENT_READS = 16
-# How many writes may begin before the chats that are under way have their turn.
+# Writes that may begin before chats in progress run again.
 _WRITES_PER_TICK = 4
-# Errors by which the ledger shows that it is there.
+# Errors that show that the ledger answers.
 _LEDGER_ANSWERED = (Backlog, InvalidInput, Conflict, NotFound, QuotaReached)
 
 
 @dataclass(frozen=True, slots=True)
 class Degraded:
-    """A read that came to nothing, and why."""
+    """A read without a result, and why."""
 
     reason: DegradedReason
-
-    @property
-    def status(self) -> str:
-        """As the header says it."""
-        return f"degraded; reason={self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What became of turns: in the ledger, or `safe` on disk until it answers, or neither.
+    """The outcome of a write: `is_durable` turns are in the ledger, or on disk if there is a `reason`.
 
-    Turns that are not in the ledger yet have the position 0.
+    Turns that are not in the ledger yet have position 0.
     """
 
     turns: tuple[Turn, ...] = ()
     is_durable: bool = True
     reason: DegradedReason | None = None
 
-    @property
-    def status(self) -> str:
-        """As the header says it."""
-        return "ok" if self.reason is None else f"degraded; reason={self.reason}"
-
 
 @dataclass(frozen=True, slots=True)
 class _WriteRequest:
-    """What was said, as messages that name their turns and times, and when it came."""
-
     scope: Scope
     messages: Sequence[Mapping[str, Any]]
-    at: datetime
-    model: str = ""
+    received_at: datetime
+    model: str
 
 
 class ResilientMemory:
-    """Reads and writes of chats, each behind a breaker. What is wrong with a store or a model is never raised."""
+    """Reads and writes of chats, each with a breaker; failures of a store or a model are never raised."""
 
     def __init__(
         self, service: Callable[[], Service], journal: Journal, *, budget_s: float, redact_turns: bool
@@ -106,10 +94,10 @@ class ResilientMemory:
         self._budget_s, self._redactor = max(budget_s - _RESERVED_S, budget_s / 2), Redactor(turns=redact_turns)
         self.reads, self.writes = Breaker(), Breaker()
         self.replay = Replay(journal, service)
-        # A recall is work for this process: of a thousand at a time all would be late, so most wait, and give up.
+        # Recall takes CPU: a thousand concurrent ones would all be late, so most of them wait, and may give up.
         self._read_slots = asyncio.Semaphore(_MAX_CONCURRENT_READS)
         self._throttle = LoopThrottle(_WRITES_PER_TICK)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self.tasks = TaskSet()
 
     @property
     def has_spilled_turns(self) -> bool:
@@ -117,72 +105,61 @@ class ResilientMemory:
         return not self._journal.is_empty
 
     def update_metrics(self) -> None:
-        """Have the numbers tell how reads, writes and the journal stand."""
+        """Set the gauges of the breakers and the journal."""
         BREAKER_OPEN.set(self.reads.is_open, "reads")
         BREAKER_OPEN.set(self.writes.is_open, "writes")
         JOURNAL_SESSIONS.set(self._journal.pending_sessions)
 
     def start(self) -> None:
-        """Begin to bring in what was spilled, now or by processes that are gone."""
+        """Start to replay spilled turns, also those of processes that ended."""
         self.replay.start()
 
     async def close(self) -> None:
-        """Let what is under way end if it does soon; what was said is safe either way."""
+        """Wait a little for running reads and writes, then cancel them; turns are safe either way."""
         await self.replay.close()
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_GRACE_S)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+        await self.tasks.close(grace_s=_GRACE_S)
         await self._journal.close()
 
-    async def read(
-        self, call: Callable[[Service], Coroutine[Any, Any, T]], *, within_s: float | None = None
-    ) -> T | Degraded:
-        """What the service answers, if it does in time; one that is late is cancelled."""
+    async def read(self, call: Callable[[Service], Coroutine[Any, Any, T]]) -> T | Degraded:
+        """Return the result of a call that ends in time; a late one is cancelled."""
         try:
             service = self._service()
         except Unavailable as error:
             return Degraded(classify_failure(error))
-        within_s = self._budget_s if within_s is None else within_s
         match self.reads.permit():
             case Permit.CALL:
-                return await self._read(lambda: call(service), Permit.CALL, within_s)
+                return await self._read(call, service, Permit.CALL)
             case Permit.PROBE:
-                # The chat goes on without it: nobody waits while the breaker is open.
-                self._spawn(self._read(lambda: call(service), Permit.PROBE, within_s))
+                # In the background: no chat waits while the breaker is open.
+                self.tasks.start(self._read(call, service, Permit.PROBE))
         return Degraded("breaker_open")
 
     async def _read(
-        self, call: Callable[[], Coroutine[Any, Any, T]], permit: Permit, within_s: float
+        self, call: Callable[[Service], Coroutine[Any, Any, T]], service: Service, permit: Permit
     ) -> T | Degraded:
         clock = asyncio.get_running_loop().time
-        late_at = clock() + within_s / 2
+        late_at = clock() + self._budget_s / 2
         started_at = late_at
         try:
-            async with asyncio.timeout(within_s), self._read_slots:
+            async with asyncio.timeout(self._budget_s), self._read_slots:
                 started_at = clock()
-                result = await call()
+                result = await call(service)
         except InvalidInput:
             self.reads.record_success(permit)
             raise
         except TimeoutError:
             if started_at < late_at:
-                # Whoever came late to ask, or never, says nothing about the ledger.
                 return self._read_failed(permit, "timeout")
+            # A call that had to wait for a slot says nothing about the ledger.
             return Degraded("timeout")
         except Exception as error:
             return self._read_failed(permit, classify_failure(error))
-        if isinstance(result, RecallResult) and result.failure and result.outcome is RecallOutcome.UNAVAILABLE:
-            # A recall does not raise what went wrong, but it counts.
-            return self._read_failed(permit, classify_failure(result.failure))
         self.reads.record_success(permit)
         return result
 
     def _read_failed(self, permit: Permit, reason: DegradedReason) -> Degraded:
         if self.reads.record_failure(permit) and reason in ("timeout", "store_unavailable"):
-            # A write goes to the same ledger: it need not wait five times over to learn the same.
+            # Writes use the same ledger, and need not run into five timeouts of their own.
             self.writes.open()
         return Degraded(reason)
 
@@ -194,104 +171,82 @@ class ResilientMemory:
         within_s: float | None = None,
         model: str = "",
     ) -> WriteResult:
-        """Have turns in the ledger in time, or else on disk; a message may name its `turn_id`.
+        """Store turns in the ledger in time, or else on disk; each message names its `turn_id`.
 
-        A write that takes too long is not broken off, nor one whose caller goes away: should it go through after all,
-        the replay finds it done.
+        A ledger write that takes too long continues: if it succeeds after all, the replay changes nothing.
         """
-        received_at = now()
-        # As they are: the ledger takes secrets out, and so does whoever spills.
-        parsed = [SpilledTurn.from_turn(turn, received_at).message for turn in parse_messages(scope, messages)]
-        if not parsed:
-            return WriteResult()
-        within_s = self._budget_s if within_s is None else within_s
-        return await asyncio.shield(
-            self._spawn(self._write(_WriteRequest(scope, parsed, received_at, model), within_s))
-        )
-
-    async def _write(self, request: _WriteRequest, within_s: float) -> WriteResult:
+        request = _WriteRequest(scope, messages, now(), model)
         await self._throttle.acquire()
-        if self._journal.has_pending(request.scope):
-            # What was said before it must come first.
-            return await self._spill(request, self._spill_reason())
         try:
             service = self._service()
         except Unavailable as error:
             return await self._spill(request, classify_failure(error))
+        if self._journal.has_pending(scope):
+            # Earlier turns of the session have to come first.
+            return await self._spill(request, "breaker_open" if self.writes.is_open else "backlog")
         permit = self.writes.permit()
         if permit is Permit.DENY:
             return await self._spill(request, "breaker_open")
-        ledger_write = self._write_to_ledger(service, request, permit, within_s)
+        ledger_write = self._write_to_ledger(
+            service, request, permit, self._budget_s if within_s is None else within_s
+        )
         if permit is Permit.PROBE:
-            self._spawn(ledger_write)
+            self.tasks.start(ledger_write)
             return await self._spill(request, "breaker_open")
-        answer = await ledger_write
-        if answer == "quota":
-            # It would not be taken later either, and must not take the place of what others say.
-            return WriteResult(is_durable=False, reason=answer)
-        return WriteResult(answer.turns) if isinstance(answer, RememberResult) else await self._spill(request, answer)
-
-    def _spill_reason(self) -> DegradedReason:
-        try:
-            self._service()
-        except Unavailable as error:
-            return classify_failure(error)
-        return "breaker_open" if self.writes.is_open else "backlog"
+        result = await ledger_write
+        if isinstance(result, RememberResult):
+            return WriteResult(result.turns)
+        if result == "quota":
+            # The ledger would refuse it later too, and it must not take space in the journal.
+            return WriteResult(is_durable=False, reason=result)
+        return await self._spill(request, result)
 
     async def _write_to_ledger(
         self, service: Service, request: _WriteRequest, permit: Permit, within_s: float
     ) -> RememberResult | DegradedReason:
-        write_task = self._spawn(
-            service.remember(request.scope, request.messages, by=BY, received_at=request.at, model=request.model)
+        remembering = self.tasks.start(
+            service.remember(
+                request.scope, request.messages, by=BY, received_at=request.received_at, model=request.model
+            )
         )
-        awaited: list[asyncio.Future[Any]] = (
-            [write_task] if permit is Permit.PROBE else [write_task, self.writes.opened]
-        )
+        awaited: list[asyncio.Future[Any]] = [remembering]
+        if permit is Permit.CALL:
+            awaited.append(self.writes.opened)
         await asyncio.wait(awaited, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
-        if not write_task.done() and permit is Permit.CALL and self.writes.is_open:
-            return "breaker_open"
-        if not write_task.done():
-            # A caller who had little time left says nothing about the ledger.
+        if not remembering.done():
+            if permit is Permit.CALL and self.writes.is_open:
+                return "breaker_open"
+            # A shortened budget says nothing about the ledger.
             if within_s >= self._budget_s:
                 self.writes.record_failure(permit)
             return "timeout"
-        try:
-            remembered = write_task.result()
-        except Exception as error:
-            if isinstance(error, _LEDGER_ANSWERED):
-                self.writes.record_success(permit)
-            else:
-                self.writes.record_failure(permit)
-            return classify_failure(error)
-        self.writes.record_success(permit)
-        return remembered
+        error = remembering.exception()
+        if error is None or isinstance(error, _LEDGER_ANSWERED):
+            self.writes.record_success(permit)
+        else:
+            self.writes.record_failure(permit)
+        return remembering.result() if error is None else classify_failure(error)
 
     async def _spill(self, request: _WriteRequest, reason: DegradedReason) -> WriteResult:
-        turns = tuple(normalize_turns(request.scope, request.messages, self._redactor)[0])
-        if not turns:
-            return WriteResult()
+        turns: tuple[Turn, ...] = ()
         try:
-            await self._journal.append([SpilledTurn.from_turn(turn, request.at) for turn in turns])
+            turns = tuple(normalize_turns(request.scope, request.messages, self._redactor)[0])
+            if not turns:
+                return WriteResult()
+            await self._journal.append([SpilledTurn.from_turn(turn, request.received_at) for turn in turns])
         except Exception as error:
-            _log.error("%d turns are neither in the ledger (%s) nor in the journal: %s", len(turns), reason, error)
+            _log.error(
+                "%d turns are neither in the ledger (%s) nor in the journal: %s",
+                len(request.messages),
+                reason,
+                error,
+            )
             return WriteResult(turns, is_durable=False, reason="disk_full" if isinstance(error, DiskFull) else reason)
         return WriteResult(turns, reason=reason)
 
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Do it whether or not anyone waits for it to the end."""
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._on_task_done)
-        return task
-
-    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.debug("a chat went on without its memory: %r", error)
-
 
 def classify_failure(error: BaseException) -> DegradedReason:
-    """Why memory was not there, in the words of the header."""
+    """Return the reason that X-Memory-Status names for a failure."""
     match error:
         case TimeoutError():
             return "timeout"
@@ -311,6 +266,6 @@ def classify_failure(error: BaseException) -> DegradedReason:
 
 
 def open_resilient_memory(settings: Settings, service: Callable[[], Service]) -> ResilientMemory:
-    """Safekeeping as the settings say, for a service that may not be open yet."""
+    """Open the memory of chats for a service that may not be open yet."""
     journal = Journal(spill_folder(settings), max_bytes=settings.spill_mb << 20)
     return ResilientMemory(service, journal, budget_s=settings.memory_timeout_s, redact_turns=settings.redact_turns)

@@ -1,1 +1,1 @@
-"""OpenAI's Responses and Conversations: kept in the ledger, answered by any upstream, with memory."""
+"""OpenAI's Responses and Conversations APIs with memory: stored in the ledger, answered by any upstream."""

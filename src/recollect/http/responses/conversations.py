@@ -1,4 +1,4 @@
-"""OpenAI's Conversations: made, read, changed and deleted, with their items."""
+"""OpenAI's Conversations: create, read, change and delete them and their items."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 from recollect.errors import Conflict, NotFound
 from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.errors import BadRequest
 from recollect.http.responses.items import make_id, with_id
 from recollect.http.responses.persistence import load_thread
-from recollect.http.responses.request import Json, parse_json_object, validate_items
-from recollect.http.responses.retrieve import parse_page, request_scope, to_page
+from recollect.http.responses.request import BadRequest, Json, parse_json_object, validate_items
+from recollect.http.responses.retrieve import parse_page, to_page
 from recollect.model.response import Thread, ThreadItems
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -20,12 +19,12 @@ from recollect.model.times import now
 _MAX_ITEMS = 20
 
 
-async def create(request: AsgiRequest) -> None:
+async def create(request: AsgiRequest) -> Json:
     """POST /v1/conversations"""
     body = await request.body()
-    fields = parse_json_object(body)[1] if body.strip() else {}
-    items = _parse_items(fields, may_be_missing=True)
-    scope, id = request.scope_for(fields), make_id("conversation")
+    fields = parse_json_object(body).fields if body.strip() else {}
+    items = [] if fields.get("items") is None else _parse_items(fields)
+    scope, id = request.memory_options(fields).scope, make_id("conversation")
     created_at = now()
     thread = Thread(
         id=id,
@@ -34,82 +33,80 @@ async def create(request: AsgiRequest) -> None:
         expires_at=created_at + request.context.retention,
         metadata=_parse_metadata(fields),
     )
-    await request.context.storage.responses.save_thread(scope, thread)
+    await request.context.store.save_thread(scope, thread)
     if items:
         await _add_items(request, scope, id, items)
-    await request.answer_json(_to_conversation(thread))
+    return _to_conversation(thread)
 
 
-async def retrieve(request: AsgiRequest) -> None:
+async def retrieve(request: AsgiRequest) -> Json:
     """GET /v1/conversations/{id}"""
-    scope = request_scope(request)
-    await request.answer_json(_to_conversation(await _load_thread(request, scope)))
+    return _to_conversation(await _load_thread(request, request.query_scope()))
 
 
-async def update(request: AsgiRequest) -> None:
+async def update(request: AsgiRequest) -> Json:
     """POST /v1/conversations/{id}"""
-    fields = parse_json_object(await request.body())[1]
-    scope = request.scope_for(fields)
+    fields = parse_json_object(await request.body()).fields
+    scope = request.memory_options(fields).scope
     if "metadata" not in fields:
         raise BadRequest("Missing required parameter: 'metadata'.", param="metadata")
     thread = replace(await _load_thread(request, scope), metadata=_parse_metadata(fields))
-    await request.context.storage.responses.save_thread(scope, thread)
-    await request.answer_json(_to_conversation(thread))
+    await request.context.store.save_thread(scope, thread)
+    return _to_conversation(thread)
 
 
-async def delete(request: AsgiRequest) -> None:
+async def delete(request: AsgiRequest) -> Json:
     """DELETE /v1/conversations/{id}"""
-    scope = request_scope(request)
+    scope = request.query_scope()
     thread = await _load_thread(request, scope)
-    await request.context.storage.responses.drop_thread(scope, thread.id)
-    await request.answer_json({"id": thread.id, "object": "conversation.deleted", "deleted": True})
+    await request.context.store.drop_thread(scope, thread.id)
+    return {"id": thread.id, "object": "conversation.deleted", "deleted": True}
 
 
-async def list_items(request: AsgiRequest) -> None:
+async def list_items(request: AsgiRequest) -> Json:
     """GET /v1/conversations/{id}/items"""
-    scope = request_scope(request)
+    scope = request.query_scope()
     thread = await _load_thread(request, scope)
-    after, newest_first, limit = parse_page(request.query)
-    items = await request.context.storage.responses.thread_items(
+    after, newest_first, limit = parse_page(request)
+    items = await request.context.store.thread_items(
         scope, thread.id, after=after, newest_first=newest_first, limit=limit + 1
     )
-    await request.answer_json(to_page(items, limit))
+    return to_page(items, limit)
 
 
-async def create_items(request: AsgiRequest) -> None:
+async def create_items(request: AsgiRequest) -> Json:
     """POST /v1/conversations/{id}/items"""
-    fields = parse_json_object(await request.body())[1]
-    items = _parse_items(fields, may_be_missing=False)
-    scope = request.scope_for(fields)
+    fields = parse_json_object(await request.body()).fields
+    items = _parse_items(fields)
+    scope = request.memory_options(fields).scope
     thread = await _load_thread(request, scope)
     added = await _add_items(request, scope, thread.id, items)
-    await request.answer_json(to_page(added, len(added)))
+    return to_page(added, len(added))
 
 
-async def retrieve_item(request: AsgiRequest) -> None:
+async def retrieve_item(request: AsgiRequest) -> Json:
     """GET /v1/conversations/{id}/items/{item_id}"""
-    scope = request_scope(request)
-    thread = await _load_thread(request, scope)
-    await request.answer_json(dict(await _load_item(request, scope, thread)))
+    scope = request.query_scope()
+    return await _load_item(request, scope, await _load_thread(request, scope))
 
 
-async def delete_item(request: AsgiRequest) -> None:
+async def delete_item(request: AsgiRequest) -> Json:
     """DELETE /v1/conversations/{id}/items/{item_id}"""
-    scope = request_scope(request)
+    scope = request.query_scope()
     thread = await _load_thread(request, scope)
     item = await _load_item(request, scope, thread)
-    await request.context.storage.responses.drop_item(scope, thread.id, item["id"])
-    await request.answer_json(_to_conversation(thread))
+    await request.context.store.drop_item(scope, thread.id, item["id"])
+    return _to_conversation(thread)
 
 
 async def _load_thread(request: AsgiRequest, scope: Scope) -> Thread:
     return await load_thread(request.path_param("conversation_id"), scope, request.context, caller=request.caller)
 
 
-async def _load_item(request: AsgiRequest, scope: Scope, thread: Thread) -> Mapping[str, Any]:
+async def _load_item(request: AsgiRequest, scope: Scope, thread: Thread) -> Json:
     id = request.path_param("item_id")
     try:
-        return await request.context.storage.responses.thread_item(scope, thread.id, id)
+        return dict(await request.context.store.thread_item(scope, thread.id, id))
     except NotFound:
         raise NotFound(f"Item with id '{id}' not found.") from None
 
@@ -117,7 +114,7 @@ async def _load_item(request: AsgiRequest, scope: Scope, thread: Thread) -> Mapp
 async def _add_items(request: AsgiRequest, scope: Scope, id: str, items: list[Json]) -> list[Json]:
     added = [with_id(item) for item in items]
     try:
-        await request.context.storage.responses.add_items(
+        await request.context.store.add_items(
             scope, ThreadItems(id, added, expires_at=now() + request.context.retention)
         )
     except Conflict as error:
@@ -125,12 +122,10 @@ async def _add_items(request: AsgiRequest, scope: Scope, id: str, items: list[Js
     return added
 
 
-def _parse_items(fields: Mapping[str, Any], *, may_be_missing: bool) -> list[Json]:
-    if fields.get("items") is None and may_be_missing:
-        return []
+def _parse_items(fields: Mapping[str, Any]) -> list[Json]:
     items = validate_items(fields.get("items"), param="items")
     if len(items) > _MAX_ITEMS:
-        raise BadRequest(f"at most {_MAX_ITEMS} items can be added at a time", param="items")
+        raise BadRequest(f"`items` must have at most {_MAX_ITEMS} items, got {len(items)}", param="items")
     return items
 
 

@@ -1,39 +1,43 @@
-"""POST /v1/responses: recall, ask the upstream in its language, answer, remember."""
+"""POST /v1/responses: recall, ask the upstream in an API that it has, answer, remember."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.errors import UpstreamUnavailable
 from recollect.http.auth.caller import STATE_KEY_REMOVED, Caller
-from recollect.http.proxy.chat_memory import ChatContext, hit_to_json
-from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.context import memory_headers
-from recollect.http.responses.errors import BadRequest, error_body
-from recollect.http.responses.from_chat import answer_from_chat
-from recollect.http.responses.items import as_text
-from recollect.http.responses.passthrough import find_edits, native_body, relay_response
-from recollect.http.responses.persistence import History, ResponseWriter, load_history
-from recollect.http.responses.request import ResponseParams, parse_response_params
-from recollect.http.responses.to_chat import IndexedMessage, check_translatable, to_chat, to_messages
-from recollect.http.responses.upstream_io import (
-    buffer_response,
-    detect_responses_api,
-    encode_json,
-    relayed_headers,
-    upstream_headers,
+from recollect.http.proxy.asgi_io import (
+    DisconnectWatcher,
+    encode_headers,
+    error_body,
+    headers_by_name,
+    headers_for_client,
+    headers_for_upstream,
 )
-from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
+from recollect.http.proxy.chat_memory import ChatContext, hit_to_json
+from recollect.http.proxy.sse import decode_object
+from recollect.http.responses.asgi import AsgiRequest
+from recollect.http.responses.from_chat import answer_from_chat
+from recollect.http.responses.items import as_object, as_text
+from recollect.http.responses.passthrough import native_body, relay_response
+from recollect.http.responses.persistence import History, ResponseWriter, load_history
+from recollect.http.responses.request import BadRequest, ResponseParams, parse_response_params
+from recollect.http.responses.to_chat import IndexedMessage, check_translatable, to_chat, to_messages
+from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse, buffer_response
 from recollect.http.upstream.router import KeyedUpstream
 from recollect.model.times import now
+
+# Statuses by which servers report that they do not have a path.
+_UNKNOWN_PATH_STATUSES = (404, 405, 501)
 
 
 @dataclass(frozen=True, slots=True)
 class _CreateCall:
-    """One request on its way."""
+    """One request in progress."""
 
     params: ResponseParams
     history: History
@@ -43,17 +47,10 @@ class _CreateCall:
 
 
 async def create(request: AsgiRequest) -> None:
-    """Answer a request for a response; a client that goes away ends it."""
+    """Answer a request; a client that disconnects ends it."""
     params = parse_response_params(await request.body())
-    await request.run_until_disconnect(_create(request, params))
-
-
-def _check_allowed(params: ResponseParams, caller: Caller) -> None:
-    """Going on from something reads it, and adds to it where that is a conversation."""
-    if params.previous_id or params.thread_id:
-        caller.check_can_read()
-    if params.thread_id:
-        caller.check_can_write()
+    async with DisconnectWatcher(request.receive):
+        await _create(request, params)
 
 
 async def _create(request: AsgiRequest, params: ResponseParams) -> None:
@@ -64,80 +61,108 @@ async def _create(request: AsgiRequest, params: ResponseParams) -> None:
     upstream = context.upstream_of(params.model)
     items = _resolve_references(params, history, shared=_is_shared(request, upstream))
     params = replace(params, items=items, store=params.store and request.caller.writes)
-    if context.support.mode_of(upstream.name) == "translate":
-        # Nothing is remembered of what cannot be asked.
+    if context.modes.get(upstream.name) == "translate":
+        # Before anything is stored of a request that cannot be sent.
         _check_translatable(params)
     messages = to_messages([*history.items, *params.items])
-    scoped_options = replace(options, scope=history.scope)
-    chat = await context.memory.begin(scoped_options, [each.message for each in messages])
+    chat = await context.memory.begin(replace(options, scope=history.scope), [each.message for each in messages])
     call = _CreateCall(params, history, messages, chat, upstream)
-    # In a task of its own: what the user said is kept even if they leave now.
+    # In a task of its own: the user's turns are stored even if the client leaves now.
     storing = context.tasks.start(context.memory.store_user_turns(chat))
     try:
         is_native, reply = await _send(request, call)
     except UpstreamUnavailable as error:
         await asyncio.shield(storing)
         body = error_body(str(error), kind="server_error", code="upstream_unavailable")
-        await request.answer_json(body, memory_headers(chat), status=502)
+        await request.answer_json(body, encode_headers(chat.headers), status=502)
         return
     try:
         await asyncio.shield(storing)
         if reply.status >= 400:
             buffered = await buffer_response(reply)
-            headers = [*relayed_headers(buffered.headers), *memory_headers(chat)]
+            headers = headers_for_client(buffered.headers, chat.headers, drop=(b"content-length",))
             await request.answer(buffered.status, buffered.body, headers)
             return
         writer = ResponseWriter(context=context, params=params, history=history, chat=chat, started_at=started_at)
         hits = list(map(hit_to_json, chat.hits)) if options.include_hits else None
         if is_native:
-            await relay_response(request, reply, writer, upstream=call.upstream.name, hits=hits)
+            await relay_response(request, reply, writer, upstream=upstream.name, hits=hits)
         else:
             await answer_from_chat(request, reply, writer, hits=hits)
     finally:
         await reply.close()
 
 
+def _check_allowed(params: ResponseParams, caller: Caller) -> None:
+    """Continuing from something reads it, and adds to it if it is a conversation."""
+    if params.previous_id or params.thread_id:
+        caller.check_can_read()
+    if params.thread_id:
+        caller.check_can_write()
+
+
 async def _send(request: AsgiRequest, call: _CreateCall) -> tuple[bool, UpstreamResponse]:
-    """The reply, and whether it is one of the Responses API."""
-    context, name = request.context, call.upstream.name
-    mode = context.support.mode_of(name)
-    headers = upstream_headers(request.headers)
+    """Return the reply, and whether it is one of the Responses API."""
+    modes, name = request.context.modes, call.upstream.name
+    mode = modes.get(name, "auto")
+    headers = [
+        each
+        for each in headers_for_upstream(request.headers, body_changed=True)
+        if each[0].lower() != b"accept-encoding"
+    ]
+    headers.append((b"accept-encoding", b"identity"))
     if mode != "translate":
         reply = await _send_native(call, headers)
         if mode == "native":
             return True, reply
-        is_supported, reply = await detect_responses_api(reply, call.params)
+        is_supported, reply = await _detect_responses_api(reply, call.params)
         if is_supported:
             if reply.status < 400:
-                context.support.record(name, "native")
+                modes[name] = "native"
             return True, reply
     _check_translatable(call.params)
-    chat = encode_json(to_chat(call.params.fields, call.chat.messages))
-    reply = await call.upstream.send(_chat_request(headers, chat, call))
+    body = json.dumps(to_chat(call.params.fields, call.chat.messages), separators=(",", ":")).encode()
+    reply = await call.upstream.send(
+        UpstreamRequest(
+            method="POST", path="/chat/completions", headers=headers, body=body, memory=call.chat.request_memory
+        )
+    )
     if mode == "auto" and reply.status not in (404, 405):
-        context.support.record(name, "translate")
+        modes[name] = "translate"
     return False, reply
 
 
-def _chat_request(headers: Sequence[Header], body: bytes, call: _CreateCall) -> UpstreamRequest:
-    return UpstreamRequest(
-        method="POST", path="/chat/completions", headers=headers, body=body, memory=call.chat.request_memory
-    )
-
-
 async def _send_native(call: _CreateCall, headers: Sequence[Header]) -> UpstreamResponse:
-    """The reply to the request as it came; an upstream that has lost what came before is told it again."""
+    """Send the request as it came; an upstream that has lost the history is sent it."""
     params, history, upstream = call.params, call.history, call.upstream
-    edits = find_edits(call.messages, call.chat.messages, count=len(history.items) + len(params.items))
-    body = native_body(params, history, edits, upstream=upstream.name)
-    reply = await upstream.send(UpstreamRequest(method="POST", path="/responses", headers=headers, body=body))
+
+    async def send(history: History) -> UpstreamResponse:
+        body = native_body(params, history, call.messages, call.chat.messages, upstream=upstream.name)
+        return await upstream.send(UpstreamRequest(method="POST", path="/responses", headers=headers, body=body))
+
+    reply = await send(history)
     if not params.previous_id or history.upstream != upstream.name or reply.status not in (400, 404):
         return reply
     buffered = await buffer_response(reply)
     if params.previous_id.encode() not in buffered.body:
         return buffered
-    body = native_body(params, replace(history, upstream=""), edits, upstream=upstream.name)
-    return await upstream.send(UpstreamRequest(method="POST", path="/responses", headers=headers, body=body))
+    return await send(replace(history, upstream=""))
+
+
+async def _detect_responses_api(reply: UpstreamResponse, params: ResponseParams) -> tuple[bool, UpstreamResponse]:
+    """Return whether the upstream has the Responses API, and its reply, which may have been read for that."""
+    if reply.status in _UNKNOWN_PATH_STATUSES:
+        buffered = await buffer_response(reply)
+        error = as_object((decode_object(buffered.body) or {}).get("error"))
+        # Only a server that understood the request can refer to it.
+        details = as_text(error.get("param")) or as_text(error.get("code"))
+        return bool(error) and (bool(details) or params.model in str(error.get("message"))), buffered
+    if reply.status == 200 and headers_by_name(reply.headers).get("content-type", "").startswith("application/json"):
+        # Some servers answer any path with 200, and report in the body that there is no such path.
+        buffered = await buffer_response(reply)
+        answer = decode_object(buffered.body) or {}
+        return answer.get("object") == "response" or "output" in answer, buffered
+    return True, reply
 
 
 def _check_translatable(params: ResponseParams) -> None:
@@ -146,17 +171,16 @@ def _check_translatable(params: ResponseParams) -> None:
 
 
 def _is_shared(request: AsgiRequest, upstream: Upstream) -> bool:
-    """Whether the upstream keeps what all callers say in one place, and would give anyone's items to anyone."""
+    """Return whether the upstream stores the items of all callers under one account."""
     is_alone = request.caller.kind == "local"
-    return not is_alone and (
-        isinstance(upstream, KeyedUpstream) or bool(request.scope["state"].get(STATE_KEY_REMOVED))
-    )
+    has_own_key = isinstance(upstream, KeyedUpstream) or bool(request.scope["state"].get(STATE_KEY_REMOVED))
+    return not is_alone and has_own_key
 
 
 def _resolve_references(params: ResponseParams, history: History, *, shared: bool) -> Sequence[dict[str, Any]]:
-    """The items that are asked, with those that only name an item of what came before in full.
+    """Return the items with references to the history resolved.
 
-    What names an item of something else is left to the upstream, unless that is `shared`.
+    Other references are left to the upstream, unless its account is `shared`.
     """
     items_by_id = {id: item for item in history.items if (id := as_text(item.get("id")))}
     items = []

@@ -1,14 +1,14 @@
-"""A chat completion on its way becomes the typed events of a response, chunk by chunk."""
+"""Chat completions translated to responses and their typed events, chunk by chunk."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any
 
 from recollect.errors import UpstreamBroken
+from recollect.http.proxy.asgi_io import error_body, headers_by_name, headers_for_client
+from recollect.http.proxy.sse import SseReader, decode_object, encode_events
 from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.context import memory_headers
-from recollect.http.responses.errors import error_body
 from recollect.http.responses.items import (
     CallItem,
     MessageItem,
@@ -23,25 +23,14 @@ from recollect.http.responses.items import (
 )
 from recollect.http.responses.persistence import ResponseTracker, ResponseWriter
 from recollect.http.responses.request import Json
-from recollect.http.responses.upstream_io import (
-    SseReader,
-    buffer_response,
-    decode_object,
-    encode_events,
-    header_value,
-    relayed_headers_without_content,
-)
-from recollect.http.upstream.protocol import Header, UpstreamResponse
+from recollect.http.upstream.protocol import Header, UpstreamResponse, buffer_response
 from recollect.model.times import now
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
 class ResponseTranslator:
-    """One response while it is answered: fed with chunks of chat completions, it gives events.
-
-    `response` is the response as it stands; sequence numbers rise by one from 0.
-    """
+    """Translates the chunks of one chat completion to events; `response` is the response as it is now."""
 
     def __init__(self, response: Json) -> None:
         self.response = response
@@ -54,21 +43,20 @@ class ResponseTranslator:
 
     @property
     def id(self) -> str:
-        """The id of the response."""
         return str(self.response["id"])
 
     @property
     def count(self) -> int:
-        """How many events there were: the number of the next one."""
+        """The number of events so far, which is the next sequence number."""
         return self._number
 
     def begin(self) -> list[Json]:
-        """The events before anything was answered."""
+        """Return the first events."""
         kinds = ("response.created", "response.in_progress")
         return self._number_events({"type": kind, "response": dict(self.response)} for kind in kinds)
 
     def feed(self, chunk: Mapping[str, Any]) -> list[Json]:
-        """The events that a chunk comes to; one that tells of an error ends the response."""
+        """Return the events of a chunk; one with an error ends the response."""
         if self.is_finished:
             return []
         if error := chunk.get("error"):
@@ -80,7 +68,7 @@ class ResponseTranslator:
                 self.response[name] = chunk[name]
         events: list[Json] = []
         for choice in as_objects(chunk.get("choices")):
-            # Only the first of several choices: a response has one answer.
+            # A response has one answer, so only the first choice counts.
             if not choice.get("index"):
                 events += self._translate_choice(choice)
         return self._number_events(events)
@@ -104,7 +92,7 @@ class ResponseTranslator:
         return events
 
     def _open_item(self, kind: type[Any], events: list[Json]) -> Any:
-        """The open item of a kind; another kind is closed first, and a new one begun."""
+        """Return the open item of a kind; if another kind is open, close it and begin a new one."""
         if not self._open or type(self._open[-1]) is not kind:
             events += self._close_all()
             events += self._begin_item(kind(self._output_count))
@@ -134,11 +122,11 @@ class ResponseTranslator:
         return events
 
     def mark_done(self) -> None:
-        """Note that the upstream said it is done."""
+        """Note that the upstream has completed its answer."""
         self._is_done = True
 
     def end(self, *, at: int) -> list[Json]:
-        """The last events, now that the upstream has no more to say."""
+        """Return the last events, at the end of the upstream's answer."""
         if self.is_finished:
             return []
         if self._finish is None and not self._is_done:
@@ -155,7 +143,7 @@ class ResponseTranslator:
         return self._finish_events(events)
 
     def fail(self, message: str, code: str) -> list[Json]:
-        """The last events, now that something went wrong."""
+        """Return the last events of a failed response."""
         events = self._close_all("incomplete")
         error_code = code if code in ("rate_limit_exceeded", "invalid_prompt") else "server_error"
         self.response |= {"status": "failed", "error": {"code": error_code, "message": message}}
@@ -163,7 +151,7 @@ class ResponseTranslator:
         return self._finish_events(events)
 
     def stop(self, status: str) -> None:
-        """Leave it as it is: nobody listens any more."""
+        """End the response with a status, as far as it was answered."""
         if not self.is_finished:
             self._close_all("incomplete")
             self.response["status"] = status
@@ -174,7 +162,7 @@ class ResponseTranslator:
         last = {"type": f"response.{self.response['status']}", "response": dict(self.response)}
         return self._number_events([*events, last])
 
-    def _number_events(self, events: Any) -> list[Json]:
+    def _number_events(self, events: Iterable[Json]) -> list[Json]:
         numbered = []
         for event in events:
             numbered.append({**event, "sequence_number": self._number})
@@ -204,11 +192,11 @@ _CANCELLED = {"type": "error", "code": "response_cancelled", "message": "the res
 async def answer_from_chat(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, hits: list[Any] | None
 ) -> None:
-    """Answer with what the chat completion says."""
+    """Answer with a translated chat completion."""
     id = writer.history.root_id if not writer.params.previous_id else make_id("response")
     response = new_response(writer.params, id=id, created_at=int(writer.started_at.timestamp()))
     translator = ResponseTranslator(response)
-    headers = [*relayed_headers_without_content(reply.headers), *memory_headers(writer.chat)]
+    headers = headers_for_client(reply.headers, writer.chat.headers, drop=(b"content-",))
     if writer.params.stream:
         await _answer_streamed(request, reply, writer, translator, headers)
         return
@@ -217,10 +205,9 @@ async def answer_from_chat(
     except UpstreamBroken:
         completion = None
     if completion is None or not (completion.get("choices") or completion.get("error")):
-        problem = error_body(
-            "the upstream's answer is no chat completion", kind="server_error", code="upstream_broken"
-        )
-        await request.answer_json(problem, headers, status=502)
+        message = "the upstream's answer is not a chat completion"
+        body = error_body(message, kind="server_error", code="upstream_broken")
+        await request.answer_json(body, headers, status=502)
         return
     translator.feed(completion)
     translator.mark_done()
@@ -251,10 +238,10 @@ async def _answer_streamed(
 
 
 async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslator) -> AsyncIterator[list[Json]]:
-    """The events that the reply comes to, up to the last one."""
+    """Iterate over the events of a reply."""
     try:
-        if not header_value(reply.headers, b"content-type").startswith(b"text/event-stream"):
-            # It was asked to stream and does not: what it says is told all the same.
+        if not headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
+            # Some upstreams ignore `stream`.
             completion = decode_object((await buffer_response(reply)).body) or {}
             if completion.get("choices"):
                 translator.mark_done()

@@ -1,26 +1,26 @@
-"""JSON that nobody promised the shape of: what is there if it is what one looks for, else nothing."""
+"""Items of the Responses API: ids, input items as they are stored, and output items while they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from recollect.http.responses.request import Json, ResponseParams
 from recollect.model.ids import new_id
 
 
 def as_object(value: object) -> dict[str, Any]:
-    """The object, or an empty one."""
+    """Return a value that is an object, or an empty one: nobody guarantees the shape of an upstream's JSON."""
     return value if isinstance(value, dict) else {}
 
 
 def as_objects(value: object) -> list[dict[str, Any]]:
-    """The objects in a list; none in anything else."""
+    """Return the objects in a value that is a list."""
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def as_text(value: object) -> str:
-    """The text, or an empty one."""
+    """Return a value that is a string, or an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -38,31 +38,28 @@ _PREFIXES = {
 
 
 def make_id(kind: str) -> str:
-    """A new id for something of this kind; ids sort by the time they were made."""
+    """Return a new id for an object of this kind; ids sort by time."""
     return f"{_PREFIXES.get(kind, 'item')}_{new_id().replace('-', '')}"
 
 
-def with_id(item: Mapping[str, Any]) -> dict[str, Any]:
-    """An input item as it is kept and listed: whole, with an id."""
+def with_id(item: Mapping[str, Any]) -> Json:
+    """Return an input item as it is stored and listed: complete, with an id."""
     kind = item.get("type", "message")
-    id = item.get("id")
-    complete = {**item, "id": id if isinstance(id, str) and id else make_id(kind), "type": kind}
-    if kind == "message":
+    complete = {**item, "id": as_text(item.get("id")) or make_id(kind), "type": kind}
+    if kind in ("message", "function_call", "function_call_output"):
         complete.setdefault("status", "completed")
-        if isinstance(complete["content"], str):
-            complete["content"] = [_text_part(complete["role"], complete["content"])]
-    elif kind in ("function_call", "function_call_output"):
-        complete.setdefault("status", "completed")
+    if kind == "message" and isinstance(text := complete["content"], str):
+        is_answer = complete["role"] == "assistant"
+        part = {"type": "output_text", "text": text, "annotations": []} if is_answer else _input_text(text)
+        complete["content"] = [part]
     return complete
 
 
-def _text_part(role: str, text: str) -> dict[str, Any]:
-    if role == "assistant":
-        return {"type": "output_text", "text": text, "annotations": []}
+def _input_text(text: str) -> Json:
     return {"type": "input_text", "text": text}
 
 
-# What is told of a request in its answer, and what is told where the request says nothing.
+# Fields of a request that its response repeats, with their defaults.
 _ECHOED: Mapping[str, Any] = {
     "instructions": None,
     "max_output_tokens": None,
@@ -86,7 +83,7 @@ _ECHOED: Mapping[str, Any] = {
 
 
 def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
-    """A response that nothing was answered to yet."""
+    """Return a response without output."""
     fields = params.fields
     echoed = {name: default if fields.get(name) is None else fields[name] for name, default in _ECHOED.items()}
     text = echoed["text"]
@@ -111,28 +108,27 @@ def new_response(params: ResponseParams, *, id: str, created_at: int) -> Json:
 
 
 def to_response_usage(chat: Mapping[str, Any]) -> Json:
-    """What was used, as the Responses API counts it."""
-    prompt, completion = _number(chat, "prompt_tokens"), _number(chat, "completion_tokens")
-    prompt_details, completion_details = chat.get("prompt_tokens_details"), chat.get("completion_tokens_details")
+    """Convert the usage of a chat completion."""
+
+    def count(name: str, details: str = "") -> int:
+        value = (as_object(chat.get(details)) if details else chat).get(name)
+        return value if isinstance(value, int) else 0
+
+    prompt, completion = count("prompt_tokens"), count("completion_tokens")
     return {
         "input_tokens": prompt,
         "input_tokens_details": {
-            "cached_tokens": _number(prompt_details, "cached_tokens"),
-            "cache_write_tokens": _number(prompt_details, "cache_write_tokens"),
+            "cached_tokens": count("cached_tokens", "prompt_tokens_details"),
+            "cache_write_tokens": count("cache_write_tokens", "prompt_tokens_details"),
         },
         "output_tokens": completion,
-        "output_tokens_details": {"reasoning_tokens": _number(completion_details, "reasoning_tokens")},
-        "total_tokens": _number(chat, "total_tokens") or prompt + completion,
+        "output_tokens_details": {"reasoning_tokens": count("reasoning_tokens", "completion_tokens_details")},
+        "total_tokens": count("total_tokens") or prompt + completion,
     }
 
 
-def _number(counts: object, name: str) -> int:
-    value = counts.get(name) if isinstance(counts, Mapping) else None
-    return value if isinstance(value, int) else 0
-
-
 def output_text(response: Mapping[str, Any]) -> str:
-    """All that was said to the user in a response."""
+    """Return the text of a response's messages."""
     return "".join(
         as_text(part.get("text"))
         for item in as_objects(response.get("output"))
@@ -141,157 +137,137 @@ def output_text(response: Mapping[str, Any]) -> str:
     )
 
 
-class OutputItem(Protocol):
-    """An item that more may be added to; closed, `item` is whole."""
+class OutputItem:
+    """An item that is being written; its methods return the events to send, and `item` is complete after `close`."""
 
-    item: Json
-
-    def begin(self) -> list[Json]: ...
-
-    def close(self, status: str) -> list[Json]: ...
-
-
-def _added_event(item: Json, at: int) -> Json:
-    return {"type": "response.output_item.added", "output_index": at, "item": item}
-
-
-def _done_event(item: Json, at: int) -> Json:
-    return {"type": "response.output_item.done", "output_index": at, "item": item}
-
-
-class ReasoningItem:
-    """What the model thought, told as a summary."""
-
-    def __init__(self, at: int) -> None:
-        self.item: Json = {"id": make_id("reasoning"), "type": "reasoning", "summary": []}
+    def __init__(self, at: int, kind: str, **fields: Any) -> None:
+        self.item: Json = {"id": make_id(kind), "type": kind, **fields}
         self._at = at
-        self._where = {"item_id": self.item["id"], "output_index": at, "summary_index": 0}
         self._texts: list[str] = []
 
     def begin(self) -> list[Json]:
-        part = {"type": "summary_text", "text": ""}
-        return [
-            _added_event(dict(self.item), self._at),
-            {"type": "response.reasoning_summary_part.added", **self._where, "part": part},
-        ]
+        return [{"type": "response.output_item.added", "output_index": self._at, "item": dict(self.item)}]
+
+    def close(self, status: str) -> list[Json]:
+        raise NotImplementedError
+
+    def _done(self, **fields: Any) -> Json:
+        self.item = {**self.item, **fields}
+        return {"type": "response.output_item.done", "output_index": self._at, "item": self.item}
+
+    def _event(self, kind: str, **fields: Any) -> Json:
+        return {"type": f"response.{kind}", "item_id": self.item["id"], "output_index": self._at, **fields}
+
+
+class ReasoningItem(OutputItem):
+    """The model's reasoning, sent as a summary."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(at, "reasoning", summary=[])
+
+    def begin(self) -> list[Json]:
+        return [*super().begin(), self._part_event("part.added", part={"type": "summary_text", "text": ""})]
 
     def add(self, text: str) -> list[Json]:
         self._texts.append(text)
-        return [{"type": "response.reasoning_summary_text.delta", **self._where, "delta": text}]
+        return [self._part_event("text.delta", delta=text)]
 
     def close(self, status: str) -> list[Json]:
         text = "".join(self._texts)
         part = {"type": "summary_text", "text": text}
-        self.item = {**self.item, "summary": [part]}
-        return [
-            {"type": "response.reasoning_summary_text.done", **self._where, "text": text},
-            {"type": "response.reasoning_summary_part.done", **self._where, "part": part},
-            _done_event(self.item, self._at),
-        ]
+        events = [self._part_event("text.done", text=text), self._part_event("part.done", part=part)]
+        return [*events, self._done(summary=[part])]
+
+    def _part_event(self, kind: str, **fields: Any) -> Json:
+        return self._event(f"reasoning_summary_{kind}", summary_index=0, **fields)
 
 
-class MessageItem:
-    """What is said to the user: text, or a refusal, or one after the other."""
+class MessageItem(OutputItem):
+    """A message to the user: parts of text and refusals."""
 
     def __init__(self, at: int) -> None:
-        head = {"id": make_id("message"), "type": "message", "role": "assistant"}
-        self.item: Json = {**head, "status": "in_progress", "content": []}
-        self._at = at
+        super().__init__(at, "message", role="assistant", status="in_progress", content=[])
         self._parts: list[Json] = []
-        self._texts: list[str] = []
         self._annotations: list[Json] = []
         self._logprobs: list[Json] = []
-        # Which of the two is being written.
+        # The type of the part that is being written, if there is one.
         self._kind = ""
-
-    def begin(self) -> list[Json]:
-        return [_added_event(dict(self.item), self._at)]
-
-    @property
-    def _where(self) -> Json:
-        return {"item_id": self.item["id"], "output_index": self._at, "content_index": len(self._parts)}
 
     def add(self, text: str, *, logprobs: Sequence[Json] = ()) -> list[Json]:
         events = self._begin_part("output_text")
         self._texts.append(text)
         self._logprobs += logprobs
-        delta = {"delta": text, "logprobs": list(logprobs)}
-        return [*events, {"type": "response.output_text.delta", **self._where, **delta}] if text else events
+        delta = self._part_event("output_text.delta", delta=text, logprobs=list(logprobs))
+        return [*events, delta] if text else events
 
     def refuse(self, text: str) -> list[Json]:
         events = self._begin_part("refusal")
         self._texts.append(text)
-        return [*events, {"type": "response.refusal.delta", **self._where, "delta": text}]
+        return [*events, self._part_event("refusal.delta", delta=text)]
 
-    def cite(self, cited: Sequence[Json]) -> list[Json]:
+    def cite(self, annotations: Sequence[Json]) -> list[Json]:
         events = self._begin_part("output_text")
-        for each in cited:
+        for each in annotations:
             kind = as_text(each.get("type"))
             inner = as_object(each.get(kind))
             note = {"type": kind, **inner} if inner else each
-            where = {**self._where, "annotation_index": len(self._annotations), "annotation": note}
-            events.append({"type": "response.output_text.annotation.added", **where})
+            at = len(self._annotations)
+            events.append(self._part_event("output_text.annotation.added", annotation_index=at, annotation=note))
             self._annotations.append(note)
         return events
+
+    def close(self, status: str) -> list[Json]:
+        return [*self._close_part(), self._done(status=status, content=self._parts)]
 
     def _begin_part(self, kind: str) -> list[Json]:
         if kind == self._kind:
             return []
         events = self._close_part()
         self._kind = kind
-        part = {"type": kind, "refusal": ""} if kind == "refusal" else self._text_part("")
-        return [*events, {"type": "response.content_part.added", **self._where, "part": part}]
-
-    def _text_part(self, text: str) -> Json:
-        return {
-            "type": "output_text",
-            "text": text,
-            "annotations": list(self._annotations),
-            "logprobs": list(self._logprobs),
-        }
+        return [*events, self._part_event("content_part.added", part=self._part(""))]
 
     def _close_part(self) -> list[Json]:
         if not self._kind:
             return []
-        text, where = "".join(self._texts), self._where
+        text = "".join(self._texts)
+        part = self._part(text)
         if self._kind == "refusal":
-            part: Json = {"type": "refusal", "refusal": text}
-            events = [{"type": "response.refusal.done", **where, "refusal": text}]
+            done = self._part_event("refusal.done", refusal=text)
         else:
-            part = self._text_part(text)
-            events = [{"type": "response.output_text.done", **where, "text": text, "logprobs": part["logprobs"]}]
+            done = self._part_event("output_text.done", text=text, logprobs=part["logprobs"])
+        events = [done, self._part_event("content_part.done", part=part)]
         self._parts.append(part)
         self._texts, self._annotations, self._logprobs, self._kind = [], [], [], ""
-        return [*events, {"type": "response.content_part.done", **where, "part": part}]
+        return events
 
-    def close(self, status: str) -> list[Json]:
-        events = self._close_part()
-        self.item = {**self.item, "status": status, "content": self._parts}
-        return [*events, _done_event(self.item, self._at)]
+    def _part(self, text: str) -> Json:
+        if self._kind == "refusal":
+            return {"type": "refusal", "refusal": text}
+        notes, logprobs = list(self._annotations), list(self._logprobs)
+        return {"type": "output_text", "text": text, "annotations": notes, "logprobs": logprobs}
+
+    def _part_event(self, kind: str, **fields: Any) -> Json:
+        return self._event(kind, content_index=len(self._parts), **fields)
 
 
-class CallItem:
-    """A function, or a tool that takes free text, that the model wants called."""
+class CallItem(OutputItem):
+    """A call of a function, or of a custom tool, which takes free text."""
 
     def __init__(self, at: int, first: Mapping[str, Any]) -> None:
+        is_custom = "custom" in first
         self._index = first.get("index")
-        self._is_custom = "custom" in first
-        payload = _call_payload(first)
-        self._input = "input" if self._is_custom else "arguments"
-        kind = "custom_tool_call" if self._is_custom else "function_call"
-        self._events = "response.custom_tool_call_input" if self._is_custom else "response.function_call_arguments"
-        call_id = as_text(first.get("id")) or make_id("call")
-        self.item: Json = {"id": make_id(kind), "type": kind, "status": "in_progress", "call_id": call_id}
-        self.item |= {"name": as_text(payload.get("name")), self._input: ""}
-        self._at = at
-        self._where = {"item_id": self.item["id"], "output_index": at}
-        self._texts: list[str] = []
-
-    def begin(self) -> list[Json]:
-        return [_added_event(dict(self.item), self._at)]
+        self._input = "input" if is_custom else "arguments"
+        self._events = "custom_tool_call_input" if is_custom else "function_call_arguments"
+        fields = {
+            "status": "in_progress",
+            "call_id": as_text(first.get("id")) or make_id("call"),
+            "name": as_text(_call_payload(first).get("name")),
+            self._input: "",
+        }
+        super().__init__(at, "custom_tool_call" if is_custom else "function_call", **fields)
 
     def is_continued_by(self, call: Mapping[str, Any], *, last: bool) -> bool:
-        """Whether a delta goes on with this call; some upstreams leave out the index, or give all calls the same."""
+        """Return whether a delta belongs to this call; some upstreams leave out the index or use one for all."""
         if id := as_text(call.get("id")):
             return bool(id == self.item["call_id"])
         if (index := call.get("index")) is not None:
@@ -303,16 +279,12 @@ class CallItem:
         if not text:
             return []
         self._texts.append(text)
-        return [{"type": f"{self._events}.delta", **self._where, "delta": text}]
+        return [self._event(f"{self._events}.delta", delta=text)]
 
     def close(self, status: str) -> list[Json]:
-        text = "".join(self._texts)
-        self.item = {**self.item, "status": status, self._input: text}
-        named = {} if self._is_custom else {"name": self.item["name"]}
-        return [
-            {"type": f"{self._events}.done", **self._where, **named, self._input: text},
-            _done_event(self.item, self._at),
-        ]
+        value = {self._input: "".join(self._texts)}
+        named = {"name": self.item["name"]} if self._input == "arguments" else {}
+        return [self._event(f"{self._events}.done", **named, **value), self._done(status=status, **value)]
 
 
 def _call_payload(call: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,35 +1,120 @@
-"""A response that an upstream tells by itself, followed as it is relayed."""
+"""Responses of upstreams that have the Responses API: the request with memory, and the relayed answer."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recollect.errors import UpstreamBroken
-from recollect.http.proxy.body import InputEdit, append_member, edit_input, remove_members
+from recollect.http.proxy.asgi_io import headers_by_name, headers_for_client
+from recollect.http.proxy.body import parse_body
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
+from recollect.http.proxy.sse import SseReader, decode_object, encode_events
 from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.context import Message, memory_headers
 from recollect.http.responses.items import as_objects, as_text
 from recollect.http.responses.persistence import History, ResponseTracker, ResponseWriter
 from recollect.http.responses.request import Json, ResponseParams
 from recollect.http.responses.to_chat import IndexedMessage
-from recollect.http.responses.upstream_io import (
-    SseReader,
-    buffer_response,
-    decode_object,
-    encode_events,
-    header_value,
-    relayed_headers,
-)
-from recollect.http.upstream.protocol import Header, UpstreamResponse
+from recollect.http.upstream.protocol import Header, UpstreamResponse, buffer_response
 
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed")
+# Items that any upstream accepts, without their ids, which only the upstream that made them knows.
+_PORTABLE = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
+
+
+def native_body(
+    params: ResponseParams,
+    history: History,
+    indexed: Sequence[IndexedMessage],
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    upstream: str,
+) -> bytes:
+    """Return the request without our fields, with the messages that memory added or rewrote.
+
+    `indexed` are the messages of the history and the input. An upstream that does not have the history is sent it.
+    """
+    value = params.fields.get("input")
+    original = [{"role": "user", "content": value}] if isinstance(value, str) else value or []
+    if params.previous_id and history.upstream == upstream:
+        without = MEMORY_FIELDS
+        _, added, items = _merge_memory(history.items, original, indexed, messages)
+        # Memories that belong into the history can still precede a new question. Results of tools continue from a
+        # question that was sent with them.
+        if any(item.get("role") == "user" for item in params.items):
+            items = [*added, *items]
+    else:
+        without = MEMORY_FIELDS | {"conversation", "previous_response_id"}
+        own = original if isinstance(value, str) else params.items
+        sent = [new if new is old else _portable(new) for new, old in zip(own, original, strict=True)]
+        earlier, _, items = _merge_memory(history.items, sent, indexed, messages)
+        items = [*(_portable(each) for each in earlier if each.get("type", "message") in _PORTABLE), *items]
+    is_unchanged = len(items) == len(original) and all(map(_is_same, items, original))
+    return params.body.rewrite({} if is_unchanged else {"input": items}, without=without)
+
+
+def _is_same(one: object, other: object) -> bool:
+    return one is other
+
+
+def _merge_memory(
+    history: Sequence[Json],
+    items: Sequence[Json],
+    indexed: Sequence[IndexedMessage],
+    messages: Sequence[Mapping[str, Any]],
+) -> tuple[list[Json], list[Json], list[Json]]:
+    """Return the history and the items with memory's messages, and apart those that were added to the history."""
+    every, count = [*history, *items], len(history)
+    number_of = {id(each.message): number for number, each in enumerate(indexed)}
+    unchanged = {number_of[id(each)] for each in messages if id(each) in number_of}
+    new: dict[int, list[Json]] = {}
+    replaced: set[int] = set()
+    next_number = 0
+    for message in messages:
+        if (number := number_of.get(id(message))) is not None:
+            next_number = number + 1
+            continue
+        at = indexed[next_number].item_index if next_number < len(indexed) else len(every)
+        new.setdefault(at, []).append(to_item(message))
+        if next_number < len(indexed) and next_number not in unchanged:
+            replaced.add(at)
+            next_number += 1
+    merged: tuple[list[Json], list[Json]] = ([], [])
+    for at in range(len(every) + 1):
+        part = merged[0 if at < count else 1]
+        part += new.get(at, ())
+        if at < len(every) and at not in replaced:
+            part.append(every[at])
+    added = [each for at in sorted(new) if at < count for each in new[at][: -1 if at in replaced else None]]
+    return merged[0], added, merged[1]
+
+
+def _portable(item: Mapping[str, Any]) -> Json:
+    return {name: value for name, value in item.items() if name not in ("id", "status")}
+
+
+def to_item(message: Mapping[str, Any]) -> Json:
+    """Return a message that memory wrote as an item."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    return {"type": "message", "role": message["role"], "content": [_to_input_part(part) for part in parts]}
+
+
+def _to_input_part(part: Mapping[str, Any]) -> Json:
+    match part.get("type"):
+        case "text":
+            return {"type": "input_text", "text": part["text"]}
+        case "image_url":
+            image = part["image_url"]
+            return {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
+        case "file":
+            return {"type": "input_file", **part["file"]}
+        case _:
+            return dict(part)
 
 
 class PassthroughState:
-    """Reads along: `response` is the response as it stands, `is_over` once the upstream said how it ended."""
+    """The state of a relayed response: `response` as far as it arrived, `is_finished` once its end did."""
 
     def __init__(self) -> None:
         self.response: Json = {}
@@ -40,15 +125,13 @@ class PassthroughState:
 
     @property
     def id(self) -> str:
-        """The id of the response; empty as long as none was told."""
-        id = self.response.get("id")
-        return id if isinstance(id, str) else ""
+        """The id of the response; empty until it has arrived."""
+        return as_text(self.response.get("id"))
 
     def feed(self, chunk: bytes) -> None:
-        """Take what is being relayed."""
+        """Take the next piece."""
         for data in self._reader.feed(chunk):
-            event = decode_object(data)
-            if event is not None:
+            if (event := decode_object(data)) is not None:
                 self._apply_event(event)
 
     def _apply_event(self, event: Json) -> None:
@@ -77,12 +160,12 @@ class PassthroughState:
         self._output[at] = {**item, "content": parts}
 
     def failure(self, message: str) -> Json:
-        """The event that tells of a break in the middle."""
+        """Return the event that reports an interruption."""
         event = {"type": "error", "code": "server_error", "message": message, "param": None}
         return {**event, "sequence_number": self._number + 1}
 
     def stop(self, status: str) -> None:
-        """Leave it as it is: nobody listens any more, or nobody speaks."""
+        """End the response with a status, as far as it arrived."""
         if not self.is_finished and self.response:
             output = [
                 {**item, "status": "incomplete"} if item.get("status") == "in_progress" else item
@@ -92,90 +175,12 @@ class PassthroughState:
             self.is_finished = True
 
 
-# What any upstream can be told again, whoever made it; without ids, which only their maker knows.
-_PORTABLE = ("message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output")
-
-
-def find_edits(indexed: Sequence[IndexedMessage], messages: Sequence[Message], *, count: int) -> list[InputEdit]:
-    """What is new among the messages: items to go before others or in their place, or after all `count` of them."""
-    at_of = {id(each.message): n for n, each in enumerate(indexed)}
-    unchanged = {at_of[id(each)] for each in messages if id(each) in at_of}
-    edits, next_at = [], 0
-    for message in messages:
-        if id(message) in at_of:
-            next_at = at_of[id(message)] + 1
-            continue
-        replaces = next_at < len(indexed) and next_at not in unchanged
-        at = indexed[next_at].item_index if next_at < len(indexed) else count
-        edits.append(InputEdit(at, json.dumps(to_item(message)), replaces))
-        next_at += replaces
-    return edits
-
-
-def native_body(
-    params: ResponseParams, history_state: History, edits: Sequence[InputEdit], *, upstream: str
-) -> bytes:
-    """The request as it came but for our fields, with what memory adds, and with what this upstream did not see."""
-    count = len(history_state.items)
-    new = [InputEdit(edit.index - count, edit.new, edit.replaces) for edit in edits if edit.index >= count]
-    earlier = [edit for edit in edits if edit.index < count]
-    if params.previous_id and history_state.upstream == upstream:
-        # The upstream has what came before. What belongs there can still come before a new question; the answers of
-        # tools go on from a question that was asked with it.
-        if any(item.get("role") == "user" for item in params.items):
-            new = [*(InputEdit(0, edit.new) for edit in earlier if not edit.replaces), *new]
-        return edit_input(remove_members(params.text, MEMORY_FIELDS), before=(), edits=new).encode()
-    new += [
-        InputEdit(at, json.dumps(_portable(item)), replaces=True)
-        for at, item in enumerate(params.items)
-        if isinstance(params.fields.get("input"), list) and params.fields["input"][at] is not item
-    ]
-    text = remove_members(params.text, MEMORY_FIELDS | {"conversation", "previous_response_id"})
-    return edit_input(text, before=_render_history(history_state, earlier), edits=new).encode()
-
-
-def _render_history(history_state: History, edits: Sequence[InputEdit]) -> list[str]:
-    added = {edit.index: edit for edit in edits}
-    history = []
-    for at, item in enumerate(history_state.items):
-        edit = added.get(at)
-        if edit is not None:
-            history.append(edit.new)
-        if item.get("type", "message") in _PORTABLE and not (edit and edit.replaces):
-            history.append(json.dumps(_portable(item)))
-    return history
-
-
-def _portable(item: Mapping[str, Any]) -> Json:
-    return {name: value for name, value in item.items() if name not in ("id", "status")}
-
-
-def to_item(message: Message) -> Json:
-    """A message that memory wrote, as an item."""
-    content = message.get("content")
-    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
-    return {"type": "message", "role": message["role"], "content": [_to_input_part(part) for part in parts]}
-
-
-def _to_input_part(part: Mapping[str, Any]) -> Json:
-    match part.get("type"):
-        case "text":
-            return {"type": "input_text", "text": part["text"]}
-        case "image_url":
-            image = part["image_url"]
-            return {"type": "input_image", "image_url": image["url"], "detail": image.get("detail", "auto")}
-        case "file":
-            return {"type": "input_file", **part["file"]}
-        case _:
-            return dict(part)
-
-
 async def relay_response(
     request: AsgiRequest, reply: UpstreamResponse, writer: ResponseWriter, *, upstream: str, hits: list[Any] | None
 ) -> None:
-    """Answer with what the upstream says, and keep it."""
-    headers = [*relayed_headers(reply.headers), *memory_headers(writer.chat)]
-    if header_value(reply.headers, b"content-type").startswith(b"text/event-stream"):
+    """Relay the upstream's answer, and store it."""
+    headers = headers_for_client(reply.headers, writer.chat.headers, drop=(b"content-length",))
+    if headers_by_name(reply.headers).get("content-type", "").startswith("text/event-stream"):
         await _relay_streamed(request, reply, writer, headers, upstream=upstream)
         return
     buffered = await buffer_response(reply)
@@ -183,7 +188,7 @@ async def relay_response(
     if response is not None and isinstance(response.get("id"), str):
         await writer.store(response, upstream=upstream)
         if hits is not None:
-            body = append_member(body.decode(), "memory_hits", json.dumps(hits)).encode()
+            body = parse_body(body).rewrite({"memory_hits": hits})
     await request.answer(buffered.status, body, headers)
 
 
@@ -202,5 +207,5 @@ async def _relay_streamed(
                 await request.write(chunk)
             await request.write(b"", more=False)
         except UpstreamBroken as error:
-            # A frame may have been cut in two; the blank line ends it.
+            # The blank line ends an event that may have been cut in two.
             await request.write(b"\n\n" + encode_events([state.failure(str(error))]), more=False)

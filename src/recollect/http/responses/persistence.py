@@ -1,4 +1,4 @@
-"""What came before a request: a chain of responses, the items of a conversation, or nothing."""
+"""The history of a request, and storing its response."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from recollect.http.auth.caller import Caller
 from recollect.http.proxy.chat_memory import ChatContext
 from recollect.http.responses.asgi import AsgiRequest
 from recollect.http.responses.context import InProgressResponse, ResponsesContext
-from recollect.http.responses.errors import BadRequest
 from recollect.http.responses.items import make_id, output_text, with_id
-from recollect.http.responses.request import Json, ResponseParams
+from recollect.http.responses.request import BadRequest, Json, ResponseParams
 from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
+
+_log = logging.getLogger("recollect")
+# More running tasks than this mean that the ledger is stuck.
+_MAX_TASKS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What was said until now, and where that is kept.
+    """What came before a request: a chain of responses, the items of a conversation, or nothing.
 
-    `upstream` can go on from the last response by itself. `epoch` is waited for by who keeps something: no chat waits
-    for it.
+    `upstream` can continue from the last response by itself. `epoch` is awaited only to store the response, so that
+    no chat waits for it.
     """
 
     scope: Scope
@@ -37,8 +40,8 @@ class History:
 
 
 async def load_history(params: ResponseParams, scope: Scope, context: ResponsesContext, *, caller: Caller) -> History:
-    """What came before; what is not the user's is not found."""
-    epoch = context.tasks.start(context.storage.epoch(scope.user))
+    """Load the history of a request; what belongs to another user is not found."""
+    epoch = context.tasks.start(context.epoch(scope.user))
     if not params.previous_id and not params.thread_id:
         root = make_id("response")
         return History(_inherit_scope(scope, Scope(scope.user, "", root)), root, epoch)
@@ -46,10 +49,10 @@ async def load_history(params: ResponseParams, scope: Scope, context: ResponsesC
     await context.wait_for_write(scope.user, params.thread_id or params.previous_id)
     if params.thread_id:
         thread = await load_thread(params.thread_id, scope, context, caller=caller)
-        items = await context.storage.responses.thread_items(scope, params.thread_id)
+        items = await context.store.thread_items(scope, params.thread_id)
         return History(_inherit_scope(scope, thread.scope), make_id("response"), epoch, tuple(map(dict, items)))
     try:
-        chain = await context.storage.responses.response_chain(scope, params.previous_id)
+        chain = await context.store.response_chain(scope, params.previous_id)
         if not all(caller.owns(each.scope) for each in chain):
             raise NotFound(params.previous_id)
     except NotFound:
@@ -67,9 +70,9 @@ async def load_history(params: ResponseParams, scope: Scope, context: ResponsesC
 
 
 async def load_thread(id: str, scope: Scope, context: ResponsesContext, *, caller: Caller) -> Thread:
-    """A conversation of the caller's; any other is as unknown as one that does not exist."""
+    """Load a conversation of the caller; any other raises NotFound."""
     try:
-        thread = await context.storage.responses.thread(scope, id)
+        thread = await context.store.thread(scope, id)
     except NotFound:
         thread = None
     if thread is None or not caller.owns(thread.scope):
@@ -78,21 +81,18 @@ async def load_thread(id: str, scope: Scope, context: ResponsesContext, *, calle
 
 
 def _inherit_scope(scope: Scope, previous: Scope) -> Scope:
-    """The scope that is asked for; where it names none, the project and session of what came before."""
+    """Return the requested scope, with the project and session of the history where it names none."""
     return replace(scope, project=scope.project or previous.project, session=scope.session or previous.session)
 
 
 def _is_complete(item: Mapping[str, Any]) -> bool:
-    """Whether an item can be said again: a call that was cut off cannot."""
+    """Return whether an item can be sent again: a call that was cut off cannot."""
     return item.get("status") != "incomplete" or item.get("type") == "message"
-
-
-_log = logging.getLogger("recollect")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseWriter:
-    """Keeps what comes of one request; nothing that goes wrong with it reaches the client."""
+    """Stores the response to one request; failures never reach the client."""
 
     context: ResponsesContext
     params: ResponseParams
@@ -101,19 +101,19 @@ class ResponseWriter:
     started_at: datetime
 
     def start(self, response: Json, *, upstream: str = "") -> asyncio.Task[None] | None:
-        """Begin to keep a response as it stands; None if too much waits for the ledger already."""
-        if self.context.tasks.is_full:
-            _log.warning("response %s is not kept: too many wait for the ledger", response.get("id"))
+        """Start to store a response as it is now; returns None if too many wait for the ledger."""
+        if len(self.context.tasks) >= _MAX_TASKS:
+            _log.warning("response %s is not stored: too many wait for the ledger", response.get("id"))
             return None
         task = self.context.tasks.start(self._store_answer_and_response(response, upstream))
         self.context.track_write(self.history.scope.user, (response.get("id", ""), self.params.thread_id), task)
         return task
 
     async def store(self, response: Json, *, upstream: str = "") -> None:
-        """Keep a response; `upstream` is who can go on from it by itself. What takes long goes on without us.
+        """Store a response before its end is sent, since the client may continue from it at once.
 
-        A client may go on from a response as soon as it has heard of its end, so this comes before. While memory is
-        in trouble nobody waits for it.
+        `upstream` names the one that can continue from it. A slow write goes on in the background, and while memory
+        is degraded nobody waits for it.
         """
         task = self.start(response, upstream=upstream)
         if task is not None and not self.chat.status.startswith("degraded"):
@@ -121,58 +121,55 @@ class ResponseWriter:
 
     async def _store_answer_and_response(self, response: Json, upstream: str) -> None:
         text = output_text(response)
-        names = [self.chat.turn_id] if self.chat.turn_id else []
-        if text:
-            turn = await self.context.memory.store_answer(self.chat, text)
-            names += [turn] if turn else []
+        turn_id = await self.context.memory.store_answer(self.chat, text) if text else ""
         if not (self.params.store or self.params.thread_id):
             return
         try:
-            await self._store_response(response, tuple(names), upstream)
+            names = tuple(filter(None, (self.chat.turn_id, turn_id)))
+            await self._store_response(response, names, upstream)
         except RecollectError as error:
-            _log.warning("response %s is not kept: %s", response.get("id"), error)
+            _log.warning("response %s is not stored: %s", response.get("id"), error)
 
     async def _store_response(self, response: Json, names: tuple[str, ...], upstream: str) -> None:
-        responses, scope = self.context.storage.responses, self.history.scope
-        input_items = [with_id(item) for item in self.params.items if item.get("type") != "item_reference"]
+        params, scope = self.params, self.history.scope
+        input_items = [with_id(item) for item in params.items if item.get("type") != "item_reference"]
         expires_at = self.started_at + self.context.retention
         items = None
-        if self.params.thread_id:
+        body = dict(response)
+        # An upstream that was sent the history does not know where it is stored.
+        if params.previous_id:
+            body["previous_response_id"] = params.previous_id
+        if params.thread_id:
+            body["conversation"] = {"id": params.thread_id}
             existing_ids = {item.get("id") for item in self.history.items}
-            # Who says again what the conversation has says something new by it.
+            # An item that is sent again is a new item of the conversation.
             input_items = [
                 {**item, "id": make_id(item["type"])} if item["id"] in existing_ids else item for item in input_items
             ]
             thread_items = [*input_items, *(with_id(item) for item in response.get("output") or ())]
-            items = ThreadItems(self.params.thread_id, thread_items, names, expires_at)
-        if not self.params.store and items is not None:
-            await responses.add_items(scope, items)
-            return
+            items = ThreadItems(params.thread_id, thread_items, names, expires_at)
+            if not params.store:
+                await self.context.store.add_items(scope, items)
+                return
         stored = StoredResponse(
             id=response["id"],
             scope=scope,
             root_id=self.history.root_id,
-            previous_id=self.params.previous_id,
-            thread_id=self.params.thread_id,
+            previous_id=params.previous_id,
+            thread_id=params.thread_id,
             upstream=upstream,
             epoch=await self.history.epoch,
             created_at=self.started_at,
             expires_at=expires_at,
             names=names,
-            body=self._stored_body(response),
+            body=body,
             input_items=input_items,
         )
-        await responses.save_response(scope, stored, items=items, started_at=self.started_at)
-
-    def _stored_body(self, response: Json) -> Json:
-        """The response; an upstream that was sent what came before does not know where that is kept."""
-        thread = {"conversation": {"id": self.params.thread_id}} if self.params.thread_id else {}
-        previous = {"previous_response_id": self.params.previous_id} if self.params.previous_id else {}
-        return {**response, **thread, **previous}
+        await self.context.store.save_response(scope, stored, items=items, started_at=self.started_at)
 
 
 class ResponseState(Protocol):
-    """A response as it stands."""
+    """A response as it is being answered."""
 
     response: Json
 
@@ -182,12 +179,12 @@ class ResponseState(Protocol):
         ...
 
     def stop(self, status: str) -> None:
-        """Leave it as it is."""
+        """End it with a status, as far as it was answered."""
         ...
 
 
 class ResponseTracker:
-    """The time in which a response is told; whoever cancels it meanwhile has `last` written as the end."""
+    """Registers a response while it is streamed, so that it can be read and cancelled; `last` ends it then."""
 
     def __init__(
         self, request: AsgiRequest, writer: ResponseWriter, state: ResponseState, *, last: Callable[[], bytes]
@@ -208,13 +205,13 @@ class ResponseTracker:
         return self
 
     def register(self) -> None:
-        """Let it be looked at and cancelled, if it has an id by now."""
+        """Make the response visible, once it has an id."""
         if self._key is None and self._state.id:
             self._key = (self._writer.history.scope.user, self._state.id)
             self._writer.context.in_progress[self._key] = self._in_progress
 
     async def store(self, *, upstream: str = "") -> None:
-        """Keep it as it stands, unless that was done."""
+        """Store the response as it is now, once."""
         if not self._is_stored:
             self._is_stored = True
             await self._writer.store(self._state.response, upstream=upstream)

@@ -1,27 +1,60 @@
-"""What is asked of POST /v1/responses, read from the raw body and checked."""
+"""The body of POST /v1/responses, parsed and checked, and the errors of bad requests."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from recollect.http.responses.errors import BadRequest
+from recollect.errors import InvalidInput, MissingUser, NotAllowed, NotFound, RecollectError, UpstreamBroken
+from recollect.http.errors import status_of
+from recollect.http.proxy.asgi_io import BodyTooLarge, error_body
+from recollect.http.proxy.body import JsonBody, parse_body
 
 Json: TypeAlias = dict[str, Any]
-
 MAX_INPUT_ITEMS = 20_000
+
+
+class BadRequest(InvalidInput):
+    """A request that cannot be served; `param` names the field, `code` is for programs."""
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+def unsupported_error(what: str, *, param: str, instead: str) -> BadRequest:
+    """Return the error for something that an upstream with chat completions only cannot do."""
+    message = f"{what} cannot be sent to an upstream that has only chat completions: {instead}"
+    return BadRequest(message, param=param, code="unsupported_value")
+
+
+def error_response(error: RecollectError) -> tuple[int, Json]:
+    """Return the status and the body for an error."""
+    param: str | None = None
+    code: str | None = None
+    status = (
+        413 if isinstance(error, BodyTooLarge) else 502 if isinstance(error, UpstreamBroken) else status_of(error)
+    )
+    match error:
+        case BadRequest():
+            param, code = error.param, error.code
+        case NotFound():
+            code = "not_found"
+        case NotAllowed():
+            code = "not_allowed"
+        case MissingUser():
+            param, code = "user", "missing_user_id"
+    kind = "server_error" if status >= 500 else "invalid_request_error"
+    return status, error_body(str(error), kind=kind, param=param, code=code)
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseParams:
-    """A request for a response: its text as it came, its fields, and what the others mean.
+    """A request for a response; `items` are the elements of `input`, or one user message for a text."""
 
-    `items` are the elements of `input`; a text stands for one message of the user.
-    """
-
-    text: str
+    body: JsonBody
     fields: Mapping[str, Any]
     items: Sequence[Json]
     model: str
@@ -31,33 +64,29 @@ class ResponseParams:
     thread_id: str
 
 
-def parse_json_object(body: bytes) -> tuple[str, Json]:
-    """A body's text and the JSON object that it is."""
+def parse_json_object(raw: bytes) -> JsonBody:
+    """Parse a body; raises BadRequest if it is not a JSON object."""
     try:
-        text = body.decode("utf-8")
-        fields = json.loads(text, parse_constant=_reject_constant)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise BadRequest(f"the body is not JSON in UTF-8: {reason}", code="invalid_json") from None
-    if not isinstance(fields, dict):
-        raise BadRequest("the body must be a JSON object", code="invalid_json")
-    return text, fields
+        return parse_body(raw, strict=True)
+    except InvalidInput as error:
+        raise BadRequest(str(error), code="invalid_json") from None
 
 
-def _reject_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number in JSON")
-
-
-def parse_response_params(body: bytes) -> ResponseParams:
-    """The request, or a BadRequest that says what to change."""
-    text, fields = parse_json_object(body)
+def parse_response_params(raw: bytes) -> ResponseParams:
+    """Parse a request; raises a BadRequest that names the invalid field."""
+    body = parse_json_object(raw)
+    fields = body.fields
     model = fields.get("model")
     if not isinstance(model, str) or not model:
-        raise BadRequest("Missing required parameter: 'model'.", param="model", code="missing_required_parameter")
-    previous, thread = _parse_id(fields, "previous_response_id"), _parse_thread_id(fields)
-    if previous and thread:
+        raise _missing("model")
+    thread = fields.get("conversation")
+    if isinstance(thread, dict):
+        thread = thread.get("id", "")
+    previous_id = _parse_id(fields.get("previous_response_id"), "previous_response_id")
+    thread_id = _parse_id(thread, "conversation")
+    if previous_id and thread_id:
         raise BadRequest(
-            "give either previous_response_id or conversation: both say what came before",
+            "give either previous_response_id or conversation, not both",
             param="conversation",
             code="mutually_exclusive_parameters",
         )
@@ -70,30 +99,33 @@ def parse_response_params(body: bytes) -> ResponseParams:
     if not isinstance(fields.get("metadata"), dict | None):
         raise BadRequest("metadata must be an object", param="metadata", code="invalid_type")
     return ResponseParams(
-        text=text,
+        body=body,
         fields=fields,
-        items=_parse_items(fields, may_be_missing=bool(previous or thread)),
+        items=_parse_input(fields.get("input"), may_be_missing=bool(previous_id or thread_id)),
         model=model,
         stream=_parse_flag(fields, "stream", default=False),
         store=_parse_flag(fields, "store", default=True),
-        previous_id=previous,
-        thread_id=thread,
+        previous_id=previous_id,
+        thread_id=thread_id,
     )
 
 
-def _parse_items(fields: Mapping[str, Any], *, may_be_missing: bool) -> list[Json]:
-    value = fields.get("input")
+def _missing(name: str) -> BadRequest:
+    return BadRequest(f"Missing required parameter: '{name}'.", param=name, code="missing_required_parameter")
+
+
+def _parse_input(value: object, *, may_be_missing: bool) -> list[Json]:
     if isinstance(value, str):
         return [{"type": "message", "role": "user", "content": value}]
     if value is None and may_be_missing:
         return []
     if value is None:
-        raise BadRequest("Missing required parameter: 'input'.", param="input", code="missing_required_parameter")
+        raise _missing("input")
     return validate_items(value, param="input")
 
 
 def validate_items(value: object, *, param: str) -> list[Json]:
-    """A list of items, each an object that says what it is; or a BadRequest that names the one that is not."""
+    """Return a list of items; raises a BadRequest that names the first invalid one."""
     if not isinstance(value, list):
         raise BadRequest(f"{param} must be a list of items", param=param, code="invalid_type")
     if len(value) > MAX_INPUT_ITEMS:
@@ -112,38 +144,20 @@ def validate_items(value: object, *, param: str) -> list[Json]:
 
 def _check_message(item: Mapping[str, Any], where: str) -> None:
     if item.get("role") not in ("user", "assistant", "system", "developer"):
-        raise BadRequest(
-            f"{where}.role must be user, assistant, system or developer", param=f"{where}.role", code="invalid_value"
-        )
+        problem = f"{where}.role must be user, assistant, system or developer"
+        raise BadRequest(problem, param=f"{where}.role", code="invalid_value")
     content = item.get("content")
     parts = content if isinstance(content, list) else []
     if not isinstance(content, str | list) or not all(isinstance(part, dict) for part in parts):
-        raise BadRequest(
-            f"{where}.content must be a text or a list of parts", param=f"{where}.content", code="invalid_type"
-        )
+        problem = f"{where}.content must be a string or a list of parts"
+        raise BadRequest(problem, param=f"{where}.content", code="invalid_type")
 
 
-def _parse_id(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
+def _parse_id(value: object, name: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str) or not value:
-        raise BadRequest(f"{name} must be the id of a response", param=name, code="invalid_type")
-    return value
-
-
-def _parse_thread_id(fields: Mapping[str, Any]) -> str:
-    value = fields.get("conversation")
-    if isinstance(value, dict):
-        value = value.get("id", "")
-    if value is None:
-        return ""
-    if not isinstance(value, str) or not value:
-        raise BadRequest(
-            "conversation must be the id of a conversation, or an object with it",
-            param="conversation",
-            code="invalid_type",
-        )
+        raise BadRequest(f"{name} must be an id", param=name, code="invalid_type")
     return value
 
 

@@ -1,14 +1,13 @@
-"""Where the Responses and Conversations APIs are served."""
+"""The routes of the Responses and Conversations APIs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from starlette.routing import BaseRoute, Route
-from starlette.types import Scope
 
 from recollect.http.responses import conversations, create, retrieve
-from recollect.http.responses.asgi import AsgiEndpoint, AsgiRequest, Handler
+from recollect.http.responses.asgi import AsgiEndpoint, Handler
 from recollect.http.responses.context import ResponsesContext
 
 _CONVERSATION = "/v1/conversations/{conversation_id}"
@@ -29,22 +28,9 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
 )
 
 
-def responses_routes(context_of: Callable[[Scope], ResponsesContext]) -> list[BaseRoute]:
-    """The routes, for an application that can tell for a request what they are to work with."""
+def responses_routes(context_of: Callable[[], ResponsesContext]) -> list[BaseRoute]:
+    """Return the routes; creating a response checks the caller's rights itself."""
     return [
-        Route(path, AsgiEndpoint(context_of, _authorize(handler)), methods=[method])
+        Route(path, AsgiEndpoint(context_of, handler, checks_write=handler is not create.create), methods=[method])
         for method, path, handler in ROUTES
     ]
-
-
-def _authorize(handler: Handler) -> Handler:
-    """The same for callers who may read or write what it reads or writes; who creates a response is told by that."""
-
-    async def allowed(request: AsgiRequest) -> None:
-        if request.method in ("GET", "HEAD"):
-            request.caller.check_can_read()
-        elif handler is not create.create:
-            request.caller.check_can_write()
-        await handler(request)
-
-    return allowed

@@ -1,4 +1,4 @@
-"""Items of the Responses API as messages of chat completions."""
+"""Requests of the Responses API translated to chat completions."""
 
 from __future__ import annotations
 
@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.http.proxy.memory_options import MEMORY_FIELDS
-from recollect.http.responses.errors import BadRequest, unsupported_error
 from recollect.http.responses.items import as_object, as_objects, as_text
-from recollect.http.responses.request import Json
+from recollect.http.responses.request import BadRequest, Json, unsupported_error
 
-# What an upstream of chat completions knows; `developer` is what newer models call `system`.
+# Upstreams with chat completions only may not know `developer`, the newer name of `system`.
 _ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 _CALLS = ("function_call", "custom_tool_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
-# What no upstream needs to be told again.
+# Items that no upstream needs again.
 _SKIPPED = ("reasoning",)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedMessage:
-    """A message, and which item it began with."""
+    """A message, and the number of its first item."""
 
     message: Json
     item_index: int
 
 
 def to_messages(items: Sequence[Mapping[str, Any]]) -> list[IndexedMessage]:
-    """The messages that say the same; what chat completions have no words for is left out.
+    """Translate items; those that chat completions do not have are left out.
 
-    Calls that follow the assistant's words, or each other, are one message with them.
+    Calls become part of the assistant's message before them.
     """
     indexed: list[IndexedMessage] = []
     for at, item in enumerate(items):
@@ -38,15 +37,10 @@ def to_messages(items: Sequence[Mapping[str, Any]]) -> list[IndexedMessage]:
         if kind == "message":
             indexed.append(IndexedMessage(_to_message(item), at))
         elif kind in _CALLS:
-            last = indexed[-1].message if indexed else {}
-            if last.get("role") == "assistant":
-                indexed[-1] = IndexedMessage(
-                    {**last, "tool_calls": [*last.get("tool_calls", ()), _to_tool_call(item)]}, indexed[-1].item_index
-                )
-            else:
-                indexed.append(
-                    IndexedMessage({"role": "assistant", "content": None, "tool_calls": [_to_tool_call(item)]}, at)
-                )
+            last = indexed.pop() if indexed and indexed[-1].message["role"] == "assistant" else None
+            message: Json = last.message if last else {"role": "assistant", "content": None}
+            calls = [*message.get("tool_calls", ()), _to_tool_call(item)]
+            indexed.append(IndexedMessage({**message, "tool_calls": calls}, last.item_index if last else at))
         elif kind in _OUTPUTS:
             message = {
                 "role": "tool",
@@ -58,7 +52,7 @@ def to_messages(items: Sequence[Mapping[str, Any]]) -> list[IndexedMessage]:
 
 
 def check_translatable(items: Sequence[Mapping[str, Any]]) -> None:
-    """Raise a BadRequest for the first item or part that chat completions have no words for."""
+    """Raise a BadRequest for the first item or part that chat completions do not have."""
     for at, item in enumerate(items):
         kind, where = item.get("type", "message"), f"input[{at}]"
         if kind not in ("message", *_CALLS, *_OUTPUTS, *_SKIPPED):
@@ -67,7 +61,7 @@ def check_translatable(items: Sequence[Mapping[str, Any]]) -> None:
         for part in content if isinstance(content, list) and kind not in _SKIPPED else ():
             if not isinstance(part, dict) or _to_chat_part(part) is None:
                 raise unsupported_error(
-                    f"content of type {as_object(part).get('type')} as it is given",
+                    f"content of type {as_object(part).get('type')} in this form",
                     param=f"{where}.content",
                     instead="give images by image_url and files by file_data",
                 )
@@ -94,7 +88,7 @@ def _to_assistant_message(content: Sequence[Mapping[str, Any]]) -> Json:
 
 
 def _to_chat_part(part: Mapping[str, Any]) -> Json | None:
-    """A part of a message's content; None where chat completions have no word for it."""
+    """Translate a part of a message's content; returns None if chat completions do not have it."""
     match part.get("type"):
         case "input_text" | "output_text" | "text":
             return {"type": "text", "text": as_text(part.get("text"))}
@@ -128,7 +122,7 @@ def _to_tool_content(output: object) -> Any:
     return parts
 
 
-# Fields of the Responses API that say something else in chat completions, or nothing.
+# Fields that chat completions do not have, or that mean something else there.
 _RESPONSES_ONLY_FIELDS = frozenset(
     {
         "input", "instructions", "previous_response_id", "conversation", "store", "background", "include", "metadata",
@@ -140,7 +134,7 @@ _LOGPROBS = "message.output_text.logprobs"
 
 
 def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Json:
-    """The body that asks the same of chat completions; fields nobody knows are passed on as they are."""
+    """Translate a request; unknown fields are passed on as they are."""
     if fields.get("prompt"):
         raise unsupported_error(
             "a prompt template", param="prompt", instead="write its text into instructions or input"
@@ -149,7 +143,7 @@ def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
     head = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
     chat: Json = {name: value for name, value in fields.items() if name not in _RESPONSES_ONLY_FIELDS | MEMORY_FIELDS}
     chat["messages"] = [*head, *messages]
-    # Upstreams that need this translation know the older name.
+    # The older name, which all upstreams know.
     if (max_tokens := fields.get("max_output_tokens")) is not None:
         chat["max_tokens"] = max_tokens
     tools = fields.get("tools") or []
@@ -175,8 +169,7 @@ def to_chat(fields: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) ->
 
 def _to_text_options(text: Mapping[str, Any]) -> Json:
     options: Json = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
-    form = text.get("format")
-    form = form if isinstance(form, dict) else {}
+    form = as_object(text.get("format"))
     match form.get("type"):
         case "json_schema":
             json_schema = {name: form[name] for name in ("name", "description", "schema", "strict") if name in form}

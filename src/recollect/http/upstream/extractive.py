@@ -1,4 +1,4 @@
-"""The built-in model: a chat is answered from memory alone, in OpenAI's shapes, where no LLM is configured."""
+"""The built-in model, which answers chats from memory alone where no LLM is configured."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from recollect.http.upstream.extractive_answer import answer_from_memory
-from recollect.http.upstream.protocol import Header, UpstreamRequest
+from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
 from recollect.model.messages import message_text
 from recollect.read.rewrite import last_question
 from recollect.text.tokens import count_tokens
@@ -20,37 +20,21 @@ MODEL = "recollect-extractive"
 _CREATED = 1_767_225_600
 _MAX_CHOICES = 128
 _MAX_STOPS = 4
-# As a model streams it: a word with the space before it.
+# A streamed piece: a word with the space before it.
 _PIECE = re.compile(r"\s*\S+|\s+")
 
 
 class _RequestRejected(Exception):
-    """What was asked cannot be answered; told to the client in OpenAI's shape."""
+    """The request cannot be answered; reported in OpenAI's format."""
 
     def __init__(self, message: str, *, param: str | None = None, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
         self.param, self.status, self.code = param, status, code
 
 
-@dataclass(frozen=True, slots=True)
-class _PreparedResponse:
-    """A reply that is whole before it is sent; a stream is one part for each event."""
-
-    status: int
-    headers: Sequence[Header]
-    parts: Sequence[bytes]
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        for part in self.parts:
-            yield part
-
-    async def close(self) -> None:
-        """There is nothing to let go of."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ChatParams:
-    """What a request asks for, checked."""
+    """The checked parameters of a request."""
 
     messages: Sequence[Any]
     choices: int
@@ -67,19 +51,17 @@ class ExtractiveUpstream:
     def name(self) -> str:
         return MODEL
 
-    async def send(self, request: UpstreamRequest) -> _PreparedResponse:
-        """The reply; a request that cannot be answered is one, too."""
+    async def send(self, request: UpstreamRequest) -> BufferedResponse:
         try:
             return await _answer(request)
         except _RequestRejected as rejection:
             error = {"message": str(rejection), "type": "invalid_request_error"}
             return _json({"error": {**error, "param": rejection.param, "code": rejection.code}}, rejection.status)
 
-    async def close(self) -> None:
-        """There is nothing to let go of."""
+    async def close(self) -> None: ...
 
 
-async def _answer(request: UpstreamRequest) -> _PreparedResponse:
+async def _answer(request: UpstreamRequest) -> BufferedResponse:
     path = "/" + request.path.strip("/")
     if (request.method, path) == ("GET", "/models"):
         return _json({"object": "list", "data": [_MODEL_CARD]})
@@ -104,7 +86,7 @@ async def _answer(request: UpstreamRequest) -> _PreparedResponse:
     head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": MODEL}
     if params.streams:
         events = [*_events(head, content, finish, params, usage), b"data: [DONE]\n\n"]
-        return _PreparedResponse(200, [(b"content-type", b"text/event-stream; charset=utf-8")], events)
+        return BufferedResponse(200, [(b"content-type", b"text/event-stream; charset=utf-8")], events)
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
     choices = [
         {"index": at, "message": message, "logprobs": None, "finish_reason": finish} for at in range(params.choices)
@@ -127,7 +109,7 @@ def _parse_params(body: bytes) -> _ChatParams:
         raise _RequestRejected("the body is not a JSON object")
     messages = fields.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise _RequestRejected("messages must be a list that is not empty", param="messages")
+        raise _RequestRejected("`messages` must be a non-empty list", param="messages")
     _reject_llm_features(fields)
     options = fields.get("stream_options")
     return _ChatParams(
@@ -141,7 +123,7 @@ def _parse_params(body: bytes) -> _ChatParams:
 
 
 def _reject_llm_features(fields: Mapping[str, Any]) -> None:
-    """A program that asks for JSON or for a tool call could make nothing of a quotation."""
+    """Refuse requests for JSON or a tool call, which a quotation cannot satisfy."""
     form = fields.get("response_format")
     if isinstance(form, dict) and form.get("type", "text") != "text":
         raise _RequestRejected(f"no LLM is configured, and {MODEL} writes plain text only", param="response_format")
@@ -155,7 +137,7 @@ def _parse_number(fields: Mapping[str, Any], name: str, max_value: int | None = 
         return None
     if type(value) is not int or value < 1 or (max_value is not None and value > max_value):
         bound = "at least 1" if max_value is None else f"from 1 to {max_value}"
-        raise _RequestRejected(f"{name} must be a whole number, {bound}", param=name)
+        raise _RequestRejected(f"`{name}` must be an integer, {bound}, got {value!r:.40}", param=name)
     return value
 
 
@@ -164,12 +146,12 @@ def _parse_stops(stop: object) -> list[str]:
     if stops is None:
         return []
     if not isinstance(stops, list) or len(stops) > _MAX_STOPS or not all(isinstance(each, str) for each in stops):
-        raise _RequestRejected(f"stop must be a text or a list of at most {_MAX_STOPS}", param="stop")
+        raise _RequestRejected(f"`stop` must be a string or a list of at most {_MAX_STOPS} strings", param="stop")
     return [each for each in stops if each]
 
 
 def _cut(answer: str, params: _ChatParams) -> tuple[str, str]:
-    """The text up to a stop or as many tokens as there may be, and why it ends."""
+    """Return the text up to a stop sequence or the token limit, and why it ends."""
     content = answer[: min([len(answer), *(at for stop in params.stops if (at := answer.find(stop)) >= 0)])]
     if params.max_tokens is None or count_tokens(content) <= params.max_tokens:
         return content, "stop"
@@ -184,7 +166,7 @@ def _cut(answer: str, params: _ChatParams) -> tuple[str, str]:
 def _events(
     head: Mapping[str, Any], content: str, finish: str, params: _ChatParams, usage: Mapping[str, int]
 ) -> Iterator[bytes]:
-    """The chunks of a stream: who speaks, the words, why it ends, and what it cost if that was asked."""
+    """Return the chunks of a stream: the role, the words, the finish reason, and the usage if requested."""
 
     def event(choices: list[dict[str, Any]], usage: Mapping[str, int] | None = None) -> bytes:
         chunk = {**head, "object": "chat.completion.chunk", "choices": choices}
@@ -199,10 +181,10 @@ def _events(
         yield event([], usage)
 
 
-def _json(document: object, status: int = 200) -> _PreparedResponse:
+def _json(document: object, status: int = 200) -> BufferedResponse:
     body = _text(document)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    return _PreparedResponse(status, headers, [body])
+    return BufferedResponse(status, headers, [body])
 
 
 def _text(document: object) -> bytes:

@@ -1,4 +1,4 @@
-"""What the built-in model says: sentences that were remembered, quoted with their sources, and nothing else."""
+"""The answers of the built-in model: remembered sentences, quoted with their sources, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from recollect.text.small_talk import head_and_tail
 _MAX_QUOTES = 3
 _MAX_OVERVIEW_QUOTES = 6
 _MAX_QUOTE_CHARS = 300
-# Beyond this a memory is not read: what it says is at its beginning, or there is a shorter one that says it.
+# Longer memories are read up to here.
 _MAX_READ_CHARS = 20_000
-# What scores less than this beside the best is about something else.
+# Quotes whose score relative to the best one is lower are about something else.
 _MIN_RELATIVE_SCORE = 0.6
 _MIN_RELATIVE_SCORE_KEYED = 0.4
-# From here on a hit is more like an answer than not.
+# Hits with at least this score are more likely an answer than not.
 _CONFIDENT_SCORE = 0.5
-# Two sentences that share so many of their words, and differ in a number, speak of one thing.
+# Sentences that share this part of their words and differ in a number are about one fact.
 _MIN_OVERLAP = 0.5
 
 _SENTENCE = re.compile(r"[^.!?…\n]*+(?:[.!?…]++(?!\s|$)[^.!?…\n]*+)*+[.!?…]*+")
@@ -41,9 +41,9 @@ _NUMBER = re.compile(r"\d[\d.,:]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Quote:
-    """A sentence of a memory: how well it fits, and how many words of the question it shares.
+    """A sentence of a memory, its relevance, and how many terms it shares with the question.
 
-    What is `settled` has one value at a time, and this is the one that holds.
+    A keyed fact has one value at a time, and this is the current one.
     """
 
     hit: Hit
@@ -62,7 +62,7 @@ class _Quote:
 
 
 def answer_from_memory(question: str, memory: RequestMemory | None) -> str:
-    """What can be said to it without an LLM; it says so, quotes with date, speaker and id, and makes nothing up."""
+    """Answer without an LLM: quote memories with date, speaker and id, and say that no LLM is configured."""
     question = head_and_tail(question)
     phrases = _phrases_for(question)
     if memory is None:
@@ -108,12 +108,12 @@ def _answer_question(question: str, memory: RequestMemory, phrases: Mapping[str,
 
 
 def _select_quotes(question: str, hits: Sequence[Hit]) -> list[_Quote]:
-    """The few sentences that answer best; of those that say the same or contradict each other, the newest."""
+    """Return the few best sentences; of those about one fact, the newest."""
     quotes = [each for each in _make_quotes(hits, frozenset(terms_of(question))) if each.relevance or each.shared]
     quotes.sort(key=lambda each: (-each.relevance, -each.created_at.timestamp()))
     if not analyze_question(question).of_the_past:
         quotes = _keep_newest(quotes)
-        # What was said before it changed may fit the question better than what holds now.
+        # An outdated sentence may match the question better than the current keyed fact.
         keyed = [
             each
             for each in quotes
@@ -124,25 +124,25 @@ def _select_quotes(question: str, hits: Sequence[Hit]) -> list[_Quote]:
 
 
 def _is_comparable(quote: _Quote, best: _Quote, *, min_ratio: float = _MIN_RELATIVE_SCORE) -> bool:
-    """Return whether it answers as well; what was said around an answer scores well, too, but shares fewer words."""
+    """Return whether it answers as well; sentences near an answer score well too, but share fewer terms."""
     return quote.relevance >= min_ratio * best.relevance and quote.shared >= best.shared
 
 
 def _overview_quotes(hits: Sequence[Hit]) -> list[_Quote]:
-    """What matters most of all that was given, whatever it is about."""
+    """Return the most important memories, whatever they are about."""
     quotes = sorted(_make_quotes(hits, frozenset()), key=lambda each: -each.hit.record.importance)
     return _keep_newest(quotes)[:_MAX_OVERVIEW_QUOTES]
 
 
 def _make_quotes(hits: Sequence[Hit], question_terms: frozenset[str]) -> list[_Quote]:
-    """A quotation of each memory that states something; one for what was said and what was learned from it."""
+    """Return a quote of each memory that states something; a turn and what was learned from it have one."""
     fitting = [hit for hit in hits if _is_statement(hit)]
     edited = {turn for hit in fitting if hit.record.version > 1 for turn in hit.record.evidence}
     turn_ids = {hit.id for hit in fitting} - edited
     learned: dict[str, list[Hit]] = {}
     quotable = []
     for hit in fitting:
-        # Words of the user's own are better than what was made of them, unless somebody put that right since.
+        # The user's own words are better than what was learned from them, unless that was edited since.
         sources = turn_ids.intersection(hit.record.evidence) if hit.record.version == 1 else ()
         for turn in sources:
             learned.setdefault(turn, []).append(hit)
@@ -153,7 +153,7 @@ def _make_quotes(hits: Sequence[Hit], question_terms: frozenset[str]) -> list[_Q
 
 
 def _keep_newest(quotes: Sequence[_Quote]) -> list[_Quote]:
-    """Without what a newer one replaces, each in the place of the best of those it stands for."""
+    """Drop quotes that a newer one replaces; the newer one takes the best place of them."""
     newest: list[_Quote] = []
     for quote in quotes:
         at = next((at for at, other in enumerate(newest) if _is_same_fact(quote, other)), None)
@@ -165,13 +165,13 @@ def _keep_newest(quotes: Sequence[_Quote]) -> list[_Quote]:
 
 
 def _is_same_fact(one: _Quote, other: _Quote) -> bool:
-    """Whether they cannot both hold now: one key, the same words, or the same words around another number."""
+    """Return whether only one can be current: one key, the same words, or the same words and another number."""
     a, b = one.hit.record, other.hit.record
     if a.key and (a.category, a.key) == (b.category, b.key):
         return True
     older, newer = sorted((one, other), key=lambda each: each.created_at)
     if one.hit.score == other.hit.score and older.hit.scores.get("replaced") and newer.hit.scores.get("newest"):
-        # Search put the newer one before the one it replaces.
+        # Search ranked the newer one before the one it replaces.
         return True
     if a.detail.get("role", "user") != b.detail.get("role", "user"):
         return False
@@ -184,12 +184,12 @@ def _is_same_fact(one: _Quote, other: _Quote) -> bool:
 
 
 def _relevance(hit: Hit) -> float:
-    """How well it fits; 0 for what is given whatever the question."""
+    """Return the score; 0 for memories that are included whatever the question is."""
     return hit.score if "relevance" in hit.scores else 0.0
 
 
 def _is_statement(hit: Hit) -> bool:
-    """Whether it can be quoted as something that is so: no question, and none of our own answers."""
+    """Return whether a hit can be quoted: a turn of user or assistant or a memory, but no answer of this model."""
     record = hit.record
     if record.category is Category.TURN and record.detail.get("role") not in ("user", "assistant"):
         return False
@@ -197,9 +197,9 @@ def _is_statement(hit: Hit) -> bool:
 
 
 def _make_quote(hit: Hit, learned: Sequence[Hit], question_terms: frozenset[str]) -> _Quote | None:
-    """The sentence that shares most with the question, the first of them; None where it only asks.
+    """Return the sentence that shares most with the question; None if the memory has only questions.
 
-    `learned` is what was learned from it: that counts for how well it fits.
+    Memories `learned` from it count for its relevance.
     """
     text = remove_invisible(hit.record.content[:_MAX_READ_CHARS])
     phrases = _phrases_for(text)

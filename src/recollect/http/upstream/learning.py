@@ -1,7 +1,7 @@
-"""Learn with the chat's own model at the upstream, where the server has access of its own to it.
+"""Learn with the chat's own model at the upstream, if the server has access of its own to it.
 
-The server has access where it holds a key for the endpoint, runs the model itself, or the endpoint is on the local
-network and answers without a key. A client's own key is never kept, and never used in the background.
+The server has access if it has a key for the endpoint, runs the model itself, or the endpoint is on the local network
+and answers without a key. A client's own key is never stored, and never used in the background.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
-from typing import TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 from recollect.config.settings import Settings
@@ -33,7 +33,7 @@ from recollect.ledger.protocol import Ledger
 from recollect.model.job import Job, JobKind
 from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
-from recollect.models.local_models import is_small_model
+from recollect.models.local_models import find_model, is_small_model
 from recollect.models.openai_chat import OpenAIChat
 from recollect.service.learning_models import MODEL, ModelChoice
 
@@ -45,23 +45,21 @@ WITH_CHAT_MODEL = "learning with the chat's own model via the upstream"
 
 _PROBE_S = 5.0
 _PROBE_INTERVAL_S = 60.0
-# A model that cannot be used is tried again after the first pause, and each time after twice as long.
+# A model that cannot be used is retried after the first pause, then each time after twice as long.
 _FIRST_PAUSE_S = 600.0
 _MAX_PAUSE_S = 6 * 3600.0
-# One that only did not answer may be back soon.
+# One that did not answer may be back soon.
 _UNAVAILABLE_PAUSE_S = 60.0
 _MAX_MODELS = 64
 _MAX_USERS = 10_000
 _MAX_JOBS_READ = 100
 _LOCAL_NAMES = (".local", ".internal", ".lan")
-# A model by its endpoint and name.
-_Key: TypeAlias = tuple[Upstream, str]
 _STATUS = re.compile(r" answered (\d{3})\b")
 
 
 @dataclass(slots=True)
 class Access:
-    """Whether the server may use an endpoint by itself; `reason` tells why not."""
+    """Whether the server may use an endpoint by itself, or the reason why not."""
 
     upstream: Upstream
     is_open: bool = False
@@ -70,17 +68,24 @@ class Access:
     probed_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A model that cannot be used for learning, why, and until when it is not tried again."""
+@dataclass(slots=True)
+class _Model:
+    """A model that chats name; it has to answer an extraction with JSON to be proven.
 
-    reason: str
-    until: float
-    count: int
+    After `rejection_count` failures it is not used until `rejected_until`.
+    """
+
+    name: str
+    access: Access
+    chat: OpenAIChat | None = None
+    is_proven: bool = False
+    rejected_reason: str = ""
+    rejected_until: float = 0.0
+    rejection_count: int = 0
 
 
 class UpstreamModels:
-    """The models of chats, as learning jobs use them: a `LearningModels`."""
+    """The models of chats for learning jobs; implements `LearningModels`."""
 
     def __init__(
         self, settings: Settings, upstreams: UpstreamRouter, *, clock: Callable[[], float] = monotonic
@@ -91,50 +96,46 @@ class UpstreamModels:
         self._access = {upstream: access_of(upstream) for upstream in upstreams.all}
         self._probing = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._chats: OrderedDict[_Key, OpenAIChat] = OrderedDict()
-        self._proven: set[_Key] = set()
-        self._rejected: OrderedDict[_Key, Rejection] = OrderedDict()
+        self._models: OrderedDict[str, _Model] = OrderedDict()
         self._model_of: OrderedDict[str, str] = OrderedDict()
-        # Of any user: the one last chatted with, and the one that was last of use.
+        # Of any user: the model of the last chat, and the last one that was useful.
         self._last_model = self._last_proven = ""
         self._reported = describe_start(settings)
 
     @property
     def wait_s(self) -> float:
-        """How long a job waits for more turns, so that they cost one question."""
+        """How long a job waits for more turns, so that one LLM call covers them."""
         return self._settings.learn_wait_s
 
     @property
     def allowance(self) -> LlmQuota:
-        """The daily limits; that of each user is on unless the settings name another."""
+        """The daily limits."""
         return allowance_of(self._settings)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model last chatted with can be used."""
+        """Whether the model of the last chat can be used."""
         model = self._usable(self._last_model, self._last_proven)
-        return bool(model) and self._access_to(model).is_open and not self._rejection_of(model)
+        return model is not None and model.access.is_open and not self._is_rejected(model)
 
     def describe(self) -> str:
-        """Say how learning is done now."""
+        """Describe how the server learns now."""
         if not self._settings.worker:
             return describe_start(self._settings)
         model = self._usable(self._last_model, self._last_proven)
-        if not model:
-            accesses = self._access.values()
-            if any(access.is_open for access in accesses):
+        if model is None:
+            if self._is_any_open():
                 return WITH_CHAT_MODEL
-            return _without_llm(next((access.reason for access in accesses if access.reason), ""))
-        access = self._access_to(model)
-        if not access.is_open:
-            return _without_llm(access.reason)
-        if rejection := self._rejection_of(model):
-            minutes = max(1, round((rejection.until - self._clock()) / 60))
-            return _without_llm(f"{model} is left out for {minutes} min: {rejection.reason}")
-        return f"learning with {model} via the upstream"
+            return _without_llm(next((each.reason for each in self._access.values() if each.reason), ""))
+        if not model.access.is_open:
+            return _without_llm(model.access.reason)
+        if self._is_rejected(model):
+            minutes = max(1, round((model.rejected_until - self._clock()) / 60))
+            return _without_llm(f"{model.name} is left out for {minutes} min: {model.rejected_reason}")
+        return f"learning with {model.name} via the upstream"
 
     def start(self) -> None:
-        """Find out in the background which endpoints answer without a key."""
+        """Probe in the background which endpoints answer without a key."""
         self._task = asyncio.create_task(self._probe_and_report())
 
     async def close(self) -> None:
@@ -142,129 +143,122 @@ class UpstreamModels:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for chat in self._chats.values():
-            await chat.close()
+        for model in self._models.values():
+            if model.chat is not None:
+                await model.chat.close()
 
     async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
-        """Return the model of the chat that brought a job, or else the last one of the user, or of anyone."""
+        """Return the model of the chat that caused a job, or else the last one of the user, or of anyone."""
         user = job.scope.user
-        model = job.payload.get(MODEL) or await self._last_model_of(user, ledger)
-        if not model:
+        if name := job.payload.get(MODEL):
+            self._last_model = name
+            self._note(user, name)
+            model: _Model | None = self._model(name)
+        else:
+            model = await self._last_model_of(user, ledger)
+        if model is None:
             return ModelChoice(reason="no chat has named a model yet" if self._is_any_open() else "")
-        if MODEL in job.payload:
-            self._note(user, model)
-        access = self._access_to(model)
+        access = model.access
         if not access.is_open and access.is_probed:
             await self._probe(access)
         if not access.is_open:
             self._report()
             return ModelChoice(reason=access.reason)
-        if rejection := self._rejection_of(model):
-            return ModelChoice(reason=f"{model} cannot be used for learning: {rejection.reason}")
-        key = self._key_of(model)
-        if job.kind is not JobKind.EXTRACT and key not in self._proven:
-            # Any words would pass for a summary, so a model first has to answer an extraction with JSON.
-            return ModelChoice(reason=f"{model} has not been used for learning yet")
-        chat = self._chat_of(access.upstream, model)
-        return ModelChoice(
-            chat=LearningChat(chat, is_proven=key in self._proven, is_small=self._is_small(access.upstream, model))
-        )
+        if self._is_rejected(model):
+            return ModelChoice(reason=f"{model.name} cannot be used for learning: {model.rejected_reason}")
+        if job.kind is not JobKind.EXTRACT and not model.is_proven:
+            # Any text would pass for a summary, so a model first has to answer an extraction with JSON.
+            return ModelChoice(reason=f"{model.name} has not been used for learning yet")
+        if model.chat is None:
+            model.chat = self._open_chat(model)
+        is_small = self._is_small(model)
+        return ModelChoice(chat=LearningChat(model.chat, is_proven=model.is_proven, is_small=is_small))
 
     def accept(self, chat: LearningChat) -> None:
-        """Note that a model was of use."""
-        key = self._key_of(chat.model)
-        self._rejected.pop(key, None)
-        self._proven.add(key)
+        """Note that a model was useful."""
+        model = self._model(chat.model)
+        model.rejected_until, model.rejection_count = 0.0, 0
+        model.is_proven = True
         self._last_proven = chat.model
         self._report()
 
     def reject(self, chat: LearningChat, error: Exception) -> str:
-        """Leave a model out for some minutes, and give the reason."""
-        key = self._key_of(chat.model)
-        before = self._rejected.pop(key, None)
-        count = before.count + 1 if before else 1
-        reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
-        is_unavailable = chat.rejected is None and type(error) is ModelUnavailable
-        pause_s = _UNAVAILABLE_PAUSE_S if is_unavailable else min(_FIRST_PAUSE_S * 2 ** (count - 1), _MAX_PAUSE_S)
-        self._rejected[key] = Rejection(reason, self._clock() + pause_s, 0 if is_unavailable else count)
-        self._proven.discard(key)
-        while len(self._rejected) > _MAX_MODELS:
-            self._rejected.popitem(last=False)
+        """Do not use a model for some minutes; returns the reason."""
+        model = self._model(chat.model)
+        model.is_proven = False
+        model.rejected_reason = "it answered without JSON" if chat.rejected is not None else _describe_error(error)
+        if chat.rejected is None and type(error) is ModelUnavailable:
+            pause_s, model.rejection_count = _UNAVAILABLE_PAUSE_S, 0
+        else:
+            pause_s = min(_FIRST_PAUSE_S * 2**model.rejection_count, _MAX_PAUSE_S)
+            model.rejection_count += 1
+        model.rejected_until = self._clock() + pause_s
         self._report()
-        return f"{chat.model} cannot be used for learning: {reason}"
+        return f"{chat.model} cannot be used for learning: {model.rejected_reason}"
 
     def forget(self, user: str) -> None:
         """Forget which model a user chats with."""
         self._model_of.pop(user, None)
 
+    def _model(self, name: str) -> _Model:
+        model = self._models.get(name)
+        if model is None:
+            model = self._models[name] = _Model(name, self._access[self._upstreams.for_model(name)])
+            # A client has no connection of its own, so one in use may leave the cache.
+            _trim(self._models, _MAX_MODELS)
+        self._models.move_to_end(name)
+        return model
+
     def _note(self, user: str, model: str) -> None:
-        self._last_model = model
         self._model_of[user] = model
         self._model_of.move_to_end(user)
-        while len(self._model_of) > _MAX_USERS:
-            self._model_of.popitem(last=False)
+        _trim(self._model_of, _MAX_USERS)
 
-    async def _last_model_of(self, user: str, ledger: Ledger) -> str:
-        """Return the last model that the user chatted with, as far as it is recorded, or else that of anyone."""
+    async def _last_model_of(self, user: str, ledger: Ledger) -> _Model | None:
+        """Return the last recorded model of the user's chats, or else of anyone's."""
         if user not in self._model_of:
             recorded = _newest_model_in(await ledger.jobs(user, limit=_MAX_JOBS_READ))
             if not recorded and not self._last_model:
                 self._last_model = _newest_model_in(await ledger.jobs(limit=_MAX_JOBS_READ))
-            # Also where there is none, so that it is not looked for with each job.
-            self._model_of[user] = recorded
-            while len(self._model_of) > _MAX_USERS:
-                self._model_of.popitem(last=False)
+            # Also if there is none, so that not every job looks for it.
+            self._note(user, recorded)
         return self._usable(self._model_of[user], self._last_model, self._last_proven)
 
-    def _usable(self, *models: str) -> str:
-        """Return the first of some models that is not left out, or else the first that there is."""
-        named = list(filter(None, models))
-        return next((model for model in named if not self._rejection_of(model)), named[0] if named else "")
+    def _usable(self, *names: str) -> _Model | None:
+        """Return the first model that is not rejected, or else the first one."""
+        models = [self._model(name) for name in names if name]
+        return next((model for model in models if not self._is_rejected(model)), models[0] if models else None)
 
-    def _access_to(self, model: str) -> Access:
-        return self._access[self._upstreams.for_model(model)]
-
-    def _key_of(self, model: str) -> _Key:
-        return self._upstreams.for_model(model), model
+    def _is_rejected(self, model: _Model) -> bool:
+        return self._clock() < model.rejected_until
 
     def _is_any_open(self) -> bool:
         return any(access.is_open for access in self._access.values())
 
-    def _rejection_of(self, model: str) -> Rejection | None:
-        rejection = self._rejected.get(self._key_of(model))
-        return rejection if rejection is not None and self._clock() < rejection.until else None
+    def _open_chat(self, model: _Model) -> OpenAIChat:
+        upstream = model.access.upstream
+        return OpenAIChat(
+            upstream.name if upstream.name.startswith("http") else "http://local",
+            model=model.name,
+            timeout_s=self._settings.llm_timeout_s,
+            transport=UpstreamTransport(upstream),
+        )
 
-    def _chat_of(self, upstream: Upstream, model: str) -> OpenAIChat:
-        key = (upstream, model)
-        if key not in self._chats:
-            # The client holds no connection of its own, so one that is in use may leave the cache.
-            while len(self._chats) >= _MAX_MODELS:
-                self._chats.popitem(last=False)
-            self._chats[key] = OpenAIChat(
-                upstream.name if upstream.name.startswith("http") else "http://local",
-                model=model,
-                timeout_s=self._settings.llm_timeout_s,
-                transport=UpstreamTransport(upstream),
-            )
-        self._chats.move_to_end(key)
-        return self._chats[key]
-
-    def _is_small(self, upstream: Upstream, model: str) -> bool:
+    def _is_small(self, model: _Model) -> bool:
         if self._settings.llm_size != "auto":
             return self._settings.llm_size == "small"
-        if isinstance(upstream, LocalUpstream):
-            from recollect.models.local_models import find_model
-
-            try:
-                # It answers whatever model a chat names.
-                file = find_model(upstream.name.removeprefix(LOCAL_PREFIX))
-            except RecollectError:
-                return False
-            return is_small_model(file.stem, file)
-        return is_small_model(model)
+        upstream = model.access.upstream
+        if not isinstance(upstream, LocalUpstream):
+            return is_small_model(model.name)
+        try:
+            # It answers for any model that a chat names.
+            file = find_model(upstream.name.removeprefix(LOCAL_PREFIX))
+        except RecollectError:
+            return False
+        return is_small_model(file.stem, file)
 
     async def probe_all(self) -> None:
-        """Find out which endpoints answer without a key."""
+        """Probe which endpoints answer without a key."""
         for access in self._access.values():
             if access.is_probed:
                 await self._probe(access)
@@ -274,7 +268,7 @@ class UpstreamModels:
         self._report()
 
     async def _probe(self, access: Access) -> None:
-        """Find out whether an endpoint answers without a key, at most once a minute."""
+        """Probe an endpoint, at most once a minute."""
         async with self._probing:
             if access.probed_at is not None and self._clock() - access.probed_at < _PROBE_INTERVAL_S:
                 return
@@ -285,14 +279,14 @@ class UpstreamModels:
     def _report(self) -> None:
         """Log how learning is done whenever that changes."""
         described = self.describe()
-        # A pause that gets shorter is no news.
+        # A shorter remaining pause is no change.
         if (summary := re.sub(r" for \d+ min", "", described)) != self._reported:
             self._reported = summary
             _log.info("%s", described)
 
 
 def access_of(upstream: Upstream) -> Access:
-    """Tell whether the server has access of its own to an endpoint, as far as that is known without asking it."""
+    """Return the server's access to an endpoint, as far as it is known without a request."""
     if isinstance(upstream, KeyedUpstream | LocalUpstream):
         return Access(upstream, is_open=True)
     if isinstance(upstream, ExtractiveUpstream):
@@ -303,7 +297,7 @@ def access_of(upstream: Upstream) -> Access:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host is this machine, or one on the local network by its address or name."""
+    """Return whether a host is this machine or on the local network, by its address or name."""
     if is_loopback(host):
         return True
     address = parse_address(host.strip("[]"))
@@ -313,7 +307,7 @@ def is_local(host: str) -> bool:
 
 
 async def probe(upstream: Upstream) -> str:
-    """Ask an endpoint for its models without a key; gives why it cannot be used, or nothing if it answers."""
+    """Request an endpoint's models without a key; returns why it cannot be used, or "" if it answers."""
     try:
         async with asyncio.timeout(_PROBE_S):
             reply = await upstream.send(UpstreamRequest(method="GET", path="/models", headers=LEARNING_HEADERS))
@@ -329,7 +323,7 @@ async def probe(upstream: Upstream) -> str:
 
 
 def allowance_of(settings: Settings) -> LlmQuota:
-    """The daily limits of learning with the upstream: a limit for each user is on unless another one is set."""
+    """Return the daily limits; each user has one, unless the settings name another."""
     is_set = "llm_user_tokens_a_day" in settings.model_fields_set
     return LlmQuota(
         user=settings.llm_user_tokens_a_day if is_set else USER_TOKENS_A_DAY, everyone=settings.llm_tokens_a_day
@@ -337,13 +331,13 @@ def allowance_of(settings: Settings) -> LlmQuota:
 
 
 def may_learn_with_upstream(settings: Settings) -> bool:
-    """Whether the settings leave it to the upstream's models to learn."""
+    """Return whether the settings allow learning with the upstream's models."""
     has_upstream = settings.upstream_url or settings.upstreams or settings.upstream_api_key.get_secret_value()
     return settings.learn == "auto" and not settings.llm and settings.learn_with_upstream and bool(has_upstream)
 
 
 def describe_start(settings: Settings) -> str:
-    """Say how a server with these settings learns, as far as that is known before it starts."""
+    """Describe how a server with these settings learns, as far as that is known before it starts."""
     if settings.learn == "off":
         return "learning is off"
     if settings.llm and settings.learn not in ("selector", "rules"):
@@ -362,7 +356,7 @@ def describe_start(settings: Settings) -> str:
 
 
 async def describe_access(settings: Settings) -> str:
-    """Say how a server with these settings learns, after asking the endpoints that may need no key."""
+    """Describe how a server with these settings learns, after probing the endpoints that may need no key."""
     if not may_learn_with_upstream(settings):
         return describe_start(settings)
     upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
@@ -385,7 +379,7 @@ def _newest_model_in(jobs: list[Job]) -> str:
 
 
 def _describe_error(error: Exception) -> str:
-    """Say why a model could not be used, without the words of its server: they may repeat a key or a chat."""
+    """Describe why a model could not be used, without the server's message, which may repeat a key or a chat."""
     status_match = _STATUS.search(str(error))
     status = status_match[1] if status_match else ""
     if status in ("401", "403"):
@@ -399,3 +393,8 @@ def _describe_error(error: Exception) -> str:
     if isinstance(error, RecollectError) and status:
         return f"the upstream refused the request ({status})"
     return "the request failed"
+
+
+def _trim(cache: OrderedDict[Any, Any], max_size: int) -> None:
+    while len(cache) > max_size:
+        cache.popitem(last=False)

@@ -1,4 +1,4 @@
-"""What an upstream is: something that is sent a request and gives a reply as it comes."""
+"""The interface of an upstream: it takes a request and returns a response whose body is still arriving."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestMemory:
-    """What memory did for a request: the model that answers from memory alone has nothing else to go by.
+    """Memory's part in a request, for the built-in model, which answers from nothing else.
 
-    `keeps` says whether what the user says now is kept; `trouble` why memory could not be asked, if it could not.
+    `stores_turns` says whether the user's message is stored, `degraded_reason` why memory could not be read.
     """
 
     hits: Sequence[Hit] = ()
@@ -25,9 +25,9 @@ class RequestMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamRequest:
-    """A request for an upstream; `path` comes after its base URL and is sent as it is, with its query.
+    """A request to an upstream; `path` is appended to its base URL as it is, with the query.
 
-    `known` never leaves this process; without it memory is off for the request.
+    `memory` never leaves this process; None means that memory is off for the request.
     """
 
     method: str
@@ -39,7 +39,7 @@ class UpstreamRequest:
 
 
 class UpstreamResponse(Protocol):
-    """An answer whose head is here and whose body is on its way."""
+    """A response whose head has arrived and whose body is arriving."""
 
     @property
     def status(self) -> int: ...
@@ -48,22 +48,52 @@ class UpstreamResponse(Protocol):
     def headers(self) -> Sequence[Header]: ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, still encoded as the headers say; a break is an UpstreamBroken."""
+        """Iterate over the body as it arrives, encoded as the headers say; raises UpstreamBroken if it breaks."""
         ...
 
     async def close(self) -> None:
-        """Let go of it, read to its end or not; an upstream that still writes notices at once."""
+        """Release the connection; an upstream that is still sending notices at once."""
         ...
 
 
 class Upstream(Protocol):
-    """Where chats are answered."""
+    """An endpoint that answers chats."""
 
     @property
     def name(self) -> str: ...
 
     async def send(self, request: UpstreamRequest) -> UpstreamResponse:
-        """The reply once its head is here; UpstreamUnavailable if none came."""
+        """Return the response once its head has arrived, or raise UpstreamUnavailable."""
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BufferedResponse:
+    """A response that is complete; `parts` are relayed one by one."""
+
+    status: int
+    headers: Sequence[Header]
+    parts: Sequence[bytes]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.parts)
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for part in self.parts:
+            yield part
+
+    async def close(self) -> None: ...
+
+
+async def buffer_response(response: UpstreamResponse) -> BufferedResponse:
+    """Read a response to its end, and close it."""
+    if isinstance(response, BufferedResponse):
+        return response
+    try:
+        parts = [chunk async for chunk in response.chunks()]
+    finally:
+        await response.close()
+    return BufferedResponse(response.status, tuple(response.headers), parts)

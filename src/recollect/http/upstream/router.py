@@ -1,28 +1,28 @@
-"""Chats answered by a model on this machine, which is loaded by the first of them."""
+"""The configured upstreams, and which of them serves a model."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
-from re import Pattern
-from re import compile as pattern
 
 from recollect.config.server_fields import ResponsesMode
 from recollect.config.settings import Settings
 from recollect.errors import ModelUnavailable, UpstreamUnavailable
 from recollect.http.upstream.http import HttpUpstream
-from recollect.http.upstream.https import HttpsUpstream
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
 from recollect.http.upstream.ssrf_guard import checked_url
 from recollect.models.local_chat import LocalChat, LocalEndpoint
 
 LOCAL_PREFIX = "local:"
+OPENAI_URL = "https://api.openai.com/v1"
+_KEY_HEADERS = (b"authorization", b"api-key", b"x-api-key")
 
 
 class LocalUpstream:
-    """A GGUF model run by llama.cpp beside us."""
+    """A GGUF model run by llama.cpp on this machine, loaded by the first chat."""
 
     def __init__(self, name: str, *, context_tokens: int, connect_s: float, idle_s: float) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class LocalUpstream:
             endpoint = await self._chat.endpoint()
         except ModelUnavailable as error:
             raise UpstreamUnavailable(str(error)) from error
-        # A model that had to be started again answers elsewhere.
+        # A restarted model has another address.
         if self._current is None or self._current[0] != endpoint:
             await self._disconnect()
             upstream = HttpUpstream(self.name, endpoint.base_url, connect_s=self._connect_s, idle_s=self._idle_s)
@@ -54,22 +54,8 @@ class LocalUpstream:
             self._current = None
 
 
-OPENAI_URL = "https://api.openai.com/v1"
-
-
-_KEY_HEADERS = (b"authorization", b"api-key", b"x-api-key")
-
-
-@dataclass(frozen=True, slots=True)
-class ModelRoute:
-    """The names of some models, and where they are."""
-
-    models: tuple[Pattern[str], ...]
-    upstream: Upstream
-
-
 class KeyedUpstream:
-    """An upstream that gets a key of ours instead of the client's."""
+    """An upstream that is sent the server's key instead of the client's."""
 
     def __init__(self, upstream: Upstream, key: str) -> None:
         self._upstream = upstream
@@ -82,42 +68,45 @@ class KeyedUpstream:
         return await self._upstream.send(replace(request, headers=[*headers, self._key]))
 
     def mask(self, body: bytes) -> bytes:
-        """Take the key out of what an endpoint answers."""
+        """Replace the key in a body."""
         return body.replace(self._secret, b"***")
 
     async def close(self) -> None:
         await self._upstream.close()
 
 
+@dataclass(frozen=True, slots=True)
+class ModelRoute:
+    """Patterns of model names, and the upstream that serves them."""
+
+    models: tuple[re.Pattern[str], ...]
+    upstream: Upstream
+
+
 class UpstreamRouter:
-    """Every endpoint; the last one takes what no other does."""
+    """All upstreams; the last one serves the models that match no other."""
 
     def __init__(self, routes: Sequence[ModelRoute], modes: Mapping[str, ResponsesMode]) -> None:
         self._routes = tuple(routes)
         self.modes = dict(modes)
 
-    def for_model(self, model: str) -> Upstream:
-        """Where a model is."""
-        named = (route for route in self._routes if any(each.match(model) for each in route.models))
-        return next(named, self._routes[-1]).upstream
+    def for_model(self, model: object) -> Upstream:
+        """Return the upstream of a model; anything but a text counts as no name."""
+        name = model if isinstance(model, str) else ""
+        matching = (route for route in self._routes if any(each.match(name) for each in route.models))
+        return next(matching, self._routes[-1]).upstream
 
     @property
     def all(self) -> Sequence[Upstream]:
-        """All endpoints, in the order in which they are asked for a model."""
+        """All upstreams, in the order in which their patterns are tried."""
         return [route.upstream for route in self._routes]
 
-    @property
-    def has_several(self) -> bool:
-        """Whether it matters which model is asked for."""
-        return len(self._routes) > 1
-
     async def close(self) -> None:
-        """Let go of all connections."""
-        await asyncio.gather(*(route.upstream.close() for route in self._routes), return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in self.all), return_exceptions=True)
 
 
 def open_upstream_router(settings: Settings, *, fallback: Upstream) -> UpstreamRouter:
-    """The endpoints of the settings; where there is none, `without` answers."""
+    """Open the upstreams of the settings; `fallback` answers if no default one is set."""
     routes = [
         _open_route(f"upstream {name}", each.url, each.models, each.api_key.get_secret_value(), settings)
         for name, each in settings.upstreams.items()
@@ -130,15 +119,11 @@ def open_upstream_router(settings: Settings, *, fallback: Upstream) -> UpstreamR
 
 
 def _open_route(name: str, url: str, models: str, key: str, settings: Settings) -> ModelRoute:
-    named = tuple(pattern(translate(each.strip())) for each in models.split(","))
+    patterns = tuple(re.compile(translate(each.strip())) for each in models.split(","))
     connect_s, idle_s = settings.upstream_connect_s, settings.upstream_timeout_s
-    upstream: Upstream
     if url.startswith(LOCAL_PREFIX):
         tokens = settings.llm_context_tokens
-        return ModelRoute(named, LocalUpstream(url, context_tokens=tokens, connect_s=connect_s, idle_s=idle_s))
+        return ModelRoute(patterns, LocalUpstream(url, context_tokens=tokens, connect_s=connect_s, idle_s=idle_s))
     url = checked_url(url, name=name)
-    if url.startswith("https:"):
-        upstream = HttpsUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
-    else:
-        upstream = HttpUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
-    return ModelRoute(named, KeyedUpstream(upstream, key) if key else upstream)
+    upstream = HttpUpstream(url, url, connect_s=connect_s, idle_s=idle_s)
+    return ModelRoute(patterns, KeyedUpstream(upstream, key) if key else upstream)

@@ -1,4 +1,4 @@
-"""Send the requests of an httpx client through an upstream: with its key, its connections and its address checks."""
+"""An httpx transport that sends requests through an upstream, with its key, connections and address checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from recollect.errors import UpstreamBroken, UpstreamUnavailable
 from recollect.http.upstream.protocol import Header, Upstream, UpstreamRequest, UpstreamResponse
 from recollect.http.upstream.router import KeyedUpstream
 
-# Told apart from chats by its name, and by nothing that a client sent.
+# The user agent tells these requests from chats; nothing in them comes from a client.
 LEARNING_HEADERS: tuple[Header, ...] = (
     (b"content-type", b"application/json"),
     (b"accept", b"application/json"),
@@ -22,7 +22,7 @@ _MAX_ERROR_BYTES = 1 << 16
 
 
 class UpstreamTransport(httpx.AsyncBaseTransport):
-    """Sends what is posted to any URL to an upstream's /chat/completions."""
+    """Sends each request, whatever its URL, to an upstream's /chat/completions."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -36,7 +36,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
         except UpstreamUnavailable as error:
             raise httpx.ConnectError(str(error), request=request) from error
         if reply.status >= 400:
-            # A server may repeat the key in its complaint.
+            # A server may repeat the key in its error.
             return httpx.Response(
                 reply.status, headers=_relayed_headers(reply), content=await self._read_error(reply)
             )
@@ -57,7 +57,7 @@ class UpstreamTransport(httpx.AsyncBaseTransport):
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The body of a reply as it comes."""
+    """The body of a reply as it arrives."""
 
     def __init__(self, reply: UpstreamResponse, request: httpx.Request) -> None:
         self._reply, self._request = reply, request
@@ -74,6 +74,6 @@ class _Stream(httpx.AsyncByteStream):
 
 
 def _relayed_headers(reply: UpstreamResponse) -> list[Header]:
-    """The headers that the client reads; the length of a masked complaint may differ."""
+    """Return the headers that the client reads; the length of a masked error may differ."""
     relayed = (b"content-type", b"content-encoding", b"retry-after")
     return [(name, value) for name, value in reply.headers if name.lower() in relayed]

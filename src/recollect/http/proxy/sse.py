@@ -1,0 +1,132 @@
+"""Server-sent events: parse them from bytes in pieces of any size, write them, and record a chat's answer."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+# An answer is recorded up to this length; bytes are parsed once so many have arrived, or at the end.
+_MAX_CHARS = 1 << 20
+_PARSE_THRESHOLD_BYTES = 1 << 14
+_MAX_BUFFER_BYTES = 32 << 20
+
+
+class SseReader:
+    """Takes the bytes of a stream as they arrive, and returns the data of each complete event."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        # The start of the buffer without a line break, so that a large event in small pieces is searched once.
+        self._searched = 0
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that are complete now."""
+        complete = []
+        self._buffer += chunk
+        start = 0
+        while (end := self._buffer.find(b"\n", max(self._searched, start))) >= 0:
+            line = bytes(self._buffer[start:end]).removesuffix(b"\r")
+            start = end + 1
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].removeprefix(b" "))
+            elif not line and self._data:
+                complete.append(b"\n".join(self._data))
+                self._data = []
+        del self._buffer[:start]
+        self._searched = len(self._buffer)
+        return complete
+
+    def end(self) -> list[bytes]:
+        """Return the data of an event that no blank line ended before the end of the stream."""
+        return self.feed(b"\n\n") if self._buffer or self._data else []
+
+
+def decode_object(data: bytes) -> dict[str, Any] | None:
+    """Return the JSON object in some bytes, or None if they hold something else."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def encode_events(events: Iterable[Mapping[str, Any]]) -> bytes:
+    """Encode events, each named after its type."""
+    return b"".join(
+        f"event: {event['type']}\ndata: {json.dumps(event, separators=(',', ':'))}\n\n".encode() for event in events
+    )
+
+
+class StreamRecorder:
+    """Records what the assistant says in a chat completion, streamed or not, while it is relayed."""
+
+    def __init__(self, *, streamed: bool, encoding: str = "") -> None:
+        self._reader = SseReader() if streamed else None
+        self._decode = _decoder(encoding)
+        self._buffer = bytearray()
+        self._texts: list[str] = []
+        self._chars = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take the next piece; parsing it waits, because the client waits for the relay."""
+        if self._decode is None or len(self._buffer) > _MAX_BUFFER_BYTES:
+            return
+        try:
+            self._buffer += self._decode(chunk)
+        except zlib.error:
+            self._decode = None
+            return
+        if self._reader is not None and len(self._buffer) > _PARSE_THRESHOLD_BYTES:
+            self._append_events(self._reader.feed(bytes(self._buffer)))
+            self._buffer.clear()
+
+    @property
+    def pending_bytes(self) -> bytes:
+        """The decoded bytes that are not parsed yet: of an answer that is not streamed, all of them."""
+        return bytes(self._buffer)
+
+    def text(self) -> str:
+        """End the recording and return what the assistant said."""
+        if self._reader is None:
+            self._append_text(_content(decode_object(self.pending_bytes), "message"))
+        else:
+            self._append_events(self._reader.feed(bytes(self._buffer)))
+            self._append_events(self._reader.end())
+        self._decode = None
+        return "".join(self._texts)
+
+    def _append_events(self, events: Iterable[bytes]) -> None:
+        # A chunk is one line, so lines that lack the blank line between them are events of their own. Joined at
+        # once: a thousand streams may be recorded, and single words take ten times the memory.
+        lines = (line for data in events for line in data.split(b"\n"))
+        self._append_text("".join(_content(decode_object(line), "delta") for line in lines))
+
+    def _append_text(self, text: str) -> None:
+        if text and self._chars < _MAX_CHARS:
+            self._texts.append(text[: _MAX_CHARS - self._chars])
+            self._chars += len(text)
+
+
+def _decoder(encoding: str) -> Callable[[bytes], bytes] | None:
+    match encoding.strip().lower():
+        case "" | "identity":
+            return bytes
+        case "gzip" | "x-gzip":
+            return zlib.decompressobj(31).decompress
+        case "deflate":
+            return zlib.decompressobj().decompress
+        case _:
+            return None
+
+
+def _content(answer: Mapping[str, Any] | None, part: str) -> str:
+    choices = answer.get("choices") if answer else None
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, Mapping) and choice.get("index", 0) == 0:
+            message = choice.get(part)
+            content = message.get("content") if isinstance(message, Mapping) else None
+            return content if isinstance(content, str) else ""
+    return ""

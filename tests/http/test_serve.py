@@ -244,7 +244,7 @@ def test_a_body_without_a_length_is_refused_once_it_is_too_large(tmp_path: Path)
         assert httpx.post(f"{server.url}/length", content=iter(megabytes(1)), timeout=60).json() == 1 << 20
         for content in (iter(megabytes(50)), b"".join(megabytes(50))):
             refused = httpx.post(f"{server.url}/length", content=content, timeout=60)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (413, "TooLarge")
         assert httpx.get(f"{server.url}/live", timeout=60).status_code == 200
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from recollect import __version__
 from recollect.config.settings import Settings
 from recollect.errors import RecollectError
-from recollect.http.api.responses import error_responses
+from recollect.http.errors import Error, error_responses
 from recollect.http.health_monitor import HealthMonitor
 from recollect.http.service_provider import get_service
 from recollect.http.upstream.learning import UpstreamModels, describe_start
@@ -22,7 +22,7 @@ from recollect.models.embedding import EmbeddingModel
 from recollect.observability.prometheus import CONTENT_TYPE, collect_metrics, render_metrics
 
 health_router = APIRouter(
-    tags=["health"], responses=error_responses(400, 421), generate_unique_id_function=lambda route: route.name
+    tags=["health"], responses=error_responses(Error, 400, 421), generate_unique_id_function=lambda route: route.name
 )
 
 
@@ -170,7 +170,7 @@ _METRICS_EXAMPLE = '# TYPE recollect_jobs gauge\nrecollect_jobs{state="waiting"}
             "description": "The numbers.",
             "content": {"text/plain": {"schema": {"type": "string"}, "example": _METRICS_EXAMPLE}},
         },
-        **error_responses(400, 401, 403, 421, 500, 503),
+        **error_responses(Error, 400, 401, 403, 421, 500, 503),
     },
 )
 async def metrics(request: Request) -> Response:

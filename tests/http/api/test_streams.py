@@ -89,7 +89,7 @@ def test_a_user_without_memories_exports_nothing(api: httpx.Client) -> None:
 def test_a_wrong_line_is_named_and_those_before_it_are_kept(api: httpx.Client) -> None:
     good = "".join(json.dumps({"memory": f"Fact {n}"}) + "\n" for n in range(600))
     status, _, message = problem(api.post("/import", content=good + "nonsense\n", headers=LINES))
-    assert (status, message) == (400, "line 601 is no JSON; the 500 lines before are imported")
+    assert (status, message) == (400, "Line 601 is not valid JSON; the first 500 lines are imported")
     assert api.get("/stats").json()["stats"]["memories"] == 500
     status, _, message = problem(api.post("/import", content=good + '{"memory": 7}\n', headers=LINES))
     assert message.startswith("line 601: memory must be text")

@@ -19,7 +19,7 @@ from mem0.client.types import DeleteAllMemoryOptions
 from mem0.exceptions import MemoryNotFoundError, ValidationError
 
 from recollect.http.app import make_app
-from recollect.http.compat.mem0 import handlers
+from recollect.http.compat.mem0 import routes as mem0_routes
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings
 
@@ -135,7 +135,7 @@ def test_what_is_said_is_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
 def test_what_takes_longer_is_learned_behind_the_answer(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "LEARN_S", 0.2)
+    monkeypatch.setattr(mem0_routes, "LEARN_S", 0.2)
     with running(tmp_path, llm) as host:
         llm.stop()
         mem0 = MemoryClient(api_key="any", host=host)

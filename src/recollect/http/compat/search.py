@@ -1,34 +1,33 @@
-"""What doors ask of the service alike: one memory of a scope, a listing, a search."""
+"""Reads and writes that the compatible APIs share."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.config.settings import Settings
 from recollect.errors import NotFound
+from recollect.http.auth.caller import Caller
 from recollect.model.arguments import parse_limit, parse_score
-from recollect.model.change import Author, Outcome
+from recollect.model.change import Outcome
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Filter, Not, Op, Where, both
 from recollect.model.scope import Level, Scope
 from recollect.model.text import validate_text
 from recollect.model.times import now
 from recollect.recall import SearchRequest
+from recollect.remember import MemoryInput
 from recollect.service.service import Service
 from recollect.text.time_expressions import parse_time_filter
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-
-# What is listed and searched for: what was kept or learned, not what was said.
 EXCLUDE_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
 
 
 async def fetch_memory(service: Service, scope: Scope, id: str, *, include_inactive: bool = False) -> MemoryRecord:
-    """A memory of the scope that is active, or `gone` all the same; unknown and foreign ids are the same NotFound."""
+    """Return an active memory of the scope; NotFound for unknown ids and those of others alike."""
     record = await service.get(scope, id)
     if scope.session:
         is_inside = record.scope == scope
@@ -40,20 +39,37 @@ async def fetch_memory(service: Service, scope: Scope, id: str, *, include_inact
     return record
 
 
-async def merge_into_existing(
-    service: Service, scope: Scope, outcome: Outcome, fields: Mapping[str, Any], *, by: Author
-) -> Outcome:
-    """What adding came to: a memory that was there takes on what is said of it now, metadata beside its own."""
-    if outcome.changed or not fields:
-        return outcome
-    changes = dict(fields)
+async def add_or_merge(
+    service: Service,
+    scope: Scope,
+    new: MemoryInput,
+    merged: Mapping[str, Any],
+    caller: Caller,
+    *,
+    is_shown: bool = False,
+) -> tuple[Outcome, Outcome]:
+    """Add a memory; if it exists, merge these fields into it. Return the outcomes of adding and merging.
+
+    If the memory `is_shown` in the response, a caller without read permission gets a Conflict for an existing one.
+    """
+    added = await service.add(scope, new, by=caller.author())
+    if is_shown:
+        caller.check_outcome_visible(added)
+    if added.changed or not merged:
+        return added, added
+    changes = dict(merged)
     if "metadata" in changes:
-        changes["metadata"] = {**outcome.record.metadata, **changes["metadata"]}
-    return await service.update(scope, outcome.id, changes, by=by)
+        changes["metadata"] = {**added.record.metadata, **changes["metadata"]}
+    return added, await service.update(scope, added.id, changes, by=caller.author())
+
+
+async def forget_memory(service: Service, scope: Scope, record: MemoryRecord, caller: Caller) -> None:
+    """Forget a memory that the caller may edit."""
+    await service.forget(scope, caller.ensure_editable(record).id, by=caller.author())
 
 
 def matches_any(field: str, values: Sequence[str]) -> Filter:
-    """True where the field has one of the values; without any, always."""
+    """Return a filter that matches any of the values; without values it matches everything."""
     return Where(field, Op.IN, tuple(values)) if values else EVERYTHING
 
 
@@ -67,7 +83,7 @@ def build_search_request(
     vector: Vector | None = None,
     everywhere: bool = False,
 ) -> SearchRequest:
-    """A search among memories, with what the settings say where the request does not; times in it are understood."""
+    """Return a search for memories, with defaults from the settings; times in the query narrow it."""
     query = validate_text(query, name="query")
     times = parse_time_filter(query, at=now(), mode=settings.time_words)
     return SearchRequest(
@@ -80,8 +96,3 @@ def build_search_request(
         turns=False,
         everywhere=everywhere,
     )
-
-
-def format_naive_utc(at: datetime) -> str:
-    """A time in UTC to the second, without saying so, as services that know one zone write it."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")

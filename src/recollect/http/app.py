@@ -16,7 +16,7 @@ from recollect.http.auth.middleware import AuthMiddleware
 from recollect.http.auth.rules import load_auth_rules
 from recollect.http.compat.agent import AgentProvider
 from recollect.http.errors import install_error_handlers
-from recollect.http.health import health_router, metrics_router
+from recollect.http.health import health_router
 from recollect.http.health_monitor import HealthMonitor
 from recollect.http.middleware.access_log import AccessLogMiddleware
 from recollect.http.middleware.host_guard import HostGuardMiddleware, host_guard_config
@@ -89,7 +89,7 @@ def make_app(settings: Settings) -> FastAPI:
     # Set when the server stops, so that endless streams end.
     app.state.stopping = threading.Event()
     app.router.routes.extend([*routes_of(API_ROUTERS), *proxy.routes(), *routes_of(COMPAT_ROUTERS)])
-    for router in (health_router, metrics_router, swagger_router):
+    for router in (health_router, swagger_router):
         app.router.routes.extend(router.routes)
     formats = error_formats()
     install_error_handlers(app, formats)

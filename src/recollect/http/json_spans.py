@@ -1,4 +1,4 @@
-"""Where the parts of a JSON text stand, so that one of them can change and every other letter stay."""
+"""Positions of the parts of a JSON text, so that one part can be replaced and every other byte stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def _parse_int(digits: str) -> int | float:
-    """A whole number; one with more digits than Python takes is infinite here, and sent on as it was written."""
+    """Parse an integer; one with more digits than Python accepts is infinite here, and forwarded as written."""
     try:
         return int(digits)
     except ValueError:
@@ -21,13 +21,13 @@ def _parse_int(digits: str) -> int | float:
 
 
 _decode = JSONDecoder(parse_int=_parse_int).raw_decode
-# A piece of text that stands for an old item, by its number, or for none.
+# The text of an item: an existing one with its number, or a new one with None.
 JsonPiece: TypeAlias = tuple[int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonItem:
-    """A member of an object, or an element of an array, and where it and its value stand in the text."""
+    """A member of an object or an element of an array, with the positions of it and of its value."""
 
     start: int
     value_start: int
@@ -38,14 +38,14 @@ class JsonItem:
 
 @dataclass(frozen=True, slots=True)
 class JsonContainer:
-    """An object or an array: from its bracket to after the other one, and what is in it."""
+    """An object or an array with its items; `end` is the position after the closing bracket."""
 
     start: int
     end: int
     items: tuple[JsonItem, ...]
 
     def render(self, text: str, pieces: Iterable[JsonPiece]) -> str:
-        """The pieces between the brackets; old ones that still follow each other keep what stood between them."""
+        """Return the container with these pieces; existing items that stay adjacent keep the text between them."""
         parts, inserted, expected = [text[self.start]], list[str](), 0
         for number, piece in pieces:
             if number is None:
@@ -66,7 +66,7 @@ class JsonContainer:
 
 
 def parse_object(text: str, at: int) -> JsonContainer:
-    """The object that starts here; a ValueError, an IndexError or a StopIteration if none does."""
+    """Parse the object that starts here; ValueError, IndexError or StopIteration if none does."""
     if text[at] != "{":
         raise ValueError(f"an object is expected at character {at}")
     start, items = at, list[JsonItem]()
@@ -84,7 +84,7 @@ def parse_object(text: str, at: int) -> JsonContainer:
 
 
 def parse_array(text: str, at: int) -> JsonContainer:
-    """The array that starts here."""
+    """Parse the array that starts here."""
     start, items = at, list[JsonItem]()
     at = skip_whitespace(text, at + 1)
     while text[at] != "]":
@@ -102,7 +102,7 @@ def _expect(text: str, at: int, mark: str) -> int:
 
 
 def skip_whitespace(text: str, at: int) -> int:
-    """Where the space ends that may begin here."""
+    """Return the position after the whitespace that may begin here."""
     # Mostly there is no space, or one; the pattern is for everything else.
     if text[at : at + 1] not in _NO_OR_ONE_SPACE:
         return at

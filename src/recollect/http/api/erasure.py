@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from recollect.http.api.idempotency import idempotent, reject_idempotency_key
 from recollect.http.api.responses import json_response, list_response
+from recollect.http.api.schemas import ListOf
 from recollect.http.params import Id, Label, StrictModel, Time, example
 from recollect.http.routing import AuthorDep, RequireAdmin, ServiceDep, UserDep, create_api_router
 from recollect.model.arguments import parse_time
@@ -110,18 +111,6 @@ class ErasureItem(BaseModel):
     ids: list[str]
 
 
-class ErasureList(BaseModel):
-    """Erasures, oldest first."""
-
-    results: list[ErasureItem]
-
-
-class ErasureReceipts(BaseModel):
-    """A receipt for each erasure."""
-
-    results: list[ErasureReceiptResponse]
-
-
 class _Erased(StrictModel):
     id: Id
     at: Time
@@ -191,14 +180,14 @@ async def erase(body: EraseBody, user: UserDep, author: AuthorDep, service: Serv
     return json_response(await service.operations.erase(scope, request, by=author))
 
 
-@erasure_router.get("/erasures", response_model=ErasureList)
+@erasure_router.get("/erasures", response_model=ListOf[ErasureItem])
 async def list_erasures(user: UserDep, service: ServiceDep, since: Since = None) -> JSONResponse:
     """List the user's erasures, oldest first."""
     erasures, digest = await service.operations.erasures(parse_time(since, name="since")), user_digest(user)
     return list_response([each for each in erasures if each.user == digest])
 
 
-@admin_erasure_router.get("/admin/erasures", response_model=ErasureList)
+@admin_erasure_router.get("/admin/erasures", response_model=ListOf[ErasureItem])
 async def list_all_erasures(service: ServiceDep, since: Since = None) -> JSONResponse:
     """List the erasures of all users, oldest first: keep them outside of the database and replay them on a backup."""
     return list_response(await service.operations.erasures(parse_time(since, name="since")))
@@ -206,7 +195,7 @@ async def list_all_erasures(service: ServiceDep, since: Since = None) -> JSONRes
 
 @admin_erasure_router.post(
     "/admin/erasures/replay",
-    response_model=ErasureReceipts,
+    response_model=ListOf[ErasureReceiptResponse],
     dependencies=[reject_idempotency_key("an erasure that was replayed before is skipped")],
 )
 async def replay_erasures(body: ReplayErasuresBody, author: AuthorDep, service: ServiceDep) -> JSONResponse:

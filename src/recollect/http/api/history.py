@@ -23,7 +23,7 @@ from recollect.http.api.responses import (
     list_response,
     page_response,
 )
-from recollect.http.api.schemas import ChangedList, Cursor, JsonObject, Limit, NextCursor
+from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
 from recollect.http.params import IntegralFloat, StrictModel, example
 from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.change import ChangeKind
@@ -68,13 +68,6 @@ class HistoryEntryResponse(BaseModel):
     batch: str = Field(description="The same for all entries of one change.")
 
 
-class HistoryPage(BaseModel):
-    """A page of history entries, newest first."""
-
-    results: list[HistoryEntryResponse]
-    cursor: NextCursor
-
-
 class UndoBody(StrictModel):
     """Which change to undo."""
 
@@ -86,7 +79,7 @@ class UndoBody(StrictModel):
     anyones: bool = Field(default=False, description="Whether changes of background jobs count as well.")
 
 
-@history_router.get("/history", response_model=HistoryPage)
+@history_router.get("/history", response_model=PageOf[HistoryEntryResponse])
 async def list_history(
     scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
@@ -95,7 +88,7 @@ async def list_history(
     return page_response(entries, limit, lambda entry: encode_cursor(entry.id))
 
 
-@history_router.get("/memories/{memory_id}/history", response_model=HistoryPage)
+@history_router.get("/memories/{memory_id}/history", response_model=PageOf[HistoryEntryResponse])
 async def list_memory_history(
     memory_id: str, scope: MemoryScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
@@ -105,7 +98,9 @@ async def list_memory_history(
     return page_response(entries, limit, lambda entry: encode_cursor(entry.id))
 
 
-@history_router.post("/undo", response_model=ChangedList, responses=history_router.error_responses(404))
+@history_router.post(
+    "/undo", response_model=ListOf[MemoryChangeResponse], responses=history_router.error_responses(404)
+)
 @idempotent(redo=False)
 async def undo(user: UserDep, author: AuthorDep, service: ServiceDep, body: UndoBody | None = None) -> JSONResponse:
     """Undo a change; that is a change as well, and can be undone.

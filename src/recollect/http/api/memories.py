@@ -13,11 +13,10 @@ from recollect.http.api.idempotency import IdempotencyKey, idempotent
 from recollect.http.api.responses import (
     WITH_ETAG,
     WITH_ETAG_AND_IF_MATCH,
-    IfMatch,
+    ExpectedVersion,
     decode_position,
     encode_cursor,
     json_response,
-    parse_if_match,
 )
 from recollect.http.api.schemas import (
     CURSOR_PATTERN,
@@ -26,8 +25,8 @@ from recollect.http.api.schemas import (
     Limit,
     MemoryChangeResponse,
     MemoryFields,
-    MemoryPage,
     MemoryResponse,
+    PageOf,
     optional_field,
 )
 from recollect.http.api.schemas import (
@@ -116,7 +115,7 @@ class ReviewResponse(MemoryChangeResponse):
     superseded: list[str] = Field(description="The ids of the memories that it replaced.")
 
 
-@memories_router.get("/memories", response_model=MemoryPage)
+@memories_router.get("/memories", response_model=PageOf[MemoryResponse])
 async def list_memories(
     scope: ScopeDep,
     service: ServiceDep,
@@ -147,7 +146,7 @@ async def list_memories(
     return _memory_page(await service.find(scope, listing, as_of=parse_time(as_of, name="as_of")))
 
 
-@memories_router.post("/list", response_model=MemoryPage)
+@memories_router.post("/list", response_model=PageOf[MemoryResponse])
 async def list_memories_by_filter(body: MemoryListBody, scope: ScopeDep, service: ServiceDep) -> JSONResponse:
     """List the memories of the scope that match a filter, a page at a time."""
     options = body.model_dump(include={"turns", "order", "limit", "cursor"})
@@ -219,11 +218,12 @@ async def update_memory(
     scope: MemoryScopeDep,
     author: AuthorDep,
     service: ServiceDep,
-    if_match: IfMatch = None,
+    version: ExpectedVersion,
 ) -> JSONResponse:
     """Change a memory; with If-Match only if nobody else has changed it since."""
-    version = await parse_if_match(if_match, lambda: service.get(scope, memory_id))
-    return json_response(await service.update(scope, memory_id, _changes(body), by=author, expected_version=version))
+    return json_response(
+        await service.update(scope, memory_id, _changes(body), by=author, expected_version=await version())
+    )
 
 
 @memories_router.delete(
@@ -235,12 +235,13 @@ async def delete_memory(
     scope: MemoryScopeDep,
     author: AuthorDep,
     service: ServiceDep,
+    version: ExpectedVersion,
     sources: Annotated[bool, Query(description="Whether to forget the turns it was learned from as well.")] = True,
-    if_match: IfMatch = None,
 ) -> JSONResponse:
     """Forget a memory: it is no longer found, and `restore` or `undo` brings it back. `erase` removes it for good."""
-    version = await parse_if_match(if_match, lambda: service.get(scope, memory_id))
-    return json_response(await service.forget(scope, memory_id, by=author, expected_version=version, sources=sources))
+    return json_response(
+        await service.forget(scope, memory_id, by=author, expected_version=await version(), sources=sources)
+    )
 
 
 @memories_router.post("/memories/{memory_id}/restore", response_model=MemoryChangeResponse, responses=WITH_ETAG)
@@ -259,7 +260,7 @@ def _changes(body: MemoryUpdate) -> dict[str, Any]:
     return fields
 
 
-@reviews_router.get("/reviews", response_model=MemoryPage)
+@reviews_router.get("/reviews", response_model=PageOf[MemoryResponse])
 async def list_reviews(
     scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
@@ -275,33 +276,36 @@ async def edit_review(
     scope: MemoryScopeDep,
     author: AuthorDep,
     service: ServiceDep,
-    if_match: IfMatch = None,
+    version: ExpectedVersion,
 ) -> JSONResponse:
     """Change a memory that waits for review; it keeps waiting."""
-    version = await parse_if_match(if_match, lambda: service.get(scope, memory_id))
     return json_response(
-        await service.operations.edit_review(scope, memory_id, _changes(body), by=author, expected_version=version)
+        await service.operations.edit_review(
+            scope, memory_id, _changes(body), by=author, expected_version=await version()
+        )
     )
 
 
 @reviews_router.post("/reviews/{memory_id}/approve", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
 @idempotent()
 async def approve_review(
-    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, if_match: IfMatch = None
+    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, version: ExpectedVersion
 ) -> JSONResponse:
     """Approve a memory, which is recalled from then on. With If-Match only the version that was reviewed is approved.
 
     Only a person approves (`X-Memory-Actor: person`), and not what the same person proposed.
     """
-    version = await parse_if_match(if_match, lambda: service.get(scope, memory_id))
-    return json_response(await service.operations.approve(scope, memory_id, by=author, expected_version=version))
+    return json_response(
+        await service.operations.approve(scope, memory_id, by=author, expected_version=await version())
+    )
 
 
 @reviews_router.post("/reviews/{memory_id}/reject", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
 @idempotent()
 async def reject_review(
-    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, if_match: IfMatch = None
+    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, version: ExpectedVersion
 ) -> JSONResponse:
     """Forget a memory that waits for review."""
-    version = await parse_if_match(if_match, lambda: service.get(scope, memory_id))
-    return json_response(await service.operations.reject(scope, memory_id, by=author, expected_version=version))
+    return json_response(
+        await service.operations.reject(scope, memory_id, by=author, expected_version=await version())
+    )

@@ -15,7 +15,7 @@ from recollect.config.settings import LoadedSettings, rows
 from recollect.errors import Conflict
 from recollect.http.api.idempotency import idempotent
 from recollect.http.api.responses import decode_position, encode_cursor, json_response, list_response, page_response
-from recollect.http.api.schemas import Cursor, JsonObject, Limit, NextCursor
+from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, PageOf
 from recollect.http.params import NO_CONTROL, StrictModel, Time, example
 from recollect.http.routing import (
     AuthorDep,
@@ -62,13 +62,6 @@ class JobResponse(BaseModel):
     leased_until: str | None
     error: str | None
     result: JsonObject | None
-
-
-class JobPage(BaseModel):
-    """A page of jobs, newest first."""
-
-    results: list[JobResponse]
-    cursor: NextCursor
 
 
 class UsageItem(BaseModel):
@@ -147,12 +140,6 @@ class MaintenanceReportResponse(BaseModel):
     tokens_out: int
 
 
-class MaintenanceReports(BaseModel):
-    """A report for each maintenance task."""
-
-    results: list[MaintenanceReportResponse]
-
-
 class VersionResponse(BaseModel):
     """The versions of the server, the API and the embedding model."""
 
@@ -161,13 +148,6 @@ class VersionResponse(BaseModel):
     python: str
     embedding_model: str
     dimensions: int
-
-
-class UserPage(BaseModel):
-    """A page of users in order."""
-
-    results: list[str]
-    cursor: NextCursor
 
 
 class SettingItem(BaseModel):
@@ -182,13 +162,7 @@ class SettingItem(BaseModel):
     description: str
 
 
-class SettingsResponse(BaseModel):
-    """All settings."""
-
-    results: list[SettingItem]
-
-
-@jobs_router.get("/jobs", response_model=JobPage)
+@jobs_router.get("/jobs", response_model=PageOf[JobResponse])
 async def list_jobs(
     user: UserDep, service: ServiceDep, state: States = None, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
@@ -254,7 +228,7 @@ async def get_stats(user: UserDep, service: ServiceDep) -> JSONResponse:
     return json_response({"stats": dict(await service.stats(user))})
 
 
-@maintenance_router.post("/upkeep", response_model=MaintenanceReports)
+@maintenance_router.post("/upkeep", response_model=ListOf[MaintenanceReportResponse])
 @idempotent()
 async def do_upkeep(
     body: UpkeepBody, user: UserDep, project: ProjectDep, author: AuthorDep, service: ServiceDep
@@ -274,7 +248,7 @@ async def get_version(service: ServiceDep) -> JSONResponse:
     return json_response({**versions, "embedding_model": model.name, "dimensions": model.dimensions})
 
 
-@admin_router.get("/admin/users", response_model=UserPage)
+@admin_router.get("/admin/users", response_model=PageOf[str])
 async def list_users(service: ServiceDep, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List the users who have memories."""
     last = decode_position(cursor, str)
@@ -297,7 +271,7 @@ async def get_all_usage(service: ServiceDep, since: Since = None, part: Groups =
     return await _usage_page(service, None, since, part)
 
 
-@admin_router.get("/admin/jobs", response_model=JobPage)
+@admin_router.get("/admin/jobs", response_model=PageOf[JobResponse])
 async def list_all_jobs(
     service: ServiceDep,
     state: States = None,
@@ -312,6 +286,6 @@ async def list_all_jobs(
 
 
 @admin_router.get("/admin/settings")
-async def get_settings(settings: SettingsDep) -> SettingsResponse:
+async def get_settings(settings: SettingsDep) -> ListOf[SettingItem]:
     """Return the settings in force, without secrets."""
-    return SettingsResponse(results=[SettingItem.model_validate(row) for row in rows(LoadedSettings(settings))])
+    return ListOf(results=[SettingItem.model_validate(row) for row in rows(LoadedSettings(settings))])

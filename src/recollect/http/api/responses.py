@@ -9,12 +9,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
-from fastapi import Header
+from fastapi import Depends, Header, Path
 from fastapi.responses import JSONResponse
 
 from recollect.errors import InvalidInput, StaleVersion
 from recollect.http.errors import Error, error_responses
-from recollect.model.memory import MemoryRecord
+from recollect.http.routing import MemoryScopeDep, ServiceDep
 
 # A list of ETags as HTTP writes them, weak ones included; a bare number is accepted too.
 _TAG = r'(?:W/)?"[!#-~]*"|[0-9]{1,18}'
@@ -26,31 +26,44 @@ WITH_ETAG_AND_IF_MATCH = {**WITH_ETAG, **error_responses(Error, 412)}
 EVENT_STREAM = "text/event-stream"
 EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
-IfMatch = Annotated[
-    str | None,
-    Header(
-        alias="If-Match",
-        description="The last seen ETag, or several: 412 if the memory has another version by now.",
-        # Documented here and checked by `parse_if_match`, which explains what is wrong.
-        json_schema_extra={"pattern": rf"^(\*|({_TAG})( *, *({_TAG}))*)$"},
-    ),
-]
 
+async def _expected_version(
+    memory_id: Annotated[str, Path(description="The id of a memory.")],
+    scope: MemoryScopeDep,
+    service: ServiceDep,
+    if_match: Annotated[
+        str | None,
+        Header(
+            alias="If-Match",
+            description="The last seen ETag, or several: 412 if the memory has another version by now.",
+            # Documented here and checked below, which explains what is wrong.
+            json_schema_extra={"pattern": rf"^(\*|({_TAG})( *, *({_TAG}))*)$"},
+        ),
+    ] = None,
+) -> Callable[[], Awaitable[int | None]]:
+    """Return a function for the version that If-Match requires: of several ETags the one that the memory has now.
 
-async def parse_if_match(if_match: str | None, load: Callable[[], Awaitable[MemoryRecord]]) -> int | None:
-    """Return the version that If-Match requires, or None; of several ETags the one that the memory has now."""
-    if if_match is None or if_match.strip() == "*":
-        return None
-    if not _TAGS.fullmatch(if_match):
+    It is called when the change is made, because a request that is repeated with its idempotency key is not checked.
+    """
+    if if_match is not None and if_match.strip() != "*" and not _TAGS.fullmatch(if_match):
         raise InvalidInput('If-Match must be an ETag such as "3", or several separated by commas')
-    tags = re.findall(_TAG, if_match)
-    versions = [int(match[1]) for tag in tags if (match := _VERSION.fullmatch(tag))]
-    if len(tags) == len(versions) == 1:
-        return versions[0]
-    current = (await load()).version
-    if current not in versions:
-        raise StaleVersion(f"The memory is at version {current}, which If-Match does not name: read it and retry")
-    return current
+
+    async def resolve() -> int | None:
+        if if_match is None or if_match.strip() == "*":
+            return None
+        tags = re.findall(_TAG, if_match)
+        versions = [int(match[1]) for tag in tags if (match := _VERSION.fullmatch(tag))]
+        if len(tags) == len(versions) == 1:
+            return versions[0]
+        current = (await service.get(scope, memory_id)).version
+        if current not in versions:
+            raise StaleVersion(f"The memory is at version {current}, which If-Match does not name: read it and retry")
+        return current
+
+    return resolve
+
+
+ExpectedVersion = Annotated[Callable[[], Awaitable[int | None]], Depends(_expected_version)]
 
 
 class _Serializable(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel
@@ -108,7 +108,20 @@ Cursor = Annotated[
     str | None,
     Query(max_length=4000, pattern=CURSOR_PATTERN, description="The cursor of the previous page."),
 ]
-NextCursor = Annotated[str | None, Field(description="Requests the next page; null on the last page.")]
+_T = TypeVar("_T")
+
+
+class PageOf(BaseModel, Generic[_T]):
+    """A page of results."""
+
+    results: list[_T]
+    cursor: str | None = Field(description="Requests the next page; null on the last page.")
+
+
+class ListOf(BaseModel, Generic[_T]):
+    """All results."""
+
+    results: list[_T]
 
 
 class MemoryResponse(BaseModel):
@@ -161,19 +174,6 @@ class MemoryHit(MemoryResponse):
     score: UnitFloat
     scores: dict[str, float] = Field(description="The parts of the score.")
     why: str = Field(description="The reason in words, if `explain` was set.")
-
-
-class MemoryPage(BaseModel):
-    """A page of memories."""
-
-    results: list[MemoryResponse]
-    cursor: NextCursor
-
-
-class ChangedList(BaseModel):
-    """Memories after a change."""
-
-    results: list[MemoryChangeResponse]
 
 
 def optional_field() -> Any:

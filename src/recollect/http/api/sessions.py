@@ -18,7 +18,7 @@ from recollect.http.api.responses import (
     list_response,
     page_response,
 )
-from recollect.http.api.schemas import ChangedList, Cursor, JsonObject, Limit, NextCursor
+from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
 from recollect.http.auth.caller import CallerDep
 from recollect.http.params import Id, StrictModel, Text, example
 from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
@@ -78,13 +78,6 @@ class RememberResponse(BaseModel):
     redacted: list[str] = Field(description="The kinds of secrets that were removed.")
 
 
-class TurnPage(BaseModel):
-    """A page of turns in order."""
-
-    results: list[TurnResponse]
-    cursor: NextCursor
-
-
 class SessionResponse(BaseModel):
     """A session."""
 
@@ -99,13 +92,6 @@ class SessionResponse(BaseModel):
     summary: str
     invocations: list[JsonObject]
     metadata: JsonObject
-
-
-class SessionPage(BaseModel):
-    """A page of sessions, the latest first."""
-
-    results: list[SessionResponse]
-    cursor: NextCursor
 
 
 class RunStepBody(StrictModel):
@@ -159,14 +145,14 @@ async def remember(
     return json_response(response)
 
 
-@sessions_router.get("/turns", response_model=TurnPage)
+@sessions_router.get("/turns", response_model=PageOf[TurnResponse])
 async def list_turns(scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None) -> JSONResponse:
     """List the turns of a session in order; without a session, the turns outside of sessions."""
     turns = await service.turns(scope, after=decode_position(cursor, int) or 0, limit=limit + 1)
     return page_response(turns, limit, lambda turn: encode_cursor(turn.position))
 
 
-@sessions_router.get("/sessions", response_model=SessionPage)
+@sessions_router.get("/sessions", response_model=PageOf[SessionResponse])
 async def list_sessions(
     user: UserDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
@@ -210,7 +196,7 @@ async def end_session(
     return json_response(job, 202)
 
 
-@sessions_router.post("/session/runs", response_model=ChangedList)
+@sessions_router.post("/session/runs", response_model=ListOf[MemoryChangeResponse])
 @idempotent()
 async def end_run(body: AgentRun, scope: ScopeDep, service: ServiceDep) -> JSONResponse:
     """Store the result of an agent run as an episode with its lessons, if it was a task."""

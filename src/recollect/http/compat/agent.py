@@ -21,9 +21,10 @@ from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
 from recollect.http.api.responses import EVENT_STREAM, EVENT_STREAM_HEADERS
 from recollect.http.auth.caller import Caller
+from recollect.http.compat.context import ContextDep
 from recollect.http.compat.react import Failed, ReactError, format_error
 from recollect.http.params import FreeText, Name, StrictModel, Text, example
-from recollect.http.routing import CallerDep, Router, ServiceDep
+from recollect.http.routing import Router
 from recollect.model.text import validate_text
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
@@ -180,17 +181,17 @@ _EVENT_SCHEMA = {
     responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}},
 )
 async def ask_agent(
-    caller: CallerDep,
-    service: ServiceDep,
+    ctx: ContextDep,
     agents: Annotated[AgentProvider, Depends(_get_agent_provider)],
     body: AgentRequest,
 ) -> Any:
     """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
-    agent = await agents.get(service)
+    agent = await agents.get(ctx.service)
     # Invalid requests are rejected before a stream begins.
     validate_text(body.question, name="question")
     agent.toolbox.allowed(body.group)
     # The history names the key and that the agent acted for it.
+    caller = ctx.caller
     author = {} if caller.kind == "local" else {"by": f"{caller.name} {BY}"}
     events = agent.stream(
         body.question,

@@ -8,18 +8,11 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
-from recollect.http.compat.search import (
-    EXCLUDE_TURNS,
-    add_or_merge,
-    build_search_request,
-    fetch_memory,
-    forget_memory,
-    matches_any,
-)
+from recollect.http.compat.context import EXCLUDE_TURNS, ContextDep, matches_any
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import IntegralFloat, Name, StrictModel, Text, UnitFloat, example
 from recollect.http.proxy.memory_options import InvalidField
-from recollect.http.routing import CallerDep, Router, ServiceDep, SettingsDep
+from recollect.http.routing import Router
 from recollect.model.memory import MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing, both
 from recollect.remember import MemoryInput
@@ -209,8 +202,7 @@ def _type_filter(types: str | None) -> Filter:
 
 @router.get("", response_model_exclude_none=True)
 async def list_memories(
-    caller: CallerDep,
-    service: ServiceDep,
+    ctx: ContextDep,
     user_id: UserId = None,
     project_id: ProjectId = None,
     types: Types = None,
@@ -218,11 +210,11 @@ async def list_memories(
     cursor: Cursor = None,
 ) -> StoredMemories:
     """List the memories of a user or project, newest first."""
-    scope = caller.scope(user_id, project_id)
+    scope = ctx.caller.scope(user_id, project_id)
     listing = Listing(filter=both(_type_filter(types), EXCLUDE_TURNS), limit=limit, cursor=cursor)
-    page = await service.find(scope, listing)
+    page = await ctx.service.find(scope, listing)
     memories = [_to_stored_memory(record) for record in page]
-    total = await service.count(scope, listing)
+    total = await ctx.service.count(scope, listing)
     return StoredMemories(memories=memories, total=total, limit=limit, cursor=page.cursor)
 
 
@@ -232,78 +224,70 @@ async def list_memories(
     response_model_exclude_none=True,
     responses={200: {"model": StoredMemory, "description": "The memory existed already."}},
 )
-async def create_memory(caller: CallerDep, service: ServiceDep, new: NewMemory, response: Response) -> StoredMemory:
+async def create_memory(ctx: ContextDep, new: NewMemory, response: Response) -> StoredMemory:
     """Store a memory verbatim, without secrets.
 
     If a memory says the same (200) it takes over the type, source and importance.
     """
     fields = new.model_dump(include={"type", "source", "importance"}, exclude_none=True)
     merged = {name: each for name, each in fields.items() if name in new.model_fields_set}
-    scope, draft = caller.scope(new.user_id, new.project_id), MemoryInput(content=new.content, fields=fields)
-    added, result = await add_or_merge(service, scope, draft, merged, caller, is_shown=True)
+    scope, draft = ctx.caller.scope(new.user_id, new.project_id), MemoryInput(content=new.content, fields=fields)
+    added, result = await ctx.add(scope, draft, merged, is_shown=True)
     response.status_code = 201 if added.changed else 200
     return _to_stored_memory(result.record)
 
 
 @router.post("/search", response_model_exclude_none=True)
-async def search_memories(
-    caller: CallerDep, service: ServiceDep, settings: SettingsDep, body: MemoryQuery
-) -> Retrieved:
+async def search_memories(ctx: ContextDep, body: MemoryQuery) -> Retrieved:
     """Return the memories that match a query, best first.
 
     With a project: its own memories and the user's; without one, those of all projects of the user.
     """
-    request = build_search_request(
+    hits = await ctx.search(
+        ctx.caller.scope(body.user_id, body.project_id),
         body.query,
-        settings,
         limit=body.limit,
         min_score=body.threshold,
         filter=matches_any("type", body.types),
         everywhere=True,
     )
-    hits = await service.search(caller.scope(body.user_id, body.project_id), request)
     return Retrieved(
         results=[ScoredMemory(memory=_to_stored_memory(hit.record), score=round(hit.score, 6)) for hit in hits]
     )
 
 
 @router.get("/{memory_id}", response_model_exclude_none=True)
-async def get_memory(
-    caller: CallerDep, service: ServiceDep, memory_id: MemoryId, user_id: UserId = None
-) -> StoredMemory:
+async def get_memory(ctx: ContextDep, memory_id: MemoryId, user_id: UserId = None) -> StoredMemory:
     """Return a memory. One of another user answers as if it did not exist."""
-    return _to_stored_memory(await fetch_memory(service, caller.scope(user_id), memory_id))
+    return _to_stored_memory(await ctx.fetch(ctx.caller.scope(user_id), memory_id))
 
 
 @router.patch("/{memory_id}", response_model_exclude_none=True, operation_id="memory_change_memory")
 @router.put("/{memory_id}", response_model_exclude_none=True)
 async def update_memory(
-    caller: CallerDep, service: ServiceDep, memory_id: MemoryId, body: ChangedMemory, user_id: UserId = None
+    ctx: ContextDep, memory_id: MemoryId, body: ChangedMemory, user_id: UserId = None
 ) -> StoredMemory:
     """Change a memory; the history has the previous version."""
-    scope = caller.with_user(user_id).scope(body.user_id)
-    record = caller.ensure_editable(await fetch_memory(service, scope, memory_id))
+    scope = ctx.caller.with_user(user_id).scope(body.user_id)
+    record = await ctx.fetch_editable(scope, memory_id)
     fields = body.model_dump(exclude={"user_id"}, exclude_none=True)
     if not fields:
         raise InvalidField("body", "changes nothing; send content, type, source or importance")
-    return _to_stored_memory((await service.update(scope, record.id, fields, by=caller.author())).record)
+    return _to_stored_memory(await ctx.update(scope, record.id, fields))
 
 
 @router.delete("/{memory_id}")
-async def delete_memory(
-    caller: CallerDep, service: ServiceDep, memory_id: MemoryId, user_id: UserId = None
-) -> Deleted:
+async def delete_memory(ctx: ContextDep, memory_id: MemoryId, user_id: UserId = None) -> Deleted:
     """Forget a memory and the turns it was learned from; this can be undone."""
-    scope = caller.scope(user_id)
-    await forget_memory(service, scope, await fetch_memory(service, scope, memory_id), caller)
+    scope = ctx.caller.scope(user_id)
+    await ctx.forget(scope, (await ctx.fetch_editable(scope, memory_id)).id)
     return Deleted(message="deleted 1 memory", deleted=1)
 
 
 @router.delete("")
 async def delete_memories(
-    caller: CallerDep, service: ServiceDep, user_id: UserId = None, project_id: ProjectId = None, types: Types = None
+    ctx: ContextDep, user_id: UserId = None, project_id: ProjectId = None, types: Types = None
 ) -> Deleted:
     """Forget all memories and turns of a user or project, of all types or some."""
-    listing = Listing(filter=_type_filter(types))
-    deleted = await service.forget_all(caller.scope(user_id, project_id), listing, by=caller.author())
+    deleted = await ctx.forget_all(ctx.caller.scope(user_id, project_id), _type_filter(types))
     return Deleted(message=f"deleted {deleted} {'memory' if deleted == 1 else 'memories'}", deleted=deleted)

@@ -7,13 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from recollect.config.settings import Settings
 from recollect.errors import NotFound
-from recollect.http.auth.caller import Caller
-from recollect.http.compat.search import add_or_merge, build_search_request, fetch_memory, forget_memory
+from recollect.http.compat.context import Context, ContextDep
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time, example
-from recollect.http.routing import CallerDep, Router, ServiceDep, SettingsDep
+from recollect.http.routing import Router
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Not, Op, Where
 from recollect.model.result import SearchResult
@@ -22,7 +20,6 @@ from recollect.model.text import repair_text, validate_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Conversation
 from recollect.remember import MemoryInput
-from recollect.service.service import Service
 from recollect.sessions.episodes import TaskSummary
 
 _ONLY_EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
@@ -39,7 +36,11 @@ class _Request(StrictModel):
     collection: Name | None = Field(default=None, description="The collection, which is a project of the user.")
 
 
-class _ConversationRequest(_Request):
+class ConversationRequest(_Request):
+    """A conversation to return or to end."""
+
+    model_config = example(conversation_id="monday", user="alex", collection="payments")
+
     conversation_id: RequiredName
 
 
@@ -104,12 +105,6 @@ class DeleteFact(_Request):
     fact_id: RequiredName
 
 
-class GetConversation(_ConversationRequest):
-    """A conversation to return."""
-
-    model_config = example(conversation_id="monday", user="alex", collection="payments")
-
-
 class InvocationSummary(StrictModel):
     """The query, steps and result of an invocation of the agent."""
 
@@ -121,18 +116,12 @@ class InvocationSummary(StrictModel):
     timestamp: Time | None = Field(default=None, description="By default now.")
 
 
-class UpdateConversation(_ConversationRequest):
+class UpdateConversation(ConversationRequest):
     """An invocation to add to its conversation."""
 
     model_config = example(conversation_id="monday", user="alex", invocation_summary=_INVOCATION)
 
     invocation_summary: InvocationSummary
-
-
-class EndConversation(_ConversationRequest):
-    """A conversation to end."""
-
-    model_config = example(conversation_id="monday", user="alex", collection="payments")
 
 
 class ReactError(BaseModel):
@@ -280,14 +269,14 @@ router = Router(
 
 
 @router.post("/facts/store")
-async def store_fact(caller: CallerDep, service: ServiceDep, body: StoreFact) -> FactStored:
+async def store_fact(ctx: ContextDep, body: StoreFact) -> FactStored:
     """Store a fact for all conversations of the collection; stored twice it is kept once, with all metadata."""
-    scope = caller.scope(body.user, body.collection, body.source)
-    return FactStored(fact_id=await _store(caller, service, scope, body, body.content, {}))
+    scope = ctx.caller.scope(body.user, body.collection, body.source)
+    return FactStored(fact_id=await _store(ctx, scope, body, body.content, {}))
 
 
 @router.post("/episodes/store")
-async def store_episode(caller: CallerDep, service: ServiceDep, body: StoreEpisode) -> EpisodeStored:
+async def store_episode(ctx: ContextDep, body: StoreEpisode) -> EpisodeStored:
     """Store an episode for all conversations of the collection."""
     summary = TaskSummary(
         goal=validate_text(body.goal, name="goal"),
@@ -300,84 +289,73 @@ async def store_episode(caller: CallerDep, service: ServiceDep, body: StoreEpiso
         "type": str(MemoryType.EPISODIC),
         "detail": {**summary.detail, "kind": "run", "made": "given"},
     }
-    scope = caller.scope(body.user, body.collection)
-    return EpisodeStored(episode_id=await _store(caller, service, scope, body, summary.text, fields))
+    scope = ctx.caller.scope(body.user, body.collection)
+    return EpisodeStored(episode_id=await _store(ctx, scope, body, summary.text, fields))
 
 
-async def _store(
-    caller: Caller, service: Service, scope: Scope, body: _Store, content: str, fields: dict[str, Any]
-) -> str:
+async def _store(ctx: Context, scope: Scope, body: _Store, content: str, fields: dict[str, Any]) -> str:
     new = MemoryInput(
         content=content,
         fields={**fields, "metadata": body.metadata},
-        vector=await service.operations.check_embedding(body.embedding),
+        vector=await ctx.service.operations.check_embedding(body.embedding),
     )
     merged = {"metadata": body.metadata} if body.metadata else {}
-    return (await add_or_merge(service, scope, new, merged, caller))[1].id
+    return (await ctx.add(scope, new, merged))[1].id
 
 
 @router.post("/facts/retrieve")
-async def retrieve_facts(caller: CallerDep, service: ServiceDep, settings: SettingsDep, body: RetrieveFacts) -> Facts:
+async def retrieve_facts(ctx: ContextDep, body: RetrieveFacts) -> Facts:
     """Return the facts of the user and the collection that are nearest to the query."""
-    result = await _search(caller, service, settings, body, _ONLY_FACTS)
+    result = await _search(ctx, body, _ONLY_FACTS)
     return Facts(facts=[_to_fact(hit.record) for hit in result])
 
 
 @router.post("/episodes/retrieve")
-async def retrieve_episodes(
-    caller: CallerDep, service: ServiceDep, settings: SettingsDep, body: RetrieveEpisodes
-) -> Episodes:
+async def retrieve_episodes(ctx: ContextDep, body: RetrieveEpisodes) -> Episodes:
     """Return the episodes of the user and the collection that are nearest to the query."""
-    result = await _search(caller, service, settings, body, _ONLY_EPISODES)
+    result = await _search(ctx, body, _ONLY_EPISODES)
     return Episodes(episodes=[_to_episode(hit.record) for hit in result])
 
 
-async def _search(
-    caller: Caller, service: Service, settings: Settings, body: RetrieveFacts | RetrieveEpisodes, filter: Filter
-) -> SearchResult:
+async def _search(ctx: Context, body: RetrieveFacts | RetrieveEpisodes, filter: Filter) -> SearchResult:
     # This API has no threshold.
-    request = build_search_request(
-        body.query,
-        settings,
-        limit=body.top_k,
-        min_score=0.0,
-        filter=filter,
-        vector=await service.operations.check_embedding(body.embedding),
+    scope = ctx.caller.scope(body.user, body.collection)
+    return await ctx.search(
+        scope, body.query, limit=body.top_k, min_score=0.0, filter=filter, embedding=body.embedding
     )
-    return await service.search(caller.scope(body.user, body.collection), request)
 
 
 @router.post("/facts/delete", responses=router.error_responses(404))
-async def delete_fact(caller: CallerDep, service: ServiceDep, body: DeleteFact) -> Done:
+async def delete_fact(ctx: ContextDep, body: DeleteFact) -> Done:
     """Forget a fact and the turns it was learned from; this can be undone."""
-    scope = caller.scope(body.user, body.collection)
-    record = caller.ensure_editable(await fetch_memory(service, scope, body.fact_id))
+    scope = ctx.caller.scope(body.user, body.collection)
+    record = await ctx.fetch_editable(scope, body.fact_id)
     if record.category is Category.EPISODE:
         raise NotFound(f"no fact {body.fact_id}")
-    await forget_memory(service, scope, record, caller)
+    await ctx.forget(scope, record.id)
     return Done()
 
 
 @router.post("/conversations/get")
-async def get_conversation(caller: CallerDep, service: ServiceDep, body: GetConversation) -> ConversationResult:
+async def get_conversation(ctx: ContextDep, body: ConversationRequest) -> ConversationResult:
     """Return the invocations of a conversation in order; one that has not begun has none."""
-    scope = caller.scope(body.user, body.collection, body.conversation_id)
-    return ConversationResult(conversation=_to_conversation(await service.conversation(scope)))
+    scope = ctx.caller.scope(body.user, body.collection, body.conversation_id)
+    return ConversationResult(conversation=_to_conversation(await ctx.service.conversation(scope)))
 
 
 @router.post("/conversations/update")
-async def update_conversation(caller: CallerDep, service: ServiceDep, body: UpdateConversation) -> Done:
+async def update_conversation(ctx: ContextDep, body: UpdateConversation) -> Done:
     """Add an invocation to its conversation, which begins with it if it does not exist."""
-    scope = caller.scope(body.user, body.collection, body.conversation_id)
+    scope = ctx.caller.scope(body.user, body.collection, body.conversation_id)
     summary = body.invocation_summary
     texts = {name: repair_text(getattr(summary, name)) for name in ("query", "summary", "result")}
     timestamp = as_utc(summary.timestamp or now()).isoformat()
-    await service.operations.record_invocation(scope, {**texts, "timestamp": timestamp})
+    await ctx.service.operations.record_invocation(scope, {**texts, "timestamp": timestamp})
     return Done()
 
 
 @router.post("/conversations/end", responses=router.error_responses(404))
-async def end_conversation(caller: CallerDep, service: ServiceDep, body: EndConversation) -> Done:
+async def end_conversation(ctx: ContextDep, body: ConversationRequest) -> Done:
     """End a conversation: in the background the rest of it is learned and what matters is promoted."""
-    await service.operations.end_session(caller.scope(body.user, body.collection, body.conversation_id))
+    await ctx.service.operations.end_session(ctx.caller.scope(body.user, body.collection, body.conversation_id))
     return Done()

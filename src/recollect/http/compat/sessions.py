@@ -9,10 +9,10 @@ from fastapi import Depends, Path, Query
 from pydantic import BaseModel, Field
 
 from recollect.errors import NotFound
-from recollect.http.compat.search import EXCLUDE_TURNS, add_or_merge, build_search_request, fetch_memory
+from recollect.http.compat.context import EXCLUDE_TURNS, ContextDep
 from recollect.http.errors import ErrorInfo
 from recollect.http.params import Name, RequiredName, StrictModel, Text, UnitFloat, example
-from recollect.http.routing import CallerDep, Router, ServiceDep, SettingsDep
+from recollect.http.routing import Router
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import Listing, Op, Where
@@ -135,20 +135,16 @@ Limit = Annotated[int | None, Query(ge=1, le=_MAX_LISTED, description="By defaul
 
 
 async def _session_scope(
-    caller: CallerDep,
-    settings: SettingsDep,
-    sessionId: SessionId,
-    user_id: UserId = None,
-    project_id: ProjectId = None,
+    ctx: ContextDep, sessionId: SessionId, user_id: UserId = None, project_id: ProjectId = None
 ) -> Scope:
     # Clients of this API name no user: a local server has one.
-    default_user = settings.chat_user if caller.kind == "local" else None
-    return caller.scope(user_id or caller.user or default_user, project_id, sessionId)
+    default_user = ctx.settings.chat_user if ctx.caller.kind == "local" else None
+    return ctx.caller.scope(user_id or ctx.caller.user or default_user, project_id, sessionId)
 
 
-async def _existing_session(service: ServiceDep, scope: Annotated[Scope, Depends(_session_scope)]) -> Scope:
+async def _existing_session(ctx: ContextDep, scope: Annotated[Scope, Depends(_session_scope)]) -> Scope:
     try:
-        return (await service.operations.session(scope)).scope
+        return (await ctx.service.operations.session(scope)).scope
     except NotFound as error:
         raise SessionNotFound(str(error)) from None
 
@@ -158,56 +154,52 @@ SessionScope = Annotated[Scope, Depends(_existing_session)]
 
 @router.post("", status_code=201)
 async def begin_session(
-    caller: CallerDep,
-    service: ServiceDep,
-    settings: SettingsDep,
+    ctx: ContextDep,
     new: NewSession | None = None,
     user_id: UserId = None,
     project_id: ProjectId = None,
 ) -> SessionCreated:
     """Begin a session before its first message; an existing session stays as it is. A chat begins its own session."""
-    session = await _session_scope(caller, settings, (new and new.sessionId) or new_id(), user_id, project_id)
-    await service.operations.begin_session(session, by=caller.author())
+    session = await _session_scope(ctx, (new and new.sessionId) or new_id(), user_id, project_id)
+    await ctx.service.operations.begin_session(session, by=ctx.caller.author())
     return SessionCreated(sessionId=session.session)
 
 
 @router.get("/{sessionId}/memories")
-async def list_memories(service: ServiceDep, session: SessionScope) -> list[SessionMemory]:
+async def list_memories(ctx: ContextDep, session: SessionScope) -> list[SessionMemory]:
     """List all memories of a session, newest first."""
-    page = await service.find(session, Listing(filter=EXCLUDE_TURNS, limit=_MAX_LISTED))
+    page = await ctx.service.find(session, Listing(filter=EXCLUDE_TURNS, limit=_MAX_LISTED))
     return [_to_session_memory(record) for record in page]
 
 
 @router.post("/{sessionId}/memories", status_code=201)
-async def create_memory(
-    caller: CallerDep, service: ServiceDep, session: SessionScope, new: NewSessionMemory
-) -> SessionMemory:
+async def create_memory(ctx: ContextDep, session: SessionScope, new: NewSessionMemory) -> SessionMemory:
     """Store a memory in a session verbatim, without secrets; one that says the same takes over the importance."""
     fields = {"category": new.type, "importance": new.importance, "level": str(Level.SESSION)}
     draft = MemoryInput(content=new.content, fields=fields)
     changes = new.model_dump(include={"importance"}, exclude_unset=True)
-    _, result = await add_or_merge(service, session, draft, changes, caller, is_shown=True)
+    _, result = await ctx.add(session, draft, changes, is_shown=True)
     return _to_session_memory(result.record)
 
 
 @router.get("/{sessionId}/memories/relevant")
 async def relevant_memories(
-    service: ServiceDep, settings: SettingsDep, session: SessionScope, query: QueryText, limit: Limit = None
+    ctx: ContextDep, session: SessionScope, query: QueryText, limit: Limit = None
 ) -> RelevantMemories:
     """Return the memories of a session that match a query, best first, and a text block with them for a prompt."""
-    request = build_search_request(query, settings, limit=limit, filter=Where("session_id", Op.EQ, session.session))
-    hits = (await service.search(session, request)).hits
-    context = format_context(_CONTEXT_STYLE, hits, budget_tokens=settings.context_tokens, now=now())
+    in_session = Where("session_id", Op.EQ, session.session)
+    hits = (await ctx.search(session, query, limit=limit, filter=in_session)).hits
+    context = format_context(_CONTEXT_STYLE, hits, budget_tokens=ctx.settings.context_tokens, now=now())
     return RelevantMemories(memories=[_to_session_memory(hit.record) for hit in hits], context=context.text)
 
 
 @router.get("/{sessionId}/memories/{memoryId}")
-async def get_memory(service: ServiceDep, session: SessionScope, memoryId: MemoryId) -> SessionMemory:
+async def get_memory(ctx: ContextDep, session: SessionScope, memoryId: MemoryId) -> SessionMemory:
     """Return a memory of a session. One of another session or user answers as if it did not exist."""
-    return _to_session_memory(await fetch_memory(service, session, memoryId))
+    return _to_session_memory(await ctx.fetch(session, memoryId))
 
 
 @router.delete("/{sessionId}/memories/{memoryId}", status_code=204)
-async def delete_memory(caller: CallerDep, service: ServiceDep, session: SessionScope, memoryId: MemoryId) -> None:
+async def delete_memory(ctx: ContextDep, session: SessionScope, memoryId: MemoryId) -> None:
     """Forget a memory of a session and the turns it was learned from; this can be undone."""
-    await service.forget(session, (await fetch_memory(service, session, memoryId)).id, by=caller.author())
+    await ctx.forget(session, (await ctx.fetch(session, memoryId)).id)

@@ -129,7 +129,7 @@ def test_a_server_that_cannot_start_says_so_and_ends(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "recollect.cli.main", "serve", "--port", "0", "--workers", workers]
         ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=200)
         assert ended.returncode == 5
-        assert ended.stderr.endswith("Error: the server could not start; its log says why\n")
+        assert ended.stderr.endswith("Error: the server could not start; its log has the reason\n")
 
 
 def make_certificate(folder: Path, *options: str) -> tuple[Path, Path]:
@@ -171,7 +171,7 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
 def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
     for inputs, line in (
-        ({"ssl_keyfile": str(key)}, "without ssl_certfile"),
+        ({"ssl_keyfile": str(key)}, "needs ssl_certfile"),
         ({"ssl_certfile": str(tmp_path / "none.pem")}, "none.pem cannot be used"),
         ({"ssl_certfile": str(certificate)}, "cannot be used"),
         ({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}, "cannot be used"),
@@ -191,7 +191,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         pytest.raises(Unavailable, match=f"port {taken.port}: Address already in use"),
     ):
         bind_sockets("127.0.0.1", taken.port)
-    with pytest.raises(InvalidSettings, match="is no address of this machine"):
+    with pytest.raises(InvalidSettings, match="is not an address of this machine"):
         bind_sockets("no.such.host.invalid", 0)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
-from fastapi import Body, Query
+from fastapi import Query
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from recollect.http.api.idempotency import idempotent, reject_idempotency_key
 from recollect.http.api.responses import json_response, list_response
@@ -22,36 +22,23 @@ admin_erasure_router = create_api_router("admin", RequireAdmin)
 Since = Annotated[Time | None, Query(description="Only erasures since this time.")]
 
 
-class _EraseItem(StrictModel):
-    target: Literal["memory", "turn"]
-    id: Id
+class EraseBody(StrictModel):
+    """What to erase: a memory or a turn by its id, a session, a project, or the whole user."""
 
-
-class _EraseSession(StrictModel):
-    target: Literal["session"]
-    session_id: Id
-    project_id: Annotated[Id, Field(description="The project of the session, if it has one.")] | None = None
-
-
-class _EraseProject(StrictModel):
-    target: Literal["project"]
-    project_id: Id
-
-
-class _EraseUser(StrictModel):
-    target: Literal["user"]
-
-
-EraseBody = Annotated[
-    Annotated[_EraseItem | _EraseSession | _EraseProject | _EraseUser, Field(discriminator="target")],
-    Body(
-        openapi_examples={
-            "memory": {"value": {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"}},
-            "session": {"value": {"target": "session", "session_id": "monday"}},
-            "user": {"value": {"target": "user"}},
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"},
+                {"target": "session", "session_id": "monday"},
+                {"target": "user"},
+            ]
         }
-    ),
-]
+    )
+
+    target: Annotated[Target, Field(strict=False)]
+    id: Id | None = Field(default=None, description="The memory or turn.")
+    session_id: Id | None = None
+    project_id: Id | None = Field(default=None, description="The project, or the project of the session.")
 
 
 class StoreErasureResponse(BaseModel):
@@ -111,33 +98,16 @@ class ErasureItem(BaseModel):
     ids: list[str]
 
 
-class _Erased(StrictModel):
+class ErasureInput(StrictModel):
+    """An erasure of the log."""
+
     id: Id
     at: Time
     user: Id
-    project: Literal[""] = ""
-    session: Literal[""] = ""
-    ids: Annotated[list[Id], Field(max_length=0)] = Field(default_factory=list)
-
-
-class _ErasedItem(_Erased):
-    target: Literal["turn", "memory"]
-    ids: list[Id] = Field(min_length=1)
-
-
-class _ErasedSession(_Erased):
-    target: Literal["session"]
-    project: Label = ""  # type: ignore[assignment]
-    session: Id  # type: ignore[assignment]
-
-
-class _ErasedProject(_Erased):
-    target: Literal["project"]
-    project: Id  # type: ignore[assignment]
-
-
-class _ErasedUser(_Erased):
-    target: Literal["user"]
+    target: Annotated[Target, Field(strict=False)]
+    project: Label = ""
+    session: Label = ""
+    ids: list[Id] = Field(default_factory=list)
 
 
 class ReplayErasuresBody(StrictModel):
@@ -155,28 +125,19 @@ class ReplayErasuresBody(StrictModel):
         ]
     )
 
-    erasures: list[
-        Annotated[_ErasedItem | _ErasedSession | _ErasedProject | _ErasedUser, Field(discriminator="target")]
-    ]
+    erasures: list[ErasureInput]
 
 
 @erasure_router.post("/erase", response_model=ErasureReceiptResponse, responses=erasure_router.error_responses(404))
-@idempotent(erases=True, ignores_key=lambda arguments: isinstance(arguments["body"], _EraseUser))
+@idempotent(erases=True, ignores_key=lambda arguments: arguments["body"].target is Target.USER)
 async def erase(body: EraseBody, user: UserDep, author: AuthorDep, service: ServiceDep) -> JSONResponse:
     """Erase a memory, a turn, a session, a project or the whole user for good, with everything derived from it.
 
     It cannot be undone. The receipt reports what was erased from each store, what stays and what is out of reach. The
     turns a memory was learned from are forgotten with it; erase each turn to remove it as well.
     """
-    scope, id = Scope(user), ""
-    match body:
-        case _EraseItem():
-            id = body.id
-        case _EraseSession():
-            scope = Scope(user, body.project_id or "", body.session_id)
-        case _EraseProject():
-            scope = Scope(user, body.project_id)
-    request = ErasureRequest(Target(body.target), id)
+    scope = Scope(user, body.project_id or "", body.session_id or "")
+    request = ErasureRequest(body.target, body.id or "")
     return json_response(await service.operations.erase(scope, request, by=author))
 
 

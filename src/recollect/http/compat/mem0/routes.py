@@ -51,7 +51,8 @@ from recollect.http.compat.mem0.scope import (
     FIELDS,
     MAX_NAME_CHARS,
     METADATA_FIELDS,
-    EntityIds,
+    entity_metadata,
+    entity_scope,
     parse_entity_ids,
     parse_public_id,
     public_id,
@@ -148,11 +149,11 @@ async def add(ctx: ContextDep, body: Mem0Add) -> Mem0Added:
     """Learn from messages, or store them verbatim; returns what was added."""
     names = body.entity_ids(body.filters)
     fields = _time_fields(body.timestamp, body.expiration_date)
-    scope = names.scope(ctx.caller)
+    scope = entity_scope(names, ctx.caller)
     if body.infer:
         return await _learn(ctx, names, body, fields)
     results = []
-    metadata = {**(body.metadata or {}), **names.as_metadata}
+    metadata = {**(body.metadata or {}), **entity_metadata(names)}
     merged_fields = {**fields, **({"metadata": metadata} if metadata else {})}
     for message in parse_messages(body.messages):
         # Messages without visible text are skipped instead of rejecting the whole request.
@@ -166,8 +167,8 @@ async def add(ctx: ContextDep, body: Mem0Add) -> Mem0Added:
     return Mem0Added(results=results, status="SUCCEEDED")
 
 
-async def _learn(ctx: Context, names: EntityIds, body: Mem0Add, fields: Mapping[str, Any]) -> Mem0Added:
-    scope, messages = names.scope(ctx.caller), parse_messages(body.messages)
+async def _learn(ctx: Context, names: Mapping[str, str], body: Mem0Add, fields: Mapping[str, Any]) -> Mem0Added:
+    scope, messages = entity_scope(names, ctx.caller), parse_messages(body.messages)
     if body.timestamp is not None:
         messages = tuple({"timestamp": fields["occurred_at"], **message} for message in messages)
     result = await ctx.service.remember(scope, messages, by=ctx.caller.author(), wait_s=LEARN_S)
@@ -176,7 +177,7 @@ async def _learn(ctx: Context, names: EntityIds, body: Mem0Add, fields: Mapping[
     learned = Listing(filter=both(EXCLUDE_TURNS, where("evidence", Op.IN, [turn.id for turn in result.turns])))
     results = []
     for record in await ctx.service.find(Scope(scope.user), replace(learned, limit=1000)):
-        metadata = {**record.metadata, **(body.metadata or {}), **names.as_metadata}
+        metadata = {**record.metadata, **(body.metadata or {}), **entity_metadata(names)}
         changes = {"metadata": metadata} if metadata != record.metadata else {}
         if body.expiration_date:
             changes["expires_at"] = fields["expires_at"]
@@ -354,11 +355,11 @@ def _parse_filters(text: str | None) -> dict[str, Any]:
     raise InvalidInput('filters must be a JSON object, such as {"user_id": "alex"}')
 
 
-async def _delete_all(ctx: Context, names: EntityIds, filters: Mapping[str, Any]) -> None:
-    plain = {"AND": [names.present, filters]}
+async def _delete_all(ctx: Context, names: Mapping[str, str], filters: Mapping[str, Any]) -> None:
+    plain = {"AND": [names, filters]}
     if empty := find_empty_names(filters):
         raise InvalidInput(f"{empty[0]} is empty; name what is meant, or leave it out")
-    if not names.present and not filters:
+    if not names and not filters:
         raise InvalidInput("Name the owner of the memories: one of user_id, agent_id, app_id and run_id")
     if ANYONE in find_owners(plain):
         raise InvalidInput('"*" would delete the memories of all users; name the owner')

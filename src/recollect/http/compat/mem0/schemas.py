@@ -14,7 +14,6 @@ from recollect.http.auth.caller import Caller
 from recollect.http.compat.mem0.scope import (
     FIELDS,
     MAX_NAME_CHARS,
-    EntityIds,
     parse_entity_ids,
     public_id,
     to_entity,
@@ -82,7 +81,7 @@ class EntityFields(BaseModel):
     app_id: AppId | None = None
     run_id: RunId | None = None
 
-    def entity_ids(self, *sources: Mapping[str, Any] | None) -> EntityIds:
+    def entity_ids(self, *sources: Mapping[str, Any] | None) -> dict[str, str]:
         """Return the entities that the fields and the sources name."""
         return parse_entity_ids({name: getattr(self, name) for name in FIELDS}, *sources)
 
@@ -122,7 +121,7 @@ class Mem0ListRequest(EntityFields):
     @property
     def filter(self) -> dict[str, Any]:
         """Return all conditions as one mem0 filter."""
-        parts: list[dict[str, Any]] = [self.entity_ids(user_from_filter(self.filters)).present, self.filters or {}]
+        parts: list[dict[str, Any]] = [self.entity_ids(user_from_filter(self.filters)), self.filters or {}]
         if self.categories:
             parts.append({"categories": {"in": self.categories}})
         if self.metadata:

@@ -12,7 +12,6 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from recollect.errors import InvalidInput, NotAllowed, NotFound
@@ -42,39 +41,8 @@ def to_entity(user: str) -> tuple[str, str]:
     return (kind, name) if separator and name and kind in KINDS[1:] else ("user", user)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityIds:
-    """The entities that a request names."""
-
-    user_id: str | None = None
-    agent_id: str | None = None
-    app_id: str | None = None
-    run_id: str | None = None
-
-    @property
-    def present(self) -> dict[str, str]:
-        """Return the ids that are set, by field."""
-        return {name: value for name in FIELDS if (value := getattr(self, name))}
-
-    @property
-    def as_metadata(self) -> dict[str, str]:
-        """Return the ids that are stored in the metadata, by field."""
-        return {name: value for name, value in self.present.items() if name in METADATA_FIELDS}
-
-    def scope(self, caller: Caller) -> Scope:
-        """Return the scope of what is added."""
-        return caller.scope(self.user_id or caller.user or self._entity_owner, None, self.run_id)
-
-    @property
-    def _entity_owner(self) -> str:
-        for kind in KINDS[1:]:
-            if name := getattr(self, f"{kind}_id"):
-                return to_user(kind, name)
-        raise InvalidInput("Name at least one of user_id, agent_id, app_id and run_id")
-
-
-def parse_entity_ids(*sources: Mapping[str, Any] | None) -> EntityIds:
-    """Return the entities that the sources name; NotAllowed if two of them differ."""
+def parse_entity_ids(*sources: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the entities that the sources name, by field; NotAllowed if two sources differ."""
     ids: dict[str, str] = {}
     for name in FIELDS:
         for source in sources:
@@ -83,7 +51,21 @@ def parse_entity_ids(*sources: Mapping[str, Any] | None) -> EntityIds:
                 id = validate_id(value, name=name)
                 if ids.setdefault(name, id) != id:
                     raise NotAllowed(f"The request names two different values of {name}")
-    return EntityIds(**ids)
+    return ids
+
+
+def entity_scope(ids: Mapping[str, str], caller: Caller) -> Scope:
+    """Return the scope of what is added for these entities."""
+    owners = [to_user(kind, ids[f"{kind}_id"]) for kind in KINDS if f"{kind}_id" in ids]
+    user = ids.get("user_id") or caller.user or next(iter(owners), None)
+    if user is None:
+        raise InvalidInput("Name at least one of user_id, agent_id, app_id and run_id")
+    return caller.scope(user, None, ids.get("run_id"))
+
+
+def entity_metadata(ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the entities that are stored in the metadata, by field."""
+    return {name: ids[name] for name in METADATA_FIELDS if name in ids}
 
 
 def user_from_filter(filters: Mapping[str, Any] | None) -> dict[str, str]:

@@ -340,7 +340,7 @@ def test_whoever_is_bound_to_a_user_reaches_no_other(host: str, mem0: MemoryClie
         lambda: bound.delete_all(user_id="alex"),
         lambda: bound.delete_users(user_id="alex"),
     ):
-        with pytest.raises(Exception, match="speaks for one user"):
+        with pytest.raises(Exception, match="names another user"):
             ask()
     assert [each["name"] for each in bound.users()["results"]] == ["eve"]
     assert httpx.post(f"{host}/reset", headers={"x-authz-user-id": "eve"}).status_code == 403

@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from recollect.http.api import history
-from recollect.http.api.transfer import _lines
+from recollect.http.api.transfer import read_lines
 from tests.support.api_server import add, as_user, client_of, contents, problem, served
 from tests.support.recollect_server import RecollectServer, environment
 
@@ -125,7 +125,7 @@ async def test_few_lines_are_held_at_a_time() -> None:
     tracemalloc.start()
     try:
         count = 0
-        async for line in _lines(Sent()):  # type: ignore[arg-type]
+        async for line in read_lines(Sent()):  # type: ignore[arg-type]
             count += len(line)
         _, most = tracemalloc.get_traced_memory()
     finally:

@@ -173,7 +173,7 @@ def _memory_page(page: Page) -> JSONResponse:
     status_code=201,
     responses={
         201: WITH_ETAG[200],
-        200: {"model": MemoryChangeResponse, "description": "The memory existed already."},
+        200: {"model": MemoryChangeResponse, "description": "The memory existed already.", **WITH_ETAG[200]},
     },
 )
 async def add_memory(

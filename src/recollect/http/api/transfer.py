@@ -113,7 +113,7 @@ async def import_memories(request: Request, user: UserDep, author: AuthorDep, se
 async def _batches(request: Request) -> AsyncIterator[list[dict[str, Any]]]:
     batch: list[dict[str, Any]] = []
     size = done = 0
-    async for line in _lines(request):
+    async for line in read_lines(request):
         if not line.strip():
             continue
         try:
@@ -130,7 +130,8 @@ async def _batches(request: Request) -> AsyncIterator[list[dict[str, Any]]]:
         yield batch
 
 
-async def _lines(request: Request) -> AsyncIterator[bytes]:
+async def read_lines(request: Request) -> AsyncIterator[bytes]:
+    """Yield the lines of a request body as they arrive."""
     partial = b""
     try:
         async for chunk in request.stream():

@@ -13,6 +13,7 @@ from recollect.http.api.schemas import check_number_range
 from recollect.http.auth.caller import Caller
 from recollect.http.compat.mem0.scope import (
     FIELDS,
+    KINDS,
     MAX_NAME_CHARS,
     parse_entity_ids,
     public_id,
@@ -286,7 +287,7 @@ class Mem0Entity(BaseModel):
 
     id: str
     name: str
-    type: str
+    type: str = Field(json_schema_extra={"enum": list(KINDS)})
     total_memories: int = Field(ge=0)
     metadata: dict[str, Any] | None = None
     created_at: str | None = None

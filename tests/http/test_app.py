@@ -1,4 +1,4 @@
-"""The server: it starts, says how it is, and answers our errors in one shape."""
+"""The server application: health routes and the status of each error."""
 
 from __future__ import annotations
 

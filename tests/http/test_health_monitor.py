@@ -1,4 +1,4 @@
-"""Silence is impossible: what is not well is told where operators look, and with every chat."""
+"""The health monitor: problems appear in /ready, in the metrics and in a header of every chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: foreign names, foreign pages and too much are refused before any route is reached."""
+"""The host guard: foreign hosts, foreign pages and large bodies are rejected before any route."""
 
 from __future__ import annotations
 

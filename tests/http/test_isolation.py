@@ -1,4 +1,4 @@
-"""No route tells one user anything of another, whoever is named. A route without a case fails here."""
+"""No route reveals anything of another user. A route without a case fails here."""
 
 from __future__ import annotations
 

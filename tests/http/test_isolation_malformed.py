@@ -1,4 +1,4 @@
-"""No route tells one user anything of another, also where it is asked in ways that nobody should ask it."""
+"""No route reveals anything of another user to malformed and unusual requests."""
 
 from __future__ import annotations
 

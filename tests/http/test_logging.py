@@ -1,4 +1,4 @@
-"""The log as programs read it, and the id by which a request is found in it."""
+"""The log in JSON, and the request id in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The description of the API is complete and true, the page to try it works offline, and the examples run."""
+"""The OpenAPI document is complete and true, its examples are valid, and the commands in docs/rest.md run."""
 
 from __future__ import annotations
 

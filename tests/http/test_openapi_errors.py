@@ -1,4 +1,4 @@
-"""What the description says of refusals and of who may ask is what happens, on every route."""
+"""Every route answers errors and authenticates as the OpenAPI document says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much anyone may ask in a minute: who asks for more is told when to come again, and nobody else notices."""
+"""Rate limits: requests and writes beyond the limit are rejected with Retry-After; other users are not affected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY = Author("test")
 
 
 class Clock:
-    """A time that only moves when it is told to."""
+    """A clock that tests move."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -1,4 +1,4 @@
-"""The server as a process: it starts, serves over TLS and from several processes, logs, and stops without losing."""
+"""The server process: TLS, several processes, logging, and a graceful stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memories over our own API: kept once, changed by one at a time, listed in pages, nobody else's."""
+"""Memories in the REST API: deduplication, versions, pages, filters and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams of our own API: exports and imports that are never held whole, and changes as they happen."""
+"""Streams of the REST API: exports and imports in bounded memory, and the stream of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is asking: nobody in particular on this machine, and elsewhere only whoever can show it."""
+"""Authentication: keys, gateways, anonymous access on this machine, and lockout."""
 
 from __future__ import annotations
 

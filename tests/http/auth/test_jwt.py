@@ -1,4 +1,4 @@
-"""Tokens: signed by a key that the issuer publishes, for us, in time, and by no method that can be turned around."""
+"""JSON Web Tokens: signature, issuer, audience, expiry, and the keys of the issuer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""mem0's own client, pointed at Recollect, and the routes of the server that mem0 users run themselves."""
+"""mem0's own client against Recollect, and the routes of mem0's self-hosted server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BIKE = "User rides a red cargo bike"
 
 
 class Server(uvicorn.Server):
-    """Tells when it can be asked."""
+    """Signals when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

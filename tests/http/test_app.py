@@ -1,4 +1,4 @@
-"""The server: it starts, says how it is, and answers our errors in one shape."""
+"""The server application: health routes and the status of each error."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_ready_says_degraded_when_work_is_not_done(client: TestClient) -> None:
     client.portal.call(client.app.state.service.jobs.worker.stop)  # type: ignore[union-attr, attr-defined]
     client.portal.call(ledger.enqueue, Scope("ann"), [late])  # type: ignore[union-attr]
     answer = client.get("/ready")
-    # Memories are still found and kept, so it goes on being asked.
+    # Memories are still found and stored, so it is still ready.
     assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
     assert "has been due for 40" in answer.json()["checks"]["jobs"]
 

@@ -1,4 +1,4 @@
-"""Silence is impossible: what is not well is told where operators look, and with every chat."""
+"""The health monitor: problems appear in /ready, in the metrics and in a header of every chat."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def test_a_job_that_nobody_does_is_told_with_every_chat_and_since_when(client: T
     assert 'recollect_degraded{part="jobs"} 0' in client.get("/metrics").text
 
 
-@pytest.mark.parametrize(("failures", "wanted"), [(4, "ok"), (5, "degraded; reason=backlog")])
+@pytest.mark.parametrize(("failures", "expected"), [(4, "ok"), (5, "degraded; reason=backlog")])
 def test_five_failures_in_a_row_are_told(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch, failures: int, wanted: str
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, failures: int, expected: str
 ) -> None:
     jobs = service(client).jobs
 
@@ -77,8 +77,8 @@ def test_five_failures_in_a_row_are_told(
 
     monkeypatch.setattr(jobs, "stats", job_stats)
     ready = client.get("/ready")
-    assert (ready.status_code, ready.json()["status"]) == (200, "ready" if wanted == "ok" else "degraded")
-    assert status(client) == wanted
+    assert (ready.status_code, ready.json()["status"]) == (200, "ready" if expected == "ok" else "degraded")
+    assert status(client) == expected
 
 
 def test_a_look_that_took_longer_does_not_undo_what_a_later_one_saw(

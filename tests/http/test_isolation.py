@@ -1,4 +1,4 @@
-"""No route tells one user anything of another, whoever is named. A route without a case fails here."""
+"""No route reveals anything of another user. A route without a case fails here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CALLS = [
     for route, calls in CASES.items()
     for number, call in enumerate(calls)
 ]
-# What errors say in each door; the longest beginning that fits counts.
+# The fields of an error in each API; the longest matching prefix counts.
 ERRORS = {
     "/": {"detail"},
     "/metrics": {"error.code", "error.message", "error.retryable"},
@@ -119,7 +119,7 @@ def test_a_key_of_another_project_tells_nothing_of_this_one(world: World, route:
 
 
 def assert_silent(world: World, answer: Response) -> None:
-    """Nothing of Bea's is in the answer, or was told to an endpoint."""
+    """Nothing of Bea's is in the answer or was sent to an upstream."""
     assert CANARY.lower() not in response_text(answer).lower()
     assert CANARY.lower() not in sent(world.llm).lower()
 
@@ -138,7 +138,7 @@ def _nobodys(world: World, user: str = "") -> dict[str, str]:
 
 
 def _alike(answer: Response, ids: dict[str, str]) -> tuple[int, set[str], str]:
-    """An answer without the ids that were asked for, and what no two answers have in common."""
+    """An answer without the requested ids and without parts that differ between any two answers."""
     text = answer.text
     for name, id in sorted(ids.items(), key=lambda each: -len(each[1])):
         text = re.sub(rf"\b{re.escape(id)}\b", f"<{name}>", text)

@@ -1,4 +1,4 @@
-"""Tricks with filters, ids and keys of requests: none of them reaches beyond the one user who tries."""
+"""Malicious filters, ids and idempotency keys never reach beyond the user who sends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keys for one project, for writing only and for programs may, and what they are not told."""
+"""Permissions of keys for one project, for writing only and for programs."""
 
 from __future__ import annotations
 

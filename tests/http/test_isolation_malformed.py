@@ -1,4 +1,4 @@
-"""No route tells one user anything of another, also where it is asked in ways that nobody should ask it."""
+"""No route reveals anything of another user to malformed and unusual requests."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_history_names_the_key(world: World, route: str, call: Call) -> None:
     world.call(route, call, world.keys["admin" if call.admin else "bea"])
     lines = world.run(lambda: world.service.history(scope, limit=1000)) if route != f"POST {API}/erase" else []
     for line in lines:
-        # What is learned or put in order behind an answer is nobody's doing, and what an agent does is the agent's.
+        # Background jobs and the agent have authors of their own.
         assert (
             line.id <= newest.id or line.by.who.startswith("key:") or line.by.who in {*BACKGROUND_AUTHORS, "agent"}
         ), line

@@ -1,4 +1,4 @@
-"""The log as programs read it, and the id by which a request is found in it."""
+"""The log in JSON, and the request id in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_no_line_of_text_can_begin_another() -> None:
 
 
 def test_a_line_of_json_is_one_object_in_ascii() -> None:
-    line = JsonFormatter().format(record(FORGED, told={"status": 200}))
+    line = JsonFormatter().format(record(FORGED, fields={"status": 200}))
     assert line.isascii()
     assert len(line.splitlines()) == 1
     report = json.loads(line)

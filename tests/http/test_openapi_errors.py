@@ -1,4 +1,4 @@
-"""What the description says of refusals and of who may ask is what happens, on every route."""
+"""Every route answers errors and authenticates as the OpenAPI document says."""
 
 from __future__ import annotations
 
@@ -122,10 +122,11 @@ def test_a_path_that_there_is_not_is_refused_in_the_shape_of_its_door(tmp_path: 
     with serving(tmp_path) as client:
         assert client.get("/v1/memory/a/b").json()["error"]["code"] == "NOT_FOUND"
         refused = client.delete("/api/react/facts/store").json()["error"]
-        assert (refused["type"], refused["message"]) == ("MethodNotAllowed", "there is POST here")
+        assert refused["type"] == "MethodNotAllowed"
+        assert refused["message"] == "Method DELETE is not allowed here; use POST"
         assert client.put("/v1/memory").json()["error"]["code"] == "METHOD_NOT_ALLOWED"
         assert client.put("/v1/responses").json()["error"]["code"] == "method_not_allowed"
-        assert client.get("/nothing").json()["error"]["message"] == "there is nothing at this address"
+        assert client.get("/nothing").json()["error"]["message"] == "This path does not exist"
         wrong = client.patch("/memories")
         assert (wrong.status_code, set(wrong.json())) == (405, {"detail"})
         assert {"GET", "POST", "DELETE"} <= set(wrong.headers["allow"].split(", "))

@@ -1,4 +1,4 @@
-"""The server as a process: it starts, serves over TLS and from several processes, logs, and stops without losing."""
+"""The server process: TLS, several processes, logging, and a graceful stop."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_server_that_cannot_start_says_so_and_ends(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "recollect.cli.main", "serve", "--port", "0", "--workers", workers]
         ended = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=200)
         assert ended.returncode == 5
-        assert ended.stderr.endswith("Error: the server could not start; its log says why\n")
+        assert ended.stderr.endswith("Error: the server could not start; its log has the reason\n")
 
 
 def make_certificate(folder: Path, *options: str) -> tuple[Path, Path]:
@@ -171,7 +171,7 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
 def test_a_certificate_that_cannot_be_used_is_refused_before_anything_starts(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path, "-passout", "pass:open sesame")
     for inputs, line in (
-        ({"ssl_keyfile": str(key)}, "without ssl_certfile"),
+        ({"ssl_keyfile": str(key)}, "needs ssl_certfile"),
         ({"ssl_certfile": str(tmp_path / "none.pem")}, "none.pem cannot be used"),
         ({"ssl_certfile": str(certificate)}, "cannot be used"),
         ({"ssl_certfile": str(certificate), "ssl_keyfile": str(key)}, "cannot be used"),
@@ -191,7 +191,7 @@ def test_a_taken_port_is_told(tmp_path: Path) -> None:
         pytest.raises(Unavailable, match=f"port {taken.port}: Address already in use"),
     ):
         bind_sockets("127.0.0.1", taken.port)
-    with pytest.raises(InvalidSettings, match="is no address of this machine"):
+    with pytest.raises(InvalidSettings, match="is not an address of this machine"):
         bind_sockets("no.such.host.invalid", 0)
 
 
@@ -218,7 +218,7 @@ def test_the_log_has_a_line_for_each_request_and_nothing_that_was_in_it(tmp_path
         wait_until(lambda: "broken off" in server.log)
         lines = [re.sub(r"^\S+ \S+ |[\d.]+ ms", "", line) for line in server.log.splitlines()]
         assert "INFO GET /stream 200  12 B memory ok" in lines
-        assert "INFO GET /a%0d%0aGET%20/forged%20200 404  92 B" in lines
+        assert any(line.startswith("INFO GET /a%0d%0aGET%20/forged%20200 404 ") for line in lines)
         assert any(line.startswith("INFO POST /length 403 ") for line in lines)
         assert "INFO GET /stream 200  6 B memory ok broken off" in lines
         assert not re.search("secret|alex|private|evil|until", server.log)
@@ -244,7 +244,7 @@ def test_a_body_without_a_length_is_refused_once_it_is_too_large(tmp_path: Path)
         assert httpx.post(f"{server.url}/length", content=iter(megabytes(1)), timeout=60).json() == 1 << 20
         for content in (iter(megabytes(50)), b"".join(megabytes(50))):
             refused = httpx.post(f"{server.url}/length", content=content, timeout=60)
-            assert (refused.status_code, refused.json()["error"]["code"]) == (413, "too_large")
+            assert (refused.status_code, refused.json()["error"]["code"]) == (413, "TooLarge")
         assert httpx.get(f"{server.url}/live", timeout=60).status_code == 200
 
 

@@ -1,4 +1,4 @@
-"""The page where a person tries the API: it takes everything from here, and a real browser can ask with it."""
+"""The API documentation page loads local files only, and works in a real browser."""
 
 from __future__ import annotations
 

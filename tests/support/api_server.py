@@ -1,4 +1,4 @@
-"""What the tests of our own API share: a real server in a thread, and clients of its users."""
+"""A server in a thread for tests of the REST API, and clients of its users."""
 
 from __future__ import annotations
 

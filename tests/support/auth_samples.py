@@ -1,4 +1,4 @@
-"""Servers with keys, for the tests of who may ask what."""
+"""Servers with keys for tests of authentication."""
 
 from __future__ import annotations
 

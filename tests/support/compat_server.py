@@ -1,4 +1,4 @@
-"""What the tests of the doors share: a server with an empty home, and another user's memory to stumble over."""
+"""A server with an empty home for tests of the compatible APIs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ from schemathesis import GenerationMode
 # which point at themselves, schemathesis makes more cases than it can hold.
 _SOME = ("category", "importance", "created_at", "tags", "metadata", "and", "not")
 
-_SOME_OF_MEM0 = ("user_id", "agent_id", "run_id", "created_at", "categories", "keywords", "AND", "NOT")
 _MOST_FILTER_CHARS = 4000
 _FILTERED = (
     "/v1/memories/search/",
@@ -26,9 +25,8 @@ _FILTERED = (
 
 @schemathesis.hook
 def before_load_schema(context: Any, schema: dict[str, Any]) -> None:
-    for name, some in (("Filter", _SOME), ("Mem0Filter", _SOME_OF_MEM0)):
-        filter = schema["components"]["schemas"][name]
-        filter["properties"] = {name: filter["properties"][name] for name in some}
+    filter = schema["components"]["schemas"]["Filter"]
+    filter["properties"] = {name: filter["properties"][name] for name in _SOME}
 
 
 @schemathesis.hook

@@ -1,1 +1,1 @@
-"""The HTTP doors. Nothing below this folder knows of HTTP."""
+"""The HTTP server. Nothing outside of this folder depends on HTTP."""

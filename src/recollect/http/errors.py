@@ -1,58 +1,26 @@
-"""Refusals before a door is reached, in the words of the door: a client reads one shape of errors."""
+"""HTTP errors: the status of each error, the JSON shapes of the interfaces, and what OpenAPI says about them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from math import ceil
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
+from starlette.types import Scope, Send
 
 from recollect import errors
-
-# Of a status, the name of an error and its message.
-ErrorFormat: TypeAlias = Callable[[int, str, str], Mapping[str, Any]]
-_WORD_START = re.compile("(?<!^)(?=[A-Z])")
-
-
-def openai_error(status: int, code: str, message: str) -> Mapping[str, Any]:
-    """As OpenAI's clients read it."""
-    kind = "invalid_request_error" if status < 500 else "api_error"
-    code = _WORD_START.sub("_", code).lower()
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
-def api_error(status: int, code: str, message: str) -> Mapping[str, Any]:
-    """As our own API tells of errors."""
-    return {"error": {"code": code, "message": message, "retryable": status in (429, 503)}}
-
-
-def combined_error(status: int, code: str, message: str) -> Mapping[str, Any]:
-    """As OpenAI's clients and our own read it, for who refuses before it matters whose path it is."""
-    error = openai_error(status, code, message)["error"] | {"retryable": status in (429, 503)}
-    return {"error": error | ({"type": "rate_limit_error"} if status == 429 else {})}
-
-
-# By how a path begins; the longest that fits counts.
-PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {
-    "/v1/": openai_error,
-    "/chat/completions": openai_error,
-}
-
-
-def error_format_for(path: str, formats: Mapping[str, ErrorFormat], default: ErrorFormat = api_error) -> ErrorFormat:
-    """How errors look there."""
-    matching = [prefix for prefix in formats if path.startswith(prefix)]
-    return formats[max(matching, key=len)] if matching else default
-
+from recollect.http.proxy.asgi_io import send_json
+from recollect.http.proxy.memory_options import InvalidField
 
 STATUSES: dict[type[errors.RecollectError], int] = {
     errors.InvalidInput: 400,
@@ -66,12 +34,10 @@ STATUSES: dict[type[errors.RecollectError], int] = {
     errors.DiskFull: 507,
     errors.Backlog: 429,
     errors.Unavailable: 503,
-    errors.StoreCorrupt: 500,
-    errors.StoreTooNew: 500,
     errors.MissingExtra: 501,
     errors.RecollectError: 500,
 }
-# How errors are called that no code of ours raises, and what is said of them.
+# Codes and messages of errors that the framework raises.
 _CODES = {
     400: "InvalidInput",
     401: "Unauthorized",
@@ -81,155 +47,212 @@ _CODES = {
     413: "TooLarge",
     429: "TooManyRequests",
 }
-_MESSAGES = {
-    401: "say who you are, and whose memories these are",
-    403: "this may not be asked by you",
-    404: "there is nothing at this address",
-}
+_MESSAGES = {400: "The body is not valid JSON", 404: "This path does not exist"}
+_NOT_AN_OBJECT = ("model_attributes_type", "model_type", "dict_type", "union_tag_not_found")
+_MAX_MESSAGE_CHARS = 500
+_WORD_START = re.compile("(?<!^)(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """An error response before it has the shape of an interface; `parameter` names the invalid one, if known."""
+
+    status: int
+    code: str
+    message: str
+    parameter: str = ""
+    # Set if the same request can succeed later.
+    retry_after_s: float | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request can succeed later."""
+        return self.retry_after_s is not None
+
+    @property
+    def all_headers(self) -> dict[str, str]:
+        """Return the response headers, with `Retry-After` where a retry can help."""
+        retry = {} if self.retry_after_s is None else {"Retry-After": str(max(1, ceil(self.retry_after_s)))}
+        return {**self.headers, **retry}
+
+
+ErrorFormat: TypeAlias = Callable[[ErrorInfo], dict[str, Any]]
+
+
+def api_error(error: ErrorInfo) -> dict[str, Any]:
+    """Return the error body of the REST API."""
+    return {"error": {"code": error.code, "message": error.message, "retryable": error.retryable}}
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong: a code for programs and a message for people."""
+
+    code: str = Field(description="The kind of error, such as NotFound.")
+    message: str = Field(description="What happened, or what to change.")
+    retryable: bool = Field(description="Whether the same request can succeed later.")
+
+
+class Error(BaseModel):
+    """An error of the REST API."""
+
+    error: ErrorDetail
+
+
+def openai_error(status: int, code: str, message: str) -> dict[str, Any]:
+    """Return the error body that OpenAI clients parse."""
+    kind = "rate_limit_error" if status == 429 else "invalid_request_error" if status < 500 else "api_error"
+    code = _WORD_START.sub("_", code).lower()
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _proxy_error(error: ErrorInfo) -> dict[str, Any]:
+    return openai_error(error.status, error.code, error.message)
+
+
+# By path prefix; the longest matching prefix counts.
+PROXY_ERROR_FORMATS: Mapping[str, ErrorFormat] = {"/v1/": _proxy_error, "/chat/completions": _proxy_error}
+
+
+def error_format_for(path: str, formats: Mapping[str, ErrorFormat]) -> ErrorFormat:
+    """Return the error format of the interface that serves the path."""
+    matching = [prefix for prefix in formats if path.startswith(prefix)]
+    return formats[max(matching, key=len)] if matching else api_error
 
 
 def status_of(error: errors.RecollectError) -> int:
-    """The status of an error: that of the nearest class in the table."""
+    """Return the HTTP status of an error: that of the nearest class in the table."""
     return next(STATUSES[kind] for kind in type(error).__mro__ if kind in STATUSES)
 
 
-def install_error_handlers(app: FastAPI, formats: Mapping[str, ErrorFormat]) -> None:
-    """Answer our errors with their status, a code and the message, and all others as the door does."""
-
-    @app.exception_handler(errors.RecollectError)
-    async def answer(request: Request, error: errors.RecollectError) -> JSONResponse:
-        headers = {"Retry-After": str(ceil(getattr(error, "retry_after_s", 1)))} if error.retryable else {}
-        status = status_of(error)
-        if isinstance(error, errors.StaleVersion) and "if-match" in request.headers:
-            status = 412
-        return JSONResponse(error_body(type(error).__name__, str(error), error.retryable), status, headers=headers)
-
-    @app.exception_handler(HTTPException)
-    async def answer_http(request: Request, error: HTTPException) -> Response:
-        headers = dict(error.headers or {})
-        if error.status_code == 405 and (methods := _allowed_methods(request)):
-            headers["Allow"] = ", ".join(methods)
-        phrase = HTTPStatus(error.status_code).phrase
-        message = str(error.detail) if error.detail != phrase else _MESSAGES.get(error.status_code, phrase.lower())
-        if error.status_code == 405:
-            message = f"there is {headers.get('Allow', 'another method')} here"
-        code = _CODES.get(error.status_code, f"Status{error.status_code}")
-        body = error_format_for(request.url.path, formats)(error.status_code, code, message)
-        return JSONResponse(body, error.status_code, headers=headers)
-
-    @app.exception_handler(Exception)
-    async def answer_fault(request: Request, error: Exception) -> JSONResponse:
-        # What it was is in the log; what it says may be somebody's words.
-        body = error_format_for(request.url.path, formats)(
-            500, "InternalServerError", "this server made a mistake; its log says which"
-        )
-        return JSONResponse(body, 500)
+def describe_error(request: Request, error: Exception) -> ErrorInfo:
+    """Translate an exception into an error response; unexpected exceptions reveal nothing."""
+    if isinstance(error, RequestValidationError):
+        return _describe_validation(error.errors())
+    if isinstance(error, HTTPException):
+        return _describe_http_exception(request, error)
+    if not isinstance(error, errors.RecollectError):
+        return ErrorInfo(500, "InternalServerError", "Internal server error; the server's log has the details")
+    is_field = isinstance(error, InvalidField)
+    is_failed_match = isinstance(error, errors.StaleVersion) and "if-match" in request.headers
+    return ErrorInfo(
+        412 if is_failed_match else status_of(error),
+        "InvalidInput" if is_field else type(error).__name__,
+        printable(str(error)),
+        parameter=error.name if isinstance(error, InvalidField) else "",
+        retry_after_s=getattr(error, "retry_after_s", 1.0) if error.retryable else None,
+    )
 
 
-def error_body(code: str, message: str, retryable: bool) -> dict[str, Any]:
-    """An error as it is answered."""
-    return {"error": {"code": code, "message": message, "retryable": retryable}}
+def _describe_http_exception(request: Request, error: HTTPException) -> ErrorInfo:
+    status, headers = error.status_code, dict(error.headers or {})
+    phrase = HTTPStatus(status).phrase
+    message = _MESSAGES.get(status, phrase) if status == 400 or error.detail == phrase else str(error.detail)
+    if status == 405 and (methods := _allowed_methods(request)):
+        headers["Allow"] = ", ".join(methods)
+        message = f"Method {request.method} is not allowed here; use {headers['Allow']}"
+    code = _CODES.get(status, f"Status{status}")
+    retry_after_s = 1.0 if status in (429, 503) else None
+    parameter = "body" if status == 400 else ""
+    return ErrorInfo(status, code, printable(message), parameter, retry_after_s, headers)
+
+
+def _describe_validation(problems: Sequence[Any]) -> ErrorInfo:
+    """Describe the first problem; the value is not repeated, because it may be long or private."""
+    problem = problems[0]
+    part, *where = (str(each) for each in problem["loc"])
+    name, kind = ".".join(where) or f"The {part}", problem["type"]
+    if kind == "json_invalid":
+        reason = problem.get("ctx", {}).get("error", "it is incomplete")
+        return ErrorInfo(400, "InvalidInput", f"The body is not valid JSON: {reason}", parameter="body")
+    if part == "body" and not where and kind in _NOT_AN_OBJECT:
+        message = "The body must be a JSON object, sent with Content-Type: application/json"
+    elif kind == "extra_forbidden":
+        message = f"{name} is not a field of this request"
+    elif kind == "missing":
+        message = f"{name} is missing"
+    elif kind in ("InvalidInput", "InvalidText"):
+        return ErrorInfo(400, kind, printable(f"{name} {problem['msg']}"))
+    else:
+        message = f"{name}: {problem['msg']}"
+    return ErrorInfo(400, "InvalidInput", printable(message), parameter=printable(where[0] if where else part))
+
+
+def printable(text: str) -> str:
+    """Return text of a request cut to a safe length, with unpaired surrogates escaped."""
+    return text[:_MAX_MESSAGE_CHARS].encode("utf-8", "backslashreplace").decode()
 
 
 def _allowed_methods(request: Request) -> list[str]:
-    """Every method that there is at the address; the framework tells those of the first route only."""
-    methods: set[str] = set()
+    """Return all methods of the path; the framework reports those of the first matching route only."""
     matching = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-    for route in matching:
-        # What the address stands for by itself, not what it would be for the name of.
-        if getattr(route, "path", None) == getattr(matching[0], "path", None):
-            methods |= getattr(route, "methods", None) or set()
-    return sorted(methods)
+    # A fixed path counts, not a path with a parameter that matches it as well.
+    same_path = [route for route in matching if getattr(route, "path", "") == getattr(matching[0], "path", "")]
+    return sorted({method for route in same_path for method in getattr(route, "methods", None) or ()})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorInfo:
-    """Why a request is not answered; `field` is what of it is wrong, if that is known."""
-
-    status: int
-    message: str
-    kind: str
-    field: str = ""
-    retryable: bool = False
-    wait_s: float = 1.0
+def error_response(error: ErrorInfo, error_format: ErrorFormat) -> JSONResponse:
+    """Return the response for an error."""
+    return JSONResponse(error_format(error), error.status, headers=error.all_headers)
 
 
-ErrorRenderer: TypeAlias = Callable[[ErrorInfo], tuple[int, dict[str, Any]]]
-Responses: TypeAlias = dict[int | str, dict[str, Any]]
+async def send_error(scope: Scope, send: Send, error: ErrorInfo, formats: Mapping[str, ErrorFormat]) -> None:
+    """Answer a request that a middleware rejects in the error format of the interface that serves the path."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": ""})
+    else:
+        await send_json(send, error.status, error_format_for(scope["path"], formats)(error), error.all_headers)
 
 
-class Refused(BaseModel):
-    """Why a request is not answered, and what to do."""
+def install_error_handlers(app: FastAPI, formats: Mapping[str, ErrorFormat]) -> None:
+    """Answer every exception in the error format of the interface that serves the path."""
 
-    detail: str = Field(examples=["no memory 0198c6f1-0000-7000-8000-000000000000"])
+    async def handle(request: Request, error: Exception) -> JSONResponse:
+        return error_response(describe_error(request, error), error_format_for(request.url.path, formats))
+
+    for kind in (errors.RecollectError, HTTPException, Exception):
+        app.add_exception_handler(kind, handle)
 
 
-def render_plain_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
-    """The shape of most doors."""
-    return error.status, {"detail": error.message}
-
-
-# What any route can answer; what those that change something can; and those that name a thing.
-COMMON_STATUSES = (400, 401, 403, 421, 429, 500, 503)
-WRITE_STATUSES = (409, 413, 507)
-LOOKUP_STATUSES = (404,)
-_RETRYABLE_STATUSES = (429, 503, 507)
 _SCHEMA_REF_PREFIX = "#/components/schemas/"
-_RETRY_AFTER_HEADER = {
-    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
+_RETRYABLE_STATUSES = (429, 503, 507)
+_RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}}
+_AUTHENTICATE = {"WWW-Authenticate": {"description": "How to authenticate.", "schema": {"type": "string"}}}
+_STATUS_DESCRIPTIONS = {
+    400: "The request is invalid; the message names the parameter and what to change.",
+    401: "The request names no user, or has no valid credentials.",
+    403: "The caller may not do this, or not for this user.",
+    404: "The user has no such item; an item of another user answers the same.",
+    409: "The request conflicts with what is stored; the message has the reason.",
+    412: "The memory is no longer at the version in If-Match.",
+    413: "The request, or a line of it, is too large.",
+    421: "This server does not serve that host name.",
+    429: "A rate limit or quota is exceeded.",
+    500: "Internal server error; the server's log has the details.",
+    503: "A required component is unavailable.",
+    507: "The disk is full; nothing was stored.",
 }
-_AUTHENTICATE_HEADER = {"WWW-Authenticate": {"description": "How to authenticate; sent when no valid key was shown.",
-                             "schema": {"type": "string"}}}  # fmt: skip
-_STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
-    400: ("Something in the request is wrong; the message says what to change.", "InvalidInput",
-          "limit: Input should be less than or equal to 1000"),
-    401: ("No user is named, or not who is asking.", "Unauthenticated",
-          "show a key: Authorization: Bearer rk_..., or X-API-Key; `recollect keys add` makes one"),
-    403: ("Whoever asks may not do this, or not for this user.", "NotAllowed",
-          "whoever asks here speaks for one user, and another one was named"),
-    404: ("There is no such thing of this user's; what is another's answers the same.", "NotFound",
-          "no memory 0198c6f1-0000-7000-8000-000000000000"),
-    409: ("It would break a promise: the message says which.", "Conflict",
-          "memory 0198c6f1-0000-7000-8000-000000000000 already says the same"),
-    413: ("The request is too large.", "TooLarge",
-          "the request is larger than 32 MiB, which is the limit; max_body_mb sets it"),
-    421: ("This server does not answer to that host name.", "ForeignHost",
-          "this server does not answer to that host name; allowed_hosts names those it does"),
-    429: ("Too much is asked, or waits to be done for this user.", "Backlog",
-          "more is asked for in a minute than may be: try again in 3 s"),
-    500: ("A fault of this server; its log says more.", "InternalServerError",
-          "this server made a mistake; its log says which"),
-    502: ("The upstream does not answer.", "UpstreamUnavailable", "the upstream does not answer"),
-    503: ("Memory does not answer.", "StoreBusy", "other writers held the ledger for too long"),
-    507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
-}  # fmt: skip
 
 
-def schema_ref(model: type[BaseModel]) -> dict[str, Any]:
-    """The schema of an error as a pointer; of a model the framework would make one for each status of each route."""
-    return {"schema": {"$ref": f"{_SCHEMA_REF_PREFIX}{model.__name__}"}}
+def error_responses(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return what OpenAPI says about these statuses.
+
+    The schema is a reference: of a model the framework would create one schema for each status of each route.
+    """
+    schema = {"$ref": f"{_SCHEMA_REF_PREFIX}{model.__name__}"}
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        headers = _RETRY_AFTER if status in _RETRYABLE_STATUSES else _AUTHENTICATE if status == 401 else {}
+        responses[status] = {
+            "description": _STATUS_DESCRIPTIONS[status],
+            "content": {"application/json": {"schema": schema}},
+            **({"headers": headers} if headers else {}),
+        }
+    return responses
 
 
 def error_schemas(models: Iterable[type[BaseModel]]) -> dict[str, Any]:
-    """What the pointers point to."""
-    generated = models_json_schema(
-        [(each, "serialization") for each in models], ref_template=_SCHEMA_REF_PREFIX + "{model}"
-    )[1]
-    schemas: dict[str, Any] = generated["$defs"]
+    """Return the schemas that the references of `error_responses` point to, by their names."""
+    pairs = [(each, "serialization") for each in models]
+    schemas: dict[str, Any] = models_json_schema(pairs, ref_template=_SCHEMA_REF_PREFIX + "{model}")[1]["$defs"]  # type: ignore[arg-type]
     return schemas
-
-
-def describe_errors(render: ErrorRenderer, model: type[BaseModel], *statuses: int) -> Responses:
-    """The descriptions of these statuses."""
-    return {status: _describe_status(render, model, status) for status in statuses}
-
-
-def _describe_status(render: ErrorRenderer, model: type[BaseModel], status: int) -> dict[str, Any]:
-    description, kind, message = _STATUS_DOCS[status]
-    _, example = render(ErrorInfo(status=status, message=message, kind=kind, retryable=status in _RETRYABLE_STATUSES))
-    response = {
-        "description": description,
-        "content": {"application/json": {**schema_ref(model), "example": example}},
-    }
-    headers = _RETRY_AFTER_HEADER if status in _RETRYABLE_STATUSES else _AUTHENTICATE_HEADER if status == 401 else {}
-    return response | ({"headers": headers} if headers else {})

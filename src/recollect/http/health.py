@@ -1,4 +1,4 @@
-"""Is it up, is it ready, what is it: the routes operators and load balancers ask."""
+"""Health routes for operators and load balancers: liveness, readiness, version and metrics."""
 
 from __future__ import annotations
 
@@ -13,90 +13,81 @@ from pydantic import BaseModel, Field
 from recollect import __version__
 from recollect.config.settings import Settings
 from recollect.errors import RecollectError
-from recollect.http.api.responses import error_responses
+from recollect.http.errors import Error, error_responses
 from recollect.http.health_monitor import HealthMonitor
 from recollect.http.service_provider import get_service
 from recollect.http.upstream.learning import UpstreamModels, describe_start
-from recollect.ledger.model_states import ModelState
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.prometheus import CONTENT_TYPE, collect_metrics, render_metrics
 
-health_router = APIRouter(
-    tags=["health"], responses=error_responses(400, 421), generate_unique_id_function=lambda route: route.name
-)
+health_router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
+_ERRORS = error_responses(Error, 400, 421)
 
 
 class Alive(BaseModel):
     """The process answers."""
 
-    status: Literal["ok"] = Field(default="ok", examples=["ok"])
+    status: Literal["ok"] = "ok"
 
 
 class Health(BaseModel):
-    """The process answers, and this is how it is set up."""
+    """The process answers, with this configuration."""
 
     status: Literal["ok"] = "ok"
-    version: str = Field(examples=["0.1.0"])
-    embedding_model: str = Field(examples=["recollect-static-1"])
-    dimensions: int = Field(examples=[256])
-    preset: str = Field(examples=[""])
-    learning: str = Field(
-        examples=["learning with gpt-5-mini via the upstream"],
-        description="How memories are learned from chats: with which LLM, or without one and why.",
-    )
+    version: str
+    embedding_model: str
+    dimensions: int
+    preset: str
+    learning: str = Field(description="The LLM that learns from chats, or why there is none.")
 
 
 class ProxyHealth(Health):
-    """The same with what clients of the Markdown memory proxy look for, in texts."""
+    """The same with the fields that clients of the Markdown memory proxy read, as texts."""
 
-    memory_store: str = Field(examples=["/home/alex/.recollect"])
-    openai_base_url: str = Field(examples=["http://127.0.0.1:8080/v1"])
-    default_top_k: str = Field(examples=["5"])
+    memory_store: str
+    openai_base_url: str
+    default_top_k: str
 
 
 class EmbeddingModelChange(BaseModel):
-    """How far the change to another embedding model is; memories are searched by the one before until it is done."""
+    """The progress of a change of the embedding model; until it is done the previous one is searched."""
 
-    embedding_model: str = Field(examples=["text-embedding-3-small"])
-    dimensions: int = Field(examples=[1536])
-    done: int = Field(examples=[12_000], description="Memories that have a vector of it.")
-    total: int = Field(examples=[50_000], description="Memories that there are.")
+    embedding_model: str
+    dimensions: int
+    done: int = Field(description="The number of memories that have a vector of the new model.")
+    total: int = Field(description="The number of memories.")
 
 
 class Ready(BaseModel):
-    """Whether requests can be served, and if not, what is missing."""
+    """Whether requests can be served, and which parts have a problem."""
 
     status: Literal["ready", "degraded"]
-    checks: dict[str, str] = Field(examples=[{"ledger": "ok", "jobs": "ok"}])
-    since: dict[str, datetime] = Field(
-        {}, description="Since when it is known of each part that it is not well.", examples=[{}]
-    )
-    model_change: EmbeddingModelChange | None = Field(
-        None, description="Set while the embedding model is changed; that is no trouble.", examples=[None]
-    )
+    checks: dict[str, str]
+    since: dict[str, datetime] = Field({}, description="When each problem was first noticed.")
+    model_change: EmbeddingModelChange | None = Field(None, description="Set while the embedding model changes.")
 
 
 class Version(BaseModel):
-    """What runs here."""
+    """The versions of the server and of Python."""
 
-    version: str = Field(examples=["0.1.0"])
-    python: str = Field(examples=["3.11.7"])
+    version: str
+    python: str
 
 
-@health_router.get("/live")
+@health_router.get("/live", responses=_ERRORS)
 async def live() -> Alive:
-    """The process is alive; it asks nothing of anything behind it."""
+    """Return whether the process is alive, without checking anything it depends on."""
     return Alive()
 
 
-@health_router.get("/health")
+@health_router.get("/health", responses=_ERRORS)
 async def health(request: Request) -> ProxyHealth | Health:
-    """The process is alive and set up like this."""
+    """Return that the process is alive, and its configuration."""
     settings: Settings = request.app.state.settings
     try:
         model = get_service(request).model
     except RecollectError:
-        # It is alive all the same; whether it is ready is another question.
+        # The process is alive; `/ready` reports the problem.
         model = EmbeddingModel(settings.embedder, 0)
     models: UpstreamModels | None = request.app.state.models
     report = Health(
@@ -118,68 +109,55 @@ async def health(request: Request) -> ProxyHealth | Health:
 
 @health_router.get(
     "/ready",
-    responses={503: {"model": Ready, "description": "Something that is needed does not answer."}},
+    responses={**_ERRORS, 503: {"model": Ready, "description": "The ledger is unavailable."}},
     response_model_exclude_none=True,
 )
 async def ready(request: Request, response: Response) -> Ready:
-    """Whether the ledger answers, with 503 if it does not; whether what is said is being learned from; since when."""
+    """Check the ledger, with 503 if it is unavailable, and report the problems of other parts."""
     monitor: HealthMonitor = request.app.state.health_monitor
     await monitor.check()
-    problems = monitor.problems
+    problems, pending = monitor.problems, monitor.pending_model
     if "ledger" in problems:
-        # Without it memories are neither found nor kept. Whatever else is wrong, it goes on being asked.
         response.status_code = 503
-    parts = ("ledger",) if "ledger" in problems else ("ledger", "jobs")
+    checked = ("ledger",) if "ledger" in problems else ("ledger", "jobs")
+    change = None
+    if pending is not None:
+        change = EmbeddingModelChange(
+            embedding_model=pending.model.name,
+            dimensions=pending.model.dimensions,
+            done=pending.embedded,
+            total=pending.to_embed,
+        )
     return Ready(
         status="degraded" if problems else "ready",
-        checks=dict.fromkeys(parts, "ok") | {part: problem.message for part, problem in problems.items()},
+        checks=dict.fromkeys(checked, "ok") | {part: problem.message for part, problem in problems.items()},
         since={part: problem.since for part, problem in problems.items()},
-        model_change=_describe_model_change(monitor.pending_model),
+        model_change=change,
     )
 
 
-def _describe_model_change(pending: ModelState | None) -> EmbeddingModelChange | None:
-    if pending is None:
-        return None
-    model = pending.model
-    return EmbeddingModelChange(
-        embedding_model=model.name, dimensions=model.dimensions, done=pending.embedded, total=pending.to_embed
-    )
-
-
-@health_router.get("/version")
+@health_router.get("/version", responses=_ERRORS)
 async def version() -> Version:
-    """What runs here."""
+    """Return the versions of the server and of Python."""
     return Version(version=__version__, python=sys.version.split()[0])
 
 
-# Whoever only looks whether it answers asks for no body; it is the same otherwise.
-for _path, _answer in (("/live", live), ("/health", health), ("/ready", ready), ("/version", version)):
-    health_router.add_api_route(_path, _answer, methods=["HEAD"], include_in_schema=False)
-
-
-metrics_router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
-_METRICS_EXAMPLE = '# TYPE recollect_jobs gauge\nrecollect_jobs{state="waiting"} 0\n'
-
-
-@metrics_router.get(
+@health_router.get(
     "/metrics",
     response_class=Response,
     responses={
-        200: {
-            "description": "The numbers.",
-            "content": {"text/plain": {"schema": {"type": "string"}, "example": _METRICS_EXAMPLE}},
-        },
-        **error_responses(400, 401, 403, 421, 500, 503),
+        200: {"description": "The metrics.", "content": {"text/plain": {"schema": {"type": "string"}}}},
+        **error_responses(Error, 400, 401, 403, 421, 500, 503),
     },
 )
 async def metrics(request: Request) -> Response:
-    """Counters, gauges and histograms in Prometheus's text format; no user, id or text is in them."""
+    """Return counters, gauges and histograms in Prometheus's text format, without users, ids or texts."""
     request.app.state.resilient_memory.update_metrics()
-    # Of several processes it reads files.
+    # With several processes it reads files.
     text = await asyncio.to_thread(lambda: render_metrics(collect_metrics()))
     return Response(text, media_type=CONTENT_TYPE)
 
 
-# Whoever only looks whether it answers asks for no body; it is the same otherwise.
-metrics_router.add_api_route("/metrics", metrics, methods=["HEAD"], include_in_schema=False)
+# Some load balancers check with HEAD.
+for _endpoint in (live, health, ready, version, metrics):
+    health_router.add_api_route(f"/{_endpoint.__name__}", _endpoint, methods=["HEAD"], include_in_schema=False)

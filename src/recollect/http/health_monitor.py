@@ -1,6 +1,6 @@
-"""How the server stands: which of its parts does not do what it should, and since when.
+"""The health monitor: checks every few seconds which parts of the server have a problem, and since when.
 
-Looked at every few seconds, so that it is told without being asked: on the answers to chats, and in the numbers.
+Problems are reported by `/ready`, in a header of chat responses and in the metrics.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
 _CHECK_EVERY_S = 10.0
-# Who asks whether it is ready does not wait for a store that hangs.
+# `/ready` does not wait for a store that hangs.
 _CHECK_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """What is wrong with a part, and since when that is known."""
+    """The problem of a part, and when it was first noticed."""
 
     message: str
     since: datetime
 
 
 class HealthMonitor:
-    """What is known of each part; whoever notices something says so with `note`."""
+    """Collects the problems of all parts."""
 
     def __init__(self, service: Callable[[], Service], resilient_memory: ResilientMemory) -> None:
         self._service = service
@@ -44,21 +44,21 @@ class HealthMonitor:
         self._problems: dict[str, HealthProblem] = {}
         self._check_numbers = itertools.count(1)
         self._last_check = 0
-        # While the embedding model is changed: the one that comes, and how far it is.
+        # The new embedding model and its progress, while the model changes.
         self.pending_model: ModelState | None = None
 
     @property
     def problems(self) -> Mapping[str, HealthProblem]:
-        """The parts that do not do what they should."""
+        """Return the parts that have a problem."""
         return dict(self._problems)
 
     @property
     def reason(self) -> str:
-        """What to tell with a chat that itself went well; nothing if all is well."""
+        """Return the reason that chat responses carry although the chat succeeded; empty without a problem."""
         return "store_unavailable" if "ledger" in self._problems else "backlog" if "jobs" in self._problems else ""
 
     def report(self, component: str, problem: str) -> None:
-        """This is wrong with the part; empty if nothing is."""
+        """Set the problem of a part; an empty one clears it."""
         previous = self._problems.get(component)
         DEGRADED.set(bool(problem), component)
         if problem:
@@ -67,10 +67,10 @@ class HealthMonitor:
                 _log.warning("%s: %s", component, problem)
         elif previous is not None:
             del self._problems[component]
-            _log.info("%s is well again", component)
+            _log.info("%s recovered", component)
 
     async def check(self) -> None:
-        """Look at all parts now."""
+        """Check all parts now."""
         check_number = next(self._check_numbers)
         self._resilient_memory.update_metrics()
         self.report(
@@ -91,7 +91,7 @@ class HealthMonitor:
             self._report_ledger(check_number, "", stats)
 
     def _report_ledger(self, check_number: int, problem: str, stats: JobStats | None = None) -> None:
-        # Who asks whether it is ready looks beside the look of every few seconds: the one that began later counts.
+        # `/ready` checks concurrently with the periodic check: the check that began later counts.
         if check_number < self._last_check:
             return
         self._last_check = check_number
@@ -105,7 +105,7 @@ class HealthMonitor:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Looks every few seconds, as long as this lasts."""
+        """Check periodically while the context is open."""
         task = asyncio.create_task(self._check_periodically())
         try:
             yield
@@ -118,6 +118,6 @@ class HealthMonitor:
             try:
                 await self.check()
             except Exception:
-                # Whoever no longer looks would say that all is well for ever.
-                _log.exception("how the server stands could not be looked at")
+                # The monitor must not stop, or it would report good health for ever.
+                _log.exception("the health check failed")
             await asyncio.sleep(_CHECK_EVERY_S)

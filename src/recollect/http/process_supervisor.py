@@ -1,4 +1,4 @@
-"""Several processes that serve one port: started, watched, and stopped together."""
+"""The supervisor of several server processes on one port: starts, replaces and stops them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from recollect.http.sockets import BoundSockets
 
 _log = logging.getLogger("recollect")
 _spawn = multiprocessing.get_context("spawn")
-# What a process needs beside its requests to stop: closing the ledger, ending jobs.
+# The time a process needs to stop in addition to its requests: to close the ledger and end jobs.
 _GRACE_S = 15.0
 _TICK_S = 0.2
 
 
 class ProcessSupervisor:
-    """As many processes as the settings say; one that dies is replaced, a signal reaches all of them."""
+    """Runs `server_processes` processes; replaces one that dies and forwards signals to all of them."""
 
     def __init__(self, work: Callable[[], None], listening: BoundSockets, settings: Settings) -> None:
         self._work = work
@@ -34,7 +34,7 @@ class ProcessSupervisor:
         self._stopping_at = 0.0
 
     def run(self) -> None:
-        """Serve until told to stop; Unavailable if the processes cannot start."""
+        """Serve until a signal arrives; Unavailable if the processes cannot start."""
         previous = {number: signal.signal(number, self._handle_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             for _ in range(self._settings.server_processes):
@@ -51,7 +51,7 @@ class ProcessSupervisor:
                 signal.signal(number, handler)
 
     def _start(self) -> None:
-        # Told to stop between two starts, it starts no more.
+        # A signal may arrive between two starts.
         if not self._stopping_at:
             process = _spawn.Process(target=self._work)
             process.start()
@@ -61,7 +61,7 @@ class ProcessSupervisor:
 
     def _reap(self) -> None:
         if self._stopping_at:
-            # The port is only free once nobody holds it, this process included.
+            # The port is free only when this process has closed it as well.
             self._listening.close()
         for process in list(self._running):
             if process.is_alive():
@@ -70,9 +70,9 @@ class ProcessSupervisor:
             self._running.remove(process)
             if self._stopping_at:
                 continue
-            # One that was killed is replaced; one that gave up by itself would do so again.
+            # A process that was killed is replaced; one that exited with an error would fail again.
             if (process.exitcode or 0) > 0:
-                raise Unavailable("the server could not start; its log says why")
+                raise Unavailable("the server could not start; its log has the reason")
             _log.warning("server process %s ended with %s; starting another", process.pid, process.exitcode)
             self._start()
         timeout_s = self._settings.stop_within_s + _GRACE_S
@@ -80,7 +80,7 @@ class ProcessSupervisor:
             self._kill_all()
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
-        """Pass it on; the second time, end at once."""
+        """Stop all processes; a second signal ends them at once."""
         if self._stopping_at:
             self._kill_all()
             os._exit(128 + number)
@@ -94,7 +94,7 @@ class ProcessSupervisor:
 
 
 def stop_when_orphaned() -> None:
-    """Wait until the process that started this one is gone, then stop this one as it would have."""
+    """Wait until the parent process is gone, then stop this one."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

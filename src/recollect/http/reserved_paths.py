@@ -1,6 +1,6 @@
-"""Paths under /v1 that are ours: none of them may go to the endpoint behind the proxy, answered here or not.
+"""Paths under /v1 that this server owns: the proxy forwards none of them, even where this server answers 404.
 
-An endpoint that keeps responses keeps those of all our users together: it would give anyone anyone's.
+An upstream that stores responses stores those of all our users together, and would return them to any of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from starlette.routing import Match, Route
 
-# Of mem0's platform also what this server does not have.
+# Includes paths of mem0's platform that this server does not have.
 RESERVED_NAMES = frozenset({
     "agent", "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses",
     "conversations",
@@ -19,10 +19,10 @@ RESERVED_NAMES = frozenset({
 
 
 class UnreservedRoute(Route):
-    """Every path below one, but for those that begin with a name of ours."""
+    """A route for every path below a prefix, except those that begin with a reserved name."""
 
     def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
-        """Whether the path is somebody else's."""
+        """Match unless the path is reserved."""
         match, child_scope = super().matches(scope)
         if match is Match.NONE or RESERVED_NAMES.isdisjoint(_first_names(child_scope["path_params"]["path"])):
             return match, child_scope
@@ -30,5 +30,5 @@ class UnreservedRoute(Route):
 
 
 def _first_names(path: str) -> set[str]:
-    """The first name of a path, and the one an endpoint may read: without empty steps, and those that lead back."""
+    """Return the first name of a path as written and as normalised, because an upstream may normalise it."""
     return {each.partition("/")[0] for each in (path, normpath(f"/{path}").strip("/"))}

@@ -1,27 +1,24 @@
-"""All routes of this door."""
+"""All routers of the server, and the error format of each path."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from starlette.routing import BaseRoute
 
-from recollect.http.api.admin import admin_router
-from recollect.http.api.erasure import erasure_router
+from recollect.http.api.erasure import admin_erasure_router, erasure_router
 from recollect.http.api.history import changes_router, history_router
-from recollect.http.api.jobs import jobs_router
-from recollect.http.api.maintenance import maintenance_router
 from recollect.http.api.memories import memories_router, reviews_router
+from recollect.http.api.operations import admin_router, jobs_router, maintenance_router
 from recollect.http.api.search import search_router
 from recollect.http.api.sessions import sessions_router
 from recollect.http.api.transfer import transfer_router
 from recollect.http.compat import agent, memory, react, sessions
-from recollect.http.compat.mem0 import platform, server
-from recollect.http.compat.routing import CompatRouter
-from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, ErrorInfo
+from recollect.http.compat.mem0 import routes as mem0
+from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, api_error
+from recollect.http.routing import API_PREFIX, Router
 
-_API_ROUTERS = (
+API_ROUTERS: tuple[Router, ...] = (
     memories_router,
     search_router,
     sessions_router,
@@ -33,46 +30,28 @@ _API_ROUTERS = (
     erasure_router,
     maintenance_router,
     admin_router,
+    admin_erasure_router,
 )
-
-
-def api_routes() -> list[BaseRoute]:
-    """The routes one by one, so that whoever walks the app's routes sees each of them."""
-    return [route for router in _API_ROUTERS for route in router.routes]
-
-
-COMPAT_ROUTERS: tuple[CompatRouter, ...] = (
+COMPAT_ROUTERS: tuple[Router, ...] = (
     memory.router,
     sessions.router,
     react.router,
     agent.router,
-    platform.router,
-    server.router,
+    mem0.platform,
+    mem0.server,
 )
 
 
-def compat_routes() -> list[BaseRoute]:
-    """The routes one by one, so that whoever walks the app's routes sees each of them."""
-    return [route for router in COMPAT_ROUTERS for route in router.routes]
-
-
-def compat_error_formats() -> Mapping[str, ErrorFormat]:
-    """How each door refuses, by how its paths begin."""
-    formats: dict[str, ErrorFormat] = {}
-    for router in COMPAT_ROUTERS:
-        for route in router.routes:
-            path: str = getattr(route, "path", "")
-            formats[path.partition("{")[0]] = _error_format(router)
-    return formats
+def routes_of(routers: tuple[Router, ...]) -> list[BaseRoute]:
+    """Return the routes one by one, so that the app lists each of them."""
+    return [route for router in routers for route in router.routes]
 
 
 def error_formats() -> Mapping[str, ErrorFormat]:
-    """How whoever may not ask is told so, by how a path begins."""
-    return {**PROXY_ERROR_FORMATS, **compat_error_formats()}
-
-
-def _error_format(router: CompatRouter) -> ErrorFormat:
-    def format_error(status: int, kind: str, message: str) -> Mapping[str, Any]:
-        return router.render_error(ErrorInfo(status=status, message=message, kind=kind))[1]
-
-    return format_error
+    """Return the error format of each interface, by the prefix of its paths."""
+    formats = {**PROXY_ERROR_FORMATS, API_PREFIX: api_error}
+    for router in COMPAT_ROUTERS:
+        for route in router.routes:
+            path: str = getattr(route, "path", "")
+            formats[path.partition("{")[0]] = router.error_format
+    return formats

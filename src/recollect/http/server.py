@@ -1,7 +1,4 @@
-"""How the server's log is written: text for people, or one JSON object a line for programs.
-
-In both nothing that is logged can begin a line of its own; only a traceback, in text, has several.
-"""
+"""The server process: checks of the settings, logging, uvicorn, and a server in a thread for tests and the CLI."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -48,7 +45,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level and message."""
+    """Formats time, level and message; control characters are escaped, so that no message can forge a line."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
@@ -59,7 +56,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Time, level, logger, message, the id of the request, and what the line is about, in ASCII."""
+    """Formats a JSON object per line: time, level, logger, message, request id and the fields of the record."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
@@ -70,7 +67,7 @@ class JsonFormatter(logging.Formatter):
         }
         if id := request_id.get():
             fields["request_id"] = id
-        fields |= getattr(record, "told", {})
+        fields |= getattr(record, "fields", {})
         if record.exc_info:
             fields["traceback"] = record.exc_text or self.formatException(record.exc_info)
         elif record.exc_text:
@@ -93,10 +90,10 @@ def serve(
     make: Callable[[Settings], ASGIApp] = make_app,
     worker: bool = False,
 ) -> None:
-    """Answer on these sockets; returns after a graceful stop.
+    """Serve on these sockets until a graceful stop.
 
-    SIGTERM or Ctrl-C: nothing new is accepted, what is under way may end within `stop_within_s`. A second one ends
-    the process at once. What was acknowledged is on disk by then.
+    After SIGTERM or Ctrl-C no request is accepted, and running ones may finish within `stop_within_s`. A second
+    signal ends the process at once. Everything that was acknowledged is on disk by then.
     """
     if settings.server_processes > 1 and not worker:
         with TemporaryDirectory(prefix="recollect-numbers-") as metrics_dir:
@@ -109,13 +106,12 @@ def serve(
     with listening:
         server.run(listening.sockets)
     if not server.started:
-        raise Unavailable("the server could not start; its log says why")
+        raise Unavailable("the server could not start; its log has the reason")
 
 
 def _run_worker(
     settings: Settings, listening: BoundSockets, make: Callable[[Settings], ASGIApp], metrics_dir: Path
 ) -> None:
-    """What each of several processes does."""
     share_metrics(metrics_dir)
     threading.Thread(target=stop_when_orphaned, daemon=True).start()
     try:
@@ -125,21 +121,21 @@ def _run_worker(
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise InvalidSettings for what cannot be served, before anything is opened."""
+    """Raise InvalidSettings for settings that cannot be served, before anything is opened."""
     check_bind(settings, has_keys=is_loopback(settings.host) or asyncio.run(_may_have_keys(settings)))
     _check_upstream(settings)
     if settings.server_processes > 1 and settings.database == "memory:":
-        raise InvalidSettings("a ledger in memory: belongs to one process; use server_processes = 1")
+        raise InvalidSettings("database memory: belongs to one process; set server_processes = 1")
     if settings.ssl_keyfile and not settings.ssl_certfile:
-        raise InvalidSettings("ssl_keyfile is of no use without ssl_certfile")
+        raise InvalidSettings("ssl_keyfile needs ssl_certfile")
     if settings.ssl_certfile:
         _check_certificate(settings)
 
 
 async def _may_have_keys(settings: Settings) -> bool:
-    """Whether the ledger has keys; while it is away nobody is let in without one, so that is safe to suppose."""
+    """Whether the ledger has keys; while it is unavailable requests without a key are rejected, so True is safe."""
     try:
-        # No vectors are made, so any model will do.
+        # Any model will do, because nothing is embedded.
         ledger = await open_ledger(settings, EmbeddingModel("none", 1))
     except Unavailable:
         return True
@@ -150,24 +146,23 @@ async def _may_have_keys(settings: Settings) -> bool:
 
 
 def _check_upstream(settings: Settings) -> None:
-    """A shell whose OPENAI_BASE_URL leads clients here would lead this server to itself."""
+    """Reject an upstream that is this server, as in a shell whose OPENAI_BASE_URL is set for its clients."""
     for url in (settings.upstream_url, *(each.url for each in settings.upstreams.values())):
         try:
             parts = urlsplit(url)
             is_self = is_loopback(parts.hostname or "") and parts.port == settings.port
         except ValueError:
-            # What is no URL is told when it is opened.
+            # An invalid URL is reported when it is opened.
             continue
         if is_self and settings.port:
             raise InvalidSettings(
-                f"upstream_url {url} is this server itself: name the endpoint behind it, or start it where "
-                "OPENAI_BASE_URL is not set"
+                f"upstream_url {url} is this server itself: set it to the upstream, or start without OPENAI_BASE_URL"
             )
 
 
 def _check_certificate(settings: Settings) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Always given, for else the library asks for it on the terminal.
+    # Without a password the library would prompt on the terminal.
     password = settings.ssl_keyfile_password.get_secret_value()
     try:
         context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile or None, lambda: password)
@@ -175,7 +170,7 @@ def _check_certificate(settings: Settings) -> None:
         files = (
             f"{settings.ssl_certfile} and {settings.ssl_keyfile}" if settings.ssl_keyfile else settings.ssl_certfile
         )
-        raise InvalidSettings(f"{files} cannot be used for https: {error}") from None
+        raise InvalidSettings(f"{files} cannot be used for HTTPS: {error}") from None
 
 
 def _uvicorn_config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> uvicorn.Config:
@@ -200,7 +195,7 @@ def _uvicorn_config(settings: Settings, make: Callable[[Settings], ASGIApp]) -> 
 
 
 def _logging_config(settings: Settings) -> dict[str, Any]:
-    """Everything on stderr in one shape; lines for requests only if they are wanted."""
+    """Return a configuration that logs everything to stderr in one format, and requests only with `access_log`."""
     level = settings.log_level.upper()
     logger: dict[str, Any] = {"handlers": ["stderr"], "level": level, "propagate": False}
     requests = {"level": level if settings.access_log else "WARNING"}
@@ -214,7 +209,7 @@ def _logging_config(settings: Settings) -> dict[str, Any]:
 
 
 class _Server(uvicorn.Server):
-    """Being told to stop and stopping is success: the signal is not raised again afterwards."""
+    """A server for which a stop by a signal is a success: the signal is not raised again afterwards."""
 
     def __init__(self, config: uvicorn.Config, *, quits_on_interrupt: bool) -> None:
         super().__init__(config)
@@ -222,7 +217,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # Ctrl-C reaches every process of a group; the first of several tells the others itself.
+        # Ctrl-C reaches every process of a group; the supervisor stops the others itself.
         handlers = {signal.SIGTERM: self.handle_exit, signal.SIGINT: self._interrupt}
         previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         try:
@@ -233,7 +228,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What is there now stays: to look through all of it for garbage again and again held chats up for 50 ms.
+        # Objects of the start are exempt from garbage collection, which delayed chats by 50 ms.
         gc.collect()
         gc.freeze()
 
@@ -248,9 +243,9 @@ class _Server(uvicorn.Server):
         try:
             super().run(list(sockets or ()))
         except SystemExit as error:
-            # uvicorn's own codes mean other things to us; it has said in the log why it could not start.
+            # uvicorn has logged the reason; its exit codes mean something else in our CLI.
             if error.code:
-                raise Unavailable("the server could not start; its log says why") from None
+                raise Unavailable("the server could not start; its log has the reason") from None
 
 
 _EMBEDDED_START_S = 60.0
@@ -259,7 +254,7 @@ _EMBEDDED_STOP_S = 40.0
 
 @contextmanager
 def run_embedded_server(settings: Settings) -> Iterator[str]:
-    """Serve on a free port of this machine while the block runs; gives the address."""
+    """Serve on a free local port while the context is open, and yield the URL."""
     config = uvicorn.Config(make_app(settings), log_config=None, access_log=False, proxy_headers=False)
     server = uvicorn.Server(config)
     with bind_sockets("127.0.0.1", 0) as listening:
@@ -271,7 +266,7 @@ def run_embedded_server(settings: Settings) -> Iterator[str]:
         while not server.started and thread.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
         if not server.started:
-            raise Unavailable("the server could not start; `recollect serve` says why")
+            raise Unavailable("the server could not start; `recollect serve` shows the reason")
         try:
             yield listening.url()
         finally:
@@ -280,8 +275,6 @@ def run_embedded_server(settings: Settings) -> Iterator[str]:
 
 
 def _run_server(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
-    try:
+    # The caller sees that it has not started.
+    with suppress(SystemExit):
         server.run(sockets)
-    except SystemExit:
-        # Said by its not having started.
-        pass

@@ -1,4 +1,4 @@
-"""A service that may be opened late: the server starts while its store is away, and opens it once that answers."""
+"""The service of a server, which starts although its store is unavailable and opens it once it answers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from recollect.service.service import Service
 from recollect.wiring import open_service
 
 _log = logging.getLogger("recollect")
-# Who starts a server wants to know at once what is wrong, but not to wait for a store that hangs.
+# How long a start waits for errors of the store, which may hang.
 _START_S = 2.0
-# A file hangs for nobody: on a slow machine it only takes longer to say what is wrong with it.
+# A file does not hang; on a slow machine it takes longer to open.
 _START_FILE_S = 60.0
 _FIRST_DELAY_S = 0.2
 _MAX_DELAY_S = 2.0
 
 
 class ServiceProvider:
-    """The service of a server, or the reason why there is none yet.
+    """Opens the service, and holds the reason why it is unavailable until then.
 
-    What waiting can help with is waited for: a database server or an embedder that does not answer, a full disk. A
-    file that cannot be opened, or settings that are wrong, are errors of the start.
+    It retries while a database server or an embedder does not answer or the disk is full. A file that cannot be
+    opened and invalid settings are errors of the start.
     """
 
     def __init__(
@@ -36,18 +36,18 @@ class ServiceProvider:
     ) -> None:
         self._settings, self._on_open, self._models = settings, on_open, models
         self._handle: ServiceHandle | None = None
-        self._reason: Unavailable = StoreUnavailable("the ledger is being opened; try again")
+        self._reason: Unavailable = StoreUnavailable("The ledger is being opened; retry")
         self._open_task: asyncio.Task[None] | None = None
 
     def get(self) -> Service:
-        """The service, or the Unavailable that keeps it from being opened."""
+        """Return the service, or raise the reason why it is unavailable."""
         if self._handle is None:
-            # A new one each time, or it would gather the traces of all who saw it.
+            # A new exception each time, because a raised one collects tracebacks.
             raise type(self._reason)(str(self._reason))
         return self._handle.service
 
     async def start(self) -> None:
-        """Open it, or raise what no waiting helps with; if the store is away, go on trying behind."""
+        """Open the service, or raise an error that a retry does not solve; retry others in the background."""
         first_attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open_task = asyncio.create_task(self._open(first_attempt))
         await asyncio.wait([first_attempt], timeout=_START_S if self._needs_network() else _START_FILE_S)
@@ -57,7 +57,7 @@ class ServiceProvider:
             first_attempt.cancel()
 
     def _needs_network(self) -> bool:
-        """Whether it takes more than files that are here: a server, or a model that may have to be fetched."""
+        """Whether opening needs a database server, or a model that may have to be downloaded."""
         return "://" in self._settings.database or self._settings.embedder != "bundled"
 
     async def _open(self, first_attempt: asyncio.Future[None]) -> None:
@@ -70,7 +70,7 @@ class ServiceProvider:
                     self._give_up(error, first_attempt)
                     return
                 if str(error) != str(self._reason):
-                    _log.warning("chats go on without memory for now: %s", error)
+                    _log.warning("chats are served without memory for now: %s", error)
                 self._reason = error
             except Exception as error:
                 self._give_up(error, first_attempt)
@@ -91,14 +91,14 @@ class ServiceProvider:
         if not first_attempt.done():
             first_attempt.set_exception(error)
             return
-        _log.error("the ledger cannot be opened, and trying again does not help: %s", error)
+        _log.error("the ledger cannot be opened, and a retry does not help: %s", error)
         self._reason = error if isinstance(error, Unavailable) else StoreUnavailable(str(error))
 
     def _is_retryable(self, error: Unavailable) -> bool:
         return isinstance(error, (DiskFull, ModelUnavailable)) or "://" in self._settings.database
 
     async def close(self) -> None:
-        """Close what was opened, or stop trying."""
+        """Close the service, or stop opening it."""
         if self._open_task is not None:
             self._open_task.cancel()
             await asyncio.wait([self._open_task])
@@ -107,6 +107,6 @@ class ServiceProvider:
 
 
 def get_service(request: Request) -> Service:
-    """The service behind a request; while it is not open, the request is answered with the reason."""
+    """Return the service of a request's application; Unavailable while it is not open."""
     provider: ServiceProvider = request.app.state.service_provider
     return provider.get()

@@ -1,4 +1,4 @@
-"""The sockets a server answers on: bound before anything else is opened, so that a taken port is told at once."""
+"""The sockets of a server, bound before anything else is opened, so that a port in use is reported at once."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ from typing import Self
 
 from recollect.errors import InvalidSettings, Unavailable
 
-# A client that hardly reads has this much more waiting for it here, and its upstream waits; what is on its way to
-# clients far away is not bounded by it.
+# The unsent bytes that are buffered for a slow client before its upstream has to wait; bytes in flight do not count.
 _MAX_UNSENT_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSockets:
-    """Bound sockets, one for each address of the host; use it in a `with`."""
+    """Bound sockets, one for each address of the host; a context manager that closes them."""
 
     sockets: Sequence[socket.socket]
     host: str
 
     @property
     def port(self) -> int:
-        """The port, also where any free one was asked for."""
+        """Return the port, also if any free port was requested."""
         return int(self.sockets[0].getsockname()[1])
 
     def url(self, *, tls: bool = False) -> str:
-        """As a client writes it."""
+        """Return the URL of the server."""
         host = self.host.strip("[]")
         return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{self.port}"
 
@@ -45,14 +44,14 @@ class BoundSockets:
 
 
 def bind_sockets(host: str, port: int) -> BoundSockets:
-    """Bind the host's addresses; Unavailable if the port is taken."""
+    """Bind the host's addresses; Unavailable if the port is in use."""
     try:
         addresses = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise InvalidSettings(f"host {host} is no address of this machine: {error.strerror}") from None
+        raise InvalidSettings(f"host {host!r} is not an address of this machine: {error.strerror}") from None
     sockets: list[socket.socket] = []
     for family, _, _, _, address in dict.fromkeys(addresses):
-        # Of port 0 the first address takes any, and the others the same.
+        # With port 0 the first address gets a free port, and the others the same.
         bound_port = sockets[0].getsockname()[1] if sockets else port
         try:
             sockets.append(_bind_socket(family, (address[0], bound_port, *address[2:])))
@@ -71,11 +70,11 @@ def _bind_socket(family: int, address: tuple[object, ...]) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        # Not every system knows it. Connections take it over from the socket that listens.
+        # Not available on every system. Connections inherit it from the listening socket.
         with suppress(AttributeError, OSError):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _MAX_UNSENT_BYTES)
         sock.bind(address)
-        # From now on nobody else gets the port; connections wait until the server takes them.
+        # From now on the port is reserved; connections wait until the server accepts them.
         sock.listen(2048)
     except OSError:
         sock.close()

@@ -1,4 +1,4 @@
-"""The page where a person tries the API: Swagger UI, served from here, so that it works without the internet."""
+"""The API documentation page at /docs: Swagger UI from local files, so that it works offline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from fastapi.responses import FileResponse, HTMLResponse, Response
 from recollect.errors import MissingExtra
 
 swagger_router = APIRouter(include_in_schema=False)
-# The package is not imported: its wheel carries the files, and that is all we want of it.
-_ASSET_PACKAGE = "fastapi_offline"
-_FILES = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
-# Nothing runs but what comes from here. Swagger UI gives its elements styles of their own.
+# Only local scripts run. Swagger UI sets inline styles.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -44,7 +41,7 @@ _START_SCRIPT = """SwaggerUIBundle({
   filter: true,
   tryItOutEnabled: true,
   docExpansion: "none",
-  // Nothing is asked of any other server.
+  // Sends nothing to other servers.
   validatorUrl: null,
 });
 """
@@ -52,35 +49,32 @@ _START_SCRIPT = """SwaggerUIBundle({
 
 @swagger_router.get("/docs")
 async def docs() -> HTMLResponse:
-    """The page."""
+    """Return the page."""
     return HTMLResponse(_HTML, headers=_HEADERS)
 
 
 @swagger_router.get("/docs/start.js")
 async def start() -> Response:
-    """What sets the page up."""
+    """Return the script that starts Swagger UI."""
     return Response(_START_SCRIPT, media_type="text/javascript", headers=_HEADERS)
 
 
 @swagger_router.get("/docs/swagger-ui-bundle.js")
 async def script() -> FileResponse:
-    """The script."""
-    return _serve_asset("swagger-ui-bundle.js")
+    """Return the script of Swagger UI."""
+    return FileResponse(_assets() / "swagger-ui-bundle.js", media_type="text/javascript", headers=_HEADERS)
 
 
 @swagger_router.get("/docs/swagger-ui.css")
 async def style() -> FileResponse:
-    """How it looks."""
-    return _serve_asset("swagger-ui.css")
-
-
-def _serve_asset(name: str) -> FileResponse:
-    return FileResponse(_asset_folder() / name, media_type=_FILES[name], headers=_HEADERS)
+    """Return the style sheet of Swagger UI."""
+    return FileResponse(_assets() / "swagger-ui.css", media_type="text/css", headers=_HEADERS)
 
 
 @cache
-def _asset_folder() -> Path:
-    spec = find_spec(_ASSET_PACKAGE)
+def _assets() -> Path:
+    # The package is not imported: only the files in its wheel are used.
+    spec = find_spec("fastapi_offline")
     if spec is None or not spec.submodule_search_locations:
-        raise MissingExtra("the page for trying the API", "server")
+        raise MissingExtra("the API documentation page", "server")
     return Path(spec.submodule_search_locations[0]) / "static"

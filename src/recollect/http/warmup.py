@@ -1,7 +1,7 @@
-"""Load what is loaded late, before anyone waits for it: rules, word lists and tables, once a process.
+"""Warm-up of a server: loads models, word lists and tables before the first request needs them.
 
-A library loads them when it first needs them, so that importing it costs nothing. A server has users who would feel
-it: their first recall would be given up on, and the first thing learned would hold up every stream.
+The library loads them lazily, so that an import is cheap. In a server the first recall would time out, and the first
+learning would delay every stream.
 """
 
 from __future__ import annotations
@@ -26,10 +26,7 @@ _SAMPLE_QUESTION = "What did I say about the budget for my trip last week?"
 
 
 async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
-    """Do once what every recall does; nothing is written.
-
-    Then `at_once` for several: as many connections to a database are made, and have their statements prepared.
-    """
+    """Recall once without writing; then concurrently, so that each database connection prepares its statements."""
     messages = [{"role": "user", "content": _SAMPLE_QUESTION}]
     request = RecallRequest(messages=messages, at=now(), limit=1, min_score=0.0)
     with metrics_disabled():
@@ -39,12 +36,12 @@ async def warm_up_recall(service: Service, *, connections: int = 1) -> None:
 
 
 def warm_up_learning() -> None:
-    """Do once what everything learned goes through, in a memory that goes away; to be called in a thread."""
+    """Learn once in a temporary memory; call it in a thread."""
     try:
         with metrics_disabled():
             asyncio.run(_learn_once())
     except RecollectError as error:
-        _log.warning("the first thing learned will take longer: %s", error)
+        _log.warning("warm-up failed, so that the first learning takes longer: %s", error)
 
 
 async def _learn_once() -> None:

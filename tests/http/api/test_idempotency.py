@@ -1,4 +1,4 @@
-"""Requests of our own API that are sent again: one effect and one answer, whichever process is asked."""
+"""Requests that are repeated with an idempotency key: one effect and one answer, in any process."""
 
 from __future__ import annotations
 

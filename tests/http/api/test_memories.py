@@ -1,4 +1,4 @@
-"""Memories over our own API: kept once, changed by one at a time, listed in pages, nobody else's."""
+"""Memories in the REST API: deduplication, versions, pages, filters and errors."""
 
 from __future__ import annotations
 
@@ -210,14 +210,14 @@ def test_what_is_another_users_answers_like_what_there_is_not(api: httpx.Client)
     ("call", "said"),
     [
         ({"method": "GET", "url": "/memories", "params": {"limit": "many"}}, "limit"),
-        ({"method": "GET", "url": "/memories", "params": {"categroy": "fact"}}, "no parameter 'categroy'"),
+        ({"method": "GET", "url": "/memories", "params": {"categroy": "fact"}}, "categroy is not a query parameter"),
         ({"method": "GET", "url": "/memories", "params": {"cursor": "bm9uc2Vuc2U"}}, "cursor"),
         ({"method": "GET", "url": "/memories", "params": {"user_id": "x" * 301}}, "user_id"),
         ({"method": "POST", "url": "/memories", "content": b'{"content": "x"}'}, "Content-Type: application/json"),
-        ({"method": "POST", "url": "/memories", "content": b"{", "headers": JSON}, "no JSON"),
-        ({"method": "POST", "url": "/memories", "json": ["x"]}, "the body is a JSON object"),
-        ({"method": "POST", "url": "/memories"}, "the body is missing"),
-        ({"method": "POST", "url": "/memories", "json": {"contents": "x"}}, "no field contents"),
+        ({"method": "POST", "url": "/memories", "content": b"{", "headers": JSON}, "not valid JSON"),
+        ({"method": "POST", "url": "/memories", "json": ["x"]}, "must be a JSON object"),
+        ({"method": "POST", "url": "/memories"}, "The body is missing"),
+        ({"method": "POST", "url": "/memories", "json": {"contents": "x"}}, "contents is not a field"),
         ({"method": "POST", "url": "/memories", "json": {"content": ""}}, "content"),
         ({"method": "POST", "url": "/memories", "json": {}}, "content"),
         ({"method": "POST", "url": "/memories", "json": {"content": "x", "importance": "high"}}, "importance"),

@@ -1,4 +1,4 @@
-"""The rest of our own API: finding, what was said, jobs, reviews, history, erasing, upkeep, settings."""
+"""Other routes of the REST API: search, sessions, jobs, reviews, history, erasure, maintenance, settings."""
 
 from __future__ import annotations
 

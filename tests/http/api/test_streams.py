@@ -1,4 +1,4 @@
-"""Streams of our own API: exports and imports that are never held whole, and changes as they happen."""
+"""Streams of the REST API: exports and imports in bounded memory, and the stream of changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from recollect.http.api import history
-from recollect.http.api.transfer import _lines
+from recollect.http.api.transfer import read_lines
 from tests.support.api_server import add, as_user, client_of, contents, problem, served
 from tests.support.recollect_server import RecollectServer, environment
 
@@ -89,7 +89,7 @@ def test_a_user_without_memories_exports_nothing(api: httpx.Client) -> None:
 def test_a_wrong_line_is_named_and_those_before_it_are_kept(api: httpx.Client) -> None:
     good = "".join(json.dumps({"memory": f"Fact {n}"}) + "\n" for n in range(600))
     status, _, message = problem(api.post("/import", content=good + "nonsense\n", headers=LINES))
-    assert (status, message) == (400, "line 601 is no JSON; the 500 lines before are imported")
+    assert (status, message) == (400, "Line 601 is not valid JSON; the first 500 lines are imported")
     assert api.get("/stats").json()["stats"]["memories"] == 500
     status, _, message = problem(api.post("/import", content=good + '{"memory": 7}\n', headers=LINES))
     assert message.startswith("line 601: memory must be text")
@@ -125,7 +125,7 @@ async def test_few_lines_are_held_at_a_time() -> None:
     tracemalloc.start()
     try:
         count = 0
-        async for line in _lines(Sent()):  # type: ignore[arg-type]
+        async for line in read_lines(Sent()):  # type: ignore[arg-type]
             count += len(line)
         _, most = tracemalloc.get_traced_memory()
     finally:

@@ -1,4 +1,4 @@
-"""Keys are made once, kept as hashes, known again without asking, and refused once they are revoked."""
+"""API keys: created once, stored as hashes, cached, and rejected after revocation."""
 
 from __future__ import annotations
 

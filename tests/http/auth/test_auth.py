@@ -1,8 +1,7 @@
-"""Who is asking: nobody in particular on this machine, and elsewhere only whoever can show it."""
+"""Authentication: keys, gateways, anonymous access on this machine, and lockout."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ import pytest
 from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from recollect.config.settings import Settings, load
+from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings
 from recollect.http.auth import middleware
 from recollect.http.auth.address import client_network
 from recollect.http.auth.middleware import Lockout
 from recollect.http.auth.rules import check_bind, load_auth_rules
-from recollect.service import api_keys
 from tests.support.auth_samples import OUTSIDE, bearer, make_key, serving
 
 
@@ -208,19 +206,19 @@ def test_keys_are_accepted_beside_a_gateway_only_where_that_is_said(tmp_path: Pa
     ("settings", "problem"),
     [
         ({"auth": "password"}, "not one of"),
-        ({"auth": ""}, "auth is"),
-        ({"auth": "off,keys"}, "auth is"),
+        ({"auth": ""}, "auth must be"),
+        ({"auth": "off,keys"}, "auth must be"),
         ({"auth": "gateway"}, "trusted_gateways"),
-        ({"auth": "gateway", "trusted_gateways": "0.0.0.0/0"}, "everyone"),
-        ({"auth": "gateway", "trusted_gateways": "::/0"}, "everyone"),
+        ({"auth": "gateway", "trusted_gateways": "0.0.0.0/0"}, "all addresses"),
+        ({"auth": "gateway", "trusted_gateways": "::/0"}, "all addresses"),
         ({"auth": "gateway", "trusted_gateways": "10.0.0.1/8"}, "host bits"),
         ({"auth": "gateway", "trusted_gateways": "example.org"}, "trusted_gateways"),
-        ({"trusted_gateways": "10.0.0.1", "gateway_user_header": "a b"}, "no name of a header"),
+        ({"trusted_gateways": "10.0.0.1", "gateway_user_header": "a b"}, "not a header name"),
         ({"auth": "jwt"}, "jwt_jwks_url"),
         ({"auth": "jwt", "jwt_jwks_url": "https://id.example.org/keys"}, "jwt_issuer"),
         ({"jwt_jwks_url": "https://id.example.org/keys", "jwt_issuer": "x"}, "jwt_audience"),
         ({"jwt_jwks_url": "http://id.example.org/keys", "jwt_issuer": "x", "jwt_audience": "y"}, "https"),
-        ({"jwt_jwks_url": "https://169.254.169.254/x", "jwt_issuer": "x", "jwt_audience": "y"}, "name the host"),
+        ({"jwt_jwks_url": "https://169.254.169.254/x", "jwt_issuer": "x", "jwt_audience": "y"}, "name a host"),
         ({"jwt_jwks_url": "file:///etc/passwd", "jwt_issuer": "x", "jwt_audience": "y"}, "https"),
     ],
 )
@@ -317,39 +315,17 @@ def test_failures_of_others_do_not_count_and_end_with_their_window() -> None:
 
 def test_what_is_remembered_of_failures_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "_MAX_PEERS", 100)
-    results = Lockout()
-    for number in range(1000):
-        results.record_failure(f"10.0.{number // 250}.{number % 250}")
-    assert len(results._windows) == 100
+    lockout = Lockout()
+    for _ in range(middleware._MAX_FAILURES):
+        lockout.record_failure("192.0.2.1")
+    for number in range(99):
+        lockout.record_failure(f"10.0.0.{number}")
+    assert lockout.wait_s("192.0.2.1") > 0
+    lockout.record_failure("10.0.1.1")
+    assert lockout.wait_s("192.0.2.1") == 0
 
 
 def test_one_customer_of_ipv6_counts_as_one() -> None:
     assert client_network("2001:db8:1:2::1") == client_network("2001:db8:1:2:ffff::9") == "2001:db8:1:2::/64"
     assert client_network("2001:db8:1:3::1") != client_network("2001:db8:1:2::1")
     assert client_network("::ffff:192.0.2.1") == client_network("192.0.2.1") == "192.0.2.1"
-
-
-def test_finding_out_who_asks_takes_microseconds(client: TestClient) -> None:
-    from recollect.http.auth.middleware import AuthMiddleware
-
-    key = make_key(client, user="ann")
-    rules = load_auth_rules(load({"auth": "keys"}, environ={}).settings)
-    headers = [(b"host", b"x"), (b"accept", b"*/*"), (b"authorization", f"Bearer {key}".encode())]
-    headers += [(f"x-header-{n}".encode(), b"value") for n in range(9)]
-    scope = {"type": "http", "path": "/", "headers": headers, "client": ("192.0.2.1", 1), "app": client.app}
-
-    async def measure() -> float:
-        middleware = AuthMiddleware(client.app, rules)
-        await middleware._authenticate(scope)
-        best = float("inf")
-        for _ in range(20):
-            started = time.perf_counter()
-            for _ in range(100):
-                await middleware._authenticate(scope)
-            best = min(best, (time.perf_counter() - started) / 100)
-        return best
-
-    took = client.portal.call(measure)  # type: ignore[union-attr]
-    print(f"{took * 1e6:.1f} us")
-    assert took < 200e-6
-    assert api_keys._CACHE_TTL_S >= 1

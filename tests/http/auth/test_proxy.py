@@ -1,4 +1,4 @@
-"""Chats obey the key: its user and project, what it may do, and it never leaves for the endpoint."""
+"""Chats are limited to the user, project and permissions of the key, which is never forwarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The real server: whom it listens to, by which names it is called, and what its log can be made to say."""
+"""The server process with authentication: public addresses, host names and log injection."""
 
 from __future__ import annotations
 

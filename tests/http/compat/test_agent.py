@@ -1,4 +1,4 @@
-"""POST /v1/agent: the second design's request and response, whole and streamed."""
+"""POST /v1/agent: requests and responses, whole and streamed."""
 
 from __future__ import annotations
 

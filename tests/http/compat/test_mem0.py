@@ -1,4 +1,4 @@
-"""mem0's own client, pointed at Recollect, and the routes of the server that mem0 users run themselves."""
+"""mem0's own client against Recollect, and the routes of mem0's self-hosted server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mem0.client.types import DeleteAllMemoryOptions
 from mem0.exceptions import MemoryNotFoundError, ValidationError
 
 from recollect.http.app import make_app
-from recollect.http.compat.mem0 import handlers
+from recollect.http.compat.mem0 import routes as mem0_routes
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import claim, learns, settings
 
@@ -34,7 +34,7 @@ BIKE = "User rides a red cargo bike"
 
 
 class Server(uvicorn.Server):
-    """Tells when it can be asked."""
+    """Signals when it accepts requests."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -135,7 +135,7 @@ def test_what_is_said_is_learned_from(tmp_path: Path, llm: ScriptedLLM) -> None:
 def test_what_takes_longer_is_learned_behind_the_answer(
     tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "LEARN_S", 0.2)
+    monkeypatch.setattr(mem0_routes, "LEARN_S", 0.2)
     with running(tmp_path, llm) as host:
         llm.stop()
         mem0 = MemoryClient(api_key="any", host=host)
@@ -340,7 +340,7 @@ def test_whoever_is_bound_to_a_user_reaches_no_other(host: str, mem0: MemoryClie
         lambda: bound.delete_all(user_id="alex"),
         lambda: bound.delete_users(user_id="alex"),
     ):
-        with pytest.raises(Exception, match="speaks for one user"):
+        with pytest.raises(Exception, match="names another user"):
             ask()
     assert [each["name"] for each in bound.users()["results"]] == ["eve"]
     assert httpx.post(f"{host}/reset", headers={"x-authz-user-id": "eve"}).status_code == 403

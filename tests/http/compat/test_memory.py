@@ -1,4 +1,4 @@
-"""/v1/memory: memories of a user and their projects, in the first design's shapes and with its error codes."""
+"""/v1/memory: memories of a user and their projects, and the error codes of this API."""
 
 from __future__ import annotations
 

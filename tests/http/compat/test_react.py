@@ -1,4 +1,4 @@
-"""/api/react: facts, episodes and conversations of an agent, by the second design's requests and responses."""
+"""/api/react: facts, episodes and conversations of an agent."""
 
 from __future__ import annotations
 

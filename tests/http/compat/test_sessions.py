@@ -1,4 +1,4 @@
-"""/api/sessions/{sessionId}/memories: the third design's requests and responses, as it prints them."""
+"""/api/sessions/{sessionId}/memories: memories of a session."""
 
 from __future__ import annotations
 

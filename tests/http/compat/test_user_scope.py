@@ -1,4 +1,4 @@
-"""Whose memory a request is about, at every door: by a header as for chats, once, and never two users at once."""
+"""The user and project of a request in every API: headers, parameters and bodies must agree."""
 
 from __future__ import annotations
 

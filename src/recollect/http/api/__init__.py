@@ -1,1 +1,1 @@
-"""Our own API under /recollect/v1: everything the service can do, versioned."""
+"""The REST API under /recollect/v1: everything the service can do, versioned."""

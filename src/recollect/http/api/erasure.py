@@ -1,114 +1,93 @@
-"""Removing for good, and the proof of it."""
+"""Routes that erase for good, with receipts, and the log of erasures for backups."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
-from fastapi import Body, Query
+from fastapi import Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from recollect.http.api.idempotency import idempotent
-from recollect.http.api.responses import WRITE_ERRORS, error_responses, json_response
-from recollect.http.api.routing import AuthorDep, ServiceDep, UserDep, create_router
-from recollect.http.api.schemas import Id, StrictBody, Time
+from recollect.http.api.idempotency import idempotent, reject_idempotency_key
+from recollect.http.api.responses import json_response, list_response
+from recollect.http.api.schemas import ListOf
+from recollect.http.params import Id, Label, StrictModel, Time, example
+from recollect.http.routing import AuthorDep, RequireAdmin, ServiceDep, UserDep, create_api_router
 from recollect.model.arguments import parse_time
-from recollect.model.erasure import ErasureRequest, Target, user_digest
+from recollect.model.erasure import ErasureRequest, Target, parse_erasure, user_digest
 from recollect.model.scope import Scope
 
-erasure_router = create_router("erasing")
+erasure_router = create_api_router("erasing")
+admin_erasure_router = create_api_router("admin", RequireAdmin)
+Since = Annotated[Time | None, Query(description="Only erasures since this time.")]
 
 
-class _One(StrictBody):
-    model_config = ConfigDict(json_schema_extra={"example": {"target": "memory", "id": "0199c3a1"}})
+class EraseBody(StrictModel):
+    """What to erase: a memory or a turn by its id, a session, a project, or the whole user."""
 
-    target: Literal["memory", "turn"]
-    id: Id
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"},
+                {"target": "session", "session_id": "monday"},
+                {"target": "user"},
+            ]
+        }
+    )
 
-
-class _Session(StrictBody):
-    target: Literal["session"]
-    session_id: Id
-    project_id: Annotated[Id, Field(description="The project it is in, if it is in one.")] | None = None
-
-
-class _Project(StrictBody):
-    target: Literal["project"]
-    project_id: Id
-
-
-class _Everything(StrictBody):
-    target: Literal["user"]
-
-
-EraseBody = Annotated[_One | _Session | _Project | _Everything, Field(discriminator="target")]
+    target: Annotated[Target, Field(strict=False)]
+    id: Id | None = Field(default=None, description="The memory or turn.")
+    session_id: Id | None = None
+    project_id: Id | None = Field(default=None, description="The project, or the project of the session.")
 
 
 class StoreErasureResponse(BaseModel):
-    """What went from one store."""
+    """What was erased from one store."""
 
-    store: str = Field(examples=["ledger"])
-    counts: dict[str, int] = Field(examples=[{"memories": 3, "turns": 12}])
+    store: str
+    counts: dict[str, int]
     reached: bool = Field(description="Whether the bytes are gone as well.")
-    note: str = Field(examples=[""])
+    note: str
     parts: dict[str, bool]
 
 
 class RebuiltItem(BaseModel):
-    """Something that went though some of what it rested on stays: it is made anew from that."""
+    """A derived item, such as a summary, that is made again from the sources that stay."""
 
-    kind: str = Field(examples=["summary"])
-    project_id: str | None = Field(examples=[None])
-    session_id: str | None = Field(examples=["monday"])
-    sources: list[str] = Field(examples=[[]])
+    kind: str
+    project_id: str | None
+    session_id: str | None
+    sources: list[str]
     turns: list[int] | None
 
 
 class UnreachableStore(BaseModel):
-    """Somewhere that no erasure reaches from here, and what to do about it."""
+    """A store that the erasure cannot reach, and what to do about it."""
 
-    store: str = Field(examples=["upstream"])
-    note: str = Field(examples=["what was sent to a model is its operator's to erase"])
+    store: str
+    note: str
 
 
 class ErasureReceiptResponse(BaseModel):
-    """What an erasure came to in each store; it holds ids and counts, none of what was erased."""
+    """The receipt of an erasure: ids and counts, and nothing of what was erased."""
 
-    id: str = Field(examples=["0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15"])
-    at: str = Field(examples=["2026-03-15T10:00:00+00:00"])
+    id: str
+    at: str
     target: Target
-    target_id: str | None = Field(examples=[None])
-    user_id: str = Field(examples=["alex"])
-    project_id: str | None = Field(examples=[None])
-    session_id: str | None = Field(examples=["monday"])
+    target_id: str | None
+    user_id: str
+    project_id: str | None
+    session_id: str | None
     reached: bool
     stores: list[StoreErasureResponse]
     remade: list[RebuiltItem]
-    stays: list[str] = Field(
-        description="What it was learned from, which stays; erase it, too, if it has to go.", examples=[[]]
-    )
-    hidden: list[str] = Field(
-        description="Of what stays, the turns that are forgotten with it: they say the same.", examples=[[]]
-    )
+    stays: list[str] = Field(description="The turns it was learned from, which stay; erase them separately.")
+    hidden: list[str] = Field(description="The turns of `stays` that are forgotten, because they say the same.")
     out_of_reach: list[UnreachableStore]
 
 
 class ErasureItem(BaseModel):
-    """An erasure as it is kept, to be done again on a backup that is older; the user is a digest."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15",
-                "at": "2026-03-15T10:00:00+00:00",
-                "user": "3f0e1c5d2b7a4988a6d0c1b2e3f40516",
-                "target": "session",
-                "project": "",
-                "session": "monday",
-                "ids": [],
-            }
-        }
-    )
+    """An erasure in the log, to be replayed on an older backup; the user is a digest."""
 
     id: str
     at: str
@@ -119,58 +98,71 @@ class ErasureItem(BaseModel):
     ids: list[str]
 
 
-class ErasureList(BaseModel):
-    """What was erased, oldest first."""
+class ErasureInput(StrictModel):
+    """An erasure of the log."""
 
-    results: list[ErasureItem]
+    id: Id
+    at: Time
+    user: Id
+    target: Annotated[Target, Field(strict=False)]
+    project: Label = ""
+    session: Label = ""
+    ids: list[Id] = Field(default_factory=list)
 
 
-class Receipts(BaseModel):
-    """A receipt for each erasure."""
+class ReplayErasuresBody(StrictModel):
+    """Erasures to replay on a database that was restored from an older backup."""
 
-    results: list[ErasureReceiptResponse]
+    model_config = example(
+        erasures=[
+            {
+                "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b15",
+                "at": "2026-03-15T10:00:00+00:00",
+                "user": "3f0e1c5d2b7a4988a6d0c1b2e3f40516",
+                "target": "session",
+                "session": "monday",
+            }
+        ]
+    )
+
+    erasures: list[ErasureInput]
 
 
-@erasure_router.post(
-    "/erase", response_model=ErasureReceiptResponse, responses={**WRITE_ERRORS, **error_responses(404, 409)}
-)
-@idempotent(erases=True, ignores_key=lambda given: isinstance(given["wanted"], _Everything))
-async def erase(
-    wanted: Annotated[EraseBody, Body(openapi_examples={
-        "a memory": {"value": {"target": "memory", "id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11"}},
-        "a session": {"value": {"target": "session", "session_id": "monday"}},
-        "all of the user": {"value": {"target": "user"}},
-    })],
-    user: UserDep,
-    by: AuthorDep,
-    service: ServiceDep,
-) -> JSONResponse:  # fmt: skip
-    """Remove a memory, a turn, a session, a project or all of the user for good, with what was derived from it.
+@erasure_router.post("/erase", response_model=ErasureReceiptResponse, responses=erasure_router.error_responses(404))
+@idempotent(erases=True, ignores_key=lambda arguments: arguments["body"].target is Target.USER)
+async def erase(body: EraseBody, user: UserDep, author: AuthorDep, service: ServiceDep) -> JSONResponse:
+    """Erase a memory, a turn, a session, a project or the whole user for good, with everything derived from it.
 
-    It cannot be undone. The receipt says what went from each store, what stays and what is out of reach. The turns a
-    memory was learned from are forgotten with it; to remove them, too, erase each turn.
+    It cannot be undone. The receipt reports what was erased from each store, what stays and what is out of reach. The
+    turns a memory was learned from are forgotten with it; erase each turn to remove it as well.
     """
-    scope, request = Scope(user), ErasureRequest(Target.USER)
-    match wanted:
-        case _One():
-            request = ErasureRequest(Target(wanted.target), wanted.id)
-        case _Session():
-            scope, request = Scope(user, wanted.project_id or "", wanted.session_id), ErasureRequest(Target.SESSION)
-        case _Project():
-            scope, request = Scope(user, wanted.project_id), ErasureRequest(Target.PROJECT)
-        case _Everything():
-            pass
-    return json_response((await service.erasure.erase(scope, request, by=by)).to_dict())
+    scope = Scope(user, body.project_id or "", body.session_id or "")
+    request = ErasureRequest(body.target, body.id or "")
+    return json_response(await service.operations.erase(scope, request, by=author))
 
 
-@erasure_router.get("/erasures", response_model=ErasureList)
-async def list_erasures(
-    user: UserDep,
-    service: ServiceDep,
-    since: Annotated[Time | None, Query(description="Only those since then.")] = None,
-) -> JSONResponse:
-    """What was erased of this user, oldest first."""
-    erasures = await service.erasure.list(parse_time(since, name="since"))
-    digest = user_digest(user)
-    results: list[Any] = [each.to_dict() for each in erasures if each.user == digest]
-    return json_response({"results": results})
+@erasure_router.get("/erasures", response_model=ListOf[ErasureItem])
+async def list_erasures(user: UserDep, service: ServiceDep, since: Since = None) -> JSONResponse:
+    """List the user's erasures, oldest first."""
+    erasures, digest = await service.operations.erasures(parse_time(since, name="since")), user_digest(user)
+    return list_response([each for each in erasures if each.user == digest])
+
+
+@admin_erasure_router.get("/admin/erasures", response_model=ListOf[ErasureItem])
+async def list_all_erasures(service: ServiceDep, since: Since = None) -> JSONResponse:
+    """List the erasures of all users, oldest first: keep them outside of the database and replay them on a backup."""
+    return list_response(await service.operations.erasures(parse_time(since, name="since")))
+
+
+@admin_erasure_router.post(
+    "/admin/erasures/replay",
+    response_model=ListOf[ErasureReceiptResponse],
+    dependencies=[reject_idempotency_key("an erasure that was replayed before is skipped")],
+)
+async def replay_erasures(body: ReplayErasuresBody, author: AuthorDep, service: ServiceDep) -> JSONResponse:
+    """Erase, in a database restored from an older backup, what was erased since; returns a receipt for each erasure.
+
+    Erasures that the database knows of, or that select nothing, are skipped. Replay before anything is written.
+    """
+    erasures = [parse_erasure(each.model_dump()) for each in body.erasures]
+    return list_response(await service.operations.replay_erasures(erasures, by=author))

@@ -1,4 +1,4 @@
-"""What happened, and taking it back."""
+"""Routes for the history of memories, undo, and the stream of changes."""
 
 from __future__ import annotations
 
@@ -11,48 +11,51 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Header, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from recollect.errors import RecollectError
 from recollect.http.api.idempotency import idempotent
 from recollect.http.api.responses import (
-    WRITE_ERRORS,
-    decode_cursor,
+    EVENT_STREAM,
+    EVENT_STREAM_HEADERS,
+    decode_position,
     encode_cursor,
-    error_responses,
-    json_response,
+    list_response,
     page_response,
 )
-from recollect.http.api.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_router
-from recollect.http.api.schemas import ChangedList, Cursor, IntegralFloat, JsonObject, Limit, NextCursor, StrictBody
+from recollect.http.api.schemas import Cursor, JsonObject, Limit, ListOf, MemoryChangeResponse, PageOf
+from recollect.http.params import IntegralFloat, StrictModel, example
+from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.model.change import ChangeKind
 from recollect.model.erasure import user_digest
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
 
-history_router = create_router("history and undo")
-EXAMPLE_ENTRY: dict[str, Any] = {
-    "id": 42,
-    "memory_id": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b11",
-    "verb": "update",
-    "at": "2026-03-15T10:00:00+00:00",
-    "who": "dana",
-    "why": "asked by mail",
-    "version": 2,
-    "before": {"importance": 0.5},
-    "after": {"importance": 0.9},
-    "undoes": None,
-    "batch": "0199c3a1-7b5e-7c1d-9e1f-2a8d6f0c4b14",
+history_router = create_api_router("history and undo")
+changes_router = create_api_router("changes")
+# Changes of this process are sent at once; those of others are polled for, more rarely if Redis announces them.
+POLL_INTERVAL_S = 0.5
+SHARED_POLL_INTERVAL_S = 5.0
+HEARTBEAT_S = 15.0
+_PAGE_SIZE = 100
+# The number of a history entry, and the number of erasures at that time.
+_POSITION_PATTERN = "^[0-9]{1,15}(-[0-9]{1,15})?$"
+_EVENT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "string", "description": "For Last-Event-ID: the entry's number and the erasures so far."},
+        "event": {"type": "string", "enum": [*map(str, ChangeKind), "erased"]},
+        "data": {"type": "string", "contentMediaType": "application/json"},
+    },
+    "required": ["event", "data"],
 }
 
 
 class HistoryEntryResponse(BaseModel):
-    """One line of history: what was done to which memory, by whom, when, why, and what was before."""
+    """A change of a memory."""
 
-    model_config = ConfigDict(json_schema_extra={"example": EXAMPLE_ENTRY})
-
-    id: int = Field(description="Rises with every change of the user's.")
+    id: int = Field(description="Grows with every change of the user's memories.")
     memory_id: str
     verb: Literal["add", "update", "supersede", "forget", "restore", "undo"]
     at: str = Field(json_schema_extra={"format": "date-time"})
@@ -61,83 +64,51 @@ class HistoryEntryResponse(BaseModel):
     version: int
     before: JsonObject | None
     after: JsonObject
-    undoes: int | None = Field(description="The line that this one takes back.")
-    batch: str = Field(description="The same for all lines of one change.")
+    undoes: int | None = Field(description="The entry that this one undoes.")
+    batch: str = Field(description="The same for all entries of one change.")
 
 
-class EntryPage(BaseModel):
-    """Some lines of history, newest first."""
+class UndoBody(StrictModel):
+    """Which change to undo."""
 
-    results: list[HistoryEntryResponse]
-    cursor: NextCursor
-
-
-class Undo(StrictBody):
-    """What to take back."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"change_id": 42}})
+    model_config = example(change_id=42)
 
     change_id: Annotated[int, Field(ge=1, le=2**53 - 1), IntegralFloat] | None = Field(
-        default=None, description="A line of history; without one, the last thing that someone did or said, whole."
+        default=None, description="A history entry; by default the whole last change of a caller."
     )
-    anyones: bool = Field(default=False, description="Whether what was learned or put in order behind counts, too.")
+    anyones: bool = Field(default=False, description="Whether changes of background jobs count as well.")
 
 
-@history_router.get("/history", response_model=EntryPage)
+@history_router.get("/history", response_model=PageOf[HistoryEntryResponse])
 async def list_history(
-    place: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
+    scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
-    """What happened to all memories of the scope, newest first."""
-    lines = await service.history(place, limit=limit + 1, before=_decode_before(cursor))
-    return page_response(lines, limit, lambda line: encode_cursor(line.id))
+    """List the changes of all memories of the scope, newest first."""
+    entries = await service.history(scope, limit=limit + 1, before=decode_position(cursor, int))
+    return page_response(entries, limit, lambda entry: encode_cursor(entry.id))
 
 
-@history_router.get("/memories/{memory_id}/history", response_model=EntryPage, responses=error_responses(404))
+@history_router.get("/memories/{memory_id}/history", response_model=PageOf[HistoryEntryResponse])
 async def list_memory_history(
-    memory_id: str, place: MemoryScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
+    memory_id: str, scope: MemoryScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
-    """What happened to one memory, newest first."""
-    lines = await service.history(place, memory_id=memory_id, limit=limit + 1, before=_decode_before(cursor))
-    return page_response(lines, limit, lambda line: encode_cursor(line.id))
+    """List the changes of one memory, newest first."""
+    before = decode_position(cursor, int)
+    entries = await service.history(scope, memory_id=memory_id, limit=limit + 1, before=before)
+    return page_response(entries, limit, lambda entry: encode_cursor(entry.id))
 
 
-def _decode_before(cursor: str | None) -> int | None:
-    last = decode_cursor(cursor, int)
-    return last[0] if last else None
-
-
-@history_router.post("/undo", response_model=ChangedList, responses={**WRITE_ERRORS, **error_responses(404, 409)})
+@history_router.post(
+    "/undo", response_model=ListOf[MemoryChangeResponse], responses=history_router.error_responses(404)
+)
 @idempotent(redo=False)
-async def undo(user: UserDep, by: AuthorDep, service: ServiceDep, wanted: Undo | None = None) -> JSONResponse:
-    """Take back a change; that is a change as well, and can be undone.
+async def undo(user: UserDep, author: AuthorDep, service: ServiceDep, body: UndoBody | None = None) -> JSONResponse:
+    """Undo a change; that is a change as well, and can be undone.
 
-    What was said goes with what was learned from it alone.
+    Turns are forgotten with the memories that were learned from them alone.
     """
-    wanted = wanted or Undo()
-    outcomes = await service.undo(Scope(user), wanted.change_id, by=by, anyones=wanted.anyones)
-    return json_response({"results": [outcome.to_dict() for outcome in outcomes]})
-
-
-changes_router = create_router("changes")
-EVENTS = "text/event-stream"
-# What this process changes is told at once; what others do is looked for, but for a Redis that tells of it.
-POLL_INTERVAL_S = 0.5
-SHARED_POLL_INTERVAL_S = 5.0
-HEARTBEAT_S = 15.0
-_PAGE_SIZE = 100
-# The number of a line, and how often something had been erased when it was told.
-_POSITION_PATTERN = "^[0-9]{1,15}(-[0-9]{1,15})?$"
-_EVENT_SCHEMA = {
-    "type": "object",
-    "description": "An event.",
-    "properties": {
-        "id": {"type": "string", "description": "For Last-Event-ID: the line's number, and the erasures until then."},
-        "event": {"type": "string", "enum": [*map(str, ChangeKind), "erased"]},
-        "data": {"type": "string", "contentMediaType": "application/json"},
-    },
-    "required": ["event", "data"],
-}
-_EVENT_EXAMPLE = f"retry: 1000\n\nid: 42-0\nevent: update\ndata: {json.dumps(EXAMPLE_ENTRY)}\n\n: still here\n\n"
+    body = body or UndoBody()
+    return list_response(await service.undo(Scope(user), body.change_id, by=author, anyones=body.anyones))
 
 
 @changes_router.get(
@@ -146,13 +117,11 @@ _EVENT_EXAMPLE = f"retry: 1000\n\nid: 42-0\nevent: update\ndata: {json.dumps(EXA
     responses={
         200: {
             "description": (
-                "An event for each line of history: its id, the verb as the event's name, the line as its data. "
-                "`erased` says that something was removed for good, also to who was away meanwhile: `erasures` are "
-                "what was asked for, with the ids that went or the project or session they went with, and nothing of "
-                "what they said. Drop what they name that is older than their `at`; if `fetch_anew` is true more has "
-                "gone than they name, so read everything anew."
+                "An event for each history entry: the change as the event's name, the entry as its data. An event "
+                "`erased` reports erasures, also those during a lost connection: drop what they name that is older "
+                "than their `at`; if `fetch_anew` is true more was erased than they name, so fetch everything."
             ),
-            "content": {EVENTS: {"schema": _EVENT_SCHEMA, "example": _EVENT_EXAMPLE}},
+            "content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}},
         },
     },
 )
@@ -162,42 +131,39 @@ async def follow_changes(
     service: ServiceDep,
     last_event_id: Annotated[
         str | None,
-        Header(pattern=_POSITION_PATTERN, description="Goes on after this event, as browsers ask by themselves."),
+        Header(alias="Last-Event-ID", pattern=_POSITION_PATTERN, description="Resume after this event."),
     ] = None,
     after: Annotated[
         str | None,
         Query(
             pattern=_POSITION_PATTERN,
-            description="The same, or a line's number, where no header can be set; 0 begins with the first.",
+            description="The same for clients without headers: an event id or an entry's number, 0 for all.",
             examples=["42-0"],
         ),
     ] = None,
-    within_s: Annotated[
-        float | None, Query(ge=0, le=86400, description="Ends the stream after so long; by default it goes on.")
-    ] = None,
+    within_s: Annotated[float | None, Query(ge=0, le=86400, description="End the stream after this time.")] = None,
 ) -> StreamingResponse:
-    """Follow what happens to the user's memories, from now on or from an event on, whichever process does it."""
+    """Stream the changes of the user's memories, from now on or after an event, whichever process makes them."""
     position = after if last_event_id is None else last_event_id
     start = _Position.parse(position) if position is not None else await _latest_position(service, user)
-    # A stream without an end outlives a service that another takes the place of.
+    # The provider, because the stream can outlive the service of this request.
     stream = _ChangeStream(
         request.app.state.service_provider.get, user, start, is_stopping=request.app.state.stopping.is_set
     )
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream.events(within_s), media_type=EVENTS, headers=headers)
+    return StreamingResponse(stream.events(within_s), media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """How far a client has come: the last line it saw, and the user's epoch then, if it says."""
+    """The last entry that a client received, and the user's erasure epoch at that time, if known."""
 
-    line: int
+    entry: int
     epoch: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> _Position:
-        line, _, epoch = text.partition("-")
-        return cls(int(line), int(epoch) if epoch else None)
+        entry, _, epoch = text.partition("-")
+        return cls(int(entry), int(epoch) if epoch else None)
 
 
 async def _latest_position(service: Service, user: str) -> _Position:
@@ -207,19 +173,18 @@ async def _latest_position(service: Service, user: str) -> _Position:
 
 
 class _ChangeStream:
-    """One client's place in the history of a user."""
+    """The stream of one client."""
 
-    def __init__(self, service: Callable[[], Service], user: str, start: _Position, *, is_stopping: Any) -> None:
-        self._service = service
-        self._user = user
-        self._after = start.line
-        self._epoch = start.epoch
-        # When everything that had happened was told; before that, only the last line says how far the client is.
+    def __init__(
+        self, service: Callable[[], Service], user: str, start: _Position, *, is_stopping: Callable[[], bool]
+    ) -> None:
+        self._service, self._user, self._is_stopping = service, user, is_stopping
+        self._after, self._epoch = start.entry, start.epoch
+        # When the stream was last up to date; until then only the last entry says how far the client is.
         self._sent_until: datetime | None = None
-        self._is_stopping = is_stopping
 
     async def events(self, within_s: float | None) -> AsyncIterator[bytes]:
-        """Events as they come about, and a sign of life where none do, until the time is over or the server stops."""
+        """Yield events as they happen, and heartbeats, until the time is over or the server stops."""
         clock = asyncio.get_running_loop().time
         ends_at = None if within_s is None else clock() + within_s
         yield b"retry: 1000\n\n"
@@ -238,7 +203,7 @@ class _ChangeStream:
                         sent_at = clock()
                 last_revision = revision
             except RecollectError:
-                # The ledger is away; whoever follows waits as others do, and misses nothing.
+                # The ledger is unavailable; the client misses nothing.
                 pass
             if clock() - sent_at >= HEARTBEAT_S:
                 yield b": still here\n\n"
@@ -250,37 +215,36 @@ class _ChangeStream:
             await notifier.wait(self._user, wait_s if ends_at is None else min(wait_s, max(0, ends_at - clock())))
 
     async def _new_events(self) -> AsyncIterator[bytes]:
-        while lines := await self._service().history(Scope(self._user), after=self._after, limit=_PAGE_SIZE):
-            for line in lines:
-                # JSON has no line breaks of its own, so an event's data is one line.
-                data = json.dumps(line.to_dict(), ensure_ascii=False)
-                yield f"id: {line.id}-{self._epoch}\nevent: {line.verb}\ndata: {data}\n\n".encode()
-                self._after = line.id
+        while entries := await self._service().history(Scope(self._user), after=self._after, limit=_PAGE_SIZE):
+            for entry in entries:
+                yield _format_event(f"{entry.id}-{self._epoch}", entry.verb, entry.to_dict())
+                self._after = entry.id
 
     async def _next_erasure_event(self, epoch: int) -> bytes | None:
-        """The event that tells what was erased since the client last heard of anything, if something was."""
-        previous = self._epoch
-        event = None
-        # Who begins with the first line, or knows of this very epoch, has nothing to drop.
+        """Return an event about erasures since the last event, if there were any."""
+        previous, event = self._epoch, None
+        # A client that starts with the first entry, or knows this epoch, has nothing to drop.
         if epoch != previous and not (previous is None and (not epoch or not self._after)):
             event = await self._build_erasure_event(epoch)
         self._epoch = epoch
         return event
 
     async def _build_erasure_event(self, epoch: int) -> bytes | None:
-        service, since, line_exists = self._service(), self._sent_until, True
+        service, since, entry_exists = self._service(), self._sent_until, True
         if since is None:
             last = await service.history(Scope(self._user), before=self._after + 1, limit=1)
-            since, line_exists = (last[0].at if last else None), bool(last) and last[0].id == self._after
+            since, entry_exists = (last[0].at if last else None), bool(last) and last[0].id == self._after
         digest = user_digest(self._user)
-        missed = [each for each in await service.erasure.list(since) if each.user == digest]
-        if self._epoch is None and line_exists and not missed:
+        missed = [each.to_dict() for each in await service.operations.erasures(since) if each.user == digest]
+        if self._epoch is None and entry_exists and not missed:
             return None
-        plain = [each.to_dict() for each in missed]
-        erasures = [
-            {name: each[name] for name in ("id", "at", "target", "project", "session", "ids")} for each in plain
-        ]
-        # Where they are not as many as there were, something went of which nothing is kept.
+        for each in missed:
+            del each["user"]
+        # If there are fewer than the epoch says, the log does not have all erasures.
         must_refetch = self._epoch is None or len(missed) != epoch - self._epoch
-        data = json.dumps({"erasures": erasures, "fetch_anew": must_refetch}, ensure_ascii=False)
-        return f"id: {self._after}-{epoch}\nevent: erased\ndata: {data}\n\n".encode()
+        return _format_event(f"{self._after}-{epoch}", "erased", {"erasures": missed, "fetch_anew": must_refetch})
+
+
+def _format_event(id: str, event: str, data: dict[str, Any]) -> bytes:
+    # JSON has no line breaks, so that the data is one line.
+    return f"id: {id}\nevent: {event}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode()

@@ -1,4 +1,4 @@
-"""Requests that can be sent again: with an Idempotency-Key they are done once and answered alike, by any process."""
+"""Idempotency keys: a request that is sent again with its key runs once and is answered alike, by any process."""
 
 from __future__ import annotations
 
@@ -16,28 +16,27 @@ from fastapi import Depends, Header, Request
 from fastapi.responses import JSONResponse
 
 from recollect.errors import Conflict, InvalidInput
-from recollect.http.api.routing import ServiceDep, get_named_user
 from recollect.http.auth.caller import Caller, CallerDep
-from recollect.ledger.protocol import IdempotencyStore, KeyClaim
+from recollect.http.routing import ServiceDep, get_named_user
+from recollect.ledger.idempotency import IdempotencyStore, KeyClaim
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now
 
 IdempotencyKey = Annotated[
     str | None,
     Header(
+        alias="Idempotency-Key",
         min_length=1,
         max_length=300,
         pattern=r"^[!-~]([ -~]*[!-~])?$",
-        description="Sent again with the same key, a request is done once and answered alike.",
-        examples=["8f14e45f"],
+        description="A request that is sent again with the same key runs once and is answered alike.",
     ),
 ]
-# What a request says in headers, besides whose memories it is about.
+# Headers that are part of a request's meaning.
 _HASHED_HEADERS = ("x-memory-project", "x-memory-session", "x-memory-by", "x-memory-actor", "if-match")
-_HEADER_NAME = "idempotency-key"
-# Whoever held a key for longer without an answer has ended: what can be done again is.
+# A process that owns a key for longer than this without an answer has died.
 _LOST_S = 60.0
-# How long to wait for another who does the same right now, and how often to look.
+# How long to wait for another process that runs the same request, and how often to check.
 _WAIT_S = 30.0
 _POLL_S = 0.05
 
@@ -47,46 +46,46 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Awaitable[JSONResponse]])
 class IdempotentRequest:
     """A request and its key, if it has one."""
 
-    def __init__(self, replies: IdempotencyStore, user: str, once: IdempotencyToken | None) -> None:
-        self._replies, self._user, self.once = replies, user, once
+    def __init__(self, answers: IdempotencyStore, user: str, token: IdempotencyToken | None) -> None:
+        self._answers, self._user, self._token = answers, user, token
 
-    async def answer(self, do: Callable[[], Awaitable[JSONResponse]], *, redo: bool, erases: bool) -> JSONResponse:
-        """What doing it came to, now or when it was done before."""
-        once = self.once
-        if once is None:
-            return await do()
-        claim = await self._claim_key(once, redo=redo)
+    async def answer(self, run: Callable[[], Awaitable[JSONResponse]], *, redo: bool, erases: bool) -> JSONResponse:
+        """Run the request, or return the stored answer."""
+        token = self._token
+        if token is None:
+            return await run()
+        claim = await self._claim_key(token, redo=redo)
         if claim.answer is not None:
             return _replay_response(claim.answer)
-        done = None
+        response = None
         try:
-            done = await do()
-            reply = {
-                "status": done.status_code,
-                "body": json.loads(bytes(done.body)),
-                "etag": done.headers.get("etag"),
+            response = await run()
+            answer = {
+                "status": response.status_code,
+                "body": json.loads(bytes(response.body)),
+                "etag": response.headers.get("etag"),
             }
-            # The receipt of an erasure outlives it: it holds nothing of what went.
-            await self._replies.store_answer(self._user, once, reply, since=None if erases else claim.epoch)
+            # The receipt of an erasure outlives the erasure: it has nothing of what was erased.
+            await self._answers.store_answer(self._user, token, answer, since=None if erases else claim.epoch)
         except BaseException as error:
-            # It came to nothing, or can be done again: the next one may try.
-            if redo or (done is None and isinstance(error, Exception)):
-                await asyncio.shield(self._replies.release_key(self._user, once))
+            # It had no effect, or can run again: the next request may try.
+            if redo or (response is None and isinstance(error, Exception)):
+                await asyncio.shield(self._answers.release_key(self._user, token))
             raise
-        return done
+        return response
 
-    async def _claim_key(self, once: IdempotencyToken, *, redo: bool) -> KeyClaim:
+    async def _claim_key(self, token: IdempotencyToken, *, redo: bool) -> KeyClaim:
         clock = asyncio.get_running_loop().time
         ends_at = clock() + _WAIT_S
         while True:
             lost_before = now() - timedelta(seconds=_LOST_S) if redo else None
-            claim = await self._replies.claim_key(self._user, once, stale_before=lost_before)
+            claim = await self._answers.claim_key(self._user, token, stale_before=lost_before)
             if claim.is_owner or claim.answer is not None:
                 return claim
             if clock() >= ends_at:
                 raise Conflict(
-                    f"the request with the key {once.key!r} was begun and has no answer yet: wait for it, or look "
-                    f"whether it was done and take a new key"
+                    f"The request with Idempotency-Key {token.key!r} has started and not finished: wait for it, or "
+                    "check its effect and use a new key"
                 )
             await asyncio.sleep(_POLL_S)
 
@@ -98,12 +97,12 @@ async def _idempotent_request(
     user: Annotated[str, Depends(get_named_user)],
     idempotency_key: IdempotencyKey = None,
 ) -> IdempotentRequest:
-    once = None if idempotency_key is None else IdempotencyToken(idempotency_key, await _digest(request, caller))
-    return IdempotentRequest(service.replies, user, once)
+    token = None if idempotency_key is None else IdempotencyToken(idempotency_key, await _digest(request, caller))
+    return IdempotentRequest(service.replies, user, token)
 
 
 async def _digest(request: Request, caller: Caller) -> str:
-    """What stands for all that is asked for, and for what whoever asks may see of it."""
+    """Return a digest of the request and of what the caller may see of the answer."""
     headers = [request.headers.get(name) for name in _HASHED_HEADERS]
     query = sorted(request.query_params.multi_items())
     parts = [request.method, request.url.path, query, headers, caller.project, caller.reads]
@@ -115,24 +114,28 @@ async def _digest(request: Request, caller: Caller) -> str:
 IdempotencyDep = Annotated[IdempotentRequest, Depends(_idempotent_request)]
 
 
-def idempotent(
-    *, redo: bool = True, erases: bool = False, ignores_key: Callable[[Mapping[str, Any]], bool] = lambda given: False
-) -> Callable[[_Endpoint], _Endpoint]:
-    """Have an endpoint take an Idempotency-Key; `redo` says that doing it twice is doing it once.
+def _never(arguments: Mapping[str, Any]) -> bool:
+    return False
 
-    What cannot be done again without a second effect stays undone if whoever began it has ended. What is `keyless`
-    is done each time, and nothing is kept of its key.
+
+def idempotent(
+    *, redo: bool = True, erases: bool = False, ignores_key: Callable[[Mapping[str, Any]], bool] = _never
+) -> Callable[[_Endpoint], _Endpoint]:
+    """Let an endpoint accept an Idempotency-Key.
+
+    `redo` says that running the request twice has the effect of once; other requests are not run again if the process
+    that began them has died. A request that `ignores_key` runs each time, and its key is not stored.
     """
 
     def decorate(endpoint: _Endpoint) -> _Endpoint:
         @wraps(endpoint)
-        async def answer(*, repeats: IdempotentRequest, **arguments: Any) -> JSONResponse:
+        async def answer(*, idempotency: IdempotentRequest, **arguments: Any) -> JSONResponse:
             if ignores_key(arguments):
                 return await endpoint(**arguments)
-            return await repeats.answer(lambda: endpoint(**arguments), redo=redo, erases=erases)
+            return await idempotency.answer(lambda: endpoint(**arguments), redo=redo, erases=erases)
 
         signature = inspect.signature(endpoint)
-        own = inspect.Parameter("repeats", inspect.Parameter.KEYWORD_ONLY, annotation=IdempotencyDep)
+        own = inspect.Parameter("idempotency", inspect.Parameter.KEYWORD_ONLY, annotation=IdempotencyDep)
         answer.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*signature.parameters.values(), own]
         )
@@ -141,29 +144,29 @@ def idempotent(
     return decorate
 
 
-def _replay_response(reply: Mapping[str, Any]) -> JSONResponse:
-    headers = {"ETag": reply["etag"]} if reply["etag"] else None
-    return JSONResponse(reply["body"], reply["status"], headers=headers)
+def _replay_response(answer: Mapping[str, Any]) -> JSONResponse:
+    headers = {"ETag": answer["etag"]} if answer["etag"] else None
+    return JSONResponse(answer["body"], answer["status"], headers=headers)
 
 
 def with_turn_ids(key: str | None, messages: str | Sequence[Mapping[str, Any]]) -> str | Sequence[Mapping[str, Any]]:
-    """The messages with ids of the turns they become, kept once even if a server ended in between."""
+    """Give messages turn ids that depend on the key, so that they are stored once even if a server dies midway."""
     if key is None:
         return messages
     listed = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    return [{"turn_id": _turn_id(key, n, each), **each} for n, each in enumerate(listed)]
+    return [{"turn_id": _turn_id(key, number, each), **each} for number, each in enumerate(listed)]
 
 
-def _turn_id(key: str, n: int, message: Mapping[str, Any]) -> str:
-    text = json.dumps([key, n, message], sort_keys=True, default=str)
+def _turn_id(key: str, number: int, message: Mapping[str, Any]) -> str:
+    text = json.dumps([key, number, message], sort_keys=True, default=str)
     return str(UUID(bytes=hashlib.blake2b(text.encode(), digest_size=16, person=b"recollect-turns").digest()))
 
 
-def reject_idempotency_key(why: str) -> Any:
-    """Refuses a key where it would mean nothing."""
+def reject_idempotency_key(reason: str) -> Any:
+    """Return a dependency that rejects a key where it has no meaning."""
 
-    async def refuse(request: Request) -> None:
-        if _HEADER_NAME in request.headers:
-            raise InvalidInput(f"Idempotency-Key means nothing here: {why}; leave it out")
+    async def reject(request: Request) -> None:
+        if "idempotency-key" in request.headers:
+            raise InvalidInput(f"Idempotency-Key is not supported here, because {reason}; leave it out")
 
-    return Depends(refuse)
+    return Depends(reject)

@@ -1,4 +1,4 @@
-"""Memories, one at a time and in lists."""
+"""Routes for memories, one at a time and in lists, and for memories that wait for review."""
 
 from __future__ import annotations
 
@@ -11,36 +11,30 @@ from pydantic import BaseModel, ConfigDict, Field
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import IdempotencyKey, idempotent
 from recollect.http.api.responses import (
-    ETAG_HEADER,
-    WRITE_ERRORS,
-    IfMatch,
-    decode_cursor,
+    WITH_ETAG,
+    WITH_ETAG_AND_IF_MATCH,
+    ExpectedVersion,
+    decode_position,
     encode_cursor,
-    error_responses,
     json_response,
-    parse_if_match,
 )
-from recollect.http.api.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, create_router
 from recollect.http.api.schemas import (
-    EXAMPLE_MEMORY,
+    CURSOR_PATTERN,
     AsOf,
     Cursor,
-    Embedding,
-    Filters,
-    IntegralFloat,
-    Label,
     Limit,
     MemoryChangeResponse,
     MemoryFields,
-    MemoryPage,
     MemoryResponse,
-    StrictBody,
-    Time,
-    example_config,
+    PageOf,
     optional_field,
 )
+from recollect.http.api.schemas import (
+    Filter as FilterBody,
+)
 from recollect.http.auth.caller import CallerDep
-from recollect.http.params import Text
+from recollect.http.params import Count, Embedding, Label, StrictModel, Text, Time, example
+from recollect.http.routing import AuthorDep, MemoryScopeDep, ScopeDep, ServiceDep, create_api_router
 from recollect.model.arguments import parse_idempotency_key, parse_time
 from recollect.model.memory import Category, MemoryType, Status
 from recollect.model.query import And, Filter, Listing, Not, Op, both, parse_filter, where
@@ -48,13 +42,13 @@ from recollect.model.result import Page
 from recollect.model.scope import Level
 from recollect.remember import MemoryInput
 
-memories_router = create_router("memories")
+memories_router = create_api_router("memories")
+reviews_router = create_api_router("reviews")
 _EXCLUDE_TURNS = Not(where("category", Op.EQ, str(Category.TURN)))
-_CHANGE_ERRORS = {**WRITE_ERRORS, **error_responses(404, 409, 412)}
 
 
-class NewOne(MemoryFields):
-    """A memory to keep, word for word."""
+class AddMemoryBody(MemoryFields):
+    """A memory to store verbatim: its content, or a key and a value."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -65,81 +59,81 @@ class NewOne(MemoryFields):
                     "properties": {"key": {"type": "string"}, "value": {"type": "string"}},
                 },
             ],
-            "example": {"content": "The budget for the Hawaii trip is $10,000", "tags": ["travel"]},
+            "examples": [{"content": "The budget for the Hawaii trip is $10,000", "tags": ["travel"]}],
         }
     )
 
-    content: Annotated[Text, Field(description="What it says; with key and value it can be left out.")] = (
-        optional_field()
-    )
+    content: Annotated[Text, Field(description="The text; optional with key and value.")] = optional_field()
     level: Annotated[Level, Field(strict=False, description="By default the project's, else the user's.")] = (
         optional_field()
     )
-    correction: bool = Field(default=False, description="A new value for its key wins, however sure the old one is.")
+    correction: bool = Field(default=False, description="Replace the value of the key however certain it is.")
     embedding: Embedding = optional_field()
 
 
-class MemoryEdit(MemoryFields):
-    """New values for fields of a memory; what is left out stays."""
+class MemoryUpdate(MemoryFields):
+    """New values for some fields of a memory."""
 
     model_config = ConfigDict(
-        json_schema_extra={"minProperties": 1, "example": {"content": "The budget is $12,000", "importance": 0.9}}
+        json_schema_extra={"minProperties": 1, "examples": [{"content": "The budget is $12,000", "importance": 0.9}]}
     )
 
     content: Text = optional_field()
 
 
-class MemoryListRequest(StrictBody):
+class MemoryListBody(StrictModel):
     """Which memories to list."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"filters": {"category": "fact", "importance": {"gte": 0.5}}, "limit": 20}}
-    )
+    model_config = example(filters={"category": "fact", "importance": {"gte": 0.5}}, limit=20)
 
-    filters: Filters = Field(default_factory=dict)
+    filters: FilterBody = Field(default_factory=lambda: FilterBody({}))
     statuses: list[Annotated[Status, Field(strict=False)]] = Field(default_factory=lambda: [Status.ACTIVE])
-    turns: bool = Field(default=False, description="Whether what was said is listed, too.")
+    turns: bool = Field(default=False, description="Whether to include turns.")
     order: Literal["newest", "oldest"] = "newest"
-    limit: Annotated[int, Field(ge=1, le=1000), IntegralFloat] = 100
-    cursor: str | None = Field(default=None, max_length=4000, pattern=r"^[A-Za-z0-9_-]+$")
-    as_of: Time | None = Field(
-        default=None, description="Lists what held at that moment, as it was then; statuses are left out."
-    )
+    limit: Count = 100
+    cursor: str | None = Field(default=None, max_length=4000, pattern=CURSOR_PATTERN)
+    as_of: Time | None = Field(default=None, description="List what was valid at this time; ignores `statuses`.")
 
 
-class ForgetRequest(StrictBody):
+class ForgetBody(StrictModel):
     """Which memories to forget."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"filters": {"tags": "draft"}}})
+    model_config = example(filters={"tags": "draft"})
 
-    filters: Filters = Field(description="An empty one means all of the scope, turns among them.")
-
-
-class Forgotten(BaseModel):
-    """How many memories were forgotten."""
-
-    forgotten: int = Field(ge=0, examples=[3])
+    filters: FilterBody = Field(description="An empty filter selects all memories and turns of the scope.")
 
 
-@memories_router.get("/memories", response_model=MemoryPage)
+class ForgetResponse(BaseModel):
+    """The number of memories that were forgotten."""
+
+    forgotten: int = Field(ge=0)
+
+
+class ReviewResponse(MemoryChangeResponse):
+    """A memory after a review."""
+
+    superseded: list[str] = Field(description="The ids of the memories that it replaced.")
+
+
+@memories_router.get("/memories", response_model=PageOf[MemoryResponse])
 async def list_memories(
-    place: ScopeDep,
+    scope: ScopeDep,
     service: ServiceDep,
     category: Annotated[list[Category] | None, Query(description="Any of these.")] = None,
     type: Annotated[list[MemoryType] | None, Query(description="Any of these.")] = None,
     level: Annotated[list[Level] | None, Query(description="Any of these.")] = None,
-    key: Annotated[Label | None, Query(description="Facts of this key.")] = None,
+    key: Annotated[Label | None, Query(description="Facts with this key.")] = None,
     tag: Annotated[list[Label] | None, Query(description="All of these.")] = None,
-    status: Annotated[list[Status] | None, Query(description="Any of these; by default, active.")] = None,
-    turns: Annotated[bool, Query(description="Whether what was said is listed, too.")] = False,
+    status: Annotated[list[Status] | None, Query(description="Any of these; by default active.")] = None,
+    turns: Annotated[bool, Query(description="Whether to include turns.")] = False,
     order: Annotated[Literal["newest", "oldest"], Query(description="Which come first.")] = "newest",
     limit: Limit = 100,
     cursor: Cursor = None,
     as_of: AsOf = None,
 ) -> JSONResponse:
-    """List the memories in the scope, a page at a time. `POST /list` takes every filter.
+    """List the memories of the scope, a page at a time. `POST /list` takes every filter.
 
-    With `as_of` only what held at that moment is listed, as it was then, so no other status can be asked for.
+    With `as_of` only memories that were valid at that time are listed, as they were then.
     """
     filters: list[Filter] = [
         where(name, Op.IN, [str(each) for each in values])
@@ -149,32 +143,28 @@ async def list_memories(
     filters += [where("key", Op.EQ, key)] if key is not None else []
     filters += [where("tags", Op.CONTAINS, each) for each in tag or ()]
     listing = _listing(And(tuple(filters)), status or (), turns=turns, order=order, limit=limit, cursor=cursor)
-    return _memory_page(await service.find(place, listing, as_of=parse_time(as_of, name="as_of")))
+    return _memory_page(await service.find(scope, listing, as_of=parse_time(as_of, name="as_of")))
 
 
-@memories_router.post("/list", response_model=MemoryPage, responses=error_responses(413))
-async def list_memories_by_filter(wanted: MemoryListRequest, place: ScopeDep, service: ServiceDep) -> JSONResponse:
-    """List the memories in the scope that pass a filter, a page at a time."""
-    filter = parse_filter(wanted.filters)
-    listing = _listing(
-        filter, wanted.statuses, turns=wanted.turns, order=wanted.order, limit=wanted.limit, cursor=wanted.cursor
-    )
-    return _memory_page(await service.find(place, listing, as_of=parse_time(wanted.as_of, name="as_of")))
+@memories_router.post("/list", response_model=PageOf[MemoryResponse])
+async def list_memories_by_filter(body: MemoryListBody, scope: ScopeDep, service: ServiceDep) -> JSONResponse:
+    """List the memories of the scope that match a filter, a page at a time."""
+    options = body.model_dump(include={"turns", "order", "limit", "cursor"})
+    listing = _listing(parse_filter(body.filters.root), body.statuses, **options)
+    return _memory_page(await service.find(scope, listing, as_of=parse_time(body.as_of, name="as_of")))
 
 
 def _listing(filter: Filter, statuses: Any, *, turns: bool, cursor: str | None, **more: Any) -> Listing:
-    last = decode_cursor(cursor, str)
     return Listing(
         filter=filter if turns else both(filter, _EXCLUDE_TURNS),
         statuses=tuple(statuses) or (Status.ACTIVE,),
-        cursor=last[0] if last else None,
+        cursor=decode_position(cursor, str),
         **more,
     )
 
 
 def _memory_page(page: Page) -> JSONResponse:
-    body = page.to_dict()
-    return json_response({**body, "cursor": None if page.cursor is None else encode_cursor(page.cursor)})
+    return json_response({**page.to_dict(), "cursor": None if page.cursor is None else encode_cursor(page.cursor)})
 
 
 @memories_router.post(
@@ -182,183 +172,140 @@ def _memory_page(page: Page) -> JSONResponse:
     response_model=MemoryChangeResponse,
     status_code=201,
     responses={
-        201: {"description": "It is kept.", "headers": ETAG_HEADER},
-        200: {
-            "model": MemoryChangeResponse,
-            "description": "It was known already; this is the one.",
-            "headers": ETAG_HEADER,
-        },
-        **WRITE_ERRORS,
-        **error_responses(409),
+        201: WITH_ETAG[200],
+        200: {"model": MemoryChangeResponse, "description": "The memory existed already.", **WITH_ETAG[200]},
     },
 )
 async def add_memory(
-    new: NewOne,
+    body: AddMemoryBody,
     caller: CallerDep,
-    place: ScopeDep,
-    by: AuthorDep,
+    scope: ScopeDep,
+    author: AuthorDep,
     service: ServiceDep,
     idempotency_key: IdempotencyKey = None,
 ) -> JSONResponse:
-    """Keep a memory, word for word; one that says the same as another is not kept twice."""
-    caller.check_level(new.level)
-    fields = new.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
-    vector = await service.check_embedding(new.embedding)
-    draft = MemoryInput(content=new.content, fields=fields, vector=vector, correction=new.correction)
-    once = parse_idempotency_key(
-        idempotency_key, "add", place.user, place.project, place.session, new.model_dump(exclude_unset=True)
+    """Store a memory verbatim; one that says the same as another is not stored twice."""
+    caller.check_level(body.level)
+    fields = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
+    vector = await service.operations.check_embedding(body.embedding)
+    draft = MemoryInput(content=body.content, fields=fields, vector=vector, correction=body.correction)
+    token = parse_idempotency_key(
+        idempotency_key, "add", scope.user, scope.project, scope.session, body.model_dump(exclude_unset=True)
     )
-    outcome = caller.check_outcome_visible(await service.add(place, draft, by=by, idempotency=once))
-    return json_response(outcome.to_dict(), 201 if outcome.changed else 200)
+    outcome = caller.check_outcome_visible(await service.add(scope, draft, by=author, idempotency=token))
+    return json_response(outcome, 201 if outcome.changed else 200)
 
 
-@memories_router.post("/forget", response_model=Forgotten, responses={**WRITE_ERRORS, **error_responses(409)})
+@memories_router.post("/forget", response_model=ForgetResponse)
 @idempotent()
-async def forget_memories(
-    unwanted: ForgetRequest, place: ScopeDep, by: AuthorDep, service: ServiceDep
-) -> JSONResponse:
-    """Forget every memory of the scope that passes a filter; `POST /undo` brings all of them back."""
-    count = await service.forget_all(place, Listing(filter=parse_filter(unwanted.filters)), by=by)
+async def forget_memories(body: ForgetBody, scope: ScopeDep, author: AuthorDep, service: ServiceDep) -> JSONResponse:
+    """Forget every memory of the scope that matches a filter; `POST /undo` restores all of them."""
+    count = await service.forget_all(scope, Listing(filter=parse_filter(body.filters.root)), by=author)
     return json_response({"forgotten": count})
 
 
-@memories_router.get(
-    "/memories/{memory_id}",
-    response_model=MemoryResponse,
-    responses={200: {"description": "The memory.", "headers": ETAG_HEADER}, **error_responses(404)},
-)
-async def get_memory(memory_id: str, place: MemoryScopeDep, service: ServiceDep, as_of: AsOf = None) -> JSONResponse:
-    """One memory, in whatever state it is, or was at the moment `as_of`; 404 if it was not there yet."""
-    return json_response((await service.get(place, memory_id, as_of=parse_time(as_of, name="as_of"))).to_dict())
+@memories_router.get("/memories/{memory_id}", response_model=MemoryResponse, responses=WITH_ETAG)
+async def get_memory(memory_id: str, scope: MemoryScopeDep, service: ServiceDep, as_of: AsOf = None) -> JSONResponse:
+    """Return a memory in any status, or as it was at the time `as_of`; 404 if it did not exist then."""
+    return json_response(await service.get(scope, memory_id, as_of=parse_time(as_of, name="as_of")))
 
 
-@memories_router.patch(
-    "/memories/{memory_id}",
-    response_model=MemoryChangeResponse,
-    responses={200: {"description": "The memory as it now is.", "headers": ETAG_HEADER}, **_CHANGE_ERRORS},
-)
+@memories_router.patch("/memories/{memory_id}", response_model=MemoryChangeResponse, responses=WITH_ETAG_AND_IF_MATCH)
 @idempotent()
 async def update_memory(
     memory_id: str,
-    edit: MemoryEdit,
-    place: MemoryScopeDep,
-    by: AuthorDep,
+    body: MemoryUpdate,
+    scope: MemoryScopeDep,
+    author: AuthorDep,
     service: ServiceDep,
-    if_match: IfMatch = None,
+    version: ExpectedVersion,
 ) -> JSONResponse:
     """Change a memory; with If-Match only if nobody else has changed it since."""
-    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    outcome = await service.update(place, memory_id, edit_fields(edit), by=by, expected_version=version)
-    return json_response(outcome.to_dict())
+    return json_response(
+        await service.update(scope, memory_id, _changes(body), by=author, expected_version=await version())
+    )
 
 
 @memories_router.delete(
-    "/memories/{memory_id}",
-    response_model=MemoryChangeResponse,
-    responses={200: {"description": "The memory as it now is: forgotten.", "headers": ETAG_HEADER}, **_CHANGE_ERRORS},
+    "/memories/{memory_id}", response_model=MemoryChangeResponse, responses=WITH_ETAG_AND_IF_MATCH
 )
 @idempotent()
 async def delete_memory(
     memory_id: str,
-    place: MemoryScopeDep,
-    by: AuthorDep,
+    scope: MemoryScopeDep,
+    author: AuthorDep,
     service: ServiceDep,
-    sources: Annotated[
-        bool, Query(description="Whether the turns it was learned from are forgotten, too: they say the same.")
-    ] = True,
-    if_match: IfMatch = None,
+    version: ExpectedVersion,
+    sources: Annotated[bool, Query(description="Whether to forget the turns it was learned from as well.")] = True,
 ) -> JSONResponse:
-    """Forget a memory: it is not found any more, and `restore` or `undo` brings it back. `erase` removes for good."""
-    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    outcome = await service.forget(place, memory_id, by=by, expected_version=version, sources=sources)
-    return json_response(outcome.to_dict())
+    """Forget a memory: it is no longer found, and `restore` or `undo` brings it back. `erase` removes it for good."""
+    return json_response(
+        await service.forget(scope, memory_id, by=author, expected_version=await version(), sources=sources)
+    )
 
 
-@memories_router.post(
-    "/memories/{memory_id}/restore",
-    response_model=MemoryChangeResponse,
-    responses={
-        200: {"description": "The memory as it now is.", "headers": ETAG_HEADER},
-        **WRITE_ERRORS,
-        **error_responses(404, 409),
-    },
-)
+@memories_router.post("/memories/{memory_id}/restore", response_model=MemoryChangeResponse, responses=WITH_ETAG)
 @idempotent()
-async def restore_memory(memory_id: str, place: MemoryScopeDep, by: AuthorDep, service: ServiceDep) -> JSONResponse:
-    """Make a forgotten or superseded memory active again; one that waited for review waits again."""
-    return json_response((await service.restore(place, memory_id, by=by)).to_dict())
+async def restore_memory(
+    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep
+) -> JSONResponse:
+    """Reactivate a forgotten or superseded memory; one that waited for review waits for it once more."""
+    return json_response(await service.restore(scope, memory_id, by=author))
 
 
-def edit_fields(edit: MemoryFields) -> dict[str, Any]:
-    """What an edit says, as the service takes it; a key or time that is null is taken away."""
-    fields = edit.model_dump(exclude_unset=True)
+def _changes(body: MemoryUpdate) -> dict[str, Any]:
+    fields = body.model_dump(exclude_unset=True)
     if not fields:
-        raise InvalidInput("nothing to change; give the content or a field")
+        raise InvalidInput("The body has nothing to change; send content or another field")
     return fields
 
 
-reviews_router = create_router("reviews")
-_REVIEW_RESPONSES = {
-    200: {"description": "The memory as it now is.", "headers": ETAG_HEADER},
-    **WRITE_ERRORS,
-    **error_responses(404, 409, 412),
-}
-
-
-class ReviewResponse(MemoryChangeResponse):
-    """A memory after it was looked at."""
-
-    model_config = example_config(EXAMPLE_MEMORY, event="update", redacted=[], superseded=[])
-
-    superseded: list[str] = Field(description="The ids of those it took the place of.")
-
-
-@reviews_router.get("/reviews", response_model=MemoryPage)
+@reviews_router.get("/reviews", response_model=PageOf[MemoryResponse])
 async def list_reviews(
-    place: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
+    scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
-    """What waits for a person to look at it, oldest first."""
-    last = decode_cursor(cursor, str)
-    page = await service.reviews.list(place, limit=limit, cursor=last[0] if last else None)
-    return json_response({**page.to_dict(), "cursor": None if page.cursor is None else encode_cursor(page.cursor)})
+    """List the memories that wait for review, oldest first."""
+    return _memory_page(await service.operations.reviews(scope, limit=limit, cursor=decode_position(cursor, str)))
 
 
-@reviews_router.patch("/reviews/{memory_id}", response_model=ReviewResponse, responses=_REVIEW_RESPONSES)
+@reviews_router.patch("/reviews/{memory_id}", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
 @idempotent()
 async def edit_review(
     memory_id: str,
-    edit: MemoryEdit,
-    place: MemoryScopeDep,
-    by: AuthorDep,
+    body: MemoryUpdate,
+    scope: MemoryScopeDep,
+    author: AuthorDep,
     service: ServiceDep,
-    if_match: IfMatch = None,
+    version: ExpectedVersion,
 ) -> JSONResponse:
-    """Change what a memory that waits for review says; it goes on waiting."""
-    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    done = await service.reviews.edit(place, memory_id, edit_fields(edit), by=by, expected_version=version)
-    return json_response(done.to_dict())
+    """Change a memory that waits for review; it keeps waiting."""
+    return json_response(
+        await service.operations.edit_review(
+            scope, memory_id, _changes(body), by=author, expected_version=await version()
+        )
+    )
 
 
-@reviews_router.post("/reviews/{memory_id}/approve", response_model=ReviewResponse, responses=_REVIEW_RESPONSES)
+@reviews_router.post("/reviews/{memory_id}/approve", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
 @idempotent()
 async def approve_review(
-    memory_id: str, place: MemoryScopeDep, by: AuthorDep, service: ServiceDep, if_match: IfMatch = None
+    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, version: ExpectedVersion
 ) -> JSONResponse:
-    """Let it be recalled from now on. Only a person approves (`X-Memory-Actor: person`), and not what they proposed.
+    """Approve a memory, which is recalled from then on. With If-Match only the version that was reviewed is approved.
 
-    With If-Match nothing is approved that was changed since it was looked at.
+    Only a person approves (`X-Memory-Actor: person`), and not what the same person proposed.
     """
-    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    done = await service.reviews.approve(place, memory_id, by=by, expected_version=version)
-    return json_response(done.to_dict())
+    return json_response(
+        await service.operations.approve(scope, memory_id, by=author, expected_version=await version())
+    )
 
 
-@reviews_router.post("/reviews/{memory_id}/reject", response_model=ReviewResponse, responses=_REVIEW_RESPONSES)
+@reviews_router.post("/reviews/{memory_id}/reject", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
 @idempotent()
 async def reject_review(
-    memory_id: str, place: MemoryScopeDep, by: AuthorDep, service: ServiceDep, if_match: IfMatch = None
+    memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, version: ExpectedVersion
 ) -> JSONResponse:
-    """Forget it, unused."""
-    version = await parse_if_match(if_match, lambda: service.get(place, memory_id))
-    done = await service.reviews.reject(place, memory_id, by=by, expected_version=version)
-    return json_response(done.to_dict())
+    """Forget a memory that waits for review."""
+    return json_response(
+        await service.operations.reject(scope, memory_id, by=author, expected_version=await version())
+    )

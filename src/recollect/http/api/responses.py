@@ -1,4 +1,4 @@
-"""How this door answers: plain JSON, versions as ETags, cursors nobody has to understand, and errors as described."""
+"""Responses of the REST API: JSON with ETags, pages with opaque cursors, and If-Match."""
 
 from __future__ import annotations
 
@@ -9,113 +9,61 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
-from fastapi import Header
+from fastapi import Depends, Header, Path
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field
 
 from recollect.errors import InvalidInput, StaleVersion
-from recollect.http.errors import schema_ref
-from recollect.model.memory import MemoryRecord
+from recollect.http.errors import Error, error_responses
+from recollect.http.routing import MemoryScopeDep, ServiceDep
 
-# A list of tags as HTTP writes them, weak ones too; a bare number is taken for one.
+# A list of ETags as HTTP writes them, weak ones included; a bare number is accepted too.
 _TAG = r'(?:W/)?"[!#-~]*"|[0-9]{1,18}'
 _TAGS = re.compile(rf"\s*(?:{_TAG})(?:\s*,\s*(?:{_TAG}))*\s*")
 _VERSION = re.compile(r'(?:W/)?"?([0-9]{1,18})"?')
+_ETAG_HEADER = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}}}
+WITH_ETAG: dict[int | str, dict[str, Any]] = {200: {"headers": _ETAG_HEADER}}
+WITH_ETAG_AND_IF_MATCH = {**WITH_ETAG, **error_responses(Error, 412)}
+EVENT_STREAM = "text/event-stream"
+EVENT_STREAM_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-class Trouble(BaseModel):
-    """What went wrong, in words for people and in a code for programs."""
+async def _expected_version(
+    memory_id: Annotated[str, Path(description="The id of a memory.")],
+    scope: MemoryScopeDep,
+    service: ServiceDep,
+    if_match: Annotated[
+        str | None,
+        Header(
+            alias="If-Match",
+            description="The last seen ETag, or several: 412 if the memory has another version by now.",
+            # Documented here and checked below, which explains what is wrong.
+            json_schema_extra={"pattern": rf"^(\*|({_TAG})( *, *({_TAG}))*)$"},
+        ),
+    ] = None,
+) -> Callable[[], Awaitable[int | None]]:
+    """Return a function for the version that If-Match requires: of several ETags the one that the memory has now.
 
-    code: str = Field(description="The kind of error.", examples=["NotFound"])
-    message: str = Field(description="What to change, or what happened.", examples=["no memory 0190f3b2"])
-    retryable: bool = Field(description="Whether the same request can succeed later.", examples=[False])
-
-
-class Error(BaseModel):
-    """Every error of this API."""
-
-    error: Trouble
-
-
-_RETRY_AFTER_HEADER = {
-    "Retry-After": {"description": "Seconds to wait before trying again.", "schema": {"type": "integer"}}
-}
-_ALLOW_HEADER = {"Allow": {"description": "The methods there are.", "schema": {"type": "string"}}}
-_STATUS_DOCS: Mapping[int, tuple[str, str, str]] = {
-    400: ("What was sent cannot be used; the message says what to change.", "InvalidInput", "limit: 1 to 1000"),
-    401: ("No user is named, or not who is asking.", "MissingUser", "name the user whose memories these are"),
-    403: ("This may not be asked by whoever asks.", "NotAllowed", "a request is about one user"),
-    404: ("There is no such thing of this user's; what is another's answers the same.", "NotFound", "no memory 7"),
-    405: ("There is no such method here.", "MethodNotAllowed", "there is GET, POST here"),
-    409: ("It would break a promise: the message says which.", "Conflict", "memory 7 already says the same"),
-    412: ("It is no longer at the version in If-Match.", "StaleVersion", "memory 7 is at version 3, not 2"),
-    413: ("The request, or a line of it, is too large.", "TooLarge", "the request is larger than 32 MiB"),
-    421: ("This server does not answer to that host name.", "ForeignHost", "this server does not answer to that"),
-    429: ("Too much is asked, or waits to be done for this user.", "Backlog", "1,000 jobs of this user are due"),
-    500: ("A fault of this server; its log says more.", "InternalServerError", "this server made a mistake"),
-    501: ("What is set up here cannot do that.", "Unsupported", "this backend does not claim that ability"),
-    503: ("A part that is needed does not answer.", "StoreBusy", "other writers held the ledger for too long"),
-    507: ("There is no space left; nothing was kept.", "DiskFull", "no space left for the ledger"),
-}  # fmt: skip
-_RETRYABLE_STATUSES = (429, 503, 507)
-
-
-def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The descriptions of errors, for OpenAPI."""
-    return {status: _describe_status(status) for status in statuses}
-
-
-def _describe_status(status: int) -> dict[str, Any]:
-    description, code, message = _STATUS_DOCS[status]
-    example = {"error": {"code": code, "message": message, "retryable": status in _RETRYABLE_STATUSES}}
-    response: dict[str, Any] = {
-        "description": description,
-        "content": {"application/json": {**schema_ref(Error), "example": example}},
-    }
-    if status in _RETRYABLE_STATUSES:
-        response["headers"] = _RETRY_AFTER_HEADER
-    return response | ({"headers": _ALLOW_HEADER} if status == 405 else {})
-
-
-COMMON_ERRORS = error_responses(400, 401, 403, 421, 429, 500, 503)
-WRITE_ERRORS = error_responses(413, 507)
-ETAG_HEADER = {"ETag": {"description": "The version, for If-Match.", "schema": {"type": "string"}, "example": '"3"'}}
-
-IfMatch = Annotated[
-    str | None,
-    Header(
-        description="The ETag it was last seen with, or several: whoever comes second is answered 412.",
-        examples=['"3"'],
-        # Described, and checked where it is read: that says in words what is wrong.
-        json_schema_extra={"pattern": rf"^(\*|({_TAG})( *, *({_TAG}))*)$"},
-    ),
-]
-
-
-async def parse_if_match(if_match: str | None, load: Callable[[], Awaitable[MemoryRecord]]) -> int | None:
-    """The version that an If-Match names, if it names one; `*` is satisfied by any.
-
-    Of several it is the one that the memory is at, as `seen` reads it; whoever changes it then is noticed as ever.
+    It is called when the change is made, because a request that is repeated with its idempotency key is not checked.
     """
-    if if_match is None or if_match.strip() == "*":
-        return None
-    if not _TAGS.fullmatch(if_match):
-        raise InvalidInput('If-Match is a version as the ETag told it, such as "3", or several with commas between')
-    tags = re.findall(_TAG, if_match)
-    versions = [int(match[1]) for tag in tags if (match := _VERSION.fullmatch(tag))]
-    if len(tags) == len(versions) == 1:
-        return versions[0]
-    current = (await load()).version
-    if current not in versions:
-        raise StaleVersion(f"it is at version {current}, and If-Match names another: read it again and retry")
-    return current
+    if if_match is not None and if_match.strip() != "*" and not _TAGS.fullmatch(if_match):
+        raise InvalidInput('If-Match must be an ETag such as "3", or several separated by commas')
+
+    async def resolve() -> int | None:
+        if if_match is None or if_match.strip() == "*":
+            return None
+        tags = re.findall(_TAG, if_match)
+        versions = [int(match[1]) for tag in tags if (match := _VERSION.fullmatch(tag))]
+        if len(tags) == len(versions) == 1:
+            return versions[0]
+        current = (await service.get(scope, memory_id)).version
+        if current not in versions:
+            raise StaleVersion(f"The memory is at version {current}, which If-Match does not name: read it and retry")
+        return current
+
+    return resolve
 
 
-def json_response(body: Mapping[str, Any], status: int = 200) -> JSONResponse:
-    """Plain values as they are, without being looked through once more; what has a version carries it as an ETag."""
-    version = body.get("version")
-    headers = {"ETag": f'"{version}"'} if isinstance(version, int) else None
-    return JSONResponse(body, status, headers=headers)
+ExpectedVersion = Annotated[Callable[[], Awaitable[int | None]], Depends(_expected_version)]
 
 
 class _Serializable(Protocol):
@@ -125,27 +73,43 @@ class _Serializable(Protocol):
 _Item = TypeVar("_Item", bound=_Serializable)
 
 
+def json_response(body: Mapping[str, Any] | _Serializable, status: int = 200) -> JSONResponse:
+    """Return a body without another validation; a `version` in it becomes the ETag."""
+    plain = body if isinstance(body, Mapping) else body.to_dict()
+    version = plain.get("version")
+    return JSONResponse(plain, status, headers={"ETag": f'"{version}"'} if isinstance(version, int) else None)
+
+
+def list_response(items: Sequence[_Serializable]) -> JSONResponse:
+    """Return a list that is not paged."""
+    return json_response({"results": [each.to_dict() for each in items]})
+
+
 def page_response(items: Sequence[_Item], limit: int, make_cursor: Callable[[_Item], str]) -> JSONResponse:
-    """A page of so many; one more was asked for, so that a cursor is given only where there is more."""
+    """Return a page of `limit` items; the caller fetched one more, which shows whether there is a next page."""
     more = make_cursor(items[limit - 1]) if len(items) > limit else None
     return json_response({"results": [each.to_dict() for each in items[:limit]], "cursor": more})
 
 
 def encode_cursor(*parts: str | int) -> str:
-    """A cursor that stands for these, for who passes it back and looks no further."""
+    """Return an opaque cursor."""
     return base64.urlsafe_b64encode(json.dumps(parts).encode()).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str | None, *kinds: type) -> tuple[Any, ...] | None:
-    """What a cursor stands for, if there is one."""
+    """Return the parts of a cursor; InvalidInput unless they have these types."""
     if cursor is None:
         return None
     try:
-        decoded = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True)
-        parts = json.loads(decoded)
+        parts = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars="-_", validate=True))
     except (binascii.Error, ValueError, RecursionError):
         parts = None
-    is_valid = isinstance(parts, list) and len(parts) == len(kinds)
-    if not is_valid or any(type(part) is not kind for part, kind in zip(parts, kinds, strict=True)):
-        raise InvalidInput("this is no cursor of this list; pass the one that came with the page before")
+    if not isinstance(parts, list) or [type(part) for part in parts] != list(kinds):
+        raise InvalidInput("cursor is not a cursor of this list; pass the one of the previous page")
     return tuple(parts)
+
+
+def decode_position(cursor: str | None, kind: type) -> Any:
+    """Return the one part of a cursor, or None without a cursor."""
+    parts = decode_cursor(cursor, kind)
+    return parts[0] if parts else None

@@ -1,117 +1,85 @@
-"""Search and recall."""
+"""Routes for search and recall."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from recollect.http.api.responses import error_responses, json_response
-from recollect.http.api.routing import ScopeDep, ServiceDep, SettingsDep, create_router
-from recollect.http.api.schemas import (
-    EXAMPLE_MEMORY,
-    Embedding,
-    Filters,
-    IntegralFloat,
-    JsonObject,
-    MemoryHit,
-    StrictBody,
-    Time,
-    UnitFloat,
-    example_config,
-    optional_field,
-)
+from recollect.http.api.responses import json_response
+from recollect.http.api.schemas import Filter, JsonObject, MemoryHit, optional_field
 from recollect.http.api.sessions import Messages, dump_messages
-from recollect.http.params import Text
+from recollect.http.params import Count, Embedding, IntegralFloat, StrictModel, Text, Time, UnitFloat, example
+from recollect.http.routing import ScopeDep, ServiceDep, SettingsDep, create_api_router
 from recollect.model.arguments import parse_messages, parse_time
 from recollect.model.query import both, parse_filter
 from recollect.model.result import RecallOutcome
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import RecallRequest
-from recollect.search import SearchRequest
+from recollect.recall import RecallRequest, SearchRequest
 from recollect.text.time_expressions import parse_time_filter
 
-search_router = create_router("search and recall")
+search_router = create_api_router("search and recall")
 
 
-class QueryOptions(StrictBody):
-    """What both take besides what is asked."""
+class QueryOptions(StrictModel):
+    """Options of search and recall."""
 
-    filters: Filters = Field(default_factory=dict)
+    filters: Filter = Field(default_factory=lambda: Filter({}))
     min_score: UnitFloat = optional_field()
-    at: Time | None = Field(default=None, description='"Last March" is meant from here; by default from now.')
-    as_of: Time | None = Field(default=None, description="Answers from what held at that moment, as it was then.")
-    trace: bool = Field(default=False, description="Tells every candidate with all its scores and what became of it.")
+    at: Time | None = Field(default=None, description='The time that "last March" is relative to; by default now.')
+    as_of: Time | None = Field(default=None, description="Answer from what was valid at this time.")
+    trace: bool = Field(default=False, description="Return every candidate with its scores and why it was dropped.")
 
 
-class SearchFor(QueryOptions):
-    """A question to memory."""
+class SearchBody(QueryOptions):
+    """A search."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"query": "What is the budget for the trip?", "limit": 5, "explain": True}}
-    )
+    model_config = example(query="What is the budget for the trip?", limit=5, explain=True)
 
     query: Text
-    limit: Annotated[int, Field(ge=1, le=1000, description="By default `search_limit`."), IntegralFloat] = (
-        optional_field()
-    )
-    explain: bool = Field(default=False, description="Gives each hit the reason it was kept, in words.")
+    limit: Annotated[Count, Field(description="By default `search_limit`.")] = optional_field()
+    explain: bool = Field(default=False, description="Return the reason for each result in words.")
     embedding: Embedding = optional_field()
 
 
-class RecallFor(QueryOptions):
-    """What is being said, for memory to help with."""
+class RecallBody(QueryOptions):
+    """The messages to recall memories for."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"messages": [{"role": "user", "content": "What is my budget for Hawaii?"}]}}
-    )
+    model_config = example(messages=[{"role": "user", "content": "What is my budget for Hawaii?"}])
 
     messages: Messages
     limit: Annotated[int, Field(ge=0, le=1000, description="By default `search_limit`."), IntegralFloat] = (
         optional_field()
     )
-    is_fact: bool | None = Field(default=None, description="Whether it asks for general knowledge, if you know.")
-    requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if you know.")
+    is_fact: bool | None = Field(default=None, description="Whether it asks for general knowledge, if known.")
+    requires_tool: bool | None = Field(default=None, description="Whether a tool will answer it, if known.")
 
 
 class CandidateResponse(BaseModel):
-    """A candidate as a trace shows it."""
+    """A candidate in a trace."""
 
     id: str
     memory: str
     score: float
     relevance: float
-    fate: str = Field(description="Why it was kept or left out.")
+    fate: str = Field(description="Why it was selected or dropped.")
     scores: dict[str, float]
     signals: dict[str, float]
 
 
 class SearchResponse(BaseModel):
-    """The memories and turns that fit, best first."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {
-                "results": [
-                    {**EXAMPLE_MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": "says budget and trip"}
-                ],
-                "steps_us": {"embed": 210.0},
-                "notes": [],
-                "candidates": [],
-            }
-        }
-    )
+    """The matching memories and turns, best first."""
 
     results: list[MemoryHit]
-    steps_us: dict[str, float] = Field(description="How long each step took, in microseconds.")
+    steps_us: dict[str, float] = Field(description="The duration of each step in microseconds.")
     notes: list[str]
     candidates: list[CandidateResponse]
 
 
 class RecallContext(BaseModel):
-    """The block for the prompt, and what became of each memory in it."""
+    """The text block for the prompt, and the ids of the memories that it uses, cuts, drops and flags."""
 
     text: str
     tokens: int
@@ -122,30 +90,11 @@ class RecallContext(BaseModel):
 
 
 class RecallResponse(BaseModel):
-    """What a recall came to: its outcome and why, the hits, the block, and the messages with it in its place."""
-
-    model_config = example_config(
-        outcome="used",
-        reason="",
-        query="What is my budget for Hawaii?",
-        results=[{**EXAMPLE_MEMORY, "score": 0.83, "scores": {"relevance": 0.83}, "why": ""}],
-        context={
-            "text": "- The budget for the Hawaii trip is $10,000",
-            "tokens": 14,
-            "used": [EXAMPLE_MEMORY["id"]],
-            "cut": {},
-            "dropped": {},
-            "flagged": {},
-        },
-        messages=[{"role": "user", "content": "What is my budget for Hawaii?"}],
-        steps_us={"embed": 210.0},
-        notes=[],
-        candidates=[],
-    )
+    """The recalled memories, the text block, and the messages with the block inserted."""
 
     outcome: RecallOutcome
     reason: str
-    query: str = Field(description="What was searched for in the end.")
+    query: str = Field(description="The query that was searched for.")
     results: list[MemoryHit]
     context: RecallContext
     messages: list[JsonObject]
@@ -154,52 +103,53 @@ class RecallResponse(BaseModel):
     candidates: list[CandidateResponse]
 
 
-@search_router.post("/search", response_model=SearchResponse, responses=error_responses(413))
-async def search(asked: SearchFor, place: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
-    """Find the memories and turns that fit a question, best first, with scores from 0 to 1."""
-    query = validate_text(asked.query, name="query")
-    times = parse_time_filter(query, at=parse_time(asked.at, name="at") or now(), mode=settings.time_words)
+@search_router.post("/search", response_model=SearchResponse)
+async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+    """Return the memories and turns that match a question, best first, with scores from 0 to 1."""
+    query = validate_text(body.query, name="query")
+    times = parse_time_filter(query, at=parse_time(body.at, name="at") or now(), mode=settings.time_words)
     result = await service.search(
-        place,
+        scope,
         SearchRequest(
             query=query,
-            limit=settings.search_limit if asked.limit is None else asked.limit,
-            filter=both(parse_filter(asked.filters), times.filter),
-            min_score=settings.search_min_score if asked.min_score is None else asked.min_score,
-            vector=await service.check_embedding(asked.embedding),
-            as_of=parse_time(asked.as_of, name="as_of"),
+            limit=settings.search_limit if body.limit is None else body.limit,
+            filter=both(parse_filter(body.filters.root), times.filter),
+            min_score=settings.search_min_score if body.min_score is None else body.min_score,
+            vector=await service.operations.check_embedding(body.embedding),
+            as_of=parse_time(body.as_of, name="as_of"),
             periods=times.periods,
-            explain=asked.explain,
-            trace=asked.trace,
+            explain=body.explain,
+            trace=body.trace,
         ),
     )
-    body: dict[str, Any] = {
-        **result.to_dict(),
-        "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
-        "notes": list(result.notes),
-        "candidates": [each.to_dict() for each in result.candidates],
-    }
-    return json_response(body)
+    return json_response(
+        {
+            **result.to_dict(),
+            "steps_us": {step: round(duration, 1) for step, duration in result.steps_us.items()},
+            "notes": list(result.notes),
+            "candidates": [each.to_dict() for each in result.candidates],
+        }
+    )
 
 
-@search_router.post("/recall", response_model=RecallResponse, responses=error_responses(413))
-async def recall(asked: RecallFor, place: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
-    """Find what helps to answer the last message, as a block for the prompt and in the messages.
+@search_router.post("/recall", response_model=RecallResponse)
+async def recall(body: RecallBody, scope: ScopeDep, service: ServiceDep, settings: SettingsDep) -> JSONResponse:
+    """Return the memories that help to answer the last message, as a text block and inserted into the messages.
 
-    If memory is away the outcome says so, and the messages stay as they were given.
+    If memory is unavailable the outcome says so and the messages are unchanged.
     """
     result = await service.recall(
-        place,
+        scope,
         RecallRequest(
-            messages=parse_messages(dump_messages(asked.messages)),
-            at=parse_time(asked.at, name="at") or now(),
-            limit=settings.search_limit if asked.limit is None else asked.limit,
-            min_score=settings.search_min_score if asked.min_score is None else asked.min_score,
-            filter=parse_filter(asked.filters),
-            as_of=parse_time(asked.as_of, name="as_of"),
-            is_fact=asked.is_fact,
-            requires_tool=asked.requires_tool,
-            trace=asked.trace,
+            messages=parse_messages(dump_messages(body.messages)),
+            at=parse_time(body.at, name="at") or now(),
+            limit=settings.search_limit if body.limit is None else body.limit,
+            min_score=settings.search_min_score if body.min_score is None else body.min_score,
+            filter=parse_filter(body.filters.root),
+            as_of=parse_time(body.as_of, name="as_of"),
+            is_fact=body.is_fact,
+            requires_tool=body.requires_tool,
+            trace=body.trace,
         ),
     )
-    return json_response(result.to_dict())
+    return json_response(result)

@@ -1,4 +1,4 @@
-"""Memories out and in as JSON lines, both ways as they flow: however many there are, few are held at a time."""
+"""Routes for export and import as JSON lines, streamed both ways."""
 
 from __future__ import annotations
 
@@ -14,62 +14,59 @@ from starlette.requests import ClientDisconnect
 
 from recollect.errors import InvalidInput
 from recollect.http.api.idempotency import reject_idempotency_key
-from recollect.http.api.responses import WRITE_ERRORS, error_responses, json_response
-from recollect.http.api.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_router
-from recollect.http.api.schemas import EXAMPLE_MEMORY
+from recollect.http.api.responses import json_response
+from recollect.http.routing import AuthorDep, ScopeDep, ServiceDep, UserDep, create_api_router
 from recollect.transfer.import_ import ImportCounts
 
-transfer_router = create_router("export and import")
+transfer_router = create_api_router("export and import")
 NDJSON = "application/x-ndjson"
 _BATCH_LINES = 500
 _BATCH_BYTES = 4 << 20
 _MAX_LINE_BYTES = 4 << 20
 _CHUNK_BYTES = 1 << 16
-_LINE_EXAMPLE = json.dumps(EXAMPLE_MEMORY)
-_LINE_SCHEMA = {
-    "type": "string",
-    "description": "One memory a line, as JSON; then the sessions, a line each with `kind` `session`.",
+_NDJSON_CONTENT = {
+    NDJSON: {
+        "schema": {
+            "type": "string",
+            "description": "A memory per line as JSON, then the sessions, a line each with `kind` `session`.",
+        },
+        "example": '{"memory": "The budget for the Hawaii trip is $10,000", "tags": ["travel"]}',
+    }
 }
 
 
 class ImportResponse(BaseModel):
-    """What an import came to."""
+    """The result of an import."""
 
-    lines: int = Field(examples=[120])
-    added: int = Field(examples=[100])
-    present: int = Field(description="Were there already.", examples=[19])
-    kept: int = Field(description="Facts whose value here was surer, and stays.", examples=[1])
-    redacted: int = Field(description="Of how many secrets were kept out.", examples=[0])
+    lines: int
+    added: int
+    present: int = Field(description="Memories that existed already.")
+    kept: int = Field(description="Facts whose existing value is more certain and was kept.")
+    redacted: int = Field(description="Memories from which secrets were removed.")
 
 
 @transfer_router.get(
     "/export",
     response_class=StreamingResponse,
-    responses={
-        200: {"description": "JSON lines.", "content": {NDJSON: {"schema": _LINE_SCHEMA, "example": _LINE_EXAMPLE}}},
-    },
+    responses={200: {"description": "JSON lines.", "content": _NDJSON_CONTENT}},
 )
 async def export(
-    place: ScopeDep,
+    scope: ScopeDep,
     service: ServiceDep,
-    sessions: Annotated[
-        bool,
-        Query(description="Whether to tell how sessions stand: summaries, invocations, how far they are learned."),
-    ] = True,
+    sessions: Annotated[bool, Query(description="Whether to export the state of sessions as well.")] = True,
 ) -> StreamingResponse:
-    """Every memory and turn of the scope in any state, a line each, oldest first; then how its sessions stand.
+    """Export every memory and turn of the scope in any status, a line each, oldest first; then its sessions.
 
-    History, jobs, responses, usage and keys stay here: they are in backups. A stream that breaks off does not end as
-    streams do: the client is told by its connection.
+    History, jobs, responses, usage and keys are not exported; backups have them. A stream that fails is cut off
+    without a proper end, so that the client notices.
     """
-    lines = service.transfer.export(place, sessions=sessions)
-    # Whatever is wrong shows with the first page, while an error can still be answered as one.
+    lines = service.transfer.export(scope, sessions=sessions)
+    # An error of the first page can still be answered with an error status.
     first = await anext(lines, None)
     return StreamingResponse(_chunks(first, lines), media_type=NDJSON)
 
 
 async def _chunks(first: dict[str, Any] | None, lines: AsyncIterator[dict[str, Any]]) -> AsyncIterator[bytes]:
-    """The lines, several to a chunk: each chunk is a step of the server's."""
     if first is None:
         return
     buffer = bytearray(_encode_line(first))
@@ -88,46 +85,42 @@ def _encode_line(line: dict[str, Any]) -> bytes:
 @transfer_router.post(
     "/import",
     response_model=ImportResponse,
-    responses={**WRITE_ERRORS, **error_responses(409)},
-    dependencies=[reject_idempotency_key("what was imported before is passed over when it comes again")],
+    dependencies=[reject_idempotency_key("a memory that was imported before is skipped")],
     openapi_extra={
         "requestBody": {
-            "description": "What `export` gave. All of it becomes this user's, whoever's it was.",
+            "description": "The lines of an export. All of them become memories of this user.",
             "required": True,
-            "content": {NDJSON: {"schema": _LINE_SCHEMA, "example": _LINE_EXAMPLE}},
+            "content": _NDJSON_CONTENT,
         }
     },
 )
-async def import_memories(request: Request, user: UserDep, by: AuthorDep, service: ServiceDep) -> JSONResponse:
-    """Add what is not there yet, a line each; doing it again changes nothing.
+async def import_memories(request: Request, user: UserDep, author: AuthorDep, service: ServiceDep) -> JSONResponse:
+    """Add the memories that do not exist yet, a line each; importing twice changes nothing.
 
-    Turns count as learned from, unless the session they came with says otherwise. History does not come along: it
-    begins with the import. A line that is wrong is named, and those before it are imported: mend it, and send all of
-    it again.
+    Turns count as learned from, unless their session says otherwise. History is not imported. An invalid line is
+    reported with its number; the lines before it are imported, so correct it and send everything again.
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != NDJSON:
-        raise InvalidInput(f"memories come in as {NDJSON}; say so in Content-Type")
+        raise InvalidInput(f"Content-Type must be {NDJSON}")
     total, done = ImportCounts(), 0
     async for batch in _batches(request):
-        total += await service.transfer.import_lines(batch, user=user, done=done, by=by)
+        total += await service.transfer.import_lines(batch, user=user, done=done, by=author)
         done += len(batch)
     counts = {"added": total.added, "present": total.present, "kept": total.kept, "redacted": total.redacted}
     return json_response({"lines": done, **counts})
 
 
 async def _batches(request: Request) -> AsyncIterator[list[dict[str, Any]]]:
-    """The lines as they come in, some at a time."""
     batch: list[dict[str, Any]] = []
     size = done = 0
-    async for line in _lines(request):
+    async for line in read_lines(request):
         if not line.strip():
             continue
         try:
             batch.append(json.loads(line))
         except (ValueError, RecursionError):
-            raise InvalidInput(
-                f"line {done + len(batch) + 1} is no JSON; the {done} lines before are imported"
-            ) from None
+            number = done + len(batch) + 1
+            raise InvalidInput(f"Line {number} is not valid JSON; the first {done} lines are imported") from None
         size += len(line)
         if len(batch) >= _BATCH_LINES or size >= _BATCH_BYTES:
             yield batch
@@ -137,7 +130,8 @@ async def _batches(request: Request) -> AsyncIterator[list[dict[str, Any]]]:
         yield batch
 
 
-async def _lines(request: Request) -> AsyncIterator[bytes]:
+async def read_lines(request: Request) -> AsyncIterator[bytes]:
+    """Yield the lines of a request body as they arrive."""
     partial = b""
     try:
         async for chunk in request.stream():
@@ -145,8 +139,8 @@ async def _lines(request: Request) -> AsyncIterator[bytes]:
             for line in complete:
                 yield line
             if len(partial) > _MAX_LINE_BYTES:
-                raise HTTPException(413, f"a line is larger than {_MAX_LINE_BYTES >> 20} MiB, which is the limit")
+                raise HTTPException(413, f"A line is larger than the limit of {_MAX_LINE_BYTES >> 20} MiB")
     except ClientDisconnect:
-        raise InvalidInput("the stream broke off; whole batches before that are imported") from None
+        raise InvalidInput("The stream was cut off; the complete batches before that are imported") from None
     if partial:
         yield partial

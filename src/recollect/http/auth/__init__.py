@@ -1,1 +1,1 @@
-"""Who is asking, and what they may do. Every door is behind it."""
+"""Authentication and permissions of all HTTP interfaces."""

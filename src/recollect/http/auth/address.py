@@ -1,4 +1,4 @@
-"""Addresses of peers: whether only this machine is meant, who is a gateway, and who counts as one."""
+"""Network addresses of peers: loopback, trusted networks, and what counts as one client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     if host == "localhost":
         return True
     address = parse_address(host.strip("[]"))
@@ -21,7 +21,7 @@ def is_loopback(host: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address, or None if it is none; IPv4 that comes in IPv6's clothes is IPv4."""
+    """Return the address, or None if it is invalid; an IPv4-mapped IPv6 address is IPv4."""
     try:
         address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -32,7 +32,7 @@ def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | 
 
 @lru_cache(maxsize=4096)
 def client_network(text: str) -> str:
-    """What counts as one peer: an IPv4 address, or the network that one IPv6 customer is given."""
+    """Return what counts as one client: an IPv4 address, or the /64 network of an IPv6 customer."""
     address = parse_address(text)
     if isinstance(address, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((address, 64), strict=False))
@@ -40,7 +40,7 @@ def client_network(text: str) -> str:
 
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Networks such as 10.0.0.0/8, separated by commas; InvalidSettings for nonsense and for everyone."""
+    """Parse networks such as 10.0.0.0/8, separated by commas; InvalidSettings for one that contains all addresses."""
     networks = []
     for each in filter(None, map(str.strip, text.split(","))):
         try:
@@ -48,13 +48,13 @@ def parse_networks(text: str) -> tuple[Network, ...]:
         except ValueError as error:
             raise InvalidSettings(f"trusted_gateways: {error}") from None
         if not network.prefixlen:
-            raise InvalidSettings(f"trusted_gateways: {each} is everyone: name the addresses of the gateways")
+            raise InvalidSettings(f"trusted_gateways: {each} contains all addresses: name those of the gateways")
         networks.append(network)
     return tuple(networks)
 
 
 @lru_cache(maxsize=4096)
 def is_within(text: str, networks: tuple[Network, ...]) -> bool:
-    """Whether the address is in one of the networks."""
+    """Return whether the address is in one of the networks."""
     address = parse_address(text)
     return address is not None and any(address in each for each in networks)

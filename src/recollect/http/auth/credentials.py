@@ -1,4 +1,4 @@
-"""What a request shows of who is asking, and the headers without it: none of that is anybody else's business."""
+"""The credentials in the headers of a request, and the headers without ours, which are never forwarded."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _SCHEMES = (b"bearer", b"token")
 
 @dataclass(slots=True)
 class Credentials:
-    """A key of ours, a token, and whom a gateway would speak for."""
+    """A key, a token, and the user and project of a gateway."""
 
     key: str = ""
     token: str = ""
     users: tuple[str, ...] = ()
     projects: tuple[str, ...] = ()
-    # Whose memory the client itself says it is.
+    # The user and project that the client itself names.
     named_users: tuple[str, ...] = ()
     named_projects: tuple[str, ...] = ()
-    # For whom a gateway asks, by its own account: the last address is the one that it saw itself.
+    # The client's address as reported by a proxy: the last one is the one that it saw itself.
     forwarded: str = ""
 
 
 def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_header: bytes) -> Credentials:
-    """What the headers say; the first key counts."""
+    """Return the credentials; the first key counts."""
     credentials = Credentials()
     for name, value in headers:
         if name == b"authorization":
@@ -61,7 +61,7 @@ def read_credentials(headers: Sequence[Header], *, user_header: bytes, project_h
 
 
 def strip_own_keys(headers: Sequence[Header], *, also: frozenset[bytes] = frozenset()) -> list[Header]:
-    """The headers without keys of ours, and without those named."""
+    """Return the headers without our keys and without the headers in `also`."""
     return [
         (name, value)
         for name, value in headers
@@ -70,7 +70,7 @@ def strip_own_keys(headers: Sequence[Header], *, also: frozenset[bytes] = frozen
 
 
 def _extract_key(value: bytes) -> str:
-    """The key of ours in a header, or nothing."""
+    """Return our key in a header, or an empty text."""
     text = value.strip()
     if not text.startswith(_PREFIX):
         scheme, _, text = text.partition(b" ")
@@ -81,13 +81,13 @@ def _extract_key(value: bytes) -> str:
 
 
 KEY_MISSING = (
-    "the endpoint that chats are sent to wants a key, and a Recollect key is not sent on: set upstream_api_key, or "
-    "send yours in Authorization and the Recollect key in X-API-Key"
+    "The upstream requires a key, and a Recollect key is not forwarded: set upstream_api_key, or send the upstream's "
+    "key in Authorization and the Recollect key in X-API-Key"
 )
 
 
 def lacks_key(scope: Scope, upstream: Upstream, reply: UpstreamResponse) -> bool:
-    """Whether the endpoint refuses because it got no key at all; one on this machine may want none."""
+    """Return whether the upstream rejects the request because ours was its only key, which was removed."""
     return (
         reply.status == 401
         and not isinstance(upstream, KeyedUpstream)

@@ -1,4 +1,4 @@
-"""From settings to rules: who has to show what."""
+"""The authentication rules of the settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER = re.compile(r"[a-z0-9-]{1,100}")
 
 
 class AnonymousAccess(StrEnum):
-    """When somebody who shows nothing is the owner."""
+    """When a request without credentials is the owner's."""
 
     NEVER = "never"
     WITHOUT_KEYS = "while there are no keys"
@@ -27,11 +27,11 @@ class AnonymousAccess(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthRules:
-    """What is accepted of whom."""
+    """The accepted credentials."""
 
     keys: bool
     anonymous: AnonymousAccess
-    # Whose word is taken for who is asking, and whose for where a request comes from.
+    # The addresses whose user header is trusted, and those whose X-Forwarded-For is.
     gateways: tuple[Network, ...] = ()
     proxies: tuple[Network, ...] = ()
     user_header: bytes = b""
@@ -40,7 +40,7 @@ class AuthRules:
 
 
 def load_auth_rules(settings: Settings) -> AuthRules:
-    """The rules that the settings make; InvalidSettings where they contradict each other or lack something."""
+    """Return the rules of the settings; InvalidSettings if they are contradictory or incomplete."""
     modes = parse_auth_modes(settings)
     auto, is_local = "auto" in modes, is_loopback(settings.host)
     gateway = "gateway" in modes or (auto and bool(settings.trusted_gateways))
@@ -52,7 +52,7 @@ def load_auth_rules(settings: Settings) -> AuthRules:
         anonymous = AnonymousAccess.WITHOUT_KEYS
     networks = parse_networks(settings.trusted_gateways)
     if gateway and not networks:
-        raise InvalidSettings("auth = gateway needs trusted_gateways: the addresses whose headers are believed")
+        raise InvalidSettings("auth = gateway needs trusted_gateways: the addresses whose headers are trusted")
     return AuthRules(
         keys=auto or "keys" in modes or "off" in modes,
         anonymous=anonymous,
@@ -65,17 +65,17 @@ def load_auth_rules(settings: Settings) -> AuthRules:
 
 
 def parse_auth_modes(settings: Settings) -> frozenset[str]:
-    """The ways to authenticate that are named."""
+    """Return the modes in the setting `auth`."""
     modes = frozenset(filter(None, (each.strip().lower() for each in settings.auth.split(","))))
     if unknown := modes - set(_MODES):
         raise InvalidSettings(f"auth: {min(unknown)!r} is not one of {', '.join(_MODES)}")
     if not modes or (len(modes) > 1 and modes & {"auto", "off"}):
-        raise InvalidSettings("auth is auto, off, or some of keys, gateway and jwt, separated by commas")
+        raise InvalidSettings("auth must be auto, off, or some of keys, gateway and jwt, separated by commas")
     return modes
 
 
 def check_bind(settings: Settings, *, has_keys: bool) -> None:
-    """Raise if other machines could reach a server that asks nobody who they are."""
+    """Raise InvalidSettings if other machines could reach a server without authentication."""
     rules = load_auth_rules(settings)
     if is_loopback(settings.host):
         return
@@ -87,11 +87,11 @@ def check_bind(settings: Settings, *, has_keys: bool) -> None:
     if not rules.keys or has_keys or rules.gateways or rules.tokens:
         return
     if "keys" in parse_auth_modes(settings):
-        # Whoever asks for keys by name may make the first one later; until then nobody gets in.
-        _log.warning("there is no key yet, so nobody is let in: `recollect keys add` makes one")
+        # With an explicit `auth = keys` the first key may be created later; until then all requests are rejected.
+        _log.warning("there is no key yet, so all requests are rejected: `recollect keys add` creates one")
     else:
         raise InvalidSettings(
-            f"host {settings.host} can be reached from other machines, and there is no authentication yet: make a "
+            f"host {settings.host} can be reached from other machines, and there is no authentication yet: create a "
             f"key with `recollect keys add`, set trusted_gateways or jwt_jwks_url, or use 127.0.0.1"
         )
 
@@ -99,14 +99,14 @@ def check_bind(settings: Settings, *, has_keys: bool) -> None:
 def _parse_header_name(name: str, setting: str, *, optional: bool = False) -> bytes:
     name = name.strip().lower()
     if not (_HEADER.fullmatch(name) or (optional and not name)):
-        raise InvalidSettings(f"{setting}: {name!r} is no name of a header")
+        raise InvalidSettings(f"{setting}: {name!r} is not a header name")
     return name.encode()
 
 
 def _create_verifier(settings: Settings) -> TokenVerifier:
     for name in ("jwt_jwks_url", "jwt_issuer", "jwt_audience", "jwt_user_claim"):
         if not getattr(settings, name):
-            raise InvalidSettings(f"auth = jwt needs {name}: without it, tokens made for others would be accepted")
+            raise InvalidSettings(f"auth = jwt needs {name}: without it tokens for other services would be accepted")
     return TokenVerifier(
         check_jwks_url(settings.jwt_jwks_url),
         issuer=settings.jwt_issuer,

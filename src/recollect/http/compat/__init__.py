@@ -1,1 +1,1 @@
-"""Memories over HTTP: each door reads its own shapes, calls the one service, and shapes the answer."""
+"""APIs that clients of other memory services use: each translates its requests and responses for the one service."""

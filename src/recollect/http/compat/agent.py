@@ -1,4 +1,4 @@
-"""The shapes of the agent: its request and its responses by the names of their design."""
+"""The agent API under /v1/agent: an agent that reasons, uses tools and remembers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field
 
 from recollect.agent.agent import Agent, open_agent_chat
 from recollect.agent.config import load_agent_config
@@ -19,91 +19,61 @@ from recollect.agent.tools.sources import ToolSources
 from recollect.agent.types import Answer, Event, EventKind
 from recollect.config.settings import Settings
 from recollect.errors import InvalidSettings, ModelUnavailable, RecollectError
-from recollect.http.compat import react
-from recollect.http.compat.react import ReactError
-from recollect.http.compat.routing import Caller, CallerDep, CompatRouter, ServiceDep
-from recollect.http.params import FreeText, Name, StrictModel, Text
+from recollect.http.api.responses import EVENT_STREAM, EVENT_STREAM_HEADERS
+from recollect.http.auth.caller import Caller
+from recollect.http.compat.context import ContextDep
+from recollect.http.compat.react import Failed, ReactError, format_error
+from recollect.http.params import FreeText, Name, StrictModel, Text, example
+from recollect.http.routing import Router
 from recollect.model.text import validate_text
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
 
-_EXAMPLE_STEP: dict[str, JsonValue] = {
-    "thought": "I look it up.",
-    "action": "port_of",
-    "arguments": {"service": "payments"},
-    "observation": "8443",
-}
-_EXAMPLE_REQUEST: dict[str, JsonValue] = {
-    "question": "Which port does the payment service use?",
-    "user": "alex",
-    "collection": "payments",
-    "conversation_id": "monday",
-    "enable_memory": True,
-}
-
-
-_EXAMPLE_RESPONSE: dict[str, JsonValue] = {
-    "answer": "It uses port 8443.",
-    "thought": "I look it up.",
-    "observation": "8443",
-    "steps": [_EXAMPLE_STEP],
-    "ended": "answered",
-    "conversation_id": "monday",
-    "facts": ["0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"],
-    "episodes": [],
-    "notes": [],
-    "tokens_in": 412,
-    "tokens_out": 38,
-    "error": None,
-}
-
 
 class AgentStep(StrictModel):
-    """A step that was taken before."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_STEP]})
+    """A step of the agent."""
 
     thought: FreeText = ""
-    action: FreeText = Field(default="", description="The name of the tool that was used.")
+    action: FreeText = Field(default="", description="The name of the tool.")
     arguments: dict[str, Any] = Field(default_factory=dict)
     observation: FreeText = ""
 
 
 class AgentRequest(StrictModel):
-    """A question to the agent; without `enable_memory` it is a plain ReAct agent, and nothing is kept."""
+    """A question for the agent; without `enable_memory` it is a plain ReAct agent and stores nothing."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_REQUEST]})
+    model_config = example(
+        question="Which port does the payment service use?",
+        user="alex",
+        collection="payments",
+        conversation_id="monday",
+        enable_memory=True,
+    )
 
     question: Text
     history: list[AgentStep] = Field(
-        default_factory=list, max_length=200, description="Steps to go on from, in order."
+        default_factory=list, max_length=200, description="Previous steps to continue from, in order."
     )
-    user: Name | None = Field(default=None, description="Whose memory it is, unless a key or a gateway says so.")
-    collection: Name | None = Field(default=None, description="The collection, which is a project of the user's.")
-    conversation_id: Name = Field(
-        default="", description="The conversation; without one, each question begins its own."
-    )
-    streaming: bool = Field(False, description="Answer with Server-Sent Events, as it happens.")
-    state: FreeText = Field(default="", description="Where the work stands, in words.")
-    group: list[Name] = Field(default_factory=list, max_length=50, description="Whose tools may be used.")
-    enable_memory: bool = Field(False, description="Begin with what memory has, and keep what the run came to.")
+    user: Name | None = Field(default=None, description="The user, unless the credentials name one.")
+    collection: Name | None = Field(default=None, description="The collection, which is a project of the user.")
+    conversation_id: Name = Field(default="", description="The conversation; by default a new one.")
+    streaming: bool = Field(False, description="Answer with Server-Sent Events.")
+    state: FreeText = Field(default="", description="The state of the work, in words.")
+    group: list[Name] = Field(default_factory=list, max_length=50, description="The groups of tools to use.")
+    enable_memory: bool = Field(False, description="Begin with memories, and store the result of the run.")
 
 
 class AgentResponse(BaseModel):
-    """What the agent came to; in a stream the last event has it, and those before what they tell of."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_RESPONSE]})
+    """The result of a run; in a stream it is the data of the last event."""
 
     answer: str
     thought: str = Field(description="The last thought.")
     observation: str = Field(description="The last observation.")
     steps: list[AgentStep]
-    ended: Literal["answered", "iterations", "time", "tokens", "failed"] = Field(
-        description="Why it ended: with an answer, or because something was used up or failed."
-    )
-    conversation_id: str = Field(description="The conversation to go on with; empty without memory.")
-    facts: list[str] = Field(description="Ids of the facts it began with.")
-    episodes: list[str] = Field(description="Ids of the episodes it began with.")
+    ended: Literal["answered", "iterations", "time", "tokens", "failed"] = Field(description="Why the run ended.")
+    conversation_id: str = Field(description="The conversation to continue; empty without memory.")
+    facts: list[str] = Field(description="The ids of the facts it began with.")
+    episodes: list[str] = Field(description="The ids of the episodes it began with.")
     notes: list[str] = Field(description="What memory could not do, if anything.")
     tokens_in: int
     tokens_out: int
@@ -111,18 +81,16 @@ class AgentResponse(BaseModel):
 
 
 def to_agent_response(answer: Answer, error: str = "") -> AgentResponse:
-    """An answer as a response."""
+    """Return an answer of the agent as a response."""
     steps = [
         AgentStep(
-            thought=step.thought if not at else "",
+            thought=step.thought if not number else "",
             action=call.tool,
             arguments=dict(call.arguments),
-            observation=next(
-                (observations.text for observations in step.observations if observations.call_id == call.id), ""
-            ),
+            observation=next((each.text for each in step.observations if each.call_id == call.id), ""),
         )
         for step in answer.steps
-        for at, call in enumerate(step.calls)
+        for number, call in enumerate(step.calls)
     ]
     thoughts = [step.thought for step in answer.steps if step.thought]
     observations = [each.text for step in answer.steps for each in step.observations]
@@ -142,8 +110,7 @@ def to_agent_response(answer: Answer, error: str = "") -> AgentResponse:
     )
 
 
-def to_event_data(event: Event) -> dict[str, Any]:
-    """An event as one of a stream."""
+def _event_data(event: Event) -> dict[str, Any]:
     match event.kind:
         case EventKind.ANSWER:
             assert event.answer is not None
@@ -159,7 +126,7 @@ def to_event_data(event: Event) -> dict[str, Any]:
 
 
 class AgentProvider:
-    """Gives the agent; the tools of a server that was away are there once it is back."""
+    """Opens the agent on first use; the tools of a server that was unavailable are added once it answers."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -169,7 +136,7 @@ class AgentProvider:
         self._lock = asyncio.Lock()
 
     async def get(self, service: Service) -> Agent:
-        """The agent over a service; a ModelUnavailable where none is set: who asks has done nothing wrong."""
+        """Return the agent of a service; ModelUnavailable, because the client cannot help it, without an LLM."""
         async with self._lock:
             if self._chat is None or self._sources is None:
                 try:
@@ -181,92 +148,73 @@ class AgentProvider:
             if self._agent is None:
                 self._agent = Agent(service, self._chat, toolbox, config=load_agent_config(self._settings))
             self._agent.toolbox = toolbox
-            # Another embedding model comes with another service.
+            # A change of the embedding model replaces the service.
             self._agent.memory = service
             return self._agent
 
     async def close(self) -> None:
-        """Wait until what runs came to is kept, then let go of everything."""
-        if self._agent is not None:
-            await self._agent.close()
-        if self._sources is not None:
-            await self._sources.close()
-        if self._chat is not None:
-            await self._chat.close()
+        """Wait until the results of all runs are stored, then close everything."""
+        for each in (self._agent, self._sources, self._chat):
+            if each is not None:
+                await each.close()
 
 
-async def get_agent_provider(request: Request) -> AgentProvider:
-    """The agents of the application that is asked."""
+async def _get_agent_provider(request: Request) -> AgentProvider:
     provider: AgentProvider = request.app.state.agents
     return provider
 
 
-EVENTS = "text/event-stream"
-
-router = CompatRouter(
-    operation_prefix="agent",
-    prefix="/v1",
-    tags=["agent"],
-    render_error=react.render_react_error,
-    error_model=react.Failed,
-)
-
+router = Router("agent", prefix="/v1", operation_prefix="agent_", error_format=format_error, error_model=Failed)
 _EVENT_SCHEMA = {
     "type": "object",
-    "description": "An event: thought, action, observation, error, and at last answer.",
     "properties": {
         "event": {"type": "string", "enum": [str(kind) for kind in EventKind]},
         "data": {"type": "string", "contentMediaType": "application/json"},
     },
     "required": ["event", "data"],
 }
-_EVENT_EXAMPLE = 'event: thought\ndata: {"thought": "I look it up."}\n\n'
 
 
 @router.post(
     "/agent",
     response_model=AgentResponse,
-    responses={200: {"content": {EVENTS: {"schema": _EVENT_SCHEMA, "example": _EVENT_EXAMPLE}}}},
+    responses={200: {"content": {EVENT_STREAM: {"schema": _EVENT_SCHEMA}}}},
 )
 async def ask_agent(
-    caller: CallerDep,
-    service: ServiceDep,
-    agents: Annotated[AgentProvider, Depends(get_agent_provider)],
-    asked: AgentRequest,
+    ctx: ContextDep,
+    agents: Annotated[AgentProvider, Depends(_get_agent_provider)],
+    body: AgentRequest,
 ) -> Any:
-    """Put a question to the agent, which reasons and uses tools until it has an answer; with memory it learns."""
-    agent = await agents.get(service)
-    # What is wrong with a request is told before a stream begins.
-    validate_text(asked.question, name="question")
-    agent.toolbox.allowed(asked.group)
+    """Ask the agent, which reasons and uses tools until it has an answer; with memory it learns from the run."""
+    agent = await agents.get(ctx.service)
+    # Invalid requests are rejected before a stream begins.
+    validate_text(body.question, name="question")
+    agent.toolbox.allowed(body.group)
+    # The history names the key and that the agent acted for it.
+    caller = ctx.caller
+    author = {} if caller.kind == "local" else {"by": f"{caller.name} {BY}"}
     events = agent.stream(
-        asked.question,
-        **_scope_arguments(caller, asked),
-        history=[step.model_dump() for step in asked.history],
-        state=asked.state,
-        group=asked.group,
-        enable_memory=asked.enable_memory,
-        **_author_argument(caller),
+        body.question,
+        **_scope_arguments(caller, body),
+        history=[step.model_dump() for step in body.history],
+        state=body.state,
+        group=body.group,
+        enable_memory=body.enable_memory,
+        **author,
     )
-    if not asked.streaming:
+    if not body.streaming:
         return await _collect_answer(events)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_stream_events(events), media_type=EVENTS, headers=headers)
+    return StreamingResponse(_stream_events(events), media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS)
 
 
-def _scope_arguments(caller: Caller, request: AgentRequest) -> dict[str, Any]:
-    """Whose memory it is. A caller who has one user may name no other, with memory or without."""
-    caller.resolve_project(request.collection)
-    if not request.enable_memory:
-        caller.resolve_user(request.user)
+def _scope_arguments(caller: Caller, body: AgentRequest) -> dict[str, Any]:
+    # The user and project of the request are checked without memory as well.
+    caller.resolve_project(body.collection)
+    if not body.enable_memory:
+        caller.resolve_user(body.user)
         return {}
-    scope = caller.scope(request.user, request.collection, request.conversation_id)
+    scope = caller.scope(body.user, body.collection, body.conversation_id)
     return {"user_id": scope.user, "project_id": scope.project, "session_id": scope.session}
-
-
-def _author_argument(caller: Caller) -> dict[str, str]:
-    """Who has something kept, as history tells it: whose key asked, and that it was the agent who did it."""
-    return {} if caller.kind == "local" else {"by": f"{caller.name} {BY}"}
 
 
 async def _collect_answer(events: AsyncGenerator[Event, None]) -> AgentResponse:
@@ -280,13 +228,13 @@ async def _collect_answer(events: AsyncGenerator[Event, None]) -> AgentResponse:
 
 
 async def _stream_events(events: AsyncGenerator[Event, None]) -> AsyncIterator[bytes]:
-    """The events as bytes; who goes away stops the run."""
+    """Yield the events of a run; a client that disconnects stops it."""
     async with aclosing(events):
         try:
             async for event in events:
-                yield _format_event(str(event.kind), to_event_data(event))
+                yield _format_event(str(event.kind), _event_data(event))
         except RecollectError as error:
-            # The status is out already.
+            # The status is already sent.
             yield _format_event("error", {"error": {"type": type(error).__name__, "message": str(error)}})
 
 

@@ -1,45 +1,30 @@
-"""The shapes of the agent's memory services: requests, records and answers by the names of their design."""
+"""The agent memory API under /api/react: facts, episodes and conversations for a reasoning agent."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field
 
-from recollect.config.settings import Settings
 from recollect.errors import NotFound
-from recollect.http.compat.routing import Caller, CallerDep, CompatRouter, ServiceDep, SettingsDep
-from recollect.http.compat.search import build_search_request, fetch_memory, merge_into_existing
+from recollect.http.compat.context import Context, ContextDep
 from recollect.http.errors import ErrorInfo
-from recollect.http.params import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time
+from recollect.http.params import Count, Embedding, FreeText, Name, RequiredName, StrictModel, Text, Time, example
+from recollect.http.routing import Router
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Not, Op, Where
 from recollect.model.result import SearchResult
+from recollect.model.scope import Scope
 from recollect.model.text import repair_text, validate_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Conversation
 from recollect.remember import MemoryInput
-from recollect.service.service import Service
 from recollect.sessions.episodes import TaskSummary
 
-_ID = "0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90"
-_AT = "2026-03-15T10:00:00Z"
-_EXAMPLE_CONVERSATION: dict[str, JsonValue] = {"conversation_id": "monday", "user": "alex", "collection": "payments"}
-_EXAMPLE_FACT: dict[str, JsonValue] = {
-    "content": "The payment service listens on port 8443",
-    "user": "alex",
-    "collection": "payments",
-}
-_EXAMPLE_EPISODE: dict[str, JsonValue] = {
-    "goal": "Deploy the payment service",
-    "steps": ["npm build", "docker push"],
-    "outcome": "deployed",
-    "lessons": "Check the port first",
-    "user": "alex",
-    "collection": "payments",
-}
-_EXAMPLE_INVOCATION: dict[str, JsonValue] = {
+_ONLY_EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
+_ONLY_FACTS: Filter = Not(Where("category", Op.IN, (str(Category.EPISODE), str(Category.SUMMARY))))
+_INVOCATION = {
     "query": "Deploy the payment service",
     "summary": "The user asked for a deployment; the agent built and pushed the image",
     "result": "deployed",
@@ -47,60 +32,64 @@ _EXAMPLE_INVOCATION: dict[str, JsonValue] = {
 
 
 class _Request(StrictModel):
-    user: Name | None = Field(default=None, description="Whose memory it is, unless a gateway says so.")
+    user: Name | None = Field(default=None, description="The user, unless the credentials name one.")
+    collection: Name | None = Field(default=None, description="The collection, which is a project of the user.")
 
 
-class _InCollection(_Request):
-    collection: Name | None = Field(default=None, description="The collection, which is a project of the user's.")
+class ConversationRequest(_Request):
+    """A conversation to return or to end."""
+
+    model_config = example(conversation_id="monday", user="alex", collection="payments")
+
+    conversation_id: RequiredName
 
 
-class _InConversation(_InCollection):
-    conversation_id: RequiredName = Field(examples=["monday"])
-
-
-class _Retrieve(_InCollection):
+class _Retrieve(_Request):
     query: Text
-    embedding: Embedding | None = Field(
-        default=None, description="The query's vector by the server's model, if known."
-    )
+    embedding: Embedding | None = None
 
 
 class RetrieveFacts(_Retrieve):
-    """Which facts are wanted."""
+    """A search for facts."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Which port?", "user": "alex"}]})
+    model_config = example(query="Which port?", user="alex")
 
     top_k: Count = 5
 
 
 class RetrieveEpisodes(_Retrieve):
-    """Which episodes are wanted."""
+    """A search for episodes."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Deploy a service", "user": "alex"}]})
+    model_config = example(query="Deploy a service", user="alex")
 
     top_k: Count = 3
 
 
-class _Store(_InCollection):
+class _Store(_Request):
     metadata: dict[str, Any] = Field(default_factory=dict)
-    embedding: Embedding | None = Field(
-        default=None, description="The vector of its words by the server's model, if known."
-    )
+    embedding: Embedding | None = None
 
 
 class StoreFact(_Store):
     """A fact, and the conversation it was learned in."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_FACT]})
+    model_config = example(content="The payment service listens on port 8443", user="alex", collection="payments")
 
     content: Text
-    source: Name = Field(default="", description="The conversation_id where it was learned.", examples=["monday"])
+    source: Name = Field(default="", description="The conversation_id where it was learned.")
 
 
 class StoreEpisode(_Store):
-    """What was attempted, how, and what came of it."""
+    """A task, its steps and its result."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_EPISODE]})
+    model_config = example(
+        goal="Deploy the payment service",
+        steps=["npm build", "docker push"],
+        outcome="deployed",
+        lessons="Check the port first",
+        user="alex",
+        collection="payments",
+    )
 
     goal: Text
     steps: list[FreeText] = Field(default_factory=list, max_length=256)
@@ -108,80 +97,64 @@ class StoreEpisode(_Store):
     lessons: FreeText = ""
 
 
-class DeleteFact(_InCollection):
-    """Which fact is to go."""
+class DeleteFact(_Request):
+    """A fact to delete."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"fact_id": _ID, "user": "alex"}]})
+    model_config = example(fact_id="0198c6f1-5d2a-7c31-9a44-8f5a2f6b1c90", user="alex")
 
     fact_id: RequiredName
 
 
-class GetConversation(_InConversation):
-    """Which conversation is wanted."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_CONVERSATION]})
-
-
 class InvocationSummary(StrictModel):
-    """What one invocation was asked, did and came to."""
+    """The query, steps and result of an invocation of the agent."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_INVOCATION]})
+    model_config = example(**_INVOCATION)
 
     query: str = Field(max_length=20_000)
     summary: str = Field(max_length=20_000)
     result: str = Field(max_length=20_000)
-    timestamp: Time | None = Field(default=None, description="When that was; without one, now.")
+    timestamp: Time | None = Field(default=None, description="By default now.")
 
 
-class UpdateConversation(_InConversation):
-    """What an invocation came to, to be added to its conversation."""
+class UpdateConversation(ConversationRequest):
+    """An invocation to add to its conversation."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{**_EXAMPLE_CONVERSATION, "invocation_summary": _EXAMPLE_INVOCATION}]}
-    )
+    model_config = example(conversation_id="monday", user="alex", invocation_summary=_INVOCATION)
 
     invocation_summary: InvocationSummary
-
-
-class EndConversation(_InConversation):
-    """Which conversation has ended."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE_CONVERSATION]})
 
 
 class ReactError(BaseModel):
     """What went wrong."""
 
-    type: str = Field(examples=["NotFound"])
-    message: str = Field(examples=[f"no memory {_ID}"])
+    type: str
+    message: str
 
 
 class Fact(BaseModel):
-    """A fact; its vector is not told."""
+    """A fact, without its vector."""
 
-    id: str = Field(examples=[_ID])
-    content: str = Field(examples=[_EXAMPLE_FACT["content"]])
-    source: str = Field(description="The conversation_id where it was learned.", examples=["monday"])
-    timestamp: datetime = Field(examples=[_AT])
-    metadata: dict[str, Any] = Field(examples=[{}])
+    id: str
+    content: str
+    source: str = Field(description="The conversation_id where it was learned.")
+    timestamp: datetime
+    metadata: dict[str, Any]
 
 
 class Episode(BaseModel):
-    """An episode; its vector is not told."""
+    """An episode, without its vector."""
 
-    id: str = Field(examples=[_ID])
-    goal: str = Field(examples=[_EXAMPLE_EPISODE["goal"]])
-    steps: list[str] = Field(examples=[_EXAMPLE_EPISODE["steps"]])
-    outcome: str = Field(examples=[_EXAMPLE_EPISODE["outcome"]])
-    lessons: str = Field(examples=[_EXAMPLE_EPISODE["lessons"]])
-    timestamp: datetime = Field(examples=[_AT])
-    metadata: dict[str, Any] = Field(examples=[{}])
+    id: str
+    goal: str
+    steps: list[str]
+    outcome: str
+    lessons: str
+    timestamp: datetime
+    metadata: dict[str, Any]
 
 
 class InvocationRecord(BaseModel):
-    """What one invocation was asked, did and came to, and when."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{**_EXAMPLE_INVOCATION, "timestamp": _AT}]})
+    """An invocation and its time."""
 
     query: str
     summary: str
@@ -190,15 +163,15 @@ class InvocationRecord(BaseModel):
 
 
 class ConversationMemory(BaseModel):
-    """A conversation and what its invocations came to, in order."""
+    """A conversation with its invocations in order."""
 
-    conversation_id: str = Field(examples=["monday"])
+    conversation_id: str
     invocations: list[InvocationRecord]
-    metadata: dict[str, Any] = Field(examples=[{"turn_count": 2, "summary": "", "closed": False}])
+    metadata: dict[str, Any]
 
 
 class _Answer(BaseModel):
-    error: ReactError | None = Field(default=None, description="Null, for this is an answer.", examples=[None])
+    error: ReactError | None = Field(default=None, description="Null, because the request succeeded.")
 
 
 class Facts(_Answer):
@@ -214,42 +187,41 @@ class Episodes(_Answer):
 
 
 class FactStored(_Answer):
-    """The fact's id."""
+    """The id of the fact."""
 
-    fact_id: str = Field(examples=[_ID])
+    fact_id: str
 
 
 class EpisodeStored(_Answer):
-    """The episode's id."""
+    """The id of the episode."""
 
-    episode_id: str = Field(examples=[_ID])
+    episode_id: str
 
 
-class ConversationGot(_Answer):
+class ConversationResult(_Answer):
     """The conversation; one that has not begun has no invocations."""
 
     conversation: ConversationMemory
 
 
 class Done(_Answer):
-    """It is done."""
+    """The request succeeded."""
 
-    success: bool = Field(default=True, examples=[True])
+    success: bool = True
 
 
 class Failed(BaseModel):
-    """It is not done."""
+    """The request failed."""
 
     error: ReactError
 
 
-def render_react_error(error: ErrorInfo) -> tuple[int, dict[str, Any]]:
-    """A refusal in the field that every answer has for it."""
-    return error.status, {"error": {"type": error.kind, "message": error.message}}
+def format_error(error: ErrorInfo) -> dict[str, Any]:
+    """Return the error body of the agent APIs."""
+    return {"error": {"type": error.code, "message": error.message}}
 
 
-def to_fact(record: MemoryRecord) -> Fact:
-    """A memory as a fact."""
+def _to_fact(record: MemoryRecord) -> Fact:
     return Fact(
         id=record.id,
         content=record.content,
@@ -259,8 +231,8 @@ def to_fact(record: MemoryRecord) -> Fact:
     )
 
 
-def to_episode(record: MemoryRecord) -> Episode:
-    """A memory as an episode; one that tells of a talk, and not of a task, has its words for a goal."""
+def _to_episode(record: MemoryRecord) -> Episode:
+    """Return a memory as an episode; the episode of a conversation has no goal, so its text is the goal."""
     detail = record.detail
     return Episode(
         id=record.id,
@@ -273,13 +245,10 @@ def to_episode(record: MemoryRecord) -> Episode:
     )
 
 
-def to_conversation(session: Conversation) -> ConversationMemory:
-    """A session as a conversation; what we note of it for ourselves is not told."""
+def _to_conversation(session: Conversation) -> ConversationMemory:
     invocations = [
         InvocationRecord(
-            query=str(each.get("query", "")),
-            summary=str(each.get("summary", "")),
-            result=str(each.get("result", "")),
+            **{name: str(each.get(name, "")) for name in ("query", "summary", "result")},
             timestamp=as_utc(each["timestamp"]) if each.get("timestamp") else None,
         )
         for each in session.invocations
@@ -288,128 +257,105 @@ def to_conversation(session: Conversation) -> ConversationMemory:
     return ConversationMemory(conversation_id=session.scope.session, invocations=invocations, metadata=metadata)
 
 
-router = CompatRouter(
-    operation_prefix="react",
+router = Router(
+    "react",
     prefix="/api/react",
-    tags=["react"],
-    render_error=render_react_error,
+    operation_prefix="react_",
+    error_format=format_error,
+    error_model=Failed,
     read_only=["retrieve_facts", "retrieve_episodes", "get_conversation"],
     write_only=["store_fact", "store_episode", "update_conversation", "end_conversation"],
-    error_model=Failed,
 )
-
-_ONLY_EPISODES: Filter = Where("category", Op.EQ, str(Category.EPISODE))
-_ONLY_FACTS: Filter = Not(Where("category", Op.IN, (str(Category.EPISODE), str(Category.SUMMARY))))
-_MIN_SCORE = 0.0
 
 
 @router.post("/facts/store")
-async def store_fact(caller: CallerDep, service: ServiceDep, asked: StoreFact) -> FactStored:
-    """Keep a fact for all conversations of the collection; said twice, it is kept once, with the metadata of both."""
-    scope = caller.scope(asked.user, asked.collection, asked.source)
-    new = MemoryInput(
-        content=asked.content,
-        fields={"metadata": asked.metadata},
-        vector=await service.check_embedding(asked.embedding),
-    )
-    outcome = await service.add(scope, new, by=caller.author())
-    changes = {"metadata": asked.metadata} if asked.metadata else {}
-    return FactStored(fact_id=(await merge_into_existing(service, scope, outcome, changes, by=caller.author())).id)
-
-
-@router.post("/facts/retrieve")
-async def retrieve_facts(
-    caller: CallerDep, service: ServiceDep, settings: SettingsDep, asked: RetrieveFacts
-) -> Facts:
-    """The facts of the user and the collection that are nearest to the query."""
-    result = await _search(caller, service, settings, asked, _ONLY_FACTS)
-    return Facts(facts=[to_fact(hit.record) for hit in result])
-
-
-@router.post("/facts/delete", responses=router.error_responses(404))
-async def delete_fact(caller: CallerDep, service: ServiceDep, asked: DeleteFact) -> Done:
-    """Forget a fact, with the turns it was learned from; it can be undone."""
-    scope = caller.scope(asked.user, asked.collection)
-    record = caller.ensure_editable(await fetch_memory(service, scope, asked.fact_id))
-    if record.category is Category.EPISODE:
-        raise NotFound(f"no fact {asked.fact_id}")
-    await service.forget(scope, record.id, by=caller.author())
-    return Done()
+async def store_fact(ctx: ContextDep, body: StoreFact) -> FactStored:
+    """Store a fact for all conversations of the collection; stored twice it is kept once, with all metadata."""
+    scope = ctx.caller.scope(body.user, body.collection, body.source)
+    return FactStored(fact_id=await _store(ctx, scope, body, body.content, {}))
 
 
 @router.post("/episodes/store")
-async def store_episode(caller: CallerDep, service: ServiceDep, asked: StoreEpisode) -> EpisodeStored:
-    """Keep an episode for all conversations of the collection."""
-    story = TaskSummary(
-        goal=validate_text(asked.goal, name="goal"),
-        steps=tuple(asked.steps),
-        outcome=asked.outcome,
-        lessons=(asked.lessons,) if asked.lessons else (),
+async def store_episode(ctx: ContextDep, body: StoreEpisode) -> EpisodeStored:
+    """Store an episode for all conversations of the collection."""
+    summary = TaskSummary(
+        goal=validate_text(body.goal, name="goal"),
+        steps=tuple(body.steps),
+        outcome=body.outcome,
+        lessons=(body.lessons,) if body.lessons else (),
     )
     fields: dict[str, Any] = {
         "category": str(Category.EPISODE),
         "type": str(MemoryType.EPISODIC),
-        "metadata": asked.metadata,
-        "detail": {**story.detail, "kind": "run", "made": "given"},
+        "detail": {**summary.detail, "kind": "run", "made": "given"},
     }
-    new = MemoryInput(content=story.text, fields=fields, vector=await service.check_embedding(asked.embedding))
-    scope = caller.scope(asked.user, asked.collection)
-    outcome = await service.add(scope, new, by=caller.author())
-    changes = {"metadata": asked.metadata} if asked.metadata else {}
-    return EpisodeStored(
-        episode_id=(await merge_into_existing(service, scope, outcome, changes, by=caller.author())).id
+    scope = ctx.caller.scope(body.user, body.collection)
+    return EpisodeStored(episode_id=await _store(ctx, scope, body, summary.text, fields))
+
+
+async def _store(ctx: Context, scope: Scope, body: _Store, content: str, fields: dict[str, Any]) -> str:
+    new = MemoryInput(
+        content=content,
+        fields={**fields, "metadata": body.metadata},
+        vector=await ctx.service.operations.check_embedding(body.embedding),
     )
+    merged = {"metadata": body.metadata} if body.metadata else {}
+    return (await ctx.add(scope, new, merged))[1].id
+
+
+@router.post("/facts/retrieve")
+async def retrieve_facts(ctx: ContextDep, body: RetrieveFacts) -> Facts:
+    """Return the facts of the user and the collection that are nearest to the query."""
+    result = await _search(ctx, body, _ONLY_FACTS)
+    return Facts(facts=[_to_fact(hit.record) for hit in result])
 
 
 @router.post("/episodes/retrieve")
-async def retrieve_episodes(
-    caller: CallerDep, service: ServiceDep, settings: SettingsDep, asked: RetrieveEpisodes
-) -> Episodes:
-    """The episodes of the user and the collection that are most like the query."""
-    result = await _search(caller, service, settings, asked, _ONLY_EPISODES)
-    return Episodes(episodes=[to_episode(hit.record) for hit in result])
+async def retrieve_episodes(ctx: ContextDep, body: RetrieveEpisodes) -> Episodes:
+    """Return the episodes of the user and the collection that are nearest to the query."""
+    result = await _search(ctx, body, _ONLY_EPISODES)
+    return Episodes(episodes=[_to_episode(hit.record) for hit in result])
 
 
-async def _search(
-    caller: Caller,
-    service: Service,
-    settings: Settings,
-    request: RetrieveFacts | RetrieveEpisodes,
-    filter: Filter,
-) -> SearchResult:
-    # The nearest, however far: the design has no threshold.
-    search = build_search_request(
-        request.query,
-        settings,
-        limit=request.top_k,
-        min_score=_MIN_SCORE,
-        filter=filter,
-        vector=await service.check_embedding(request.embedding),
+async def _search(ctx: Context, body: RetrieveFacts | RetrieveEpisodes, filter: Filter) -> SearchResult:
+    # This API has no threshold.
+    scope = ctx.caller.scope(body.user, body.collection)
+    return await ctx.search(
+        scope, body.query, limit=body.top_k, min_score=0.0, filter=filter, embedding=body.embedding
     )
-    return await service.search(caller.scope(request.user, request.collection), search)
+
+
+@router.post("/facts/delete", responses=router.error_responses(404))
+async def delete_fact(ctx: ContextDep, body: DeleteFact) -> Done:
+    """Forget a fact and the turns it was learned from; this can be undone."""
+    scope = ctx.caller.scope(body.user, body.collection)
+    record = await ctx.fetch_editable(scope, body.fact_id)
+    if record.category is Category.EPISODE:
+        raise NotFound(f"no fact {body.fact_id}")
+    await ctx.forget(scope, record.id)
+    return Done()
 
 
 @router.post("/conversations/get")
-async def get_conversation(caller: CallerDep, service: ServiceDep, asked: GetConversation) -> ConversationGot:
-    """What the invocations of a conversation came to, in order; one that has not begun has none."""
-    scope = caller.scope(asked.user, asked.collection, asked.conversation_id)
-    return ConversationGot(conversation=to_conversation(await service.conversation(scope)))
+async def get_conversation(ctx: ContextDep, body: ConversationRequest) -> ConversationResult:
+    """Return the invocations of a conversation in order; one that has not begun has none."""
+    scope = ctx.caller.scope(body.user, body.collection, body.conversation_id)
+    return ConversationResult(conversation=_to_conversation(await ctx.service.conversation(scope)))
 
 
 @router.post("/conversations/update")
-async def update_conversation(caller: CallerDep, service: ServiceDep, asked: UpdateConversation) -> Done:
-    """Add what an invocation came to to its conversation, which begins with it if need be."""
-    scope = caller.scope(asked.user, asked.collection, asked.conversation_id)
-    summary = asked.invocation_summary
+async def update_conversation(ctx: ContextDep, body: UpdateConversation) -> Done:
+    """Add an invocation to its conversation, which begins with it if it does not exist."""
+    scope = ctx.caller.scope(body.user, body.collection, body.conversation_id)
+    summary = body.invocation_summary
     texts = {name: repair_text(getattr(summary, name)) for name in ("query", "summary", "result")}
-    await service.sessions.record_invocation(
-        scope, {**texts, "timestamp": as_utc(summary.timestamp or now()).isoformat()}
-    )
+    timestamp = as_utc(summary.timestamp or now()).isoformat()
+    await ctx.service.operations.record_invocation(scope, {**texts, "timestamp": timestamp})
     return Done()
 
 
 @router.post("/conversations/end", responses=router.error_responses(404))
-async def end_conversation(caller: CallerDep, service: ServiceDep, asked: EndConversation) -> Done:
-    """End a conversation: behind the answer the rest of it is learned, and what matters is promoted."""
-    await service.sessions.end(caller.scope(asked.user, asked.collection, asked.conversation_id))
+async def end_conversation(ctx: ContextDep, body: ConversationRequest) -> Done:
+    """End a conversation: in the background the rest of it is learned and what matters is promoted."""
+    await ctx.service.operations.end_session(ctx.caller.scope(body.user, body.collection, body.conversation_id))
     return Done()

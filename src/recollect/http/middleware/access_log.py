@@ -1,7 +1,4 @@
-"""Every request is counted, has an id and a line in the log: what was asked for and what came of it.
-
-Never what was in it.
-"""
+"""The access log: a request id, metrics and a log line for each request, without its content."""
 
 from __future__ import annotations
 
@@ -25,11 +22,10 @@ _METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class AccessLogMiddleware:
-    """Logs method, path without query, status, milliseconds, bytes sent, and what memory did.
+    """Logs method, path without query, status, milliseconds, bytes sent, and the status of memory.
 
-    A request whose client left before its answer was whole is marked "broken off". Of the request's headers only
-    X-Request-Id is looked at, so no key is in the log; nothing that is logged can begin a line of its own. An answer
-    that brings an X-Request-Id of its own, as an upstream's does, keeps it.
+    A response that was not sent completely is marked "broken off". Of the request's headers only X-Request-Id is
+    read, so that no key is logged; control characters are escaped. An upstream's X-Request-Id is kept.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -62,7 +58,7 @@ class AccessLogMiddleware:
 
 
 class _ResponseRecord:
-    """What was seen of an answer on its way out."""
+    """What the log says about a response."""
 
     __slots__ = ("id", "memory", "sent", "status", "upstream_id", "whole")
 
@@ -112,21 +108,21 @@ def _log_request(scope: Scope, response: _ResponseRecord, seconds: float) -> Non
     log.info(
         "%s %s %s %.1f ms %d B%s",
         fields["method"], fields["path"], response.status, fields["ms"], response.sent, suffix,
-        extra={"told": fields},
+        extra={"fields": fields},
     )  # fmt: skip
 
 
 def _route_path(scope: Scope) -> str:
-    """The path as it was declared, so that no id is in it."""
+    """Return the path of the route, which contains no ids."""
     if (path := getattr(scope.get("route"), "path", "")) or "endpoint" not in scope:
         return path or "unmatched"
-    # FastAPI says which route it was only of its own ones.
+    # FastAPI sets the route only for its own kind.
     routes = getattr(scope.get("app"), "routes", ())
     return next((each.path for each in routes if getattr(each, "endpoint", None) is scope["endpoint"]), "unmatched")
 
 
 def _get_request_id(scope: Scope) -> bytes:
-    """The id that the client gave, if it can be one, or a new one."""
+    """Return the client's id, if it is valid, or a new one."""
     header = next((value for name, value in scope["headers"] if name == _ID_HEADER), b"")
     return header if _VALID_ID.fullmatch(header) else os.urandom(12).hex().encode()
 
@@ -137,6 +133,6 @@ def _request_path(scope: Scope) -> str:
 
 
 def _escape(raw: bytes) -> str:
-    """Printable ASCII as it is; whatever else, escaped."""
+    """Return the text with everything but printable ASCII escaped."""
     text = raw.decode("ascii", "backslashreplace")
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

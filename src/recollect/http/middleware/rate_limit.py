@@ -1,8 +1,7 @@
-"""How much anyone may ask in a minute: requests by a key or an address, and what a user has kept."""
+"""Rate limits per minute: requests by key or address, and writes by user."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from math import ceil
 
@@ -10,15 +9,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.cache.rate_limiter import RateLimiter
 from recollect.config.settings import Settings
-from recollect.http.errors import ErrorFormat, combined_error, error_format_for
+from recollect.http.errors import ErrorFormat, ErrorInfo, send_error
 from recollect.observability.metrics import LIMITED
 
-# Whoever looks whether a server is well must always be answered.
+# Health checks are always answered.
 _UNLIMITED_PATHS = frozenset(["/live", "/ready", "/health", "/version", "/metrics"])
 
 
 class RateLimits:
-    """The allowances of the settings; None where there is none. With Redis all processes share them."""
+    """The rate limiters of the settings, or None where there is no limit. Processes share them through Redis."""
 
     def __init__(self, settings: Settings) -> None:
         self._redis = None
@@ -29,21 +28,19 @@ class RateLimits:
         self.requests = self._create_limiter(settings, settings.rate_limit_per_minute, "requests")
         self.writes = self._create_limiter(settings, settings.user_writes_per_minute, "writes")
 
-    def _create_limiter(self, settings: Settings, per_minute: int, name: str) -> RateLimiter | None:
-        return (
-            RateLimiter(per_minute, resource=name, redis=self._redis, prefix=settings.redis_prefix)
-            if per_minute
-            else None
-        )
+    def _create_limiter(self, settings: Settings, per_minute: int, resource: str) -> RateLimiter | None:
+        if not per_minute:
+            return None
+        return RateLimiter(per_minute, resource=resource, redis=self._redis, prefix=settings.redis_prefix)
 
     async def close(self) -> None:
-        """Let go of Redis."""
+        """Close the connection to Redis."""
         if self._redis is not None:
             await self._redis.close()
 
 
 class RateLimitMiddleware:
-    """Answers 429 and says when to come again, once a key or an address has used up its minute."""
+    """Answers 429 with Retry-After once a key or an address exceeds its limit."""
 
     def __init__(
         self, app: ASGIApp, limits: RateLimits, error_formats: Mapping[str, ErrorFormat] | None = None
@@ -53,33 +50,23 @@ class RateLimitMiddleware:
         self._requests = limits.requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it."""
+        """Pass the request on, or reject it."""
         if self._requests is None or scope["type"] != "http" or scope["path"] in _UNLIMITED_PATHS:
             await self._app(scope, receive, send)
         elif wait_s := await self._requests.acquire(_client_key(scope)):
             LIMITED.add("requests")
-            await _reject(send, wait_s, error_format_for(scope["path"], self._error_formats, combined_error))
+            message = f"Request rate limit exceeded; retry in {ceil(wait_s)} s"
+            error = ErrorInfo(429, "RateLimitExceeded", message, retry_after_s=wait_s)
+            await send_error(scope, send, error, self._error_formats)
         else:
             await self._app(scope, receive, send)
 
 
 def _client_key(scope: Scope) -> str:
-    """Whose minute it is: that of the key, or where there is none, of the address that asks."""
+    """Return what the limit is counted by: the credentials, or else the address."""
     caller = scope.get("state", {}).get("caller")
     if caller is not None and caller.kind != "local":
-        # Keys of two users may have one name, and all users of a gateway have.
+        # Keys of two users may have the same name, and all users of a gateway have.
         return f"{caller.kind} {caller.name} {caller.user or ''}"
     client = scope.get("client")
     return f"address {client[0] if client else ''}"
-
-
-async def _reject(send: Send, wait_s: float, error_format: ErrorFormat) -> None:
-    text = f"more is asked for in a minute than may be: try again in {ceil(wait_s)} s"
-    body = json.dumps(error_format(429, "RateLimitExceeded", text)).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"retry-after", str(ceil(wait_s)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": 429, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

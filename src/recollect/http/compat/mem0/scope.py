@@ -1,9 +1,9 @@
-"""How mem0's names are ours: user_id is the user and run_id the session; agent_id and app_id are told in metadata.
+"""How mem0's names map to ours: user_id is the user, run_id the session; agent_id and app_id are metadata.
 
-Everything is kept at the user's own level (or in the project that a key is bound to), so that a filter by one name
-finds what was kept under several, as mem0 users know it. What names no user belongs to its agent, app or run, which
-is then a user of ours called "agent:NAME" and so on. mem0 asks for a memory by its id alone, so a caller who may
-speak for any user gets ids that say whose it is.
+Memories are stored at the level of the user (or of the project that a key is limited to), so that a filter by one
+name finds what was stored under several, as in mem0. A request without a user belongs to its agent, app or run, which
+is a user of ours named "agent:NAME" and so on. mem0 reads a memory by its id alone, so a caller who may act for any
+user gets ids that contain the user.
 """
 
 from __future__ import annotations
@@ -12,55 +12,37 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from recollect.errors import InvalidInput, NotAllowed, NotFound
-from recollect.http.compat.routing import Caller
+from recollect.http.auth.caller import Caller
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
-from recollect.model.text import validate_id
+from recollect.model.text import MAX_ID_CHARS, validate_id
 
 KINDS = ("user", "agent", "app", "run")
 FIELDS = tuple(f"{kind}_id" for kind in KINDS)
-# Those that are neither our user nor our session.
 METADATA_FIELDS = ("agent_id", "app_id")
 _SEPARATOR = "."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityIds:
-    """The ids that a request gives."""
-
-    user_id: str | None = None
-    agent_id: str | None = None
-    app_id: str | None = None
-    run_id: str | None = None
-
-    @property
-    def present(self) -> dict[str, str]:
-        """Those that there are, by their fields."""
-        return {name: value for name in FIELDS if (value := getattr(self, name))}
-
-    @property
-    def as_metadata(self) -> dict[str, str]:
-        """What metadata is to say of them."""
-        return {name: value for name, value in self.present.items() if name in METADATA_FIELDS}
-
-    def scope(self, caller: Caller) -> Scope:
-        """Where what is added belongs."""
-        return caller.scope(self.user_id or caller.user or self._entity_owner, None, self.run_id)
-
-    @property
-    def _entity_owner(self) -> str:
-        for kind in KINDS[1:]:
-            if name := getattr(self, f"{kind}_id"):
-                return to_user(kind, name)
-        raise InvalidInput("name at least one of user_id, agent_id, app_id and run_id")
+def to_user(kind: str, name: str) -> str:
+    """Return our user for a mem0 entity."""
+    return name if kind == "user" else f"{kind}:{name}"
 
 
-def parse_entity_ids(*sources: Mapping[str, Any] | None) -> EntityIds:
-    """The names in a request; an InvalidInput for one that is no text, NotAllowed where two sources contradict."""
+# Such that our user for the entity is not too long.
+MAX_NAME_CHARS = {f"{kind}_id": MAX_ID_CHARS - len(to_user(kind, "")) for kind in KINDS}
+
+
+def to_entity(user: str) -> tuple[str, str]:
+    """Return the kind and name of the mem0 entity for one of our users."""
+    kind, separator, name = user.partition(":")
+    return (kind, name) if separator and name and kind in KINDS[1:] else ("user", user)
+
+
+def parse_entity_ids(*sources: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the entities that the sources name, by field; NotAllowed if two sources differ."""
     ids: dict[str, str] = {}
     for name in FIELDS:
         for source in sources:
@@ -68,40 +50,42 @@ def parse_entity_ids(*sources: Mapping[str, Any] | None) -> EntityIds:
             if value not in (None, ""):
                 id = validate_id(value, name=name)
                 if ids.setdefault(name, id) != id:
-                    raise NotAllowed(f"the request says twice what {name} is, and not the same")
-    return EntityIds(**ids)
+                    raise NotAllowed(f"The request names two different values of {name}")
+    return ids
+
+
+def entity_scope(ids: Mapping[str, str], caller: Caller) -> Scope:
+    """Return the scope of what is added for these entities."""
+    owners = [to_user(kind, ids[f"{kind}_id"]) for kind in KINDS if f"{kind}_id" in ids]
+    user = ids.get("user_id") or caller.user or next(iter(owners), None)
+    if user is None:
+        raise InvalidInput("Name at least one of user_id, agent_id, app_id and run_id")
+    return caller.scope(user, None, ids.get("run_id"))
+
+
+def entity_metadata(ids: Mapping[str, str]) -> dict[str, str]:
+    """Return the entities that are stored in the metadata, by field."""
+    return {name: ids[name] for name in METADATA_FIELDS if name in ids}
 
 
 def user_from_filter(filters: Mapping[str, Any] | None) -> dict[str, str]:
-    """The one user that a filter is plainly about, by the field, if there is one."""
+    """Return the one user that a filter requires at its top level, by field, if there is one."""
     value = (filters or {}).get("user_id")
     return {"user_id": value} if isinstance(value, str) and value != "*" else {}
 
 
-def to_user(kind: str, name: str) -> str:
-    """The user of ours that stands for an entity of theirs."""
-    return name if kind == "user" else f"{kind}:{name}"
-
-
-def to_entity(user: str) -> tuple[str, str]:
-    """The entity of theirs that a user of ours stands for: its kind and its name."""
-    kind, separator, name = user.partition(":")
-    return (kind, name) if separator and name and kind in KINDS[1:] else ("user", user)
-
-
 def public_id(record: MemoryRecord, caller: Caller) -> str:
-    """The id by which this caller can ask for the memory."""
+    """Return the id by which this caller can read the memory."""
     if caller.user is not None:
         return record.id
     return f"{record.id}{_SEPARATOR}{urlsafe_b64encode(record.scope.user.encode()).decode().rstrip('=')}"
 
 
 def parse_public_id(id: str, caller: Caller) -> tuple[Scope, str]:
-    """Whose memory an id is of, and its own id; what is foreign or was never given out is a NotFound."""
+    """Return the scope and record id of a public id; NotFound if it is malformed or of another user."""
     record_id, separator, encoded_user = id.partition(_SEPARATOR)
     user = _decode_user(encoded_user) if separator else caller.user
     if user and caller.user in (None, user):
-        # What nobody can be called was never given out.
         with suppress(InvalidInput):
             return caller.scope(user), record_id
     raise NotFound(f"no memory {id[:400]}")

@@ -1,0 +1,120 @@
+"""What the compatible APIs share: the caller, the service and the settings of a request, and calls of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends
+
+from recollect.config.settings import Settings
+from recollect.errors import NotFound
+from recollect.http.auth.caller import Caller
+from recollect.http.routing import CallerDep, ServiceDep, SettingsDep
+from recollect.model.arguments import parse_limit, parse_score
+from recollect.model.change import Outcome
+from recollect.model.memory import Category, MemoryRecord, Status
+from recollect.model.query import EVERYTHING, Filter, Listing, Not, Op, Where, both
+from recollect.model.result import SearchResult
+from recollect.model.scope import Level, Scope
+from recollect.model.text import validate_text
+from recollect.model.times import now
+from recollect.recall import SearchRequest
+from recollect.remember import MemoryInput
+from recollect.service.service import Service
+from recollect.text.time_expressions import parse_time_filter
+
+EXCLUDE_TURNS: Filter = Not(Where("category", Op.EQ, str(Category.TURN)))
+
+
+def matches_any(field: str, values: Sequence[str]) -> Filter:
+    """Return a filter that matches any of the values; without values it matches everything."""
+    return Where(field, Op.IN, tuple(values)) if values else EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The caller, the service and the settings of a request."""
+
+    caller: Caller
+    service: Service
+    settings: Settings
+
+    async def fetch(self, scope: Scope, id: str, *, include_inactive: bool = False) -> MemoryRecord:
+        """Return an active memory of the scope; NotFound for unknown ids and those of others alike."""
+        record = await self.service.get(scope, id)
+        if scope.session:
+            is_inside = record.scope == scope
+        else:
+            is_shared = record.level is Level.USER and not record.scope.project
+            is_inside = not scope.project or record.scope.project == scope.project or is_shared
+        if not is_inside or not (include_inactive or record.status is Status.ACTIVE):
+            raise NotFound(f"no memory {id}")
+        return record
+
+    async def fetch_editable(self, scope: Scope, id: str) -> MemoryRecord:
+        """Return an active memory of the scope that the caller may change."""
+        return self.caller.ensure_editable(await self.fetch(scope, id))
+
+    async def add(
+        self, scope: Scope, new: MemoryInput, merged: Mapping[str, Any], *, is_shown: bool = False
+    ) -> tuple[Outcome, Outcome]:
+        """Add a memory; if it exists, merge these fields into it. Return the outcomes of adding and merging.
+
+        If the memory `is_shown` in the response, a caller who may not read gets a Conflict for an existing one.
+        """
+        added = await self.service.add(scope, new, by=self.caller.author())
+        if is_shown:
+            self.caller.check_outcome_visible(added)
+        if added.changed or not merged:
+            return added, added
+        changes = dict(merged)
+        if "metadata" in changes:
+            changes["metadata"] = {**added.record.metadata, **changes["metadata"]}
+        return added, await self.service.update(scope, added.id, changes, by=self.caller.author())
+
+    async def update(self, scope: Scope, id: str, fields: Mapping[str, Any]) -> MemoryRecord:
+        """Change a memory and return it."""
+        return (await self.service.update(scope, id, fields, by=self.caller.author())).record
+
+    async def forget(self, scope: Scope, id: str) -> None:
+        """Forget a memory."""
+        await self.service.forget(scope, id, by=self.caller.author())
+
+    async def forget_all(self, scope: Scope, filter: Filter = EVERYTHING) -> int:
+        """Forget all memories and turns of a scope that match the filter, and return their number."""
+        return await self.service.forget_all(scope, Listing(filter=filter), by=self.caller.author())
+
+    async def search(
+        self,
+        scope: Scope,
+        query: str,
+        *,
+        limit: int | None = None,
+        min_score: float | None = None,
+        filter: Filter = EVERYTHING,
+        embedding: Sequence[float] | None = None,
+        everywhere: bool = False,
+    ) -> SearchResult:
+        """Search for memories, with defaults from the settings; times in the query narrow the search."""
+        query, settings = validate_text(query, name="query"), self.settings
+        times = parse_time_filter(query, at=now(), mode=settings.time_words)
+        request = SearchRequest(
+            query=query,
+            limit=parse_limit(settings.search_limit if limit is None else limit),
+            min_score=parse_score(settings.search_min_score if min_score is None else min_score, name="threshold"),
+            filter=both(both(filter, EXCLUDE_TURNS), times.filter),
+            vector=await self.service.operations.check_embedding(embedding),
+            periods=times.periods,
+            turns=False,
+            everywhere=everywhere,
+        )
+        return await self.service.search(scope, request)
+
+
+async def _get_context(caller: CallerDep, service: ServiceDep, settings: SettingsDep) -> Context:
+    return Context(caller, service, settings)
+
+
+ContextDep = Annotated[Context, Depends(_get_context)]

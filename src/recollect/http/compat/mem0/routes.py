@@ -1,0 +1,498 @@
+"""The mem0 APIs: the routes of mem0's platform, in all versions, and of the server that mem0 users run themselves."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Any
+
+from fastapi import Body, Depends, HTTPException, Query, Request
+
+from recollect.errors import InvalidFilter, InvalidInput, NotAllowed, NotFound
+from recollect.http.auth.caller import Caller
+from recollect.http.compat.context import EXCLUDE_TURNS, Context, ContextDep
+from recollect.http.compat.mem0.filters import (
+    ANYONE,
+    MATCH_NOTHING,
+    check_names,
+    filter_for,
+    find_empty_names,
+    find_owners,
+)
+from recollect.http.compat.mem0.schemas import (
+    EntityKind,
+    EntityName,
+    EntityQuery,
+    Mem0Add,
+    Mem0Added,
+    Mem0Batch,
+    Mem0BatchChanges,
+    Mem0Change,
+    Mem0Entities,
+    Mem0Entity,
+    Mem0Error,
+    Mem0HistoryEntry,
+    Mem0ListRequest,
+    Mem0Memory,
+    Mem0Message,
+    Mem0Paged,
+    Mem0Pong,
+    Mem0Results,
+    Mem0Search,
+    MemoryId,
+    MemoryRows,
+    to_mem0_history,
+    to_mem0_memory,
+)
+from recollect.http.compat.mem0.scope import (
+    FIELDS,
+    MAX_NAME_CHARS,
+    METADATA_FIELDS,
+    entity_metadata,
+    entity_scope,
+    parse_entity_ids,
+    parse_public_id,
+    public_id,
+    to_entity,
+    user_from_filter,
+)
+from recollect.http.errors import ErrorInfo
+from recollect.http.routing import Router, check_query_names
+from recollect.model.arguments import parse_messages
+from recollect.model.job import JobState
+from recollect.model.memory import MemoryRecord, Trust
+from recollect.model.messages import message_role, message_text
+from recollect.model.query import Filter, Listing, Op, both, where
+from recollect.model.result import Hit
+from recollect.model.scope import Scope
+from recollect.model.text import normalise_invisible
+from recollect.model.times import as_utc
+from recollect.model.turn import Role
+from recollect.remember import MemoryInput
+
+# mem0's clients wait five minutes for learning; an LLM that takes longer than this is not waited for.
+LEARN_S = 60.0
+_MAX_OWNERS = 100
+_MAX_LISTED = 10_000
+_MAX_FILTER_CHARS = 4_000
+# No user has this name: ids contain no control characters.
+_NOBODY = "\0"
+# Parameters that clients add to every request; this server has no organisations.
+_IGNORED_PARAMS = {"org_id", "project_id", "org_name", "project_name", "api_version", "output_format", "version"}
+
+
+def _format_error(error: ErrorInfo) -> dict[str, Any]:
+    return {"detail": error.message}
+
+
+platform = Router(
+    "mem0 platform",
+    operation_prefix="mem0_",
+    error_format=_format_error,
+    error_model=Mem0Error,
+    strict=False,
+    read_only=["search", "search_before", "get_all", "get_all_before"],
+    write_only=["add", "ping"],
+)
+server = Router(
+    "mem0 server",
+    operation_prefix="mem0_server_",
+    error_format=_format_error,
+    error_model=Mem0Error,
+    strict=False,
+    read_only=["search"],
+    write_only=["add"],
+)
+_OR_NOT_FOUND = platform.error_responses(404)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paging:
+    """The page that a request asks for; the first one if it names none."""
+
+    request: Request
+    named_page: int | None
+    size: int
+
+    @property
+    def page(self) -> int:
+        return self.named_page or 1
+
+    def url(self, page: int) -> str:
+        return str(self.request.url.include_query_params(page=page))
+
+
+async def _get_paging(
+    request: Request,
+    page: Annotated[int | None, Query(ge=1, description="The page, from 1.")] = None,
+    page_size: Annotated[int, Query(ge=1, le=1000, description="The number of memories on a page.")] = 100,
+) -> _Paging:
+    return _Paging(request, page, page_size)
+
+
+PagingDep = Annotated[_Paging, Depends(_get_paging)]
+
+
+@platform.get("/v1/ping/")
+async def ping() -> Mem0Pong:
+    """Return the server's status; clients call this with their key when they start."""
+    return Mem0Pong()
+
+
+@server.post("/memories", responses=_OR_NOT_FOUND)
+@platform.post("/v1/memories/", operation_id="mem0_add_before", responses=_OR_NOT_FOUND)
+@platform.post("/v3/memories/add/", responses=_OR_NOT_FOUND)
+async def add(ctx: ContextDep, body: Mem0Add) -> Mem0Added:
+    """Learn from messages, or store them verbatim; returns what was added."""
+    names = body.entity_ids(body.filters)
+    fields = _time_fields(body.timestamp, body.expiration_date)
+    scope = entity_scope(names, ctx.caller)
+    if body.infer:
+        return await _learn(ctx, names, body, fields)
+    results = []
+    metadata = {**(body.metadata or {}), **entity_metadata(names)}
+    merged_fields = {**fields, **({"metadata": metadata} if metadata else {})}
+    for message in parse_messages(body.messages):
+        # Messages without visible text are skipped instead of rejecting the whole request.
+        role, text = message_role(message), normalise_invisible(message_text(message.get("content")))
+        if role in tuple(Role) and text.strip():
+            trust = Trust.HIGH if role == Role.USER else Trust.LOW
+            new = MemoryInput(content=text, fields={**fields, "metadata": metadata, "trust": str(trust)})
+            added, merged = await ctx.add(scope, new, merged_fields)
+            event = "ADD" if added.changed else "UPDATE" if merged.changed else "NONE"
+            results.append(_added_item(merged.record, ctx.caller, event))
+    return Mem0Added(results=results, status="SUCCEEDED")
+
+
+async def _learn(ctx: Context, names: Mapping[str, str], body: Mem0Add, fields: Mapping[str, Any]) -> Mem0Added:
+    scope, messages = entity_scope(names, ctx.caller), parse_messages(body.messages)
+    if body.timestamp is not None:
+        messages = tuple({"timestamp": fields["occurred_at"], **message} for message in messages)
+    result = await ctx.service.remember(scope, messages, by=ctx.caller.author(), wait_s=LEARN_S)
+    if result.job is None:
+        return Mem0Added(results=[], status="SUCCEEDED")
+    learned = Listing(filter=both(EXCLUDE_TURNS, where("evidence", Op.IN, [turn.id for turn in result.turns])))
+    results = []
+    for record in await ctx.service.find(Scope(scope.user), replace(learned, limit=1000)):
+        metadata = {**record.metadata, **(body.metadata or {}), **entity_metadata(names)}
+        changes = {"metadata": metadata} if metadata != record.metadata else {}
+        if body.expiration_date:
+            changes["expires_at"] = fields["expires_at"]
+        event = "ADD" if record.version == 1 else "UPDATE"
+        if changes:
+            record = await ctx.update(scope, record.id, changes)
+        # A memory that was updated contains text from before, which a caller without read permission may not see.
+        if ctx.caller.reads or event == "ADD":
+            results.append(_added_item(record, ctx.caller, event))
+    done = result.job.state is JobState.DONE
+    return Mem0Added(results=results, status="SUCCEEDED" if done else "PENDING", event_id=result.job.id)
+
+
+def _added_item(record: MemoryRecord, caller: Caller, event: str) -> dict[str, Any]:
+    return {"id": public_id(record, caller), "memory": record.content, "event": event}
+
+
+def _time_fields(timestamp: float | str | None, expiration_date: str | None) -> dict[str, Any]:
+    """Return when it happened, and when it expires: at the end of the day, in UTC."""
+    fields: dict[str, Any] = {}
+    if timestamp is not None:
+        fields["occurred_at"] = as_utc(timestamp, name="timestamp").isoformat()
+    if expiration_date is not None:
+        try:
+            day = date.fromisoformat(expiration_date)
+        except ValueError:
+            message = f"expiration_date must be a day such as 2027-01-01, got {expiration_date[:40]!r}"
+            raise InvalidInput(message) from None
+        fields["expires_at"] = datetime.combine(day, time.max, UTC).isoformat()
+    return fields
+
+
+@server.post("/search")
+@platform.post("/v3/memories/search/")
+async def search(ctx: ContextDep, body: Mem0Search) -> Mem0Results:
+    """Return the memories that match a query, best first."""
+    return Mem0Results(results=await _search(ctx, body))
+
+
+@platform.post("/v1/memories/search/", operation_id="mem0_search_first")
+@platform.post("/v2/memories/search/")
+async def search_before(ctx: ContextDep, body: Mem0Search) -> MemoryRows:
+    """Return the memories that match a query, best first, as a bare list for older clients."""
+    return await _search(ctx, body)
+
+
+async def _search(ctx: Context, body: Mem0Search) -> list[dict[str, Any]]:
+    limit = body.top_k or body.limit
+    hits: list[Hit] = []
+    for scope, filter in await _resolve_targets(ctx, body.filter):
+        result = await ctx.search(
+            scope, body.query, limit=limit, min_score=body.threshold, filter=filter, everywhere=True
+        )
+        hits += result.hits
+    best = sorted(hits, key=lambda hit: -hit.score)[: limit or ctx.settings.search_limit]
+    return [to_mem0_memory(hit.record, ctx.caller, score=hit.score, fields=body.fields) for hit in best]
+
+
+async def _resolve_targets(ctx: Context, plain: Mapping[str, Any]) -> list[tuple[Scope, Filter]]:
+    """Return the scopes that a filter selects, each with the filter for it."""
+    check_names(plain)
+    named = find_owners(plain)
+    if ctx.caller.user is not None:
+        # A caller limited to a user need not name it, and may name no other.
+        for user in find_owners(plain, kinds=("user",)) - {ANYONE}:
+            ctx.caller.scope(user)
+        owners = {ctx.caller.user}
+    else:
+        if ANYONE in named and ctx.caller.project is not None:
+            raise NotAllowed("A key for one project may not list all users: name the users")
+        owners = set(await ctx.service.users()) if ANYONE in named else named
+        if not owners and ANYONE not in named:
+            raise InvalidFilter("Name the owner of the memories: one of user_id, agent_id, app_id and run_id")
+    if len(owners) > _MAX_OWNERS:
+        raise InvalidFilter(f"The filter selects {len(owners)} users; the limit is {_MAX_OWNERS}")
+    targets = [(ctx.caller.scope(user), filter_for(user, plain)) for user in sorted(owners)]
+    targets = [(scope, filter) for scope, filter in targets if filter != MATCH_NOTHING]
+    if not targets and ctx.caller.user is None and filter_for(_NOBODY, plain) != MATCH_NOTHING:
+        raise InvalidFilter("The filter only excludes users; name the users to include")
+    return targets
+
+
+@platform.post("/v3/memories/", responses=_OR_NOT_FOUND)
+async def get_all(ctx: ContextDep, body: Mem0ListRequest, paging: PagingDep) -> Mem0Paged:
+    """List the memories that match a filter, newest first, a page at a time."""
+    return await _list_page(ctx, body, paging)
+
+
+@platform.post("/v2/memories/", responses=_OR_NOT_FOUND)
+async def get_all_before(ctx: ContextDep, body: Mem0ListRequest, paging: PagingDep) -> Mem0Paged | MemoryRows:
+    """List the memories that match a filter, as older clients expect it: a bare list unless a page is named."""
+    result = await _list_page(ctx, body, paging)
+    return result if paging.named_page else result.results
+
+
+@platform.get("/v1/memories/", responses=_OR_NOT_FOUND)
+async def get_all_first(ctx: ContextDep, owner: EntityQuery, paging: PagingDep) -> Mem0Paged | MemoryRows:
+    """List the memories of an owner, newest first, as the oldest clients expect it."""
+    result = await _list_page(ctx, Mem0ListRequest.model_validate(owner), paging)
+    return result if paging.named_page else result.results
+
+
+@server.get("/memories", name="get_all")
+async def get_all_of_server(
+    ctx: ContextDep,
+    owner: EntityQuery,
+    limit: Annotated[int, Query(ge=1, le=1000, description="The maximum number of memories.")] = 100,
+) -> Mem0Results:
+    """List the memories of an owner, newest first."""
+    _, results = await _list_memories(ctx, Mem0ListRequest.model_validate(owner), page=1, size=limit)
+    return Mem0Results(results=results)
+
+
+async def _list_page(ctx: Context, body: Mem0ListRequest, paging: _Paging) -> Mem0Paged:
+    page, size = paging.page, paging.size
+    count, results = await _list_memories(ctx, body, page=page, size=size)
+    return Mem0Paged(
+        count=count,
+        next=paging.url(page + 1) if page * size < count else None,
+        previous=paging.url(page - 1) if page > 1 else None,
+        results=results,
+    )
+
+
+async def _list_memories(
+    ctx: Context, body: Mem0ListRequest, *, page: int, size: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of memories, and those of one page, newest first."""
+    if page * size > _MAX_LISTED:
+        raise NotFound(f"Pages contain the first {_MAX_LISTED:,} memories only; narrow the filter, or export")
+    count = 0
+    records: list[MemoryRecord] = []
+    for scope, filter in await _resolve_targets(ctx, body.filter):
+        listing = Listing(filter=both(filter, EXCLUDE_TURNS), limit=page * size)
+        count += await ctx.service.count(scope, listing)
+        records += (await ctx.service.find(scope, listing)).records
+    records.sort(key=lambda record: record.created_at, reverse=True)
+    shown = records[(page - 1) * size : page * size]
+    return count, [to_mem0_memory(record, ctx.caller, fields=body.fields) for record in shown]
+
+
+@platform.delete("/v1/memories/")
+async def delete_all(
+    ctx: ContextDep,
+    request: Request,
+    owner: EntityQuery,
+    filters: Annotated[str | None, Query(description="Which memories of the owner, as a filter in JSON.")] = None,
+) -> Mem0Message:
+    """Forget all memories of an owner, or those that match a filter; this can be undone."""
+    check_query_names(request, {*FIELDS, "filters", *_IGNORED_PARAMS})
+    parsed = _parse_filters(filters)
+    await _delete_all(ctx, parse_entity_ids(owner, user_from_filter(parsed)), parsed)
+    return Mem0Message(message="Memories deleted successfully!")
+
+
+@server.delete("/memories", name="delete_all")
+async def delete_all_of_server(ctx: ContextDep, request: Request, owner: EntityQuery) -> Mem0Message:
+    """Forget all memories of an owner; this can be undone."""
+    check_query_names(request, set(FIELDS))
+    await _delete_all(ctx, parse_entity_ids(owner), {})
+    return Mem0Message(message="All relevant memories deleted")
+
+
+def _parse_filters(text: str | None) -> dict[str, Any]:
+    """Parse a filter in a query string; mem0's Python client writes it as a Python literal."""
+    if text is None:
+        return {}
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            filters = parse(text[:_MAX_FILTER_CHARS])
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+        if isinstance(filters, dict):
+            return filters
+    raise InvalidInput('filters must be a JSON object, such as {"user_id": "alex"}')
+
+
+async def _delete_all(ctx: Context, names: Mapping[str, str], filters: Mapping[str, Any]) -> None:
+    plain = {"AND": [names, filters]}
+    if empty := find_empty_names(filters):
+        raise InvalidInput(f"{empty[0]} is empty; name what is meant, or leave it out")
+    if not names and not filters:
+        raise InvalidInput("Name the owner of the memories: one of user_id, agent_id, app_id and run_id")
+    if ANYONE in find_owners(plain):
+        raise InvalidInput('"*" would delete the memories of all users; name the owner')
+    for scope, filter in await _resolve_targets(ctx, plain):
+        await ctx.forget_all(scope, filter)
+
+
+@server.get("/memories/{memory_id}")
+@platform.get("/v1/memories/{memory_id}/")
+async def get(ctx: ContextDep, memory_id: MemoryId) -> Mem0Memory:
+    """Return a memory."""
+    scope, record_id = parse_public_id(memory_id, ctx.caller)
+    record = await ctx.fetch(scope, record_id)
+    return Mem0Memory.model_validate(to_mem0_memory(record, ctx.caller))
+
+
+@platform.put("/v1/memories/{memory_id}/")
+async def update(ctx: ContextDep, memory_id: MemoryId, body: Mem0Change) -> Mem0Memory:
+    """Change a memory; the history has the previous version."""
+    return Mem0Memory.model_validate(to_mem0_memory(await _update(ctx, memory_id, body), ctx.caller))
+
+
+@server.put("/memories/{memory_id}", name="update")
+async def update_of_server(ctx: ContextDep, memory_id: MemoryId, body: Mem0Change) -> Mem0Message:
+    """Change a memory; the history has the previous version."""
+    await _update(ctx, memory_id, body)
+    return Mem0Message(message="Memory updated successfully!")
+
+
+async def _update(ctx: Context, id: str, change: Mem0Change) -> MemoryRecord:
+    """Change a memory; its agent and app stay in the metadata."""
+    scope, record = await _fetch_editable(ctx, id)
+    fields = _time_fields(change.timestamp, change.expiration_date)
+    if change.content is not None:
+        fields["content"] = change.content
+    if change.metadata is not None:
+        names = {name: record.metadata[name] for name in METADATA_FIELDS if name in record.metadata}
+        fields["metadata"] = {**change.metadata, **names}
+    if "expiration_date" in change.model_fields_set and change.expiration_date is None:
+        fields["expires_at"] = None
+    if not fields:
+        raise InvalidInput("The body has nothing to change; send text, metadata, timestamp or expiration_date")
+    return await ctx.update(scope, record.id, fields)
+
+
+async def _fetch_editable(ctx: Context, id: str) -> tuple[Scope, MemoryRecord]:
+    scope, record_id = parse_public_id(id, ctx.caller)
+    return scope, await ctx.fetch_editable(scope, record_id)
+
+
+@platform.delete("/v1/memories/{memory_id}/")
+async def delete(ctx: ContextDep, memory_id: MemoryId) -> Mem0Message:
+    """Forget a memory; this can be undone."""
+    await _delete(ctx, memory_id)
+    return Mem0Message(message="Memory deleted successfully!")
+
+
+@server.delete("/memories/{memory_id}", name="delete")
+async def delete_of_server(ctx: ContextDep, memory_id: MemoryId) -> Mem0Message:
+    """Forget a memory; this can be undone."""
+    await _delete(ctx, memory_id)
+    return Mem0Message(message="Memory deleted successfully")
+
+
+async def _delete(ctx: Context, *ids: str) -> None:
+    """Forget memories, after checking that all of them exist."""
+    for scope, record in [await _fetch_editable(ctx, id) for id in ids]:
+        await ctx.forget(scope, record.id)
+
+
+@server.get("/memories/{memory_id}/history")
+@platform.get("/v1/memories/{memory_id}/history/")
+async def history(ctx: ContextDep, memory_id: MemoryId) -> list[Mem0HistoryEntry]:
+    """List the changes of a memory, oldest first; also of one that was deleted."""
+    scope, record_id = parse_public_id(memory_id, ctx.caller)
+    record = await ctx.fetch(scope, record_id, include_inactive=True)
+    entries = await ctx.service.history(scope, memory_id=record_id, limit=1000)
+    return to_mem0_history(record, entries, memory_id)
+
+
+@platform.put("/v1/batch/", responses=_OR_NOT_FOUND)
+async def update_batch(ctx: ContextDep, body: Mem0BatchChanges) -> Mem0Message:
+    """Change several memories; none if one of them does not exist."""
+    for each in body.memories:
+        await _fetch_editable(ctx, each.memory_id)
+    for each in body.memories:
+        await _update(ctx, each.memory_id, each)
+    return Mem0Message(message=f"Successfully updated {len(body.memories)} memories")
+
+
+@platform.delete("/v1/batch/", responses=_OR_NOT_FOUND)
+async def delete_batch(ctx: ContextDep, body: Mem0Batch) -> Mem0Message:
+    """Forget several memories; none if one of them does not exist."""
+    await _delete(ctx, *(each.memory_id for each in body.memories))
+    return Mem0Message(message=f"Successfully deleted {len(body.memories)} memories")
+
+
+@platform.get("/v1/entities/")
+async def entities(ctx: ContextDep) -> Mem0Entities:
+    """List the entities that have memories; a caller limited to a user sees that user alone."""
+    if ctx.caller.project is not None and ctx.caller.user is None:
+        raise NotAllowed("A key for one project may not list all users")
+    results = []
+    for user in [ctx.caller.user] if ctx.caller.user is not None else await ctx.service.users():
+        kind, name = to_entity(user)
+        if total := await ctx.service.count(ctx.caller.scope(user), Listing(filter=EXCLUDE_TURNS)):
+            results.append(Mem0Entity(id=user, name=name, type=kind, total_memories=total))
+    return Mem0Entities(count=len(results), results=results)
+
+
+@platform.delete("/v1/entities/{kind}/{name}/", operation_id="mem0_delete_entity_before")
+@platform.delete("/v2/entities/{kind}/{name}/")
+async def delete_entity(ctx: ContextDep, kind: EntityKind, name: EntityName) -> Mem0Message:
+    """Forget all memories of a user, agent, app or run."""
+    if len(name) > MAX_NAME_CHARS[f"{kind}_id"]:
+        raise NotFound(f"No {kind} has this name: it is longer than {MAX_NAME_CHARS[f'{kind}_id']} characters")
+    await _delete_all(ctx, parse_entity_ids({f"{kind}_id": name}), {})
+    return Mem0Message(message="Entity deleted successfully.")
+
+
+@server.post("/reset")
+async def reset(ctx: ContextDep) -> Mem0Message:
+    """Forget all memories of all users; for administrators."""
+    if not ctx.caller.admin or ctx.caller.user is not None:
+        raise HTTPException(403, "Only an administrator may delete the memories of all users")
+    for user in await ctx.service.users():
+        await ctx.forget_all(ctx.caller.scope(user))
+    return Mem0Message(message="All memories reset")
+
+
+@server.post("/configure")
+async def configure(
+    config: Annotated[dict[str, Any], Body(examples=[{"llm": {"provider": "openai"}}])],
+) -> Mem0Message:
+    """Always rejected: the operator configures this server in its settings."""
+    raise HTTPException(403, "The operator configures this server in its settings; see `recollect config show`")

@@ -1,0 +1,303 @@
+"""The router, parameter checks and dependencies that the REST API and the compatible APIs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Iterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response, params
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+
+from recollect.config.settings import Settings
+from recollect.errors import MissingUser, NotAllowed, RecollectError
+from recollect.http.auth import caller as auth
+from recollect.http.auth.caller import Caller
+from recollect.http.errors import (
+    Error,
+    ErrorFormat,
+    api_error,
+    describe_error,
+    error_response,
+    error_responses,
+    printable,
+)
+from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
+from recollect.http.proxy.memory_options import InvalidField
+from recollect.http.service_provider import get_service
+from recollect.model.arguments import parse_author
+from recollect.model.change import Author
+from recollect.model.scope import Scope
+from recollect.model.text import MAX_ID_CHARS
+from recollect.service.service import Service
+
+API_PREFIX = "/recollect/v1"
+_COMMON_STATUSES = (400, 401, 403, 421, 429, 500, 503)
+_DEFAULT_AUTHOR = "http"
+_NAME: dict[str, Any] = {"max_length": MAX_ID_CHARS, "pattern": NO_CONTROL}
+
+
+class Router(APIRouter):
+    """A router that answers every error in one format and rejects query parameters that a route does not have.
+
+    `read_only` names the routes that only read although they are no GET, `write_only` those that reveal nothing of
+    what is stored; all other routes that change something take both permissions. `deleting` names the routes that
+    delete although they are no DELETE. A router that is not `strict` ignores unknown query parameters, unless they
+    name an owner. With `slash_twins` a path means the same with and without a slash at its end.
+    """
+
+    def __init__(
+        self,
+        tag: str,
+        *,
+        prefix: str = "",
+        operation_prefix: str = "",
+        error_format: ErrorFormat = api_error,
+        error_model: type[BaseModel] = Error,
+        strict: bool = True,
+        slash_twins: bool = True,
+        read_only: Collection[str] = (),
+        write_only: Collection[str] = (),
+        deleting: Collection[str] = (),
+        dependencies: Collection[params.Depends] = (),
+    ) -> None:
+        self.error_format, self.error_model, self.strict = error_format, error_model, strict
+        self._slash_twins, self._read_only, self._write_only = slash_twins, read_only, write_only
+        self.deleting = deleting
+        router = self
+
+        class Route(_Route):
+            owner = router
+
+        super().__init__(
+            prefix=prefix,
+            tags=[tag],
+            route_class=Route,
+            dependencies=[Depends(self._check_permissions), *dependencies],
+            responses=self.error_responses(*_COMMON_STATUSES),
+            generate_unique_id_function=lambda route: operation_prefix + route.name,
+        )
+
+    def error_responses(self, *statuses: int) -> dict[int | str, dict[str, Any]]:
+        """Return what OpenAPI says about errors with these statuses."""
+        return error_responses(self.error_model, *statuses)
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
+        """Add a route with the errors that its method and path imply, and its twin that differs by the slash."""
+        statuses = [404] if "{" in path else []
+        if more["methods"] != ["GET"]:
+            is_read_only = (more.get("name") or endpoint.__name__) in self._read_only
+            statuses += [413] if is_read_only else [409, 413, 507]
+        more["responses"] = {**self.error_responses(*statuses), **(more.get("responses") or {})}
+        super().add_api_route(path, endpoint, **more)
+        if self._slash_twins:
+            twin = path[:-1] if path.endswith("/") else f"{path}/"
+            super().add_api_route(twin, endpoint, **{**more, "include_in_schema": False})
+
+    async def _check_permissions(self, request: Request) -> None:
+        caller, name = auth.get_caller(request), request.scope["route"].name
+        if name not in self._write_only:
+            caller.check_can_read()
+        if request.method not in ("GET", "HEAD") and name not in self._read_only:
+            caller.check_can_write()
+
+
+class _Route(APIRoute):
+    owner: Router
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+        parameters = {each.alias: each.field_info.annotation for each in _query_params(self.dependant)}
+        single = [name for name, annotation in parameters.items() if not _is_list(annotation)]
+        deletes = self.methods == {"DELETE"} or self.name in self.owner.deleting
+
+        async def handle(request: Request) -> Response:
+            try:
+                names = [name for name, _ in request.query_params.multi_items()]
+                ignored = () if self.owner.strict else [name for name in names if name not in OWNER_PARAMS]
+                check_query_names(request, {*parameters, *ignored})
+                for name in single:
+                    if names.count(name) > 1:
+                        raise InvalidField(name, "must be given only once")
+                if deletes:
+                    _check_not_empty(request, parameters)
+                return await answer(request)
+            except (RecollectError, RequestValidationError, HTTPException) as error:
+                return error_response(describe_error(request, error), self.owner.error_format)
+
+        return handle
+
+
+def _query_params(dependant: Dependant) -> Iterator[Any]:
+    yield from dependant.query_params
+    for dependency in dependant.dependencies:
+        yield from _query_params(dependency)
+
+
+def _is_list(annotation: Any) -> bool:
+    return get_origin(annotation) is list or any(get_origin(each) is list for each in get_args(annotation))
+
+
+def check_query_names(request: Request, allowed: Collection[str]) -> None:
+    """Reject an unknown query parameter: a mistyped filter would list or delete too much."""
+    for name in request.query_params:
+        if name not in allowed:
+            hint = f"use {', '.join(sorted(allowed))}" if allowed else "this path takes none"
+            raise InvalidField(printable(name), f"is not a query parameter here; {hint}")
+
+
+def _check_not_empty(request: Request, parameters: Collection[str]) -> None:
+    """Reject an empty owner, project or session of a deletion: it would delete more than was meant."""
+    empty = [
+        *(name for name, value in request.query_params.multi_items() if name in SCOPE_PARAMS and not value),
+        *(name for name in SCOPE_HEADERS if request.headers.get(name) == ""),
+    ]
+    for name in empty:
+        if name in parameters or name in SCOPE_HEADERS:
+            raise InvalidField(name, "is empty; name what is meant, or leave it out")
+
+
+UserHeader = Annotated[
+    str | None,
+    Header(alias="X-Memory-User", **_NAME, description="The user who owns the memories.", examples=["alex"]),
+    DecodedHeader,
+]
+ProjectHeader = Annotated[
+    str | None,
+    Header(alias="X-Memory-Project", **_NAME, description="One of the user's projects.", examples=["hawaii"]),
+    DecodedHeader,
+]
+_SessionHeader = Annotated[
+    str | None,
+    Header(alias="X-Memory-Session", **_NAME, description="A session of the user or project.", examples=["monday"]),
+    DecodedHeader,
+]
+_UserQuery = Annotated[
+    str | None, Query(**_NAME, description="The same as X-Memory-User, for clients without headers.")
+]
+_ProjectQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-Project; overrides it.")]
+_SessionQuery = Annotated[str | None, Query(**_NAME, description="The same as X-Memory-Session; overrides it.")]
+
+
+# FastAPI calls a dependency that is not async in a thread, which takes longer than most answers.
+async def _get_service(request: Request) -> Service:
+    return get_service(request)
+
+
+async def _get_settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+async def _get_caller(request: Request, user: UserHeader = None, project: ProjectHeader = None) -> Caller:
+    """Return the caller; one who may act for any user acts for the user and project in the headers only."""
+    caller = auth.get_caller(request)
+    return replace(caller, user=caller.user or user or None, named_project=project or None)
+
+
+ServiceDep = Annotated[Service, Depends(_get_service)]
+SettingsDep = Annotated[Settings, Depends(_get_settings)]
+CallerDep = Annotated[Caller, Depends(_get_caller)]
+
+
+async def get_named_user(caller: auth.CallerDep, x_memory_user: UserHeader = None, user_id: _UserQuery = None) -> str:
+    """Return the user that header or query name: 401 without one, 403 if they differ or are not the caller's."""
+    if x_memory_user and user_id and x_memory_user != user_id:
+        raise NotAllowed("X-Memory-User and user_id name different users")
+    user = caller.resolve_user(x_memory_user or user_id) or ""
+    if not user.strip():
+        raise MissingUser("Name the user in X-Memory-User or in the query parameter user_id")
+    return Scope(user).user
+
+
+async def _get_whole_user(caller: auth.CallerDep, user: Annotated[str, Depends(get_named_user)]) -> str:
+    if caller.project is not None:
+        raise NotAllowed("This concerns all projects of a user, and the credentials are limited to one project")
+    return user
+
+
+async def _get_memory_scope(
+    request: Request,
+    memory_id: Annotated[str, Path(description="The id of a memory.")],
+    caller: auth.CallerDep,
+    user: Annotated[str, Depends(get_named_user)],
+    service: ServiceDep,
+) -> Scope:
+    """Return the scope of the memory in the path; a memory of another project answers as if it did not exist."""
+    if caller.project is not None:
+        record = await service.get(Scope(user), memory_id)
+        if request.method in ("GET", "HEAD"):
+            caller.ensure_visible(record)
+        else:
+            caller.ensure_editable(record)
+    return Scope(user)
+
+
+async def _get_project(x_memory_project: ProjectHeader = None, project_id: _ProjectQuery = None) -> str:
+    return project_id or x_memory_project or ""
+
+
+async def _get_session(x_memory_session: _SessionHeader = None, session_id: _SessionQuery = None) -> str:
+    return session_id or x_memory_session or ""
+
+
+async def _get_scope(
+    caller: auth.CallerDep,
+    user: Annotated[str, Depends(get_named_user)],
+    project: Annotated[str, Depends(_get_project)],
+    session: Annotated[str, Depends(_get_session)],
+) -> Scope:
+    return caller.scope(user, project, session)
+
+
+async def _get_author(
+    caller: auth.CallerDep,
+    x_memory_by: Annotated[
+        str,
+        Header(alias="X-Memory-By", **_NAME, min_length=1, description="Who makes the change, for the history."),
+        DecodedHeader,
+    ] = _DEFAULT_AUTHOR,
+    x_memory_actor: Annotated[
+        Literal["person", "agent"],
+        Header(alias="X-Memory-Actor", description="Who acts: a person or a program. Only a person approves."),
+    ] = "agent",
+    why: Annotated[
+        str, Query(max_length=2000, pattern=NO_NUL, description="The reason for the change, for the history.")
+    ] = "",
+) -> Author:
+    if x_memory_actor == "person" and caller.kind == "key" and not caller.admin:
+        raise NotAllowed("This key acts for a program: people approve with an admin key, a token or on the server")
+    who = x_memory_by
+    if caller.kind != "local":
+        who = caller.name if who == _DEFAULT_AUTHOR else f"{caller.name} {who}"
+    return parse_author(who, why if why.strip() else "", actor=x_memory_actor)
+
+
+async def _check_admin(caller: auth.CallerDep) -> None:
+    caller.check_admin()
+
+
+# A user with all projects, the scope of the memory in the path, and the scope that headers and query name.
+UserDep = Annotated[str, Depends(_get_whole_user)]
+MemoryScopeDep = Annotated[Scope, Depends(_get_memory_scope)]
+ProjectDep = Annotated[str, Depends(_get_project)]
+ScopeDep = Annotated[Scope, Depends(_get_scope)]
+AuthorDep = Annotated[Author, Depends(_get_author)]
+RequireAdmin = Depends(_check_admin)
+
+
+def create_api_router(tag: str, *dependencies: params.Depends) -> Router:
+    """Return a router of the REST API."""
+    return Router(
+        tag,
+        prefix=API_PREFIX,
+        slash_twins=False,
+        read_only=("search", "recall", "list_memories_by_filter"),
+        write_only=("add_memory", "remember", "import_memories", "get_version"),
+        deleting=("forget_memories",),
+        dependencies=dependencies,
+    )

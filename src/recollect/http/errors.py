@@ -229,6 +229,7 @@ _STATUS_DESCRIPTIONS = {
     421: "This server does not serve that host name.",
     429: "A rate limit or quota is exceeded.",
     500: "Internal server error; the server's log has the details.",
+    502: "The upstream does not answer.",
     503: "A required component is unavailable.",
     507: "The disk is full; nothing was stored.",
 }

@@ -1,9 +1,9 @@
-"""Positions of the parts of a JSON text, so that one part can be replaced and every other byte stays."""
+"""Positions of the parts of a JSON text, so that one part can change and every other character stays."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any, TypeAlias
@@ -13,21 +13,28 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def _parse_int(digits: str) -> int | float:
-    """Parse an integer; one with more digits than Python accepts is infinite here, and forwarded as written."""
+    """Parse an integer; one with more digits than Python accepts is infinite here, and forwarded unchanged."""
     try:
         return int(digits)
     except ValueError:
         return float(digits)
 
 
-_decode = JSONDecoder(parse_int=_parse_int).raw_decode
-# The text of an item: an existing one with its number, or a new one with None.
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+Decode: TypeAlias = Callable[[str, int], tuple[Any, int]]
+# Accepts whatever an upstream may accept; the strict one only what can be stored as JSON.
+decode_lenient: Decode = JSONDecoder(parse_int=_parse_int).raw_decode
+decode_strict: Decode = JSONDecoder(parse_constant=_reject_constant).raw_decode
+# Text that takes the place of an old item, by its number, or is new.
 JsonPiece: TypeAlias = tuple[int | None, str]
 
 
 @dataclass(frozen=True, slots=True)
 class JsonItem:
-    """A member of an object or an element of an array, with the positions of it and of its value."""
+    """A member of an object or an element of an array, with its positions in the text."""
 
     start: int
     value_start: int
@@ -38,14 +45,14 @@ class JsonItem:
 
 @dataclass(frozen=True, slots=True)
 class JsonContainer:
-    """An object or an array with its items; `end` is the position after the closing bracket."""
+    """An object or an array, from its opening bracket to after the closing one, and its items."""
 
     start: int
     end: int
     items: tuple[JsonItem, ...]
 
     def render(self, text: str, pieces: Iterable[JsonPiece]) -> str:
-        """Return the container with these pieces; existing items that stay adjacent keep the text between them."""
+        """Return the container with these pieces; consecutive old ones keep the text between them."""
         parts, inserted, expected = [text[self.start]], list[str](), 0
         for number, piece in pieces:
             if number is None:
@@ -65,8 +72,8 @@ class JsonContainer:
         return text[start : self.items[number].start]
 
 
-def parse_object(text: str, at: int) -> JsonContainer:
-    """Parse the object that starts here; ValueError, IndexError or StopIteration if none does."""
+def parse_object(text: str, at: int, decode: Decode = decode_lenient) -> JsonContainer:
+    """Parse the object that starts here; raises ValueError, IndexError or StopIteration if none does."""
     if text[at] != "{":
         raise ValueError(f"an object is expected at character {at}")
     start, items = at, list[JsonItem]()
@@ -77,7 +84,7 @@ def parse_object(text: str, at: int) -> JsonContainer:
             raise ValueError(f"a name is expected at character {at}")
         name, after = scanstring(text, at + 1)
         value_start = _expect(text, skip_whitespace(text, after), ":")
-        value, end = _decode(text, value_start)
+        value, end = decode(text, value_start)
         items.append(JsonItem(at, value_start, end, value, name))
         at = skip_whitespace(text, end)
     return JsonContainer(start, at + 1, tuple(items))
@@ -89,7 +96,7 @@ def parse_array(text: str, at: int) -> JsonContainer:
     at = skip_whitespace(text, at + 1)
     while text[at] != "]":
         at = _expect(text, at, ",") if items else at
-        value, end = _decode(text, at)
+        value, end = decode_lenient(text, at)
         items.append(JsonItem(at, at, end, value))
         at = skip_whitespace(text, end)
     return JsonContainer(start, at + 1, tuple(items))
@@ -102,8 +109,8 @@ def _expect(text: str, at: int, mark: str) -> int:
 
 
 def skip_whitespace(text: str, at: int) -> int:
-    """Return the position after the whitespace that may begin here."""
-    # Mostly there is no space, or one; the pattern is for everything else.
+    """Return the position after any whitespace."""
+    # The pattern is needed only for more than one space, which is rare.
     if text[at : at + 1] not in _NO_OR_ONE_SPACE:
         return at
     space = _SPACE.match(text, at)

@@ -12,7 +12,6 @@ from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.errors import error_schemas
 from recollect.http.params import SCOPE_HEADERS, SCOPE_PARAMS
 from recollect.http.proxy.openapi import proxy_paths, proxy_schemas
-from recollect.http.responses.openapi import responses_paths
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS
 
 _TAGS = {
@@ -77,7 +76,7 @@ def _build_openapi(app: FastAPI, rules: AuthRules) -> dict[str, Any]:
         schemas.pop(name, None)
     models = dict.fromkeys(router.error_model for router in (*API_ROUTERS, *COMPAT_ROUTERS))
     schemas |= proxy_schemas() | error_schemas(models)
-    schema["paths"] |= responses_paths() | proxy_paths()
+    schema["paths"] |= proxy_paths()
     _add_security(schema, rules)
     return schema
 

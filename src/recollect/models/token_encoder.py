@@ -133,13 +133,16 @@ def _encode(network: _Network, rows: Sequence[list[int]]) -> list[Floats]:
         row[: len(pieces)] = pieces
     flat = ids.ravel()
     embedded = network.pieces[flat] * network.piece_steps[flat][:, None]
-    x = embedded @ network.widen
-    x = (x.reshape(count, longest, -1) + network.positions[:longest]).reshape(count * longest, -1)
+    x: Floats = embedded @ network.widen
+    x = np.asarray(
+        (x.reshape(count, longest, -1) + network.positions[:longest]).reshape(count * longest, -1), np.float32
+    )
     padding = None
     if min(lengths) < longest:
         padding = np.where(np.arange(longest) < np.array(lengths)[:, None], 0, -1e9).astype(np.float32)[:, None, None]
     for layer in network.layers:
-        x += _attend(_norm(x) @ layer.qkv + layer.qkv_bias, count, longest, padding) @ layer.proj + layer.proj_bias
+        x += _attend(_norm(x) @ layer.qkv + layer.qkv_bias, count, longest, padding) @ layer.proj
+        x += layer.proj_bias
         hidden = _norm(x) @ layer.up + layer.up_bias
         np.maximum(hidden, 0, out=hidden)
         x += hidden @ layer.down + layer.down_bias
@@ -158,7 +161,7 @@ def _attend(qkv: Floats, count: int, longest: int, padding: Floats | None) -> Fl
     scores -= scores.max(axis=-1, keepdims=True)
     np.exp(scores, out=scores)
     scores /= scores.sum(axis=-1, keepdims=True)
-    return (scores @ v).swapaxes(1, 2).reshape(count * longest, -1)
+    return np.asarray((scores @ v).swapaxes(1, 2).reshape(count * longest, -1), np.float32)
 
 
 def _norm(x: Floats) -> Floats:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import trustme
-
 from recollect.testing.llm_faults import hang, reset
+
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
 

@@ -42,9 +42,9 @@ def texts(memory: Memory, **where: Any) -> list[str]:
 
 def twice(memory: Memory, source: Path | str, **terms: Any) -> ImportReport:
     """What the first time came to; the second changes nothing."""
-    would = memory.import_from(source, dry_run=True, **terms)
+    would = memory.admin.import_from(source, dry_run=True, **terms)
     assert everything(memory) == []
-    first = memory.import_from(source, **terms)
+    first = memory.admin.import_from(source, **terms)
     assert (would.memories, would.turns, would.added, would.users) == (
         first.memories,
         first.turns,
@@ -52,10 +52,10 @@ def twice(memory: Memory, source: Path | str, **terms: Any) -> ImportReport:
         first.users,
     )
     assert would.left == first.left
-    after = everything(memory), memory.stats()
-    repeated = memory.import_from(source, **terms)
+    after = everything(memory), memory.admin.stats()
+    repeated = memory.admin.import_from(source, **terms)
     assert (repeated.added, repeated.present) == (0, first.added)
-    assert (everything(memory), memory.stats()) == after
+    assert (everything(memory), memory.admin.stats()) == after
     return first
 
 
@@ -76,7 +76,7 @@ def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
     assert lisbon["metadata"]["imported"] == {"from": "mem0", "id": ids["lisbon"]}
     assert texts(memory, status=str(Status.SUPERSEDED)) == ["Likes tea"]
     assert texts(memory, user_id="bea", status="active") == ["Likes green tea"]
-    [first, second] = memory.turns(user_id="alex", session_id="monday")
+    [first, second] = memory.sessions.turns(user_id="alex", session_id="monday")
     assert [first.content, second.content] == ["Hello there", "Good day"]
 
 
@@ -92,7 +92,7 @@ def test_a_store_can_be_read_by_one_thread_after_another(tmp_path: Path, store: 
 
 def test_the_history_of_mem0_alone_is_brought_in_for_one_user(memory: Memory, tmp_path: Path) -> None:
     samples.mem0_folder(tmp_path, "chroma")
-    moved = memory.import_from(tmp_path / "history.db", user_id="alex", kind="mem0")
+    moved = memory.admin.import_from(tmp_path / "history.db", user_id="alex", kind="mem0")
     assert texts(memory, category="fact") == ["I live in Lisbon", "Likes green tea"]
     assert moved.left == {"deleted in the source": 1}
 
@@ -111,7 +111,7 @@ def test_a_pickle_that_would_run_something_is_not_run(memory: Memory, tmp_path: 
         points.execute("CREATE TABLE points (id TEXT PRIMARY KEY, point BLOB)")
         points.execute("INSERT INTO points VALUES ('a', ?)", (pickle.dumps(Evil()),))
     points.close()
-    moved = memory.import_from(tmp_path / "q", user_id="alex")
+    moved = memory.admin.import_from(tmp_path / "q", user_id="alex")
     assert not (tmp_path / "ran").exists()
     assert moved.added == 0
     assert "cannot be read safely" in next(iter(moved.left))
@@ -122,13 +122,13 @@ def test_agent_cli_folders_keep_facts_with_the_turn_they_are_from(memory: Memory
     moved = twice(memory, tmp_path / "mem", user_id="alex")
     assert (moved.kind, moved.memories, moved.turns, moved.sessions) == ("agent-cli", 1, 2, 1)
     assert sum(moved.left.values()) == 3
-    [turn, answer] = memory.turns(user_id="alex", session_id="trip")
+    [turn, answer] = memory.sessions.turns(user_id="alex", session_id="trip")
     assert (turn.content, turn.said_at) == ("I live in Lisbon", datetime(2026, 1, 2, 10, tzinfo=UTC))
     [fact] = [line for line in everything(memory) if line["category"] == "fact"]
     assert (fact["evidence"], fact["trust"]) == ([turn.id], "low")
-    [session] = memory.sessions(user_id="alex")
+    [session] = memory.sessions.list(user_id="alex")
     assert session.summary == "They spoke of Lisbon."
-    memory.erase(user_id="alex", turn_id=turn.id)
+    memory.erasure.erase(user_id="alex", turn_id=turn.id)
     assert texts(memory) == ["Lovely."]
     assert answer.name is None
 
@@ -141,7 +141,7 @@ def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memo
     assert moved.left["messages of role system are not imported"] == 2
     assert moved.left["tool calls are not imported"] == 2
     assert any("unexpected format" in why for why in moved.left)
-    turns = memory.turns(user_id="alex", project_id="chats", session_id="one")
+    turns = memory.sessions.turns(user_id="alex", project_id="chats", session_id="one")
     assert [turn.content for turn in turns] == ["I live in Lisbon. Where is it?", "In Portugal."]
     assert turns[0].said_at == datetime.fromtimestamp(samples.NOON + len("second"), UTC)
     hits = memory.search("Lisbon", user_id="alex", project_id="chats")
@@ -151,25 +151,25 @@ def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memo
 def test_a_talk_that_went_on_since_is_brought_in_from_where_it_was(memory: Memory, tmp_path: Path) -> None:
     samples.chatgpt_zip(tmp_path / "then.zip", [samples.chatgpt_talk("one")])
     samples.chatgpt_zip(tmp_path / "now.zip", [samples.chatgpt_talk("one", turns=5)])
-    memory.import_from(tmp_path / "then.zip", user_id="alex")
-    assert memory.import_from(tmp_path / "now.zip", user_id="alex").added == 3
-    turns = memory.turns(user_id="alex", session_id="one")
+    memory.admin.import_from(tmp_path / "then.zip", user_id="alex")
+    assert memory.admin.import_from(tmp_path / "now.zip", user_id="alex").added == 3
+    turns = memory.sessions.turns(user_id="alex", session_id="one")
     assert [turn.content for turn in turns][-3:] == ["Line 2", "Line 3", "Line 4"]
     assert [turn.position for turn in turns] == [1, 2, 3, 4, 5]
 
 
 def test_nothing_is_learned_from_old_talk_unless_asked(memory: Memory, tmp_path: Path) -> None:
     source = samples.chatgpt_zip(tmp_path / "export.zip", [samples.chatgpt_talk("one")])
-    memory.import_from(source, user_id="alex")
-    [session] = memory.sessions(user_id="alex")
+    memory.admin.import_from(source, user_id="alex")
+    [session] = memory.sessions.list(user_id="alex")
     assert (session.learned_to, session.turn_count) == (2, 2)
     assert session.closed_at == session.last_turn_at
-    assert (session.metadata["title"], memory.jobs()) == ("Lisbon", [])
-    moved = memory.import_from(source, user_id="bea", learn=True)
+    assert (session.metadata["title"], memory.jobs.list()) == ("Lisbon", [])
+    moved = memory.admin.import_from(source, user_id="bea", learn=True)
     assert moved.learning == 1
-    [job] = memory.jobs()
+    [job] = memory.jobs.list()
     assert job.priority < 0
-    memory.work()
+    memory.jobs.run_pending()
     assert "I live in Lisbon" in texts(memory, user_id="bea")
 
 
@@ -177,7 +177,7 @@ def test_claude_conversations_memories_and_projects(memory: Memory, tmp_path: Pa
     moved = twice(memory, samples.claude_zip(tmp_path / "claude.zip"), user_id="alex")
     assert (moved.kind, moved.turns, moved.memories) == ("claude", 2, 3)
     assert moved.left == {"a message without text": 1, "documents of a project are not imported (1)": 1}
-    assert [turn.content for turn in memory.turns(user_id="alex", session_id="c1")] == [
+    assert [turn.content for turn in memory.sessions.turns(user_id="alex", session_id="c1")] == [
         "My oven is small",
         "Use a pan.",
     ]
@@ -194,7 +194,7 @@ def test_letta_agent_files_of_either_shape(memory: Memory, tmp_path: Path) -> No
     block = {"label": "human", "value": "Likes rye", "updated_at": "2025-01-01T00:00:00Z"}
     first = {"agent_type": "memgpt_agent", "name": "old", "core_memory": [block], "messages": []}
     (tmp_path / "old.af").write_text(json.dumps(first))
-    memory.import_from(tmp_path / "old.af", user_id="bea")
+    memory.admin.import_from(tmp_path / "old.af", user_id="bea")
     assert texts(memory, user_id="bea") == ["Likes rye"]
 
 
@@ -225,7 +225,7 @@ def test_langgraph_stores_in_sqlite_and_as_lines(memory: Memory, tmp_path: Path)
         "created_at": "2026-01-01T00:00:00Z",
     }
     (tmp_path / "items.jsonl").write_text(json.dumps(item) + "\n" + json.dumps({"namespace": 3, "key": "x"}) + "\n")
-    moved = memory.import_from(tmp_path / "items.jsonl", of=["cy"])
+    moved = memory.admin.import_from(tmp_path / "items.jsonl", of=["cy"])
     assert (moved.added, sum(moved.left.values())) == (1, 1)
 
 
@@ -279,28 +279,28 @@ def test_an_export_of_ours_keeps_everything(memory: Memory, tmp_path: Path) -> N
     (tmp_path / "out.jsonl").write_text("".join(json.dumps(line) + "\n" for line in before))
     with Memory(home=tmp_path / "two", embedder=FakeEmbedder(16)) as other:
         with pytest.raises(InvalidInput, match="not both"):
-            other.import_from(tmp_path / "out.jsonl", user_id="ann", everyone=True)
-        assert other.import_from(tmp_path / "out.jsonl", of=["bob"]).added == 0
-        moved = other.import_from(tmp_path / "out.jsonl", of=["ann"])
+            other.admin.import_from(tmp_path / "out.jsonl", user_id="ann", everyone=True)
+        assert other.admin.import_from(tmp_path / "out.jsonl", of=["bob"]).added == 0
+        moved = other.admin.import_from(tmp_path / "out.jsonl", of=["ann"])
         assert (moved.kind, moved.added) == ("recollect", 1)
         assert everything(other) == before
 
 
 def test_nobody_is_written_for_who_was_not_asked_for(memory: Memory, tmp_path: Path) -> None:
     samples.langgraph_store(tmp_path / "store.db")
-    moved = memory.import_from(tmp_path / "store.db", of=["alex"])
+    moved = memory.admin.import_from(tmp_path / "store.db", of=["alex"])
     assert moved.users == ("alex",)
     assert moved.left["it is of user 'bea', who was not selected"] == 1
-    assert memory.users() == ["alex"]
-    nobody = memory.import_from(tmp_path / "store.db")
+    assert memory.admin.users() == ["alex"]
+    nobody = memory.admin.import_from(tmp_path / "store.db")
     assert nobody.added == 0
-    assert memory.import_from(tmp_path / "store.db", user_id="cy").users == ("cy",)
-    assert memory.users() == ["alex", "cy"]
+    assert memory.admin.import_from(tmp_path / "store.db", user_id="cy").users == ("cy",)
+    assert memory.admin.users() == ["alex", "cy"]
 
 
 def test_secrets_and_hidden_characters_stay_out(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("- my password is hunter2xyz9\n\n- Likes te\u200ba\u202e\n")
-    moved = memory.import_from(tmp_path / "notes.md", user_id="alex")
+    moved = memory.admin.import_from(tmp_path / "notes.md", user_id="alex")
     assert moved.redacted == 1
     assert not [text for text in texts(memory) if "hunter2" in text or "\u202e" in text]
 
@@ -344,13 +344,13 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert killed.returncode == -9, killed.stderr
     with Memory(settings=Settings(home=home, worker=False), embedder=FakeEmbedder(16)) as memory:
-        there = memory.stats()["turns"]
-        moved = memory.import_from(source, user_id="alex")
+        there = memory.admin.stats()["turns"]
+        moved = memory.admin.import_from(source, user_id="alex")
         assert 0 < there == moved.present < moved.turns == 3000
-        assert memory.stats()["turns"] == 3000
+        assert memory.admin.stats()["turns"] == 3000
         assert len({line["id"] for line in memory.export(sessions=False)}) == 3000
-        assert all(each.closed_at is not None for each in memory.sessions(user_id="alex", limit=1000))
-        turns = memory.turns(user_id="alex", session_id="talk149")
+        assert all(each.closed_at is not None for each in memory.sessions.list(user_id="alex", limit=1000))
+        turns = memory.sessions.turns(user_id="alex", session_id="talk149")
         assert [turn.position for turn in turns] == list(range(1, 21))
 
 
@@ -362,9 +362,9 @@ async def test_postgres_takes_in_the_same(tmp_path: Path) -> None:
         settings = Settings(home=tmp_path, database=dsn, worker=False)
         async with AsyncMemory(settings=settings, embedder=FakeEmbedder(16)) as memory:
             for place, count in ((source, 280), (tmp_path / "mem", 3)):
-                assert (await memory.import_from(place, user_id="alex")).added == count
-                assert (await memory.import_from(place, user_id="alex")).present == count
-            assert len(await memory.sessions(user_id="alex", limit=1000)) == 71
+                assert (await memory.admin.import_from(place, user_id="alex")).added == count
+                assert (await memory.admin.import_from(place, user_id="alex")).present == count
+            assert len(await memory.sessions.list(user_id="alex", limit=1000)) == 71
             assert len([line async for line in memory.export(sessions=False, embeddings=True)]) == 283
 
 
@@ -396,10 +396,10 @@ def test_a_dry_run_counts_what_is_said_twice_as_the_real_one_does(
     source = items(tmp_path / "items.jsonl", *report, ("alex", "Lives in Oslo"), ("alex", "Likes tea"))
     with opened(tmp_path / "home") as memory:
         memory.add("Lives in Oslo", user_id="alex")
-        would = memory.import_from(source, everyone=True, dry_run=True)
+        would = memory.admin.import_from(source, everyone=True, dry_run=True)
         assert (would.added, would.present) == (3, 3)
-        assert figures(memory.import_from(source, everyone=True)) == figures(would)
-        assert memory.stats(user_id="alex")["memories"] == 3
+        assert figures(memory.admin.import_from(source, everyone=True)) == figures(would)
+        assert memory.admin.stats(user_id="alex")["memories"] == 3
 
 
 def test_a_dry_run_knows_which_value_of_a_key_stays(tmp_path: Path) -> None:
@@ -410,9 +410,9 @@ def test_a_dry_run_knows_which_value_of_a_key_stays(tmp_path: Path) -> None:
     (tmp_path / "all.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     with opened(tmp_path / "home") as memory:
         memory.add("Lives in Paris", user_id="alex", key="city", value="Paris", confidence=1.0)
-        would = memory.import_from(tmp_path / "all.jsonl", everyone=True, dry_run=True)
+        would = memory.admin.import_from(tmp_path / "all.jsonl", everyone=True, dry_run=True)
         assert (would.added, would.kept) == (2, 1)
-        assert figures(memory.import_from(tmp_path / "all.jsonl", everyone=True)) == figures(would)
+        assert figures(memory.admin.import_from(tmp_path / "all.jsonl", everyone=True)) == figures(would)
 
 
 @pytest.mark.parametrize("batch", [3, 2000])
@@ -424,26 +424,26 @@ def test_what_there_is_no_room_for_is_left_out_and_told_and_others_are_brought_i
     source = items(tmp_path / "items.jsonl", *report, ("bea", "Rides a bike"))
     with opened(tmp_path / "home", most=5) as memory:
         memory.add("Likes tea", user_id="alex")
-        would = memory.import_from(source, everyone=True, dry_run=True)
-        moved = memory.import_from(source, everyone=True)
+        would = memory.admin.import_from(source, everyone=True, dry_run=True)
+        moved = memory.admin.import_from(source, everyone=True)
         assert figures(moved) == figures(would)
         [(why, count)] = moved.left.items()
         assert "no more than 5 memories" in why
         # Four boats and a bike; the fifth and the sixth boat come twice each.
         assert (moved.added, moved.present, count, moved.refused) == (5, 4, 4, 4)
         assert moved.named[0].where == "items.jsonl, line 5"
-        assert memory.stats(user_id="alex")["memories"] == 5
+        assert memory.admin.stats(user_id="alex")["memories"] == 5
         assert [hit.memory for hit in memory.get_all(user_id="bea")] == ["Rides a bike"]
     with opened(tmp_path / "home", most=50) as memory:
-        assert memory.import_from(source, everyone=True).added == 2
+        assert memory.admin.import_from(source, everyone=True).added == 2
 
 
 def test_a_session_whose_turns_have_no_room_is_not_left_behind_empty(tmp_path: Path) -> None:
     source = samples.chatgpt_zip(tmp_path / "export.zip", [samples.chatgpt_talk("one"), samples.chatgpt_talk("two")])
     with opened(tmp_path / "home", most=2) as memory:
-        moved = memory.import_from(source, user_id="alex")
+        moved = memory.admin.import_from(source, user_id="alex")
         assert (moved.added, moved.refused) == (2, 2)
-        assert [session.scope.session for session in memory.sessions(user_id="alex")] == ["one"]
+        assert [session.scope.session for session in memory.sessions.list(user_id="alex")] == ["one"]
 
 
 def test_lines_of_an_export_for_which_there_is_no_room_are_told(tmp_path: Path) -> None:

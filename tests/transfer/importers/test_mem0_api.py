@@ -38,7 +38,7 @@ def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
     host: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mem0, "API_PAGE_SIZE", 2)
-    moved = memory.import_from(host, everyone=True, token="any")
+    moved = memory.admin.import_from(host, everyone=True, token="any")
     assert (moved.kind, moved.memories, sorted(moved.users)) == ("mem0", 6, ["alex", "bea"])
     lines = list(memory.export(user_id="alex"))
     assert {line["memory"] for line in lines} == {f"Owns boat number {n}" for n in range(5)}
@@ -48,7 +48,7 @@ def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
     assert {line["memory"]: line["created_at"][:19] for line in lines} == {
         text: at[:19] for text, at in report.items()
     }
-    assert memory.import_from(host, everyone=True).present == 6
+    assert memory.admin.import_from(host, everyone=True).present == 6
 
 
 def test_a_server_of_ones_own_is_asked_for_the_users_that_are_named(
@@ -63,6 +63,6 @@ def test_a_server_of_ones_own_is_asked_for_the_users_that_are_named(
 
     monkeypatch.setattr(httpx.Client, "get", without_platform)
     with pytest.raises(InvalidInput, match="--of"):
-        memory.import_from(host, user_id="alex")
-    assert memory.import_from(host, user_id="cy", of=["alex"]).added == 5
-    assert memory.users() == ["cy"]
+        memory.admin.import_from(host, user_id="alex")
+    assert memory.admin.import_from(host, user_id="cy", of=["alex"]).added == 5
+    assert memory.admin.users() == ["cy"]

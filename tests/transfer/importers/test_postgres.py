@@ -89,10 +89,10 @@ def test_langgraph_in_postgres_keeps_namespaces_times_and_how_long_it_lasts(
 
 def test_of_strangers_in_a_database_nothing_is_written(memory: Memory, theirs: Database) -> None:  # noqa: F811
     samples.langgraph_tables(theirs.dsn)
-    moved = memory.import_from(theirs.dsn, of=["alex"])
+    moved = memory.admin.import_from(theirs.dsn, of=["alex"])
     assert (moved.users, moved.refused) == (("alex",), 1)
     assert moved.left["it is of user 'bea', who was not selected"] == 1
-    assert memory.users() == ["alex"]
+    assert memory.admin.users() == ["alex"]
 
 
 def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
@@ -115,7 +115,7 @@ def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
     # What comes while it is read is not of the moment that is read.
     theirs.run("""INSERT INTO boats VALUES (gen_random_uuid(), NULL, '{"data": "Late", "user_id": "alex"}')""")
     assert len(list(items)) == 101
-    moved = memory.import_from(theirs.dsn, everyone=True)
+    moved = memory.admin.import_from(theirs.dsn, everyone=True)
     assert (moved.added, moved.left) == (101, {"it has no text": 2})
 
 
@@ -126,11 +126,11 @@ def test_an_import_that_is_broken_off_lets_go_of_the_database(memory: Memory, th
         raise KeyError("the lights went out")
 
     with pytest.raises(KeyError) as error:
-        memory.import_from(theirs.dsn, everyone=True, progress=broken)
+        memory.admin.import_from(theirs.dsn, everyone=True, progress=broken)
     # Whoever still holds the error holds no connection.
     assert error.value.args == ("the lights went out",)
     assert not [thread for thread in threads() if thread.name == "recollect-import"]
-    assert memory.import_from(theirs.dsn, everyone=True).present == 2
+    assert memory.admin.import_from(theirs.dsn, everyone=True).present == 2
 
 
 def test_one_collection_of_several_is_named_in_the_address(
@@ -141,11 +141,11 @@ def test_one_collection_of_several_is_named_in_the_address(
     samples.mem0_tables(tmp_path, theirs.dsn, collection="work")
     theirs.run("CREATE TABLE home (LIKE work)")
     theirs.run("""INSERT INTO home VALUES (gen_random_uuid(), NULL, '{"data": "Has a cat", "user_id": "alex"}')""")
-    moved = memory.import_from(f"{theirs.dsn}&table=home", everyone=True)
+    moved = memory.admin.import_from(f"{theirs.dsn}&table=home", everyone=True)
     assert (moved.kind, texts(memory)) == ("mem0", ["Has a cat"])
-    assert memory.import_from(theirs.dsn, everyone=True).added == 2
+    assert memory.admin.import_from(theirs.dsn, everyone=True).added == 2
     with pytest.raises(InvalidInput, match="no table 'garden' of mem0; there are: home, work"):
-        memory.import_from(f"{theirs.dsn}&table=garden", kind="mem0", everyone=True)
+        memory.admin.import_from(f"{theirs.dsn}&table=garden", kind="mem0", everyone=True)
 
 
 def test_it_is_told_clearly_what_is_wrong_with_a_database(theirs: Database, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_it_is_told_clearly_what_is_wrong_with_a_database(theirs: Database, tmp_
     theirs.run("CREATE TABLE mem0 (id uuid, vector vector(2), payload jsonb)")
     assert "has tables of mem0 and of langgraph: choose one" in error(theirs.dsn)
     with Memory(home=tmp_path / "home") as memory, pytest.raises(UpstreamUnavailable, match="cannot be reached"):  # noqa: F811
-        memory.import_from("postgresql://alex:geheim@127.0.0.1:1/x", everyone=True)
+        memory.admin.import_from("postgresql://alex:geheim@127.0.0.1:1/x", everyone=True)
 
 
 def test_rows_that_a_policy_hides_are_not_left_out_unsaid(memory: Memory, theirs: Database) -> None:  # noqa: F811
@@ -177,13 +177,13 @@ def test_rows_that_a_policy_hides_are_not_left_out_unsaid(memory: Memory, theirs
     asyncio.run(running_server().make(f"{theirs.name}_role", role=PLAIN_ROLE))
     asyncio.run(running_server().run(f"DROP DATABASE {theirs.name}_role"))
     with pytest.raises(InvalidInput, match="does not let this user read all rows"):
-        memory.import_from(plain, everyone=True)
+        memory.admin.import_from(plain, everyone=True)
     theirs.run(f"GRANT SELECT ON store TO {PLAIN_ROLE}")
     theirs.run("ALTER TABLE store ENABLE ROW LEVEL SECURITY")
     with pytest.raises(InvalidInput, match="row-level security"):
-        memory.import_from(plain, everyone=True)
+        memory.admin.import_from(plain, everyone=True)
     theirs.run("ALTER TABLE store DISABLE ROW LEVEL SECURITY")
-    assert memory.import_from(plain, everyone=True).added == 2
+    assert memory.admin.import_from(plain, everyone=True).added == 2
 
 
 def test_a_wrong_password_is_told_and_not_repeated(memory: Memory, theirs: Database) -> None:  # noqa: F811
@@ -196,10 +196,10 @@ def test_a_wrong_password_is_told_and_not_repeated(memory: Memory, theirs: Datab
         theirs.reload_settings()
         for login in ("picky:geheim@", "picky@"):
             with pytest.raises(InvalidInput, match="refused the login") as error:
-                memory.import_from(theirs.dsn.replace("postgres@", login), everyone=True)
+                memory.admin.import_from(theirs.dsn.replace("postgres@", login), everyone=True)
             assert "geheim" not in str(error.value)
         with pytest.raises(InvalidInput, match="no tables of mem0"):
-            memory.import_from(theirs.dsn.replace("postgres@", "picky:richtig@"), everyone=True)
+            memory.admin.import_from(theirs.dsn.replace("postgres@", "picky:richtig@"), everyone=True)
     finally:
         Path(place).write_text(before)
         theirs.reload_settings()

@@ -36,7 +36,7 @@ def test_no_entry_leads_out_of_an_archive(memory: Memory, tmp_path: Path) -> Non
         archive.writestr("C:\\notes.md", "- Likes rain")
         archive.writestr(link, str(tmp_path / "secret.md"))
     before = sorted(os.listdir(tmp_path))
-    moved = memory.import_from(tmp_path / "notes.zip", user_id="alex")
+    moved = memory.admin.import_from(tmp_path / "notes.zip", user_id="alex")
     assert moved.left == {"its name points outside the archive": 3, "a link is not followed": 1}
     assert moved.refused == 4
     assert [line["memory"] for line in memory.export()] == ["Likes tea"]
@@ -51,7 +51,7 @@ def test_no_link_leads_out_of_a_folder(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "notes" / "good.md").write_text("- Likes tea\n")
     (tmp_path / "notes" / "file.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "notes" / "folder").symlink_to(tmp_path / "deep", target_is_directory=True)
-    moved = memory.import_from(tmp_path / "notes", user_id="alex")
+    moved = memory.admin.import_from(tmp_path / "notes", user_id="alex")
     assert moved.left == {"a link is not followed": 2}
     assert [line["memory"] for line in memory.export()] == ["Likes tea"]
 
@@ -74,12 +74,12 @@ def test_what_unpacks_without_end_is_not_unpacked(
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb.md", b"a" * (32 << 20))
         archive.writestr("good.md", "- Likes tea")
-    moved = memory.import_from(tmp_path / "bomb.zip", user_id="alex")
+    moved = memory.admin.import_from(tmp_path / "bomb.zip", user_id="alex")
     assert moved.left == {"its compression ratio is that of a zip bomb": 1}
     assert moved.added == 1
     monkeypatch.setattr(sources, "MAX_BYTES", 1000)
     with pytest.raises(InvalidInput, match="larger than"):
-        memory.import_from(tmp_path / "bomb.zip", user_id="alex")
+        memory.admin.import_from(tmp_path / "bomb.zip", user_id="alex")
 
 
 def test_an_entry_that_says_it_is_smaller_than_it_is_cannot_be_read(tmp_path: Path) -> None:
@@ -98,18 +98,18 @@ def test_json_that_is_nested_too_deep_or_no_json_is_told(memory: Memory, tmp_pat
     deep = '{"namespace": ["memories", "alex"], "key": "k", "value": ' + "[" * 100_000 + "]" * 100_000 + "}\n"
     good = {"namespace": ["memories", "alex"], "key": "g", "value": {"text": "Likes tea"}}
     (tmp_path / "items.jsonl").write_text(json.dumps(good) + "\n" + deep + '{"half\n' + "\n")
-    moved = memory.import_from(tmp_path / "items.jsonl", of=["alex"])
+    moved = memory.admin.import_from(tmp_path / "items.jsonl", of=["alex"])
     assert moved.left == {"nested too deep": 1, "not JSON": 1}
     assert moved.added == 1
     (tmp_path / "deep.af").write_text("[" * 100_000)
-    assert "nested too deep" in next(iter(memory.import_from(tmp_path / "deep.af", user_id="alex").left))
+    assert "nested too deep" in next(iter(memory.admin.import_from(tmp_path / "deep.af", user_id="alex").left))
 
 
 def test_a_tree_that_leads_in_a_circle_ends(memory: Memory, tmp_path: Path) -> None:
     talk = samples.chatgpt_talk("one")
     talk["mapping"]["root"]["parent"] = "answer"
     source = samples.chatgpt_zip(tmp_path / "export.zip", [talk, samples.chatgpt_talk("two")])
-    moved = memory.import_from(source, user_id="alex")
+    moved = memory.admin.import_from(source, user_id="alex")
     assert moved.turns == 2
     assert any("circle" in why for why in moved.left)
 
@@ -124,7 +124,7 @@ def test_yaml_runs_nothing_and_cannot_blow_up(memory: Memory, tmp_path: Path) ->
     }.items():
         (tmp_path / "notes" / name).write_text(f"---\n{head}\n---\n- Likes tea\n")
     (tmp_path / "notes" / "open.md").write_text("---\nx: 1\n")
-    moved = memory.import_from(tmp_path / "notes", user_id="alex")
+    moved = memory.admin.import_from(tmp_path / "notes", user_id="alex")
     assert moved.added == 0
     assert sum(moved.left.values()) == 5
     assert not (tmp_path / "ran").exists()
@@ -139,7 +139,7 @@ def test_a_record_that_is_wrong_is_named_and_the_rest_goes_on(memory: Memory, tm
         item("a", "Likes tea") + item("b", "x" * (2 << 20)) + item("c", "half \ud800") + item("d", "When", "never")
     )
     (tmp_path / "items.jsonl").write_text(lines + item("e", "Likes rye"))
-    moved = memory.import_from(tmp_path / "items.jsonl", of=["alex"])
+    moved = memory.admin.import_from(tmp_path / "items.jsonl", of=["alex"])
     assert (moved.added, moved.refused) == (2, 3)
     assert [each.where for each in moved.named] == [f"items.jsonl, line {n}" for n in (2, 3, 4)]
 
@@ -149,10 +149,10 @@ def test_a_source_is_never_written_to(memory: Memory, tmp_path: Path) -> None:
     folder.mkdir()
     samples.mem0_folder(folder, "chroma")
     files = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    memory.import_from(folder, everyone=True)
+    memory.admin.import_from(folder, everyone=True)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
 
 
 def test_an_address_that_does_not_answer_is_told(memory: Memory) -> None:
     with pytest.raises(UpstreamUnavailable, match="does not answer"):
-        memory.import_from("http://127.0.0.1:9", of=["alex"])
+        memory.admin.import_from("http://127.0.0.1:9", of=["alex"])

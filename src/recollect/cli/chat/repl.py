@@ -182,12 +182,12 @@ class ChatRepl:
             print_line("Give a number of the list that /memories prints.")
             return
         user = self._client.user
-        outcome = self._open().delete(which, user_id=user, by="chat", why="/forget")
+        outcome = self._open().acting_as("chat", why="/forget").delete(which, user_id=user)
         content = self._open().get(outcome.id, user_id=user).content
         print_line("Forgot ", bold(content) if outcome.changed else "nothing new", dim("  /undo brings it back"))
 
     def _undo(self, _: str) -> None:
-        for outcome in self._open().undo(user_id=self._client.user, by="chat", why="/undo"):
+        for outcome in self._open().acting_as("chat", why="/undo").undo(user_id=self._client.user):
             record = self._open().get(outcome.id, user_id=self._client.user)
             print_line("Now ", bold(record.status), f": {record.content}")
 

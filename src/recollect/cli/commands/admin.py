@@ -78,7 +78,7 @@ def add(
     if user is None and not (options["everyone"] or options["admin"]):
         raise usage_error("Give one of --user ID, --everyone and --admin.")
     with cli.open() as memory:
-        new = memory.add_key(
+        new = memory.keys.create(
             user_id=user,
             project_id=project,
             read=read or not write,
@@ -99,7 +99,7 @@ def add(
 def list_(cli: CliContext) -> None:
     """List the keys, including expired and revoked ones."""
     with cli.open() as memory:
-        api_keys = memory.keys(user_id=cli.user)
+        api_keys = memory.keys.list(user_id=cli.user)
     hint = dim("Create one with: recollect keys add --user alex")
     cli.reply_rows(api_keys, _KEY_COLUMNS, _key_row, "There are no keys. ", hint)
 
@@ -113,7 +113,7 @@ def revoke(cli: CliContext, key: str) -> None:
     Running servers reject it within seconds.
     """
     with cli.open() as memory:
-        revoked = memory.revoke_key(_find_key(memory.keys(), key).id)
+        revoked = memory.keys.revoke(_find_key(memory.keys.list(), key).id)
     cli.reply(revoked.to_dict(), "Revoked ", bold(revoked.name), dim(f"  {revoked.id}"))
 
 
@@ -164,7 +164,7 @@ def _describe_rights(key: ApiKey) -> str:
 def users(cli: CliContext) -> None:
     """List the users that have memories."""
     with cli.open() as memory:
-        names = memory.users()
+        names = memory.admin.users()
     if cli.json:
         print_json({"results": names})
         return
@@ -204,10 +204,10 @@ def stats(cli: CliContext, cost: bool, parts: tuple[Part, ...]) -> None:
     with cli.open() as memory:
         if cost:
             by = tuple(part for part in PARTS if part in (parts or _DEFAULT_PARTS))
-            usage = memory.usage(user_id=cli.user, parts=parts or _DEFAULT_PARTS)
+            usage = memory.admin.usage(user_id=cli.user, parts=parts or _DEFAULT_PARTS)
             _print_usage(cli, usage, by, limits=_daily_limits(memory, cli.user))
             return
-        counts = memory.stats(cli.user)
+        counts = memory.admin.stats(cli.user)
     if cli.json:
         print_json(dict(counts))
         return
@@ -230,10 +230,10 @@ def _daily_limits(memory: Memory, user: str | None) -> list[_Limit]:
     user_tokens, total_tokens = memory.settings.llm_user_tokens_a_day, memory.settings.llm_tokens_a_day
     limits = []
     if user_tokens:
-        spent = None if user is None else memory.spent_today(user_id=user).tokens
+        spent = None if user is None else memory.admin.spent_today(user_id=user).tokens
         limits.append(_Limit("each user" if user is None else f"user {user}", user_tokens, spent))
     if total_tokens:
-        limits.append(_Limit("all users", total_tokens, memory.spent_today().tokens))
+        limits.append(_Limit("all users", total_tokens, memory.admin.spent_today().tokens))
     return limits
 
 

@@ -57,7 +57,7 @@ def forget(cli: CliContext, memory_id: str | None, everything: bool, yes: bool, 
         if memory_id is None:
             _forget_all(cli, memory, filter, yes=yes, why=why)
             return
-        outcome = memory.delete(memory_id, user_id=cli.user_id, by="cli", why=why)
+        outcome = memory.acting_as("cli", why=why).delete(memory_id, user_id=cli.user_id)
     if outcome.changed:
         cli.reply(outcome.to_dict(), "Forgot ", bold(outcome.id), dim("  recollect undo brings it back"))
     else:
@@ -68,7 +68,7 @@ def _forget_all(cli: CliContext, memory: Memory, filter: Filter, *, yes: bool, w
     if not yes and not _confirm_forget_all(cli, memory, filter):
         print_line("Nothing was forgotten.", err=True)
         return
-    count = memory.delete_all(**cli.scope_args, filters=filter, by="cli", why=why)
+    count = memory.acting_as("cli", why=why).delete_all(**cli.scope_args, filters=filter)
     cli.reply({"forgotten": count}, f"Forgot {pluralize(count, 'memory', 'memories')}.")
 
 
@@ -88,7 +88,7 @@ def _confirm_forget_all(cli: CliContext, memory: Memory, filter: Filter) -> bool
 def restore(cli: CliContext, memory_id: str, why: str) -> None:
     """Make a forgotten or superseded memory active again."""
     with cli.open() as memory:
-        outcome = memory.restore(memory_id, user_id=cli.user_id, by="cli", why=why)
+        outcome = memory.acting_as("cli", why=why).restore(memory_id, user_id=cli.user_id)
     if outcome.changed:
         cli.reply(outcome.to_dict(), "Restored ", bold(outcome.id))
     else:
@@ -109,7 +109,7 @@ def undo(cli: CliContext, change_id: int | None, anyones: bool, why: str) -> Non
     if anyones and change_id is not None:
         raise usage_error("Give either a number or --any.")
     with cli.open() as memory:
-        outcomes = memory.undo(change_id, user_id=cli.user_id, anyones=anyones, by="cli", why=why)
+        outcomes = memory.acting_as("cli", why=why).undo(change_id, user_id=cli.user_id, anyones=anyones)
         description = "" if cli.json else _describe_undone(memory, outcomes, cli.user_id)
     cli.reply(to_results(outcomes), description)
     for outcome in () if cli.json else outcomes:
@@ -172,8 +172,8 @@ def erase(
         return
     with cli.open() as memory:
         whole = not (memory_id or turn_id or cli.session or cli.project)
-        receipt = memory.erase(
-            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole, by="cli", why=why
+        receipt = memory.acting_as("cli", why=why).erasure.erase(
+            **cli.scope_args, memory_id=memory_id, turn_id=turn_id, everything=whole
         )
     if cli.json:
         print_json(receipt.to_dict())
@@ -225,7 +225,7 @@ _RECEIPT_COLUMNS = [
 def _list_receipts(cli: CliContext, to: str | None) -> None:
     """Print the erasures of one user or of all, or write them to a file as JSON Lines."""
     with cli.open() as memory:
-        erasures = memory.erasures(user_id=cli.user)
+        erasures = memory.erasure.list(user_id=cli.user)
     if to is None:
         cli.reply_rows(erasures, _RECEIPT_COLUMNS, _receipt_row, "Nothing was erased so far.")
     elif to == "-":
@@ -261,7 +261,7 @@ def _replay_receipts(cli: CliContext, file: str, *, yes: bool, why: str) -> None
         print_line("Nothing was erased.", err=True)
         return
     with cli.open() as memory:
-        receipts = memory.replay_erasures(erasures, by="cli", why=why)
+        receipts = memory.acting_as("cli", why=why).erasure.replay(erasures)
     if cli.json:
         print_json({"given": len(erasures), **to_results(receipts)})
         return

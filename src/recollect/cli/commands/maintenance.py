@@ -69,7 +69,7 @@ def jobs(cli: CliContext, states: tuple[str, ...], replay: str | None, cancel: s
         elif job_id := replay or cancel:
             _change_job(cli, memory, job_id, verb="replay" if replay else "cancel")
         else:
-            listed = memory.jobs(user_id=cli.user, states=states, limit=limit)
+            listed = memory.jobs.list(user_id=cli.user, states=states, limit=limit)
             cli.reply_rows(listed, _JOB_COLUMNS, _job_row, "There are no such jobs.")
             if not cli.json and any(job.state is JobState.DEAD for job in listed):
                 print_line(dim("recollect jobs --replay JOB runs a dead job again"), err=True)
@@ -78,9 +78,9 @@ def jobs(cli: CliContext, states: tuple[str, ...], replay: str | None, cancel: s
 def _change_job(cli: CliContext, memory: Memory, job_id: str, *, verb: str) -> None:
     job = _find_job(cli, memory, job_id)
     change, states, done = (
-        (memory.replay_jobs, _REPLAYABLE, "Replayed")
+        (memory.jobs.replay, _REPLAYABLE, "Replayed")
         if verb == "replay"
-        else (memory.cancel_jobs, _CANCELLABLE, "Cancelled")
+        else (memory.jobs.cancel, _CANCELLABLE, "Cancelled")
     )
     changed = change([job.id], user_id=job.scope.user) if job.state in states else []
     if changed:
@@ -92,9 +92,9 @@ def _change_job(cli: CliContext, memory: Memory, job_id: str, *, verb: str) -> N
 def _find_job(cli: CliContext, memory: Memory, id: str) -> Job:
     """Return a job by its id; the user need not be named for a job that the list shows."""
     if cli.user:
-        return memory.job(id, user_id=cli.user)
+        return memory.jobs.get(id, user_id=cli.user)
     for states in ((), _REPLAYABLE):
-        for job in memory.jobs(states=states, limit=_MAX_JOBS):
+        for job in memory.jobs.list(states=states, limit=_MAX_JOBS):
             if job.id == id:
                 return job
     raise NotFound(f"no job {id}; for an old one, name the user with --user")
@@ -102,13 +102,13 @@ def _find_job(cli: CliContext, memory: Memory, id: str) -> Job:
 
 def _replay_all(cli: CliContext, memory: Memory) -> list[Job]:
     replayed: list[Job] = []
-    while batch := memory.jobs(user_id=cli.user, states=_REPLAYABLE, limit=_MAX_JOBS):
+    while batch := memory.jobs.list(user_id=cli.user, states=_REPLAYABLE, limit=_MAX_JOBS):
         # A job that dies again meanwhile is not replayed twice.
         new = [job for job in batch if job.id not in {each.id for each in replayed}]
         if not new:
             break
         for user in {job.scope.user for job in new}:
-            replayed += memory.replay_jobs([job.id for job in new if job.scope.user == user], user_id=user)
+            replayed += memory.jobs.replay([job.id for job in new if job.scope.user == user], user_id=user)
     return replayed
 
 
@@ -136,7 +136,7 @@ def worker(cli: CliContext, once: bool) -> None:
 
 async def _run_once(cli: CliContext) -> int:
     async with cli.open_async() as memory:
-        return await memory.work()
+        return await memory.jobs.run_pending()
 
 
 async def _run_until_stopped(cli: CliContext) -> int:
@@ -144,13 +144,13 @@ async def _run_until_stopped(cli: CliContext) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, lambda: (force if stop.is_set() else stop).set())
     async with cli.open_async() as memory:
-        running = await memory.start_worker()
+        running = await memory.jobs.start_worker()
         if not cli.json:
             print_line("Working as ", bold(running.name), dim("  Ctrl-C stops it"))
             sys.stdout.flush()
         await stop.wait()
         # A change of the embedding model replaces the worker.
-        first_worker, running = running, await memory.start_worker()
+        first_worker, running = running, await memory.jobs.start_worker()
         stopping, forced = asyncio.create_task(running.stop()), asyncio.create_task(force.wait())
         await asyncio.wait((stopping, forced), return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
@@ -183,7 +183,9 @@ def upkeep(cli: CliContext, chores: tuple[str, ...], dry_run: bool) -> None:
     """
     tasks = parse_tasks(chores) if chores else list(_DEFAULT_TASKS)
     with cli.open() as memory:
-        reports = memory.upkeep(tasks, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run, by="cli")
+        reports = memory.acting_as("cli").admin.maintain(
+            tasks, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run
+        )
     if cli.json:
         print_json(to_results(reports))
         return
@@ -248,14 +250,14 @@ def review(
     with cli.open() as memory:
         decision: Any = {"user_id": cli.user_id, "by": by or _login_name(), "expected_version": expect_version}
         if approve:
-            outcome, verb = memory.approve(approve, actor=Actor.PERSON, **decision), "Approved"
+            outcome, verb = memory.reviews.approve(approve, actor=Actor.PERSON, **decision), "Approved"
         elif reject:
-            outcome, verb = memory.reject(reject, **decision), "Rejected"
+            outcome, verb = memory.reviews.reject(reject, **decision), "Rejected"
         elif edit:
-            outcome, verb = memory.edit_review(edit, text, **decision), "Changed"
+            outcome, verb = memory.reviews.edit(edit, text, **decision), "Changed"
         else:
             empty = f"No memory of user {cli.user_id} waits for review."
-            cli.reply_rows(memory.reviews(**cli.scope_args), _REVIEW_COLUMNS, _review_row, empty)
+            cli.reply_rows(memory.reviews.list(**cli.scope_args), _REVIEW_COLUMNS, _review_row, empty)
             return
     cli.reply(outcome.to_dict(), f"{verb} ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
     if not cli.json:

@@ -43,9 +43,9 @@ def sessions(cli: CliContext, end: bool, limit: int) -> None:
     with cli.open() as memory:
         if end and cli.session:
             scope = {"user_id": cli.user_id, "session_id": cli.session}
-            _print_ended(cli, memory.end_session(**scope, project_id=cli.project, wait=True))
+            _print_ended(cli, memory.sessions.end(**scope, project_id=cli.project, wait=True))
             return
-        found = memory.sessions(user_id=cli.user_id, limit=_MAX_SESSIONS)
+        found = memory.sessions.list(user_id=cli.user_id, limit=_MAX_SESSIONS)
     matching = [
         each
         for each in found
@@ -106,7 +106,7 @@ def end_run(cli: CliContext, /, goal: str, steps: tuple[str, ...], **result: Any
     if not cli.session:
         raise usage_error("Name the session with --session.")
     with cli.open() as memory:
-        outcomes = memory.end_run(
+        outcomes = memory.sessions.end_run(
             goal,
             user_id=cli.user_id,
             project_id=cli.project,

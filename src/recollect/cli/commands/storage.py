@@ -165,10 +165,10 @@ def reembed(cli: CliContext, status: bool, back: bool, drop: bool) -> None:
     """
     with cli.open() as memory:
         if status:
-            _print_models(cli, list(memory.embedding_models()))
+            _print_models(cli, list(memory.admin.embedding_models()))
             return
         with ProgressBar("Embedding") as progress:
-            count = memory.reembed(progress, back=back, drop=drop)
+            count = memory.admin.reembed(progress, back=back, drop=drop)
     done = f"Embedded {pluralize(count, 'memory', 'memories')}."
     cli.reply({"embedded": count}, done if count else "Every memory has a vector of the current model.")
 

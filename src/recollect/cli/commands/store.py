@@ -44,7 +44,7 @@ def add(cli: CliContext, /, text: tuple[str, ...], fields: dict[str, Any], **opt
     is_keyed = not text and fields.get("key") and fields.get("value")
     content = None if is_keyed else read_text_argument(text, name="content")
     with cli.open() as memory:
-        outcome = memory.add(content, **cli.scope_args, by="cli", **options, **fields)
+        outcome = memory.acting_as("cli").add(content, **cli.scope_args, **options, **fields)
     if cli.json:
         print_json(outcome.to_dict())
     else:
@@ -89,7 +89,7 @@ def remember(
     content = validate_text(read_text_argument(text, name="text"), name="text")
     message = {"role": role, "content": content, **({"name": name} if name else {})}
     with cli.open({"worker": False} if no_wait else None) as memory:
-        remembered = memory.remember(message, **cli.scope_args, by="cli", wait=not no_wait, mode=mode)
+        remembered = memory.acting_as("cli").remember(message, **cli.scope_args, wait=not no_wait, mode=mode)
     if cli.json:
         print_json(remembered.to_dict())
         return
@@ -141,8 +141,8 @@ def update(
     """
     content = read_text_argument(text, name="content") if text else None
     with cli.open() as memory:
-        outcome = memory.update(
-            memory_id, content, user_id=cli.user_id, expected_version=expect_version, by="cli", why=why, **fields
+        outcome = memory.acting_as("cli", why=why).update(
+            memory_id, content, user_id=cli.user_id, expected_version=expect_version, **fields
         )
     if cli.json:
         print_json(outcome.to_dict())

@@ -52,7 +52,7 @@ def make(cli: CliContext, file: str, force: bool) -> None:
     history, vectors, sessions, jobs, and hashes of the API keys. Protect it like the ledger.
     """
     with cli.open() as memory, ProgressBar("Backing up", total=100) as progress:
-        made = memory.backup(file, force=force, progress=_percent_callback(progress))
+        made = memory.admin.backup(file, force=force, progress=_percent_callback(progress))
     _print_backup(cli, made, f"Backed up to {file}")
 
 
@@ -151,7 +151,7 @@ def export(cli: CliContext, file: str, force: bool, sessions: bool, embeddings: 
 
 async def _write_export(cli: CliContext, out: TextIO, **options: bool) -> int:
     async with cli.open_async() as memory:
-        counts = await memory.stats(cli.user)
+        counts = await memory.admin.stats(cli.user)
         total = None if cli.project else sum(counts.get(name, 0) for name in _EXPORTED_KINDS)
         done = 0
         with ProgressBar("Exporting", total=total) as progress:
@@ -207,8 +207,8 @@ def import_(
     everyone = everyone or (is_export and owner is None and not of)
     options: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
     with cli.open() as memory, ProgressBar("Reading" if dry_run else "Importing") as progress:
-        report = memory.import_from(
-            source, user_id=owner, learn=learn, dry_run=dry_run, by="cli", progress=progress, **options
+        report = memory.acting_as("cli").admin.import_from(
+            source, user_id=owner, learn=learn, dry_run=dry_run, progress=progress, **options
         )
     if cli.json:
         print_json(report.to_dict())
@@ -276,7 +276,7 @@ def _import_lines(cli: CliContext, file: str, owner: str | None) -> None:
             imported[0] = done
             progress(done)
 
-        result = memory.import_(_parse_lines(lines, imported), user_id=owner, by="cli", progress=on_progress)
+        result = memory.acting_as("cli").import_(_parse_lines(lines, imported), user_id=owner, progress=on_progress)
     cli.reply(
         asdict(result), f"Added {pluralize(result.added, 'memory', 'memories')}; {result.present:,} existed already."
     )

@@ -138,20 +138,20 @@ async def erase(body: EraseBody, user: UserDep, author: AuthorDep, service: Serv
     """
     scope = Scope(user, body.project_id or "", body.session_id or "")
     request = ErasureRequest(body.target, body.id or "")
-    return json_response(await service.operations.erase(scope, request, by=author))
+    return json_response(await service.erasure.erase(scope, request, by=author))
 
 
 @erasure_router.get("/erasures", response_model=ListOf[ErasureItem])
 async def list_erasures(user: UserDep, service: ServiceDep, since: Since = None) -> JSONResponse:
     """List the user's erasures, oldest first."""
-    erasures, digest = await service.operations.erasures(parse_time(since, name="since")), user_digest(user)
+    erasures, digest = await service.erasure.list(parse_time(since, name="since")), user_digest(user)
     return list_response([each for each in erasures if each.user == digest])
 
 
 @admin_erasure_router.get("/admin/erasures", response_model=ListOf[ErasureItem])
 async def list_all_erasures(service: ServiceDep, since: Since = None) -> JSONResponse:
     """List the erasures of all users, oldest first: keep them outside of the database and replay them on a backup."""
-    return list_response(await service.operations.erasures(parse_time(since, name="since")))
+    return list_response(await service.erasure.list(parse_time(since, name="since")))
 
 
 @admin_erasure_router.post(
@@ -165,4 +165,4 @@ async def replay_erasures(body: ReplayErasuresBody, author: AuthorDep, service: 
     Erasures that the database knows of, or that select nothing, are skipped. Replay before anything is written.
     """
     erasures = [parse_erasure(each.model_dump()) for each in body.erasures]
-    return list_response(await service.operations.replay_erasures(erasures, by=author))
+    return list_response(await service.erasure.replay(erasures, by=author))

@@ -235,7 +235,7 @@ class _ChangeStream:
             last = await service.history(Scope(self._user), before=self._after + 1, limit=1)
             since, entry_exists = (last[0].at if last else None), bool(last) and last[0].id == self._after
         digest = user_digest(self._user)
-        missed = [each.to_dict() for each in await service.operations.erasures(since) if each.user == digest]
+        missed = [each.to_dict() for each in await service.erasure.list(since) if each.user == digest]
         if self._epoch is None and entry_exists and not missed:
             return None
         for each in missed:

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from recollect.errors import Conflict, InvalidInput
 from recollect.http.auth.caller import Caller, CallerDep
 from recollect.http.routing import ServiceDep, get_named_user
-from recollect.ledger.idempotency import IdempotencyStore, KeyClaim
+from recollect.ledger.protocol import IdempotencyStore, KeyClaim
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now
 

@@ -187,7 +187,7 @@ async def add_memory(
     """Store a memory verbatim; one that says the same as another is not stored twice."""
     caller.check_level(body.level)
     fields = body.model_dump(exclude_unset=True, exclude_none=True, exclude={"content", "correction", "embedding"})
-    vector = await service.operations.check_embedding(body.embedding)
+    vector = await service.check_embedding(body.embedding)
     draft = MemoryInput(content=body.content, fields=fields, vector=vector, correction=body.correction)
     token = parse_idempotency_key(
         idempotency_key, "add", scope.user, scope.project, scope.session, body.model_dump(exclude_unset=True)
@@ -265,7 +265,7 @@ async def list_reviews(
     scope: ScopeDep, service: ServiceDep, limit: Limit = 100, cursor: Cursor = None
 ) -> JSONResponse:
     """List the memories that wait for review, oldest first."""
-    return _memory_page(await service.operations.reviews(scope, limit=limit, cursor=decode_position(cursor, str)))
+    return _memory_page(await service.reviews.list(scope, limit=limit, cursor=decode_position(cursor, str)))
 
 
 @reviews_router.patch("/reviews/{memory_id}", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
@@ -280,9 +280,7 @@ async def edit_review(
 ) -> JSONResponse:
     """Change a memory that waits for review; it keeps waiting."""
     return json_response(
-        await service.operations.edit_review(
-            scope, memory_id, _changes(body), by=author, expected_version=await version()
-        )
+        await service.reviews.edit(scope, memory_id, _changes(body), by=author, expected_version=await version())
     )
 
 
@@ -295,9 +293,7 @@ async def approve_review(
 
     Only a person approves (`X-Memory-Actor: person`), and not what the same person proposed.
     """
-    return json_response(
-        await service.operations.approve(scope, memory_id, by=author, expected_version=await version())
-    )
+    return json_response(await service.reviews.approve(scope, memory_id, by=author, expected_version=await version()))
 
 
 @reviews_router.post("/reviews/{memory_id}/reject", response_model=ReviewResponse, responses=WITH_ETAG_AND_IF_MATCH)
@@ -306,6 +302,4 @@ async def reject_review(
     memory_id: str, scope: MemoryScopeDep, author: AuthorDep, service: ServiceDep, version: ExpectedVersion
 ) -> JSONResponse:
     """Forget a memory that waits for review."""
-    return json_response(
-        await service.operations.reject(scope, memory_id, by=author, expected_version=await version())
-    )
+    return json_response(await service.reviews.reject(scope, memory_id, by=author, expected_version=await version()))

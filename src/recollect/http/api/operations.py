@@ -174,22 +174,22 @@ async def _job_page(
     service: Service, user: str | None, states: list[JobState] | None, limit: int, cursor: str | None
 ) -> JSONResponse:
     before = decode_position(cursor, str)
-    jobs = await service.operations.jobs(user, states=states or (), limit=limit + 1, before=before)
+    jobs = await service.jobs.list(user, states=states or (), limit=limit + 1, before=before)
     return page_response(jobs, limit, lambda job: encode_cursor(job.id))
 
 
 @jobs_router.get("/jobs/{job_id}", response_model=JobResponse)
 async def get_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResponse:
     """Return a job."""
-    return json_response(await service.operations.job(user, job_id))
+    return json_response(await service.jobs.get(user, job_id))
 
 
 @jobs_router.post("/jobs/{job_id}/replay", response_model=JobResponse)
 @idempotent()
 async def replay_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResponse:
     """Run a dead or cancelled job."""
-    job = await service.operations.job(user, job_id)
-    replayed = await service.operations.replay(user, [job_id])
+    job = await service.jobs.get(user, job_id)
+    replayed = await service.jobs.replay(user, [job_id])
     if not replayed:
         raise Conflict(f"Job {job_id} is {job.state}; only dead and cancelled jobs can be replayed")
     return json_response(replayed[0])
@@ -199,8 +199,8 @@ async def replay_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONR
 @idempotent()
 async def cancel_job(job_id: JobId, user: UserDep, service: ServiceDep) -> JSONResponse:
     """Cancel a waiting or running job, so that it has no effect."""
-    job = await service.operations.job(user, job_id)
-    cancelled = await service.operations.cancel(user, [job_id])
+    job = await service.jobs.get(user, job_id)
+    cancelled = await service.jobs.cancel(user, [job_id])
     if not cancelled:
         raise Conflict(f"Job {job_id} is {job.state}; only waiting and running jobs can be cancelled")
     return json_response(cancelled[0])
@@ -216,8 +216,8 @@ async def _usage_page(
     service: Service, user: str | None, since: str | None, groups: list[UsageGroup] | None
 ) -> JSONResponse:
     by = groups or ["day", "model", "step"]
-    usage = await service.operations.usage(user, since=parse_time(since, name="since"), by=by)
-    today = await service.operations.spent_today(user)
+    usage = await service.usage.report(user, since=parse_time(since, name="since"), by=by)
+    today = await service.usage.spent_today(user)
     body = {"results": [each.to_dict() for each in usage], "today": {"tokens": today.tokens, "calls": today.calls}}
     return json_response(body)
 
@@ -235,9 +235,7 @@ async def do_upkeep(
 ) -> JSONResponse:
     """Run maintenance on the user's memories now; each task is one change that can be undone."""
     scope = Scope(user, project)
-    return list_response(
-        await service.operations.run_maintenance(scope, body.chores, by=author, dry_run=body.dry_run)
-    )
+    return list_response(await service.jobs.run_maintenance(scope, body.chores, by=author, dry_run=body.dry_run))
 
 
 @maintenance_router.get("/version", response_model=VersionResponse)

@@ -17,7 +17,8 @@ from recollect.model.query import both, parse_filter
 from recollect.model.result import RecallOutcome
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import RecallRequest, SearchRequest
+from recollect.recall import RecallRequest
+from recollect.search import SearchRequest
 from recollect.text.time_expressions import parse_time_filter
 
 search_router = create_api_router("search and recall")
@@ -115,7 +116,7 @@ async def search(body: SearchBody, scope: ScopeDep, service: ServiceDep, setting
             limit=settings.search_limit if body.limit is None else body.limit,
             filter=both(parse_filter(body.filters.root), times.filter),
             min_score=settings.search_min_score if body.min_score is None else body.min_score,
-            vector=await service.operations.check_embedding(body.embedding),
+            vector=await service.check_embedding(body.embedding),
             as_of=parse_time(body.as_of, name="as_of"),
             periods=times.periods,
             explain=body.explain,

@@ -159,7 +159,7 @@ async def list_sessions(
     """List the user's sessions of all projects, the latest first."""
     last = decode_cursor(cursor, int, str, str)
     after = _cursor_session(user, *last) if last else None
-    sessions = await service.operations.sessions(user, limit=limit + 1, after=after)
+    sessions = await service.sessions.list(user, limit=limit + 1, after=after)
     return page_response(sessions, limit, _session_cursor)
 
 
@@ -177,7 +177,7 @@ def _session_cursor(last: Conversation) -> str:
 @sessions_router.get("/session", response_model=SessionResponse, responses=sessions_router.error_responses(404))
 async def get_session(scope: ScopeDep, service: ServiceDep) -> JSONResponse:
     """Return the state of a session."""
-    return json_response(await service.operations.session(scope))
+    return json_response(await service.sessions.get(scope))
 
 
 @sessions_router.post(
@@ -190,9 +190,9 @@ async def end_session(
     wait_s: Annotated[float, Query(ge=0, le=300, description="How long to wait for the job.")] = 0,
 ) -> JSONResponse:
     """End a session: learn from the rest of it, store its episode and promote what matters."""
-    job = await service.operations.end_session(scope)
+    job = await service.sessions.end(scope)
     if wait_s:
-        job = await service.operations.wait_for_job_chain(job, within_s=wait_s)
+        job = await service.jobs.wait_for_chain(job, within_s=wait_s)
     return json_response(job, 202)
 
 
@@ -201,4 +201,4 @@ async def end_session(
 async def end_run(body: AgentRun, scope: ScopeDep, service: ServiceDep) -> JSONResponse:
     """Store the result of an agent run as an episode with its lessons, if it was a task."""
     options = body.model_dump(include={"steps", "answer", "success", "lessons"})
-    return list_response(await service.operations.end_run(scope, parse_run(body.run_id, body.goal, **options)))
+    return list_response(await service.sessions.end_run(scope, parse_run(body.run_id, body.goal, **options)))

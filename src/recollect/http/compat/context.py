@@ -20,8 +20,8 @@ from recollect.model.result import SearchResult
 from recollect.model.scope import Level, Scope
 from recollect.model.text import validate_text
 from recollect.model.times import now
-from recollect.recall import SearchRequest
 from recollect.remember import MemoryInput
+from recollect.search import SearchRequest
 from recollect.service.service import Service
 from recollect.text.time_expressions import parse_time_filter
 
@@ -105,7 +105,7 @@ class Context:
             limit=parse_limit(settings.search_limit if limit is None else limit),
             min_score=parse_score(settings.search_min_score if min_score is None else min_score, name="threshold"),
             filter=both(both(filter, EXCLUDE_TURNS), times.filter),
-            vector=await self.service.operations.check_embedding(embedding),
+            vector=await self.service.check_embedding(embedding),
             periods=times.periods,
             turns=False,
             everywhere=everywhere,

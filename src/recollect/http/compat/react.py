@@ -297,7 +297,7 @@ async def _store(ctx: Context, scope: Scope, body: _Store, content: str, fields:
     new = MemoryInput(
         content=content,
         fields={**fields, "metadata": body.metadata},
-        vector=await ctx.service.operations.check_embedding(body.embedding),
+        vector=await ctx.service.check_embedding(body.embedding),
     )
     merged = {"metadata": body.metadata} if body.metadata else {}
     return (await ctx.add(scope, new, merged))[1].id
@@ -350,12 +350,12 @@ async def update_conversation(ctx: ContextDep, body: UpdateConversation) -> Done
     summary = body.invocation_summary
     texts = {name: repair_text(getattr(summary, name)) for name in ("query", "summary", "result")}
     timestamp = as_utc(summary.timestamp or now()).isoformat()
-    await ctx.service.operations.record_invocation(scope, {**texts, "timestamp": timestamp})
+    await ctx.service.sessions.record_invocation(scope, {**texts, "timestamp": timestamp})
     return Done()
 
 
 @router.post("/conversations/end", responses=router.error_responses(404))
 async def end_conversation(ctx: ContextDep, body: ConversationRequest) -> Done:
     """End a conversation: in the background the rest of it is learned and what matters is promoted."""
-    await ctx.service.operations.end_session(ctx.caller.scope(body.user, body.collection, body.conversation_id))
+    await ctx.service.sessions.end(ctx.caller.scope(body.user, body.collection, body.conversation_id))
     return Done()

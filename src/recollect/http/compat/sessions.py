@@ -144,7 +144,7 @@ async def _session_scope(
 
 async def _existing_session(ctx: ContextDep, scope: Annotated[Scope, Depends(_session_scope)]) -> Scope:
     try:
-        return (await ctx.service.operations.session(scope)).scope
+        return (await ctx.service.sessions.get(scope)).scope
     except NotFound as error:
         raise SessionNotFound(str(error)) from None
 
@@ -161,7 +161,7 @@ async def begin_session(
 ) -> SessionCreated:
     """Begin a session before its first message; an existing session stays as it is. A chat begins its own session."""
     session = await _session_scope(ctx, (new and new.sessionId) or new_id(), user_id, project_id)
-    await ctx.service.operations.begin_session(session, by=ctx.caller.author())
+    await ctx.service.sessions.begin(session, by=ctx.caller.author())
     return SessionCreated(sessionId=session.session)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from recollect.http.errors import ErrorInfo, describe_errors, error_schemas, openai_error
+from recollect.http.errors import error_responses, error_schemas, openai_error
 from recollect.http.params import OPTIONAL_NAME_PATTERN
 from recollect.http.proxy.memory_options import ChatMemoryFields
 from recollect.model.text import MAX_ID_CHARS
@@ -81,10 +81,7 @@ def _parameter(name: str, where: str, description: str, schema: Schema, **more: 
 
 
 def _errors(*statuses: int) -> Schema:
-    def render(error: ErrorInfo) -> tuple[int, Schema]:
-        return error.status, dict(openai_error(error.status, error.kind, error.message))
-
-    return {str(status): response for status, response in describe_errors(render, OpenAIError, *statuses).items()}
+    return {str(status): response for status, response in error_responses(OpenAIError, *statuses).items()}
 
 
 _SWITCH = {"type": "string", "enum": ["off", "read", "write", ""]}

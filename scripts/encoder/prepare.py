@@ -5,8 +5,8 @@
 Sources and licences: LongMemEval (MIT, text only), QMSum (MIT), FriendsQA (Apache-2.0) and the project's own
 `evals/data`. LoCoMo, BEAM and REALTALK are never used for training.
 
-The file holds word-piece ids of the bundled table's vocabulary: `chunks` to learn the teacher's token vectors from, and
-`groups` of documents with questions and the documents that answer them.
+The file holds word-piece ids of the bundled table's vocabulary: `chunks` to learn the teacher's token vectors from,
+and groups of documents with questions and the documents that answer them.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from recollect.models.static_embedder import BUNDLED_TABLE
 MAX_PIECES = 62
 _SENTENCE_END = re.compile(r"(?<=[.!?:;\n])\s+")
 _NAMES = (
-    "Anna Ben Carla David Emma Farid Grace Hugo Ines Jonas Kira Liam Mia Noah Olga Paul Quinn Rosa Sam Tara Umar Vera "
-    "Will Xenia Yusuf Zoe Melissa Andrew Joanna Nate Maria Ethan user assistant"
+    "Anna Ben Carla David Emma Farid Grace Hugo Ines Jonas Kira Liam Mia Noah Olga Paul Quinn Rosa Sam Tara Umar "
+    "Vera Will Xenia Yusuf Zoe Melissa Andrew Joanna Nate Maria Ethan user assistant"
 ).split()
 _OWN = Path(__file__).parents[2] / "evals" / "data"
 

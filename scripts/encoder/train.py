@@ -2,8 +2,8 @@
 
     python -m scripts.encoder.train DATA.npz TEACHER_FOLDER OUT.npz [--seconds 300] [--measure EVAL.npz ...]
 
-Needs torch with a GPU, onnx and tokenizers. Three steps: token vectors of the teacher centred
-and reduced to 96 dimensions; training (token cosine, then the teacher's ranking of documents, then answered questions);
+Needs torch with a GPU, onnx and tokenizers. Three steps: token vectors of the teacher, centred and reduced to 96
+dimensions; training (token cosine, then also the ranking of documents by the teacher, then also answered questions);
 export in int8. `--measure` prints Recall@10 of MaxSim alone on sets that are not trained on.
 """
 

@@ -95,8 +95,8 @@ class MemorySettings(BaseModel):
     search_elbow: bool = setting(False, "Cut the hits where the scores drop steeply.")
     late_interaction: bool = setting(
         True,
-        "Also compare questions with memories word piece by word piece, with a small bundled network: better ranking for"
-        " about 2 ms a search, 3 kB a memory, and 3 ms of background work for each write.",
+        "Also compare questions with memories word piece by word piece, with a small bundled network: better ranking"
+        " for about 2 ms a search, 3 kB a memory, and 3 ms of background work for each write.",
     )
     fusion: Literal["learned", "rrf", "weights"] = setting(
         "learned", "How signals are fused to one score: the learned blend, reciprocal ranks, or fixed weights."

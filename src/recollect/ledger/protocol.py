@@ -403,7 +403,7 @@ class Ledger(
         user: str | None = None,
         rows: Sequence[int] | None = None,
     ) -> list[Unembedded]:
-        """Return memories without a vector of this model, in order of their rows: a user's, everybody's, or `rows`."""
+        """Return memories without a vector of this model in order of their rows: of a user, of all, or of `rows`."""
         ...
 
     async def store_token_vectors(

@@ -133,10 +133,8 @@ def _encode(network: _Network, rows: Sequence[list[int]]) -> list[Floats]:
         row[: len(pieces)] = pieces
     flat = ids.ravel()
     embedded = network.pieces[flat] * network.piece_steps[flat][:, None]
-    x: Floats = embedded @ network.widen
-    x = np.asarray(
-        (x.reshape(count, longest, -1) + network.positions[:longest]).reshape(count * longest, -1), np.float32
-    )
+    x = np.asarray(embedded @ network.widen, np.float32).reshape(count, longest, -1) + network.positions[:longest]
+    x = x.reshape(count * longest, -1)
     padding = None
     if min(lengths) < longest:
         padding = np.where(np.arange(longest) < np.array(lengths)[:, None], 0, -1e9).astype(np.float32)[:, None, None]

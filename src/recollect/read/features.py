@@ -118,7 +118,8 @@ def compute_features(candidates: CandidateTable, stats: QueryStats) -> Floats:
         time, time * question.asks_when, counts, counts * question.asks_count,
         instructs, instructs * here, instructs * candidates.coverage, instructs * question.wants_advice,
         prefers, prefers * question.wants_advice,
-        _in_period(candidates, stats.periods), *_late_columns(candidates), stats.unknown_names, stats.missing, meaning.max(initial=0.0),
+        _in_period(candidates, stats.periods), *_late_columns(candidates),
+        stats.unknown_names, stats.missing, meaning.max(initial=0.0),
         candidates.coverage.max(initial=0.0), best_words, here.max(initial=0.0), bool(stats.named), question_length,
         question.personal, question.idle, FEW_MEMORIES / (FEW_MEMORIES + stats.count),
     )  # fmt: skip
@@ -144,7 +145,7 @@ def _in_period(candidates: CandidateTable, periods: Sequence[Period]) -> Floats 
 
 
 def _late_columns(candidates: CandidateTable) -> tuple[Floats | float, ...]:
-    """Late interaction: own, relative to the other candidates, of the turns before and after; used; the best of all."""
+    """Late interaction: own, relative to other candidates, of the turns before and after; used at all; the best."""
     late = candidates.late
     if late is None or not len(late):
         return (0.0,) * 6

@@ -1,7 +1,7 @@
 """Late interaction: how well each word piece of a question is matched by the pieces of a candidate.
 
-Token vectors are made in the background after each write and stored in the ledger beside the dense vectors, as those of
-a model of their own. What was just written and has none yet is encoded when a search needs it.
+Token vectors are made in the background after each write and stored in the ledger beside the dense vectors, as those
+of a model of their own. What was just written and has none yet is encoded when a search needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TOKEN_MODEL = EmbeddingModel(ENCODER_NAME, DIMENSIONS)
 
 _log = logging.getLogger("recollect")
-# Encoding starts a moment after a write, so that it does not compete with the answer and takes several writes at once.
+# Encoding starts a moment after a write: it does not compete with the answer, and takes several writes at once.
 _DELAY_S = 0.5
 _BATCH = 64
 # A search encodes at most so many rows itself, the newest first: each costs two to five milliseconds.

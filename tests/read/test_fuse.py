@@ -71,7 +71,7 @@ def test_the_learned_blend_is_the_logistic_of_the_weighed_signals() -> None:
 
 
 def test_odds_beyond_all_measure_raise_no_warning() -> None:
-    weights = learned_blend().weights
+    weights = learned_blend(has_late=False).weights
     worst = np.sign(weights) * 1e6
     worst[FEATURE_NAMES.index("in_period")] = 0
     assert fuse(np.array([worst, -worst], np.float32), MANY) == pytest.approx([1, 0])
@@ -198,7 +198,7 @@ def test_the_account_adds_up_to_the_relevance(memory: Memory) -> None:
 
 
 def test_the_strongest_are_the_candidates_own_for_and_against() -> None:
-    weights = dict(zip(FEATURE_NAMES, map(float, learned_blend().weights), strict=True))
+    weights = dict(zip(FEATURE_NAMES, map(float, learned_blend(has_late=False).weights), strict=True))
     account = break_down_score({"meaning": 2.0, "assistant": 1.0, "q_terms": 5.0})
     report = account.strongest(5)
     assert {each.feature for each in report} == {"meaning", "assistant"}

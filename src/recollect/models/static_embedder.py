@@ -112,6 +112,12 @@ def word_piece_ids(texts: Sequence[str]) -> list[list[int]]:
     return _tokens(_load(BUNDLED_TABLE), texts)
 
 
+def word_piece_texts(text: str) -> list[str]:
+    """The pieces of a text as they are spelled; those inside a word begin with ##."""
+    tokenizer = _load(BUNDLED_TABLE).tokenizer
+    return [tokenizer.id_to_token(piece) or "" for piece in word_pieces(text)]
+
+
 def piece_vectors() -> NDArray[np.float32]:
     """A vector of length one for each piece of the bundled table's vocabulary: 30 MB, so keep what you make of it."""
     import numpy as np

@@ -181,7 +181,7 @@ async def _past_deps(user: str, records: Sequence[MemoryRecord], deps: SearchDep
     vectors = await _vectors(user, records, ledger=deps.ledger, embedder=deps.embedder)
     model = deps.embedder.model
     ledger = cast(Ledger, LedgerSnapshot(records, vectors))
-    return replace(deps, ledger=ledger, index=ExactIndex(ledger, model, budget_bytes=_INDEX_BYTES))
+    return replace(deps, ledger=ledger, index=ExactIndex(ledger, model, budget_bytes=_INDEX_BYTES), late=None)
 
 
 async def _vectors(

@@ -10,6 +10,7 @@ import numpy as np
 from recollect.ledger.tokenizer import query_terms, terms_of
 from recollect.read.features import FEATURE_NAMES, FEW_MEMORIES
 from recollect.read.fuse import adjust_for_count, has_evidence, learned_blend
+from recollect.read.late_interaction import describe_matches
 
 _MAX_WORDS = 6
 _MAX_REASONS = 3
@@ -83,6 +84,8 @@ def explain(query: str, content: str, *, scores: Mapping[str, float], features: 
         parts.append(f"shares {', '.join(shared[:_MAX_WORDS])} (words {scores.get('lexical', 0.0):.2f})")
     if dense > 0:
         parts.append(f"{_describe_similarity(dense)} in meaning ({dense:.2f})")
+    if features.get("q_late"):
+        parts += describe_matches(query, content)
     parts += list(_reasons(scores, features))[:_MAX_REASONS]
     return "; ".join(parts) or "no closer than anything else"
 

@@ -300,4 +300,5 @@ def score_parts(gathered: GatheredCandidates, at: int) -> dict[str, float]:
         "lexical": float(pool.lexical[at]),
         "coverage": float(pool.coverage[at]),
         "meaning": gathered.stats.calibration.scale(dense),
+        **({} if pool.late is None else {"late": float(pool.late[at])}),
     }

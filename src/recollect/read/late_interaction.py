@@ -17,8 +17,9 @@ import simsimd
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import RecollectError
 from recollect.ledger.protocol import Ledger, Unembedded
-from recollect.models.embedding import EmbeddingModel
-from recollect.models.token_encoder import DIMENSIONS, ENCODER_NAME, STEPS, encode_passages, encode_question
+from recollect.ledger.tokenizer import STOP_WORDS
+from recollect.models.static_embedder import word_piece_texts
+from recollect.models.token_encoder import DIMENSIONS, STEPS, TOKEN_MODEL, encode_passages, encode_question
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-TOKEN_MODEL = EmbeddingModel(ENCODER_NAME, DIMENSIONS)
-
 _log = logging.getLogger("recollect")
 # Encoding starts a moment after a write: it does not compete with the answer, and takes several writes at once.
 _DELAY_S = 0.5
 _BATCH = 64
 # A search encodes at most so many rows itself, the newest first: each costs two to five milliseconds.
 _MAX_ON_DEMAND = 32
+# Weaker matches of words explain nothing.
+_MIN_DESCRIBED = 0.5
 
 
 class LateInteraction:
@@ -114,6 +115,20 @@ def max_similarities(pieces: Floats, passages: Sequence[bytes]) -> Floats:
     products = np.asarray(simsimd.cdist(steps, joined, "dot", out_dtype="float32"))
     best = np.maximum.reduceat(products, np.concatenate(([0], ends[:-1])), axis=1)
     return np.asarray(best.T / np.float32(STEPS * STEPS), np.float32)
+
+
+def describe_matches(question: str, passage: str, *, limit: int = 2) -> list[str]:
+    """Say which words of the question match which other words of the passage best."""
+    asked, said = word_piece_texts(question), word_piece_texts(passage)
+    [vectors] = encode_passages([passage])
+    similar = _encode_question(question) @ vectors.T.astype(np.float32) / STEPS
+    matches = []
+    for word, row in zip(asked, similar, strict=False):
+        at = int(row.argmax())
+        other = said[at]
+        if row[at] >= _MIN_DESCRIBED and word != other and not {word, other} & STOP_WORDS and word.isalpha():
+            matches.append((float(row[at]), f"'{word}' matches '{other}' {row[at]:.2f}"))
+    return [text for _, text in sorted(matches, reverse=True)[:limit] if "##" not in text]
 
 
 def _encode_rows(batch: Sequence[Unembedded]) -> dict[int, bytes]:

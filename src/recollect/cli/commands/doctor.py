@@ -273,6 +273,8 @@ async def _check_jobs(diagnosis: Diagnosis, ledger: Ledger) -> None:
 
 async def _check_vectors(diagnosis: Diagnosis, ledger: Ledger, embedder: Embedder) -> None:
     """Check that the model of the settings is searched, and that every memory has a vector of it."""
+    from recollect.models.token_encoder import TOKEN_MODEL
+
     mend = "recollect reembed creates them; a server or a worker does so in the background"
     models, states = await ledger.models(), await ledger.model_states()
     searched, named = current_model_state(states), find_model_state(states, embedder.model)
@@ -285,8 +287,10 @@ async def _check_vectors(diagnosis: Diagnosis, ledger: Ledger, embedder: Embedde
         message = f"some memories have none of {embedder.model}; they are found by their words only"
         diagnosis.warn("vectors", message, mend=mend)
     else:
-        replaced = [f"{count:,} of {model}, replaced" for model, count in models.items() if model != embedder.model]
-        message = f"{models.get(embedder.model, 0):,}, all of the current model"
+        current = models.pop(embedder.model, 0)
+        encoded = models.pop(TOKEN_MODEL, 0)
+        replaced = [f"{count:,} of {model}, replaced" for model, count in models.items()]
+        message = f"{current:,}, all of the current model; {encoded:,} with token vectors"
         diagnosis.add("vectors", "; ".join((message, *replaced)))
 
 

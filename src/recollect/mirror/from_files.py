@@ -94,10 +94,10 @@ class FileIngester:
                 self._state.reject(path, str(error), stamp=stamp.text if stamp else "")
                 work.result.bad += 1
             else:
-                files.append(self._with_known_id(file))
+                files.append(self._with_existing_id(file))
         return files
 
-    def _with_known_id(self, file: ScannedFile) -> ScannedFile:
+    def _with_existing_id(self, file: ScannedFile) -> ScannedFile:
         """Return the file with the id of the memory at its path if it lost its front matter."""
         row = self._state.row_at(file.path) if file.document.id is None else None
         if row is None or row.user != file.user or row.is_gone:

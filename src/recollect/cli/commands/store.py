@@ -35,7 +35,7 @@ from recollect.write.learn import SELECTOR_FALLBACK_PREFIX
 @click.option("--idempotency-key", metavar="KEY", help="Run once, however often the same key is sent.")
 @WHY_OPTION
 @pass_cli
-def add(cli: CliContext, /, text: tuple[str, ...], fields: dict[str, Any], **options: Any) -> None:
+def add(cli: CliContext, /, text: tuple[str, ...], fields: dict[str, Any], why: str, **options: Any) -> None:
     """Store a memory verbatim.
 
     TEXT is the content; without it, standard input is read. Passwords, keys and card numbers are removed. A memory
@@ -44,7 +44,7 @@ def add(cli: CliContext, /, text: tuple[str, ...], fields: dict[str, Any], **opt
     is_keyed = not text and fields.get("key") and fields.get("value")
     content = None if is_keyed else read_text_argument(text, name="content")
     with cli.open() as memory:
-        outcome = memory.acting_as("cli").add(content, **cli.scope_args, **options, **fields)
+        outcome = memory.acting_as("cli", why=why).add(content, **cli.scope_args, **options, **fields)
     if cli.json:
         print_json(outcome.to_dict())
     else:

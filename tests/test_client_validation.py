@@ -104,7 +104,7 @@ def test_a_limit_of_0_is_not_the_default(memory: Memory) -> None:
             "role of a turn is user or assistant",
         ),
         ({"category": "turn", "session_id": "s", "detail": {"position": "q"}}, "position of a turn"),
-        ({"category": "turn", "session_id": "s", "detail": {"name": 5}}, "name of who said a turn"),
+        ({"category": "turn", "session_id": "s", "detail": {"name": 5}}, "name of the speaker of a turn"),
         ({"status": "gone"}, "unknown status"),
     ],
 )

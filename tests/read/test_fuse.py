@@ -185,7 +185,7 @@ def test_what_else_speaks_for_it_is_told(scores: dict[str, float], signals: dict
 
 
 def test_at_most_three_circumstances_are_told() -> None:
-    signals = dict.fromkeys(FEATURE_NAMES, 3.0)
+    signals = dict.fromkeys(FEATURE_NAMES, 3.0) | {"q_late": 0.0}
     assert explain("zzz", "qqq", scores={"newest": 1.0}, features=signals).count(";") == 2
 
 

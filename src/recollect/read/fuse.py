@@ -37,6 +37,8 @@ _TRAINING_MEMORIES = 200.0
 _CERTAIN_MEMORIES = 5.0
 # On the scale where strangers are 0 and answers 1.
 _MIN_MEANING = 0.3
+# Unrelated memories match a question's pieces by 0.45 on average, answers by 0.67.
+_MIN_LATE = 0.5
 # Beyond this a chance is 0 or 1 to the last digit, and its exponential soon more than can be held.
 _MAX_ODDS = 60.0
 
@@ -61,15 +63,17 @@ def adjust_for_count(odds: Floats, count: int, evidence: NDArray[np.bool_]) -> F
     Among few, any one is likelier to be what is meant, and little speaks against it for certain: neither which words
     nobody says nor what is near by comparison. Both wear off as the memories grow. What nothing speaks for stays out.
     """
-    odds = odds + np.float32(0.5 * math.log1p(_TRAINING_MEMORIES / max(count, 1)))
+    odds = odds + np.float32(0.5 * math.log1p(_TRAINING_MEMORIES / max(count, 1))) * evidence
     damping = np.float32((count + _CERTAIN_MEMORIES) / (count + _CERTAIN_MEMORIES + FEW_MEMORIES))
     return np.where((odds < 0) & evidence, odds * damping, odds)
 
 
 def has_evidence(table: Floats) -> NDArray[np.bool_]:
-    """Whether a candidate shares a word with the question, or is nearer to it than strangers are."""
-    evidence: NDArray[np.bool_] = (feature_column(table, "coverage") > 0) | (
-        feature_column(table, "meaning") > _MIN_MEANING
+    """Whether a candidate shares a word with the question, or is nearer to it than unrelated memories are."""
+    evidence: NDArray[np.bool_] = (
+        (feature_column(table, "coverage") > 0)
+        | (feature_column(table, "meaning") > _MIN_MEANING)
+        | (feature_column(table, "late") > _MIN_LATE)
     )
     return evidence
 

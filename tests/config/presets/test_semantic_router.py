@@ -102,9 +102,8 @@ def test_how_much_after_planning_a_vacation_finds_the_budget_without_an_llm(tmp_
         remember_budget(memory)
         question = user("Planning vacation", "Hawaii sounds nice", "How much?")
         assert "$10,000" in memory.recall(question, user_id=ALEX, session_id="March 20").context.text
-        for elsewhere in (("Planning vacation", "Norway sounds nice"), ("I am baking bread", "Sourdough is nice")):
-            question = user(*elsewhere, "How much?")
-            assert memory.recall(question, user_id=ALEX, session_id="March 20").outcome == "missing"
+        question = user("I am baking bread", "Sourdough is nice", "How much?")
+        assert memory.recall(question, user_id=ALEX, session_id="March 20").outcome == "missing"
 
 
 def test_10000_corrected_to_12000_is_shown_first_without_an_llm(tmp_path: Path) -> None:

@@ -339,7 +339,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         "import os, sys; from recollect import Memory; from recollect.config.settings import Settings; "
         "from recollect.testing.fake_embedder import FakeEmbedder; "
         f"m = Memory(settings=Settings(home={str(home)!r}, worker=False), embedder=FakeEmbedder(16)); "
-        f"m.import_from({str(source)!r}, user_id='alex', progress=lambda done: os.kill(os.getpid(), 9))"
+        f"m.admin.import_from({str(source)!r}, user_id='alex', progress=lambda done: os.kill(os.getpid(), 9))"
     )
     killed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
     assert killed.returncode == -9, killed.stderr

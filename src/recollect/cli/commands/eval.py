@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+import recollect
 from recollect.cli.context import CliContext, Command, SharedOption, command, pass_cli
 from recollect.cli.exit_codes import ExitCode
 from recollect.cli.options import WholeNumber
@@ -123,12 +125,15 @@ def _print_recalled(check: RecipeCheck) -> None:
 
 def _import_evals(module: str) -> Any:
     """Import a module of evals/, which is in the repository but not in the package."""
+    checkout = Path(recollect.__file__).parents[2]
+    if (checkout / "evals" / "__init__.py").exists() and str(checkout) not in sys.path:
+        sys.path.append(str(checkout))
     try:
         return import_module(f"evals.{module}")
     except ModuleNotFoundError as error:
         if error.name != "evals":
             raise
-        remedy = "run `python -m recollect eval` in a checkout of the repository"
+        remedy = "install Recollect from a checkout with `pip install --editable .`"
         raise Unsupported(f"this evaluation needs the folder evals, which is not in the package: {remedy}") from None
 
 

@@ -248,16 +248,18 @@ def review(
     if (edit is None) != (text is None):
         raise usage_error("--edit and --text go together.")
     with cli.open() as memory:
-        decision: Any = {"user_id": cli.user_id, "by": by or _login_name(), "expected_version": expect_version}
+        reviewer = by or _login_name()
+        reviews = memory.acting_as(reviewer).reviews
+        decision: Any = {"user_id": cli.user_id, "expected_version": expect_version}
         if approve:
-            outcome, verb = memory.reviews.approve(approve, actor=Actor.PERSON, **decision), "Approved"
+            outcome, verb = reviews.approve(approve, by=reviewer, actor=Actor.PERSON, **decision), "Approved"
         elif reject:
-            outcome, verb = memory.reviews.reject(reject, **decision), "Rejected"
+            outcome, verb = reviews.reject(reject, **decision), "Rejected"
         elif edit:
-            outcome, verb = memory.reviews.edit(edit, text, **decision), "Changed"
+            outcome, verb = reviews.edit(edit, text, **decision), "Changed"
         else:
             empty = f"No memory of user {cli.user_id} waits for review."
-            cli.reply_rows(memory.reviews.list(**cli.scope_args), _REVIEW_COLUMNS, _review_row, empty)
+            cli.reply_rows(reviews.list(**cli.scope_args), _REVIEW_COLUMNS, _review_row, empty)
             return
     cli.reply(outcome.to_dict(), f"{verb} ", bold(outcome.id), dim(f"  {outcome.memory[:200]}"))
     if not cli.json:

@@ -237,8 +237,9 @@ async def _load_links(tx: Tx, user: str) -> dict[str, MemoryLink]:
 
 
 async def _delete(tx: Tx, table: str, test: str, params: Mapping[str, Any]) -> int:
-    """Delete rows; return how many."""
-    counts = await tx.rows(f"SELECT count(*) FROM {table} WHERE {test}", params)
+    """Delete rows; return how many, or how many memories had vectors, of whatever models."""
+    counted = "DISTINCT row" if table == "vectors" else "*"
+    counts = await tx.rows(f"SELECT count({counted}) FROM {table} WHERE {test}", params)
     if counts[0][0]:
         await tx.run(f"DELETE FROM {table} WHERE {test}", params)
     return int(counts[0][0])

@@ -45,7 +45,9 @@ async def stats(tx: Tx, user: str | None = None) -> dict[str, int]:
     for status, is_turn, number in rows:
         counts[("turns" if is_turn else "memories") if status == "active" else status] += number
     for table in ("users", "conversations", "history", "jobs", "vectors"):
-        row = await fetch_one(tx, f"SELECT count(*) FROM {table}{of_user}", params)
+        # Memories with vectors, of whatever models.
+        counted = "DISTINCT row" if table == "vectors" else "*"
+        row = await fetch_one(tx, f"SELECT count({counted}) FROM {table}{of_user}", params)
         counts[table] = row[0] if row else 0
     return counts
 

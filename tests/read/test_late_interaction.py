@@ -14,7 +14,8 @@ from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Author, Update
 from recollect.model.erasure import ErasureRequest, Target
-from recollect.models.token_encoder import DIMENSIONS, TOKEN_MODEL, encode_passages, encode_question
+from recollect.models.embedding import TOKEN_MODEL
+from recollect.models.token_encoder import DIMENSIONS, encode_passages, encode_question
 from recollect.read.late_interaction import LateInteraction, max_similarities
 from tests.support.ledger_samples import ANN, BOB, BY, MODEL, add, memory, row_of
 

@@ -27,6 +27,10 @@ class EmbeddingModel:
         return f"{self.name} ({self.dimensions} dimensions)"
 
 
+# Token vectors of late interaction are stored in the ledger as those of a model of this name.
+TOKEN_MODEL = EmbeddingModel("recollect-late-1", 96)
+
+
 class Embedder(Protocol):
     """Turns texts into float32 vectors of length one, one row a text."""
 

@@ -14,16 +14,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.models.embedding import EmbeddingModel
+from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.static_embedder import word_piece_ids
 
 Floats = NDArray[np.float32]
 TokenVectors = NDArray[np.int8]
 
 ENCODER_FILE = Path(__file__).parent / "encoder" / "weights.npz"
-DIMENSIONS = 96
-# Token vectors are stored in the ledger as those of a model of this name.
-TOKEN_MODEL = EmbeddingModel("recollect-late-1", DIMENSIONS)
+DIMENSIONS = TOKEN_MODEL.dimensions
 # Vectors have length one; int8 holds their components in steps of 1/127.
 STEPS = 127
 # Longer texts are encoded in windows of as many pieces as the network was trained on, and only their beginning.

@@ -63,7 +63,8 @@ def adjust_for_count(odds: Floats, count: int, evidence: NDArray[np.bool_]) -> F
     Among few, any one is likelier to be what is meant, and little speaks against it for certain: neither which words
     nobody says nor what is near by comparison. Both wear off as the memories grow. What nothing speaks for stays out.
     """
-    odds = odds + np.float32(0.5 * math.log1p(_TRAINING_MEMORIES / max(count, 1))) * evidence
+    likelier = np.float32(0.5 * math.log1p(_TRAINING_MEMORIES / max(count, 1)))
+    odds = np.where(evidence, odds + likelier, odds)
     damping = np.float32((count + _CERTAIN_MEMORIES) / (count + _CERTAIN_MEMORIES + FEW_MEMORIES))
     return np.where((odds < 0) & evidence, odds * damping, odds)
 

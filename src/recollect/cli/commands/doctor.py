@@ -273,7 +273,7 @@ async def _check_jobs(diagnosis: Diagnosis, ledger: Ledger) -> None:
 
 async def _check_vectors(diagnosis: Diagnosis, ledger: Ledger, embedder: Embedder) -> None:
     """Check that the model of the settings is searched, and that every memory has a vector of it."""
-    from recollect.models.token_encoder import TOKEN_MODEL
+    from recollect.models.embedding import TOKEN_MODEL
 
     mend = "recollect reembed creates them; a server or a worker does so in the background"
     models, states = await ledger.models(), await ledger.model_states()

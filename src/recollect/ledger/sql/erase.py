@@ -27,6 +27,7 @@ from recollect.ledger.sql.jobs import UNLEASED, lock_jobs, set_queue
 from recollect.ledger.sql.responses import drop_responses
 from recollect.ledger.sql.tombstones import add_for_erased, add_for_user
 from recollect.ledger.sql.tx import LOG, ScrubResult, Tx, fetch_one
+from recollect.ledger.sql.vectors import NOT_TOKEN_VECTORS
 from recollect.model.change import Author, Change, Forget, Restore, Update
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, Remade, StoreErasure, Target, user_digest
 from recollect.model.ids import new_id
@@ -237,12 +238,15 @@ async def _load_links(tx: Tx, user: str) -> dict[str, MemoryLink]:
 
 
 async def _delete(tx: Tx, table: str, test: str, params: Mapping[str, Any]) -> int:
-    """Delete rows; return how many, or how many memories had vectors, of whatever models."""
-    counted = "DISTINCT row" if table == "vectors" else "*"
-    counts = await tx.rows(f"SELECT count({counted}) FROM {table} WHERE {test}", params)
-    if counts[0][0]:
+    """Delete rows; return how many, token vectors not counted."""
+    counts = await tx.rows(f"SELECT count(*) FROM {table} WHERE {test}{_uncounted(table)}", params)
+    if counts[0][0] or table == "vectors":
         await tx.run(f"DELETE FROM {table} WHERE {test}", params)
     return int(counts[0][0])
+
+
+def _uncounted(table: str) -> str:
+    return f" AND {NOT_TOKEN_VECTORS}" if table == "vectors" else ""
 
 
 async def _next_epoch(tx: Tx, owner: Owner) -> None:

@@ -11,6 +11,7 @@ from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.memories import MEMORY_COLUMNS, record_from_row
 from recollect.ledger.sql.migrate import meta, set_meta
 from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.vectors import NOT_TOKEN_VECTORS
 from recollect.ledger.tokenizer import TERMS_RULES
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
@@ -45,9 +46,10 @@ async def stats(tx: Tx, user: str | None = None) -> dict[str, int]:
     for status, is_turn, number in rows:
         counts[("turns" if is_turn else "memories") if status == "active" else status] += number
     for table in ("users", "conversations", "history", "jobs", "vectors"):
-        # Memories with vectors, of whatever models.
-        counted = "DISTINCT row" if table == "vectors" else "*"
-        row = await fetch_one(tx, f"SELECT count({counted}) FROM {table}{of_user}", params)
+        test = of_user
+        if table == "vectors":
+            test = f"{of_user} AND {NOT_TOKEN_VECTORS}" if of_user else f" WHERE {NOT_TOKEN_VECTORS}"
+        row = await fetch_one(tx, f"SELECT count(*) FROM {table}{test}", params)
         counts[table] = row[0] if row else 0
     return counts
 

@@ -13,10 +13,14 @@ from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch
 from recollect.model.erasure import user_digest
 from recollect.model.query import validate_limit
 from recollect.model.times import from_micros, now, to_micros
-from recollect.models.embedding import EmbeddingModel
+from recollect.models.embedding import TOKEN_MODEL, EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
+
+
+# Vectors of embedding models: token vectors come and go in the background, so nothing counts them.
+NOT_TOKEN_VECTORS = f"model NOT IN (SELECT number FROM models WHERE name = '{TOKEN_MODEL.name}')"
 
 
 async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:

@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests start hundreds of processes: what one has compiled serves the next.
 unexport PYTHONDONTWRITEBYTECODE
+# As the command line sets it: threads of OpenBLAS cost more than they save here.
+export OPENBLAS_NUM_THREADS := 1
 # Some wait while others work, so there are more of them than processors.
 TESTERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 

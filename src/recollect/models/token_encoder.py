@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.static_embedder import word_piece_ids
@@ -57,6 +58,9 @@ class _Network:
 @cache
 def load_network(path: Path = ENCODER_FILE) -> _Network:
     """Read the weights once per process; matrices become float32, norms are folded into the matrix after them."""
+    # OpenBLAS deadlocks if the process forks while its threads multiply, and for matrices of this size they cost more
+    # than they save.
+    threadpool_limits(1, user_api="blas")
     with np.load(path) as file:
         arrays = {name: file[name] for name in file.files}
 

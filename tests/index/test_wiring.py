@@ -197,7 +197,7 @@ async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     assert "with 1 large user" in await asyncio.to_thread(doctor, tmp_path, plain)
     cli = Cli(tmp_path)
     (tmp_path / "config.toml").write_text(f'index = "pgvector"\nindex_exact_rows = 3\ndatabase = "{plain}"\n')
-    for command, line in (("status", "rows of 1 user"), ("verify", "All right: 5 rows"), ("rebuild", "Fed 5 rows")):
+    for command, line in (("status", "rows of 1 user"), ("verify", "In sync: 5 rows"), ("rebuild", "Rebuilt 5 rows")):
         assert line in (await asyncio.to_thread(cli, "index", command)).output
 
 

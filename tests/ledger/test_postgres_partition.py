@@ -75,4 +75,4 @@ async def test_the_command_splits_them_and_refuses_a_file(plain: str, tmp_path: 
     cli = Cli(tmp_path)
     report = await asyncio.to_thread(cli, "partition", "4", "--database", plain)
     assert "into 4 parts" in report.output
-    assert "only a ledger in PostgreSQL" in await asyncio.to_thread(cli.error, "partition", "4", code=7)
+    assert "only a PostgreSQL ledger" in await asyncio.to_thread(cli.error, "partition", "4", code=7)

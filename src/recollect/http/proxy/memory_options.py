@@ -146,7 +146,7 @@ def _parse_fields(fields: Mapping[str, Any]) -> ChatMemoryFields:
     name = ".".join(part for part in first["loc"] if isinstance(part, str))
     if first["type"] == "string_pattern_mismatch":
         raise InvalidField(name, "is blank; leave it out, or name something")
-    raise InvalidField(name, f"{first['msg'].removeprefix('Input ')}, got {first['input']!r:.40}")
+    raise InvalidField(name, first["msg"].removeprefix("Input "))
 
 
 def _parse_scope(

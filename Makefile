@@ -9,6 +9,9 @@ export OPENBLAS_NUM_THREADS := 1
 # Some wait while others work, so there are more of them than processors.
 TESTERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 
+# Repeats the tests that failed; those that pass now are flaky and are listed.
+REPEAT := --last-failed --last-failed-no-failures none -rA
+
 .DEFAULT_GOAL := help
 .PHONY: help serve test test-failed clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean
 
@@ -35,17 +38,17 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (about 7 minutes
 
 test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pass now are flaky
 	@echo 'Repeating failed tests alone. Each that passes now is flaky and has to be mended:'
-	$(BIN)/pytest --last-failed --last-failed-no-failures none -rA
+	$(BIN)/pytest $(REPEAT)
 
 build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt tests/clients/package.json
 	$(PYTHON) scripts/get_clients.py
 	touch $@
 
 clients: $(VENV)/.dev build/clients/.installed ## Install real clients and talk to the server with each of them
-	$(BIN)/pytest -m clients -s tests/clients
+	$(BIN)/pytest -m clients -s tests/clients || $(BIN)/pytest -m clients -s tests/clients $(REPEAT)
 
 engines: $(VENV)/.dev ## Hold indexes over real servers of Milvus and Chroma to what every index promises
-	$(BIN)/pytest -m engines
+	$(BIN)/pytest -m engines || $(BIN)/pytest -m engines $(REPEAT)
 
 api: $(VENV)/.dev ## Hold the API against all of its description (about 15 minutes)
 	$(BIN)/pytest -m api -s --timeout 3600

@@ -177,10 +177,13 @@ async def test_a_frozen_server_costs_a_moment_then_nothing_and_is_asked_again_wh
     assert await nearest(index) == expected
     server.freeze()
     try:
-        for _ in range(MAX_CONSECUTIVE_FAILURES):
+        # On a busy machine an answer that was on its way can still arrive, and the count begins again.
+        for _ in range(3 * MAX_CONSECUTIVE_FAILURES):
             started = time.perf_counter()
             assert await nearest(index) == expected
             assert time.perf_counter() - started < 4
+            if index.last_error:
+                break
         assert "does not answer since" in index.last_error
         started = time.perf_counter()
         for _ in range(5):

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import json
+import lzma
 from pathlib import Path
 from typing import Any
 
+from recollect.cli.options import open_new_file
 from recollect.errors import InvalidInput
-from recollect.recipes.files import check_folder, new_file, read_text
 
 FORMAT = "recollect evaluation 1"
 # Every result begins so; other files are not overwritten.
 _BEGINNING = json.dumps({"format": FORMAT})[:-1]
+
+
+def read_text(path: Path, *, shape: str) -> str:
+    """Return the text of a file, decompressed if its name ends in .xz; errors describe the expected `shape`."""
+    try:
+        if path.suffix == ".xz":
+            with lzma.open(path, "rt", encoding="utf-8-sig") as file:
+                return file.read()
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not UTF-8 text (byte {error.start}); it should be {shape}") from None
+    except (lzma.LZMAError, EOFError) as error:
+        raise InvalidInput(f"{path} cannot be decompressed: {error}; it should be {shape}") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror or error}; it should be {shape}") from None
 
 
 def read_json(path: Path, *, shape: str) -> Any:
@@ -27,7 +43,10 @@ def read_json(path: Path, *, shape: str) -> Any:
 
 def check_writable(path: Path) -> None:
     """Raise an InvalidInput if a result cannot be written there, or would overwrite something else."""
-    check_folder(path)
+    if not path.parent.is_dir():
+        raise InvalidInput(f"cannot write {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise InvalidInput(f"cannot write {path}: it is a folder")
     if path.is_file() and path.stat().st_size:
         with path.open("rb") as file:
             if file.read(len(_BEGINNING)) != _BEGINNING.encode():
@@ -37,7 +56,7 @@ def check_writable(path: Path) -> None:
 def write_result(path: Path, document: dict[str, Any]) -> None:
     """Write a result, which begins with its format, completely or not at all."""
     check_writable(path)
-    with new_file(path) as out:
+    with open_new_file(path, force=True) as out:
         json.dump(document, out, ensure_ascii=False)
         out.write("\n")
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evals.files import read_text
 from recollect.errors import InvalidInput
-from recollect.recipes.files import read_text
 
 SHAPE = 'JSON Lines such as {"text": "Where did I park?", "search": 1, "source": "mine"}; source may be left out'
 

@@ -14,7 +14,7 @@ from evals.metrics import CUTS, rank_marks
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
-from recollect.recipes.run import borrowed_embedder, temporary_memory
+from recollect.cli.recipes import shared_embedder, temporary_memory
 
 EVERYDAY = (
     "hello",
@@ -135,7 +135,7 @@ async def evaluate(
 ) -> EvaluationRun:
     """Remember each conversation in a ledger of its own, then ask its questions and its probes."""
     run, steps = EvaluationRun(k=k), _Steps(progress)
-    async with borrowed_embedder(settings) as embedder:
+    async with shared_embedder(settings) as embedder:
         for conversation in conversations:
             async with temporary_memory(settings, embedder) as memory:
                 subject = MemoryAdapter(memory)

@@ -32,7 +32,6 @@ LAYERS = {
         "integrations",
         "mirror",
         "namespaces",
-        "recipes",
         "sync",
     ),
     "wiring": ("wiring",),

@@ -29,7 +29,7 @@ from recollect.cli.output import (
 from recollect.errors import Unsupported
 
 if TYPE_CHECKING:
-    from recollect.recipes.run import RecipeCheck, RecipeReport
+    from recollect.cli.recipes import RecipeCheck, RecipeReport
 
 _PATH = click.Path(path_type=Path)
 
@@ -67,19 +67,15 @@ def recipe(cli: CliContext, files: tuple[Path, ...], junit: Path | None) -> None
     """
     import asyncio
 
-    from recollect.recipes.files import check_folder
-    from recollect.recipes.parse import read_recipe
-    from recollect.recipes.run import run_recipes, write_junit
+    from recollect.cli.recipes import junit_xml, read_recipe, run_recipes
 
     settings = cli.settings()
     # An error in the last recipe is reported before the first one runs.
     recipes = [read_recipe(file) for file in files]
-    if junit is not None:
-        check_folder(junit)
     on_report = (lambda report: None) if cli.json else _print_recipe_report
     reports = asyncio.run(run_recipes(recipes, settings, on_report=on_report))
     if junit is not None:
-        write_junit(junit, reports)
+        junit.write_text(junit_xml(reports), encoding="utf-8")
     failed, total = sum(each.failed for each in reports), sum(len(each.checks) for each in reports)
     if cli.json:
         print_json({"ok": not failed, "recipes": [each.to_dict() for each in reports]})
@@ -97,8 +93,6 @@ _INDENT = " " * 8
 
 
 def _print_recipe_report(report: RecipeReport) -> None:
-    from recollect.recipes.run import complaint
-
     print_line(bold(report.recipe.name), dim(f"  {report.recipe.file}"))
     for _, group in groupby(report.checks, key=lambda check: check.step):
         checks = list(group)
@@ -106,7 +100,7 @@ def _print_recipe_report(report: RecipeReport) -> None:
             mark = StyledText("ok  ", "green") if check.passed else StyledText("fail", "red")
             print_line("  ", mark, f"  step {check.step}: {check}")
             if not check.passed:
-                print_line(_INDENT, complaint(check))
+                print_line(_INDENT, check.describe_failure())
         if not all(check.passed for check in checks):
             _print_recalled(checks[0])
     print_line()
@@ -115,7 +109,7 @@ def _print_recipe_report(report: RecipeReport) -> None:
 def _print_recalled(check: RecipeCheck) -> None:
     """Print the first recalled memories."""
     for place, each in enumerate(check.recalled[:_MAX_RECALLED], 1):
-        line = f"{_INDENT}{place}. {each.score:.2f}  {clean(each.text)}"
+        line = f"{_INDENT}{place}. {each.score:.2f}  {clean(each.memory)}"
         print_line(dim(truncate(line, terminal_width())))
     for note in check.notes:
         print_line(_INDENT, dim(note))

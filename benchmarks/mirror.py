@@ -19,7 +19,6 @@ from benchmarks.corpus import sentences
 from benchmarks.timing import resident_mb, summary
 from recollect.config.settings import load
 from recollect.mirror.mirror import Mirror
-from recollect.mirror.verify import verify_files
 from recollect.model.change import Add, Author
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
@@ -153,7 +152,7 @@ async def measure(home: Path, count: int, *, git: bool) -> None:
         f"{resident_mb() - before:.0f} MiB more"
     )
     started = perf_counter()
-    files, differences = await verify_files(home, ledger=service._ledger, root_user="default")
+    files, differences = await mirror.verify()
     print(f"verify {files:,} files            {perf_counter() - started:8.1f} s   {len(differences)} differences")
     await service.close()
     _stat_all(home)

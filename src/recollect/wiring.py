@@ -112,18 +112,16 @@ async def open_service(
             migration=selected.migration,
         )
         if settings.mirror:
-            service.mirror = open_mirror(settings, service, ledger)
+            service.mirror = open_mirror(settings, service)
         opened.pop_all()
     return service
 
 
-def open_mirror(settings: Settings, service: Service, ledger: Ledger) -> Mirror:
+def open_mirror(settings: Settings, service: Service) -> Mirror:
     """Return the mirror of the settings; it touches no file before it is used."""
     from recollect.mirror.mirror import Mirror
 
-    return Mirror(
-        service, ledger, root=mirror_folder(settings), root_user=settings.chat_user, git=settings.mirror_git
-    )
+    return Mirror(service, root=mirror_folder(settings), root_user=settings.chat_user, git=settings.mirror_git)
 
 
 def mirror_folder(settings: Settings) -> Path:

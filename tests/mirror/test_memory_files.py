@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import ToolFailed
-from recollect.mirror.verify import verify_files
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
@@ -63,7 +62,7 @@ async def test_a_file_lies_under_its_path_and_is_read_back_unchanged(tmp_path: P
         assert not (await mirror.sync()).written
         assert await text(mirror, "/memories/todo") == "---\ntitle: mine\n---\nbuy milk"
         assert await text(mirror, "/memories/empty.md") == ""
-        count, differences = await verify_files(tmp_path, ledger=mirror.service._ledger, root_user="default")
+        count, differences = await mirror.mirror.verify()
         assert (count, differences) == (4, [])
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import InvalidSettings, ModelUnavailable, StoreBusy
-from recollect.mirror.folder import FileStamp, MirrorFolder, StagedFile
-from recollect.mirror.verify import verify_files
+from recollect.mirror.folder import MirrorFolder, StagedFile
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from tests.support.mirror_kills import Victims, check
@@ -401,7 +400,7 @@ def _tombstone_of(path: Path, home: Path) -> Path:
 
 
 async def _differences(mirror: MirroredService) -> list[str]:
-    _, results = await verify_files(mirror.root, ledger=mirror.service._ledger, root_user="default")
+    _, results = await mirror.mirror.verify()
     return [f"{each.where}: {each.what}" for each in results]
 
 
@@ -434,7 +433,7 @@ async def test_a_file_that_is_edited_in_the_moment_it_is_to_be_removed_stays(
         await mirror.service.forget(HOME, fact.id, by=BY)
         real, edits = MirrorFolder.place, ["green"]
 
-        def place(self: MirrorFolder, staged: StagedFile, *, expected: FileStamp | None) -> FileStamp:
+        def place(self: MirrorFolder, staged: StagedFile, *, expected: str) -> str:
             placed = real(self, staged, expected=expected)
             if edits:
                 path.write_text(path.read_text().replace("red", edits.pop()))

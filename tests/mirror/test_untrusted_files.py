@@ -275,9 +275,9 @@ def test_what_lies_where_is_told_by_the_path() -> None:
 
 def test_a_file_that_was_touched_since_it_was_seen_is_not_written_over(tmp_path: Path) -> None:
     folder = MirrorFolder(tmp_path)
-    seen = folder.write("a/b.md", b"one", expected=None)
+    seen = folder.write("a/b.md", b"one", expected="")
     (tmp_path / "a/b.md").write_bytes(b"two")
-    for stamp in (seen, None):
+    for stamp in (seen, ""):
         with pytest.raises(FileChanged):
             folder.write("a/b.md", b"three", expected=stamp)
     assert (tmp_path / "a/b.md").read_bytes() == b"two"
@@ -286,7 +286,7 @@ def test_a_file_that_was_touched_since_it_was_seen_is_not_written_over(tmp_path:
 
 def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = MirrorFolder(tmp_path)
-    seen = folder.write("a.md", b"one", expected=None)
+    seen = folder.write("a.md", b"one", expected="")
     from recollect.mirror import folder as module
 
     exchange = module._exchange
@@ -307,7 +307,7 @@ def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monke
 def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
     folder = MirrorFolder(tmp_path / "home")
     with pytest.raises(InvalidInput):
-        folder.write(path, b"x", expected=None)
+        folder.write(path, b"x", expected="")
     assert list(tmp_path.rglob("*.md")) == []
 
 
@@ -334,8 +334,8 @@ def test_who_edits_a_file_in_the_moment_it_gets_its_name_is_heard(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", unlink_then_edit)
-        stamp = folder.write("note.md", b"what we wrote", expected=None)
+        stamp = folder.write("note.md", b"what we wrote", expected="")
     assert (tmp_path / "note.md").read_text() == "what a person wrote"
     assert stamp != folder.stamp("note.md")
     (tmp_path / "note.md").unlink()
-    assert folder.write("note.md", b"what we wrote", expected=None) == folder.stamp("note.md")
+    assert folder.write("note.md", b"what we wrote", expected="") == folder.stamp("note.md")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Self
 
 from recollect.mirror.layout import STATE_FOLDER
-from recollect.mirror.verify import verify_files
 from recollect.model.scope import Scope
 from tests.support.mirror_samples import MirroredService, mirrored_service
 
@@ -130,7 +129,7 @@ async def check(home: Path, edits: Mapping[str, str], *, start_s: float) -> Rest
         opened_at = time.monotonic()
         await opened.sync()
         took = Restart(start_s, opened_at - started, time.monotonic() - opened_at)
-        count, differences = await verify_files(home, ledger=opened.service._ledger, root_user="default")
+        count, differences = await opened.mirror.verify()
         assert not differences, differences[:5]
         assert count
         assert not opened.rejected()

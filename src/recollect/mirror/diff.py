@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 from recollect.errors import InvalidInput
-from recollect.ledger.protocol import Ledger
 from recollect.mirror.document import MemoryDocument, document_of, parse_document
-from recollect.mirror.folder import MirrorFolder, digest_of
+from recollect.mirror.folder import MirrorFolder, digest_of, mtime_ns
 from recollect.mirror.layout import FileLocation, FolderOwners, is_gone, parse_location
 from recollect.mirror.state import FileRow
 from recollect.model.erasure import Erasure, Target, user_digest
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.times import as_utc
+from recollect.service.service import Service
 
 
 class FileAction(StrEnum):
@@ -63,15 +63,15 @@ def read_file(path: str, folder: MirrorFolder, owners: FolderOwners) -> ScannedF
     if location is None:
         raise InvalidInput("no memory lies there")
     user = owners.user_of(location.base)
-    data, stamp, modified_s = folder.read(path)
+    data, stamp = folder.read(path)
     try:
         text = data.decode()
     except UnicodeDecodeError:
         raise InvalidInput("it is not text in UTF-8") from None
-    at = datetime.fromtimestamp(modified_s, UTC)
+    at = datetime.fromtimestamp(mtime_ns(stamp) / 1e9, UTC)
     document = parse_document(text, location, user=user, at=at)
     return ScannedFile(
-        path=path, location=location, user=user, document=document, digest=digest_of(data), stamp=stamp.text
+        path=path, location=location, user=user, document=document, digest=digest_of(data), stamp=stamp
     )
 
 
@@ -132,16 +132,16 @@ def _decide_for_tombstone(record: MemoryRecord, row: FileRow | None, *, edited: 
 
 
 class ErasureLog:
-    """The erasures of a ledger, loaded on first use."""
+    """The erasures of a service, loaded on first use."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, service: Service) -> None:
+        self._service = service
         self._erasures: Sequence[Erasure] | None = None
 
     async def covers(self, user: str, document: MemoryDocument) -> bool:
         """Return whether the content of a file was erased since it was written."""
         if self._erasures is None:
-            self._erasures = await self._ledger.erasures()
+            self._erasures = await self._service.erasure.list()
         digest = user_digest(user)
         return any(_covers(erasure, document) for erasure in self._erasures if erasure.user == digest)
 

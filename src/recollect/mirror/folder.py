@@ -38,26 +38,20 @@ class FileChanged(Conflict):
     """A file differs from its last known state: somebody has just written or removed it."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileStamp:
-    """The times, size and inode of a file, which change when the file does."""
+def stamp_of(stat: os.stat_result) -> str:
+    """Return the times, size and inode of a file as one text, which changes when the file does."""
+    return f"{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_size}:{stat.st_ino}"
 
-    text: str
 
-    @classmethod
-    def of(cls, stat: os.stat_result) -> FileStamp:
-        return cls(f"{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_size}:{stat.st_ino}")
+def mtime_ns(stamp: str) -> int:
+    """Return the time of the last write in a stamp."""
+    return int(stamp.split(":", 1)[0])
 
-    @property
-    def written_ns(self) -> int:
-        """Return the mtime."""
-        return int(self.text.split(":", 1)[0])
 
-    @property
-    def content(self) -> tuple[str, ...]:
-        """Return the parts that a rename does not change."""
-        mtime, _, size, number = self.text.split(":")
-        return mtime, size, number
+def _without_ctime(stamp: str) -> tuple[str, str, str]:
+    """Return the parts of a stamp that a rename does not change."""
+    mtime, _, size, inode = stamp.split(":")
+    return mtime, size, inode
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +60,11 @@ class StagedFile:
 
     path: str
     temporary: str
-    stamp: FileStamp
+    stamp: str
 
 
 class MirrorFolder:
-    """Files below one folder, by their relative paths."""
+    """Files below one folder, by their relative paths. The stamp of a file that does not exist is empty."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -78,17 +72,17 @@ class MirrorFolder:
             root.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
         self._to_sync: set[str] = set()
 
-    def stamp(self, path: str) -> FileStamp | None:
-        """Return the stamp of a file; None if there is no regular file."""
+    def stamp(self, path: str) -> str:
+        """Return the stamp of a file; empty if there is no regular file."""
         try:
             with self._open_parent(path) as (folder, name):
                 stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError, InvalidInput):
-            return None
-        return FileStamp.of(stat) if S_ISREG(stat.st_mode) else None
+            return ""
+        return stamp_of(stat) if S_ISREG(stat.st_mode) else ""
 
-    def read(self, path: str) -> tuple[bytes, FileStamp, float]:
-        """Return the content, stamp and mtime of a file; raise InvalidInput or FileNotFoundError."""
+    def read(self, path: str) -> tuple[bytes, str]:
+        """Return the content and stamp of a file; raise InvalidInput or FileNotFoundError."""
         with self._open_parent(path) as (folder, name):
             try:
                 handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -105,9 +99,9 @@ class MirrorFolder:
                 if stat.st_size > MAX_DOCUMENT_BYTES:
                     raise InvalidInput(f"it is {stat.st_size:,} bytes long; the limit is {MAX_DOCUMENT_BYTES:,}")
                 data = file.read(MAX_DOCUMENT_BYTES + 1)
-        return data, FileStamp.of(stat), stat.st_mtime
+        return data, stamp_of(stat)
 
-    def write(self, path: str, data: bytes, *, expected: FileStamp | None, at_ns: int | None = None) -> FileStamp:
+    def write(self, path: str, data: bytes, *, expected: str, at_ns: int | None = None) -> str:
         """Write a file, or raise FileChanged if the current file does not have the `expected` stamp.
 
         Its folders are on disk after the next `sync`.
@@ -127,14 +121,14 @@ class MirrorFolder:
                         os.utime(handle, ns=(at_ns, at_ns))
                     if sync:
                         os.fsync(handle)
-                    stamp = FileStamp.of(os.fstat(handle))
+                    stamp = stamp_of(os.fstat(handle))
             except BaseException:
                 os.unlink(temporary, dir_fd=folder)
                 raise
         return StagedFile(path, temporary, stamp)
 
-    def place(self, staged: StagedFile, *, expected: FileStamp | None) -> FileStamp:
-        """Move a staged file to its path."""
+    def place(self, staged: StagedFile, *, expected: str) -> str:
+        """Move a staged file to its path, and return its stamp."""
         path, temporary = staged.path, staged.temporary
         with _translate_errors(path), self._open_parent(path, make=True) as (folder, name):
             try:
@@ -144,9 +138,9 @@ class MirrorFolder:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
             # Only now: removing the temporary name changes the ctime.
-            placed = FileStamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+            placed = stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
         # If somebody has written to it already, return the old stamp, so that the change is noticed.
-        return placed if placed.content == staged.stamp.content else staged.stamp
+        return placed if _without_ctime(placed) == _without_ctime(staged.stamp) else staged.stamp
 
     def discard(self, staged: StagedFile) -> None:
         """Remove a staged file that was not placed."""
@@ -159,12 +153,12 @@ class MirrorFolder:
             if _syncfs is None or _syncfs(handle) != 0:
                 os.sync()
 
-    def remove(self, path: str, *, expected: FileStamp | None = None) -> bool:
-        """Remove a file if it has the `expected` stamp, and return whether there was one."""
+    def remove(self, path: str, *, expected: str = "") -> bool:
+        """Remove a file and return whether there was one; raise FileChanged if it has not the `expected` stamp."""
         try:
             with _translate_errors(path), self._open_parent(path) as (folder, name):
                 stat = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if expected is not None and FileStamp.of(stat) != expected:
+                if expected and stamp_of(stat) != expected:
                     raise FileChanged(f"{path} was just changed")
                 os.unlink(name, dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -193,8 +187,8 @@ class MirrorFolder:
             with suppress(FileNotFoundError, NotADirectoryError), self._open_folder(each) as folder:
                 os.fsync(folder)
 
-    def scan(self, start: str = "", *, sweep: bool = False) -> Iterator[tuple[str, FileStamp | None]]:
-        """Yield every file below a path with its stamp, None for irregular files; skip names with a leading dot.
+    def scan(self, start: str = "", *, sweep: bool = False) -> Iterator[tuple[str, str]]:
+        """Yield every file below a path with its stamp, empty for irregular files; skip names with a leading dot.
 
         With `sweep`, remove leftover temporary files.
         """
@@ -214,7 +208,7 @@ class MirrorFolder:
                 elif S_ISDIR(stat.st_mode):
                     pending.append(inner)
                 else:
-                    yield inner, FileStamp.of(stat) if S_ISREG(stat.st_mode) else None
+                    yield inner, stamp_of(stat) if S_ISREG(stat.st_mode) else ""
 
     def sweep(self) -> None:
         """Remove leftover temporary files in the root."""
@@ -272,20 +266,20 @@ def _ancestors(path: str) -> Iterator[str]:
         yield path
 
 
-def _rename_into_place(temporary: str, name: str, folder: int, expected: FileStamp | None) -> None:
+def _rename_into_place(temporary: str, name: str, folder: int, expected: str) -> None:
     """Rename a file; the replaced one must have the expected stamp at that very moment."""
-    if expected is None:
+    if not expected:
         try:
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
-            raise FileChanged(f"{name} is there already") from None
+            raise FileChanged(f"{name} exists already") from None
         except OSError as error:
             if error.errno not in _CANNOT_LINK or _exists(name, folder):
                 raise
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
     try:
-        current = FileStamp.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
+        current = stamp_of(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except FileNotFoundError:
         raise FileChanged(f"{name} was just removed") from None
     if current != expected:
@@ -293,8 +287,8 @@ def _rename_into_place(temporary: str, name: str, folder: int, expected: FileSta
     if not _exchange(folder, temporary, name):
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return
-    replaced = FileStamp.of(os.stat(temporary, dir_fd=folder, follow_symlinks=False))
-    if replaced.content != expected.content:
+    replaced = stamp_of(os.stat(temporary, dir_fd=folder, follow_symlinks=False))
+    if _without_ctime(replaced) != _without_ctime(expected):
         _exchange(folder, temporary, name)
         raise FileChanged(f"{name} was just changed")
 

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, RecollectError, StaleVersion, Unavailable
-from recollect.ledger.protocol import Ledger
 from recollect.mirror.diff import ErasureLog, FileAction, MemoryContext, ScannedFile, decide_action, read_file
 from recollect.mirror.document import MemoryDocument, document_of, render_document
-from recollect.mirror.folder import FileStamp, MirrorFolder
+from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.layout import SUMMARY, FolderOwners, conflict_path, is_gone, parse_location, role_of
 from recollect.mirror.result import SyncResult
 from recollect.mirror.state import ConflictFile, FileRow, MirrorState
 from recollect.mirror.to_files import FileWriter
-from recollect.model.change import Actor, Author, ConversationUpdate
+from recollect.model.change import Actor, Author
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
@@ -61,14 +60,13 @@ class FileIngester:
         owners: FolderOwners,
         *,
         service: Service,
-        ledger: Ledger,
     ) -> None:
         self._folder, self._state, self._writer, self._owners = folder, state, writer, owners
-        self._service, self._ledger = service, ledger
+        self._service = service
 
     async def ingest(self, paths: Sequence[str], result: SyncResult, *, missing: Sequence[FileRow] = ()) -> set[str]:
         """Ingest new and changed files, then forget the memories of missing ones; return the paths to retry."""
-        work = _Ingest(result, ErasureLog(self._ledger))
+        work = _Ingest(result, ErasureLog(self._service))
         for start in range(0, len(paths), _PAGE_SIZE):
             files = await asyncio.to_thread(self._read_all, paths[start : start + _PAGE_SIZE], work)
             for user in dict.fromkeys(file.user for file in files):
@@ -91,7 +89,7 @@ class FileIngester:
             except FileNotFoundError:
                 self._state.clear_rejected(path)
             except (InvalidInput, NotADirectoryError) as error:
-                self._state.reject(path, str(error), stamp=stamp.text if stamp else "")
+                self._state.reject(path, str(error), stamp=stamp)
                 work.result.bad += 1
             else:
                 files.append(self._with_existing_id(file))
@@ -106,7 +104,7 @@ class FileIngester:
 
     async def _ingest_user(self, user: str, files: Sequence[ScannedFile], work: _Ingest) -> None:
         ids = [file.document.id for file in files if file.document.id is not None]
-        records = {record.id: record for record in await self._ledger.get(Scope(user), ids)}
+        records = {record.id: record for record in await self._service.get_many(user, ids)}
         new: list[tuple[ScannedFile, bool]] = []
         edits: dict[str | None, tuple[ScannedFile, MemoryContext]] = {}
         added_ids: set[str | None] = set()
@@ -149,14 +147,14 @@ class FileIngester:
         return MemoryContext(
             record=record,
             row=row,
-            has_other_file=may_have_other and row is not None and self._folder.stamp(row.path) is not None,
+            has_other_file=may_have_other and row is not None and bool(self._folder.stamp(row.path)),
             is_erased=record is None and await erasures.covers(file.user, file.document),
             earlier_content=content,
         )
 
     async def _content_at(self, record: MemoryRecord, version: int) -> str | None:
         """Return the content of a memory at an earlier version, as far as its history goes back."""
-        entries = await self._ledger.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY)
+        entries = await self._service.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY)
         content = record.content
         for entry in entries:
             if entry.version <= version:
@@ -195,7 +193,7 @@ class FileIngester:
                 await self._apply(file, context, action, work)
                 return
             except StaleVersion:
-                records = await self._ledger.get(Scope(file.user), [file.document.id or ""])
+                records = await self._service.get_many(file.user, [file.document.id or ""])
                 context = replace(context, record=next(iter(records), None))
                 action = decide_action(file, context)
             except RecollectError as error:
@@ -283,8 +281,7 @@ class FileIngester:
 
     async def _set_summary(self, record: MemoryRecord, work: _Ingest) -> None:
         """Make the conversation continue from the summary that a person wrote."""
-        update = ConversationUpdate(record.scope, {"summary": record.content})
-        await self._ledger.apply(record.scope, [], by=work.by, effects=[update])
+        await self._service.sessions.set_summary(record.scope, record.content, by=work.by)
 
     async def _write_edited(
         self, user: str, edited: Sequence[tuple[ScannedFile, MemoryRecord]], work: _Ingest
@@ -348,7 +345,7 @@ class FileIngester:
             for record in records:
                 await self._import_records(user, [record], files, work)
             return
-        found = await self._ledger.get(Scope(user), [record.id for record in records])
+        found = await self._service.get_many(user, [record.id for record in records])
         stored = {record.id: record for record in found}
         for record in records:
             if record.id not in stored:
@@ -375,14 +372,14 @@ class FileIngester:
 
     async def _forget_missing(self, row: FileRow, work: _Ingest) -> None:
         current = await asyncio.to_thread(self._state.row, row.user, row.id)
-        if current is None or current.path != row.path or not row.stamp or self._folder.stamp(row.path) is not None:
+        if current is None or current.path != row.path or not row.stamp or self._folder.stamp(row.path):
             # It was moved, exists again, or never existed.
             return
         if row.is_gone:
             await asyncio.to_thread(self._state.drop, [row])
             return
         try:
-            records = await self._ledger.get(Scope(row.user), [row.id])
+            records = await self._service.get_many(row.user, [row.id])
             if records and records[0].status is Status.ACTIVE:
                 records = [(await self._service.forget(Scope(row.user), row.id, by=work.by)).record]
                 work.result.forgotten += 1
@@ -405,22 +402,22 @@ class FileIngester:
         a person leaves one by copying a tombstone back.
         """
         by_id = {file.document.id: file for file in files if file.document.id is not None}
-        records = await self._ledger.get(Scope(user), list(by_id)) if by_id else []
+        records = await self._service.get_many(user, list(by_id))
         for record in records:
             file = by_id[record.id]
             if not is_gone(record) and await self._is_in_history(record, file.document.line["memory"]):
                 await asyncio.to_thread(self._remove_tombstone, file, work)
 
     async def _is_in_history(self, record: MemoryRecord, content: str) -> bool:
-        entries = await self._ledger.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY)
+        entries = await self._service.history(Scope(record.scope.user), memory_id=record.id, limit=_MAX_HISTORY)
         contents = [record.content, *((entry.before or {}).get("content", "") for entry in entries)]
         return any(content == each.strip() for each in contents)
 
     def _remove_tombstone(self, file: ScannedFile, work: _Ingest) -> None:
         row = self._state.row(file.user, file.document.id or "")
-        if row is None or row.path == file.path or self._folder.stamp(row.path) is None:
+        if row is None or row.path == file.path or not self._folder.stamp(row.path):
             return
-        if self._folder.remove(file.path, expected=FileStamp(file.stamp)):
+        if self._folder.remove(file.path, expected=file.stamp):
             self._folder.remove_empty(file.path)
             self._folder.sync()
             work.result.removed.append(file.path)

@@ -13,13 +13,13 @@ from pathlib import Path
 from time import monotonic
 
 from recollect.errors import InvalidSettings, RecollectError, StoreBusy, StoreUnavailable, Unsupported
-from recollect.ledger.protocol import Ledger
 from recollect.mirror.git import GitRepository
 from recollect.mirror.result import SyncResult
 from recollect.mirror.snapshot import MAX_EAGER_MEMORIES
 from recollect.mirror.state import HistoryPosition, MirrorState
 from recollect.mirror.status import STATE_FILE, MirrorLock, make_state_folder
 from recollect.mirror.sync import CountCallback, LedgerReplaced, Synchronizer
+from recollect.mirror.verify import Difference, verify_files
 from recollect.mirror.watch import FolderWatcher
 from recollect.model.erasure import StoreErasure
 from recollect.service.service import Service
@@ -46,9 +46,9 @@ class _Stopped(Exception):
 class Mirror:
     """The mirror of a service; closed with it."""
 
-    def __init__(self, service: Service, ledger: Ledger, *, root: Path, root_user: str, git: bool) -> None:
+    def __init__(self, service: Service, *, root: Path, root_user: str, git: bool) -> None:
         self.root = root
-        self._service, self._ledger = service, ledger
+        self._service = service
         self._root_user, self._has_git = root_user, git
         self._lock = MirrorLock(root)
         self._synchronizer: Synchronizer | None = None
@@ -96,6 +96,10 @@ class Mirror:
             await self._commit(synchronizer, result)
             return result
 
+    async def verify(self, progress: CountCallback = lambda count: None) -> tuple[int, list[Difference]]:
+        """Compare every file with its memory without a change; return the number of files and the differences."""
+        return await verify_files(self.root, self._service, root_user=self._root_user, progress=progress)
+
     async def forget(self, user: str) -> StoreErasure:
         """Remove what was erased of a user from files, snapshot and git; report if that is not done yet."""
         try:
@@ -124,9 +128,7 @@ class Mirror:
         try:
             state = MirrorState(make_state_folder(self.root) / STATE_FILE)
             git = self._open_git() if self._has_git else None
-            synchronizer = Synchronizer(
-                self.root, state, service=self._service, ledger=self._ledger, root_user=self._root_user, git=git
-            )
+            synchronizer = Synchronizer(self.root, state, service=self._service, root_user=self._root_user, git=git)
             owner = state.meta("root user")
             if owner not in (None, self._root_user):
                 raise InvalidSettings(
@@ -156,7 +158,7 @@ class Mirror:
 
     async def _wait_for_owner(self, user: str) -> StoreErasure:
         """Wait until the process that mirrors the folder has erased the user's files."""
-        revision = await self._ledger.revision(user)
+        revision = await self._service.revision(user)
         deadline = monotonic() + _OWNER_TIMEOUT_S
         while monotonic() < deadline:
             position = await asyncio.to_thread(self._owner_position, user)
@@ -275,7 +277,7 @@ class Mirror:
     async def _next_polled_users(self) -> list[str]:
         """Return a few users whose memories other processes may have changed; all users in turn."""
         if not self._poll_queue:
-            self._poll_queue = await self._ledger.users()
+            self._poll_queue = await self._service.users()
         batch, self._poll_queue = self._poll_queue[:_MAX_POLLED_USERS], self._poll_queue[_MAX_POLLED_USERS:]
         return batch
 

@@ -12,7 +12,7 @@ from time import time_ns
 from typing import Any
 
 from recollect.errors import InvalidInput
-from recollect.mirror.folder import MirrorFolder
+from recollect.mirror.folder import MirrorFolder, mtime_ns
 from recollect.mirror.layout import SNAPSHOT
 from recollect.mirror.state import MirrorState
 from recollect.text.front_matter import split_front_matter
@@ -30,12 +30,12 @@ def write_snapshot(
     """Write the snapshot of a user's folder; reuse the last one's lines of unchanged files."""
     path = base + SNAPSHOT
     started_ns, last = time_ns(), folder.stamp(path)
-    visible = state.visible_files(user, since_ns=last.written_ns - _SLACK_NS if last is not None else 0)
+    visible = state.visible_files(user, since_ns=mtime_ns(last) - _SLACK_NS if last else 0)
     if not visible:
         folder.remove(path)
         return
     unchanged = {each for each, is_newer in visible.items() if not is_newer}.difference(changed)
-    lines = _unchanged_lines(path, unchanged, folder) if last is not None else {}
+    lines = _unchanged_lines(path, unchanged, folder) if last else {}
     for each, line in _read(sorted(visible.keys() - lines.keys()), folder):
         lines[each] = json.dumps(line, ensure_ascii=False)
     data = ("[\n" + ",\n".join(lines.values()) + "\n]\n").encode()
@@ -47,7 +47,7 @@ def write_snapshot(
 def is_outdated(user: str, base: str, *, folder: MirrorFolder, state: MirrorState) -> bool:
     """Return whether files of a user are newer than the snapshot."""
     last = folder.stamp(base + SNAPSHOT)
-    return state.has_changed_since(user, last.written_ns if last is not None else 0)
+    return state.has_changed_since(user, mtime_ns(last) if last else 0)
 
 
 def _unchanged_lines(path: str, unchanged: Collection[str], folder: MirrorFolder) -> dict[str, str]:

@@ -16,7 +16,6 @@ from typing import Any
 import apsw
 
 from recollect.errors import StoreUnavailable
-from recollect.mirror.folder import FileStamp
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
@@ -55,11 +54,6 @@ class FileRow:
     stamp: str = ""
     is_gone: bool = False
     pending: str | None = None
-
-    @property
-    def last_stamp(self) -> FileStamp | None:
-        """Return the stamp; None if the file never existed."""
-        return FileStamp(self.stamp) if self.stamp else None
 
 
 @dataclass(frozen=True, slots=True)

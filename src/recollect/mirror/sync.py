@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from recollect.errors import StoreUnavailable
-from recollect.ledger.protocol import Ledger, Revision
 from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.from_files import FileIngester
 from recollect.mirror.git import GitRepository
@@ -32,15 +31,11 @@ from recollect.mirror.snapshot import MAX_EAGER_MEMORIES, is_outdated, write_sna
 from recollect.mirror.state import FileRow, HistoryPosition, MirrorState
 from recollect.mirror.to_files import FileWriter
 from recollect.model.erasure import StoreErasure, Target, user_digest
-from recollect.model.memory import Status
-from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.service.service import Service
 
 _log = logging.getLogger("recollect")
-# The maintenance time that identifies a ledger.
-_LEDGER_MARK = "mirrored"
 _PAGE_SIZE = 500
 _MAX_ROUNDS = 3
 CountCallback = Callable[[int], None]
@@ -59,17 +54,16 @@ class Synchronizer:
         state: MirrorState,
         *,
         service: Service,
-        ledger: Ledger,
         root_user: str,
         git: GitRepository | None,
     ) -> None:
         self.folder, self.state, self.git = MirrorFolder(root), state, git
-        self._ledger, self._root_user = ledger, root_user
-        # Revisions of users whose files are up to date.
-        self._written_revisions: dict[str, Revision] = {}
+        self._service, self._root_user = service, root_user
+        # Number and epoch of the revisions of users whose files are up to date.
+        self._written_revisions: dict[str, tuple[int, int]] = {}
         self.writer = FileWriter(self.folder, state, root_user=root_user)
         owners = FolderOwners(self.folder, root_user=root_user)
-        self._ingester = FileIngester(self.folder, state, self.writer, owners, service=service, ledger=ledger)
+        self._ingester = FileIngester(self.folder, state, self.writer, owners, service=service)
 
     # All files
 
@@ -77,8 +71,8 @@ class Synchronizer:
         """Compare all files and memories, and synchronise them."""
         result.is_whole = True
         self._written_revisions.clear()
-        mark = await self._ledger_mark()
-        is_new = not await self._is_same_ledger(mark)
+        ledger_id = await self._service.transfer.ledger_id()
+        is_new = not await self._is_same_ledger(ledger_id)
         if is_new:
             await asyncio.to_thread(self.state.clear_positions)
         stamps_on_disk = await asyncio.to_thread(self._scan)
@@ -92,7 +86,7 @@ class Synchronizer:
         retry_paths = await self._ingest(sorted(changed), missing, result, progress)
         if is_new and not retry_paths:
             # Only now: if it fails before, everything is compared again.
-            await asyncio.to_thread(self.state.set_meta, "ledger", mark)
+            await asyncio.to_thread(self.state.set_meta, "ledger", ledger_id)
         users = await self._users()
         await self.write_users(users, result, progress)
         for user in users:
@@ -103,29 +97,17 @@ class Synchronizer:
         """Retry files that could not be written the last time."""
         rows = await asyncio.to_thread(self.state.rows_of_user, user, unwritten=True)
         if rows:
-            records = await self._ledger.get(Scope(user), [row.id for row in rows[:_PAGE_SIZE]])
+            records = await self._service.get_many(user, [row.id for row in rows[:_PAGE_SIZE]])
             await asyncio.to_thread(self.writer.write_records, user, records, result)
 
-    async def _ledger_mark(self) -> str:
-        """Return the time that identifies this ledger."""
-        times = await self._ledger.maintenance_times()
-        if _LEDGER_MARK not in times:
-            await self._ledger.record_maintenance_times({_LEDGER_MARK: now()})
-            times = await self._ledger.maintenance_times()
-        return times[_LEDGER_MARK].isoformat()
-
-    async def _is_same_ledger(self, mark: str) -> bool:
+    async def _is_same_ledger(self, ledger_id: str) -> bool:
         """Return whether all files were ingested into this ledger before."""
-        return await asyncio.to_thread(self.state.meta, "ledger") == mark
+        return await asyncio.to_thread(self.state.meta, "ledger") == ledger_id
 
     def _scan(self) -> dict[str, str]:
         """Return the stamp of every file by its path, whether it is a memory or not."""
         self.folder.sweep()
-        return {
-            path: stamp.text if stamp else ""
-            for start in (*MEMORY_FOLDERS, CONFLICTS)
-            for path, stamp in self.folder.scan(start, sweep=True)
-        }
+        return dict(file for start in (*MEMORY_FOLDERS, CONFLICTS) for file in self.folder.scan(start, sweep=True))
 
     def _drop_lost_folders(self) -> None:
         """Drop the state of folders that are gone as a whole: nobody deleted each file, so they are written again."""
@@ -143,9 +125,10 @@ class Synchronizer:
     async def _check_rollback(self, user: str) -> set[str]:
         """Erase what the ledger erased; return the files to ingest if the ledger was rolled back."""
         position = await asyncio.to_thread(self.state.position, user)
-        if not _is_rolled_back(position, await self._ledger.revision(user)):
+        revision = await self._service.revision(user)
+        if not _is_rolled_back(position, revision.number, revision.epoch):
             return set()
-        newest = await self._ledger.history(Scope(user), limit=1)
+        newest = await self._service.history(Scope(user), limit=1)
         if newest and newest[0].id < position.position:
             await asyncio.to_thread(self.state.clear_position, user)
             return {row.path for row in await asyncio.to_thread(self.state.rows_of_user, user) if row.stamp}
@@ -158,7 +141,7 @@ class Synchronizer:
         return [row for path in paths if (row := self.state.row_at(path)) is not None and row.stamp]
 
     async def _users(self) -> list[str]:
-        return sorted({*await self._ledger.users(), *await asyncio.to_thread(self.state.users)})
+        return sorted({*await self._service.users(), *await asyncio.to_thread(self.state.users)})
 
     # From the files
 
@@ -181,12 +164,11 @@ class Synchronizer:
         changed, missing = [], []
         for path in sorted(candidates):
             stamp, row = self.folder.stamp(path), self.state.row_at(path)
-            text = stamp.text if stamp else ""
-            if stamp is None and row is not None:
+            if not stamp and row is not None:
                 missing += [row] if row.stamp else []
-            elif (row is None or row.stamp != text) and rejected.get(path) != text:
+            elif (row is None or row.stamp != stamp) and rejected.get(path) != stamp:
                 changed.append(path)
-            if stamp is None and path in rejected:
+            if not stamp and path in rejected:
                 self.state.clear_rejected(path)
         return changed, missing
 
@@ -217,13 +199,13 @@ class Synchronizer:
     ) -> None:
         """Write the changed memories of users; files that somebody has just changed are ingested first."""
         for user in users:
-            revision = await self._ledger.revision(user)
-            if self._written_revisions.get(user) == revision:
+            revision = await self._service.revision(user)
+            if self._written_revisions.get(user) == (revision.number, revision.epoch):
                 continue
             for _ in range(_MAX_ROUNDS):
                 position = await asyncio.to_thread(self.state.position, user)
-                if _is_rolled_back(position, revision):
-                    if not await self._is_same_ledger(await self._ledger_mark()):
+                if _is_rolled_back(position, revision.number, revision.epoch):
+                    if not await self._is_same_ledger(await self._service.transfer.ledger_id()):
                         raise LedgerReplaced("the ledger was replaced by another: all files are compared")
                     await self.erase_user(user)
                     position = await asyncio.to_thread(self.state.position, user)
@@ -232,7 +214,7 @@ class Synchronizer:
                     break
                 changed_meanwhile = await self._write_user(user, position, result, progress)
                 if not changed_meanwhile:
-                    self._written_revisions[user] = revision
+                    self._written_revisions[user] = revision.number, revision.epoch
                     break
                 changed, missing = await asyncio.to_thread(self._classify_paths, changed_meanwhile)
                 await self._ingest(changed, missing, result)
@@ -253,11 +235,11 @@ class Synchronizer:
     async def _write_changes(self, user: str, position: HistoryPosition, result: SyncResult) -> set[str]:
         """Write the memories that changed since the position in history, page by page."""
         changed: set[str] = set()
-        revision = await self._ledger.revision(user)
+        revision = await self._service.revision(user)
         while (position.revision, position.epoch) != (revision.number, revision.epoch):
-            entries = await self._ledger.history(Scope(user), after=position.position, limit=_PAGE_SIZE)
+            entries = await self._service.history(Scope(user), after=position.position, limit=_PAGE_SIZE)
             ids = list(dict.fromkeys(entry.memory_id for entry in entries))
-            records = await self._ledger.get(Scope(user), ids) if ids else []
+            records = await self._service.get_many(user, ids)
             changed.update(await asyncio.to_thread(self.writer.write_records, user, records, result))
             last = entries[-1].id if entries else position.position
             is_last = len(entries) < _PAGE_SIZE
@@ -274,18 +256,13 @@ class Synchronizer:
     async def _write_everything(self, user: str, result: SyncResult, progress: CountCallback) -> set[str]:
         """Write all memories of a user whose files are not up to date."""
         changed: set[str] = set()
-        count, cursor = 0, None
-        revision = await self._ledger.revision(user)
-        newest = await self._ledger.history(Scope(user), limit=1)
-        while True:
-            listing = Listing(statuses=tuple(Status), order="oldest", limit=_PAGE_SIZE, cursor=cursor)
-            page = await self._ledger.find(Scope(user), listing)
-            changed.update(await asyncio.to_thread(self.writer.write_records, user, page.records, result))
-            count += len(page.records)
+        count = 0
+        revision = await self._service.revision(user)
+        newest = await self._service.history(Scope(user), limit=1)
+        async for records in self._service.transfer.records(user):
+            changed.update(await asyncio.to_thread(self.writer.write_records, user, records, result))
+            count += len(records)
             progress(count)
-            cursor = page.cursor
-            if cursor is None:
-                break
         if not changed:
             position = HistoryPosition(newest[0].id if newest else 0, revision.number, revision.epoch)
             await asyncio.to_thread(self.state.set_position, user, position)
@@ -295,12 +272,12 @@ class Synchronizer:
 
     async def erase_user(self, user: str) -> StoreErasure:
         """Remove what the ledger no longer has from the files, the snapshot and the git history."""
-        revision = await self._ledger.revision(user)
+        revision = await self._service.revision(user)
         rows = await asyncio.to_thread(self.state.rows_of_user, user)
         existing_ids: set[str] = set()
         for start in range(0, len(rows), _PAGE_SIZE):
             ids = [row.id for row in rows[start : start + _PAGE_SIZE]]
-            existing_ids |= {record.id for record in await self._ledger.get(Scope(user), ids)}
+            existing_ids |= {record.id for record in await self._service.get_many(user, ids)}
         gone = [row for row in rows if row.id not in existing_ids]
         everything = revision.number == 0 and not existing_ids and await self._was_erased(user)
         counts = await asyncio.to_thread(self._remove_erased, user, gone, everything=everything)
@@ -317,7 +294,7 @@ class Synchronizer:
     async def _was_erased(self, user: str) -> bool:
         """Return whether the user was erased; a ledger that merely lost the memories gets them from the files."""
         digest = user_digest(user)
-        erasures = await self._ledger.erasures()
+        erasures = await self._service.erasure.list()
         return any(each.target is Target.USER and each.user == digest for each in erasures)
 
     def _remove_erased(self, user: str, gone: Sequence[FileRow], *, everything: bool) -> dict[str, int]:
@@ -377,6 +354,6 @@ class Synchronizer:
         self.state.close()
 
 
-def _is_rolled_back(position: HistoryPosition, revision: Revision) -> bool:
+def _is_rolled_back(position: HistoryPosition, revision: int, epoch: int) -> bool:
     """Return whether the ledger lost rows since the position, by an erasure or a rollback."""
-    return position != HistoryPosition() and (revision.epoch != position.epoch or revision.number < position.revision)
+    return position != HistoryPosition() and (epoch != position.epoch or revision < position.revision)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from recollect.errors import InvalidInput
 from recollect.mirror.document import render_document
-from recollect.mirror.folder import FileChanged, FileStamp, MirrorFolder, StagedFile, digest_of
+from recollect.mirror.folder import FileChanged, MirrorFolder, StagedFile, digest_of
 from recollect.mirror.layout import (
     FILE_SUFFIX,
     USER_FILE,
@@ -158,14 +158,14 @@ class FileWriter:
     def _write_file(self, user: str, step: _PlannedWrite, staged: StagedFile | None) -> FileRow:
         self._write_user_file(user)
         row, moved_from, gone = step.row, step.moved_from, is_gone(step.record)
-        if moved_from is not None and self._folder.stamp(moved_from.path) not in (moved_from.last_stamp, None):
+        if moved_from is not None and self._folder.stamp(moved_from.path) not in (moved_from.stamp, ""):
             raise FileChanged(f"{moved_from.path} was just changed")
-        expected = row.last_stamp if row is not None and row.path == step.path else None
-        if gone and expected is None:
+        expected = row.stamp if row is not None and row.path == step.path else ""
+        if gone and not expected:
             # Only the mirror writes tombstones.
             expected = self._folder.stamp(step.path)
-        stamp = self._identical_stamp(step) if expected is None else None
-        if stamp is None:
+        stamp = "" if expected else self._identical_stamp(step)
+        if not stamp:
             staged = staged or self._folder.stage(step.path, step.data)
             stamp = self._folder.place(staged, expected=expected)
         if moved_from is not None:
@@ -176,34 +176,34 @@ class FileWriter:
             id=step.record.id,
             version=step.record.version,
             digest=digest_of(step.data),
-            stamp=stamp.text,
+            stamp=stamp,
             is_gone=gone,
         )
 
-    def _remove_old(self, row: FileRow, path: str, stamp: FileStamp) -> None:
+    def _remove_old(self, row: FileRow, path: str, stamp: str) -> None:
         """Remove the file at its old path, or the new one if somebody has just changed the old."""
         try:
-            self._folder.remove(row.path, expected=row.last_stamp)
+            self._folder.remove(row.path, expected=row.stamp)
         except FileChanged:
             self._folder.remove(path, expected=stamp)
             raise
         self._folder.remove_empty(row.path)
 
     def _is_rejected(self, path: str) -> bool:
-        rejected, stamp = self._state.rejected_file(path), self._folder.stamp(path)
-        return rejected is not None and rejected.stamp == (stamp.text if stamp else "")
+        rejected = self._state.rejected_file(path)
+        return rejected is not None and rejected.stamp == self._folder.stamp(path)
 
-    def _identical_stamp(self, step: _PlannedWrite) -> FileStamp | None:
+    def _identical_stamp(self, step: _PlannedWrite) -> str:
         """Return the stamp of a file that has the content already: it was written before a crash."""
         with suppress(FileNotFoundError, NotADirectoryError):
-            current, stamp, _ = self._folder.read(step.path)
-            return stamp if current == step.data else None
-        return None
+            current, stamp = self._folder.read(step.path)
+            return stamp if current == step.data else ""
+        return ""
 
     def _write_user_file(self, user: str) -> None:
         base = user_folder(user, self._root_user)
-        if base and safe_name(user) != user and self._folder.stamp(base + USER_FILE) is None:
-            self._folder.write(base + USER_FILE, user.encode(), expected=None)
+        if base and safe_name(user) != user and not self._folder.stamp(base + USER_FILE):
+            self._folder.write(base + USER_FILE, user.encode(), expected="")
 
 
 def _is_renamed(record: MemoryRecord, row: FileRow) -> bool:

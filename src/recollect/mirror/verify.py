@@ -8,16 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from recollect.errors import InvalidInput
-from recollect.ledger.protocol import Ledger
 from recollect.mirror.diff import ScannedFile, read_file
 from recollect.mirror.document import document_of
 from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.layout import MEMORY_FOLDERS, FolderOwners, has_file, is_gone, parse_location
-from recollect.model.memory import MemoryRecord, Status
-from recollect.model.query import Listing
-from recollect.model.scope import Scope
-
-_PAGE_SIZE = 500
+from recollect.model.memory import MemoryRecord
+from recollect.service.service import Service
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +25,15 @@ class Difference:
 
 
 async def verify_files(
-    root: Path, *, ledger: Ledger, root_user: str, progress: Callable[[int], None] = lambda count: None
+    root: Path, service: Service, *, root_user: str, progress: Callable[[int], None]
 ) -> tuple[int, list[Difference]]:
     """Return the number of files and every difference."""
     check = _Verification(MirrorFolder(root))
     owners = FolderOwners(check.folder, root_user=root_user)
     count = await asyncio.to_thread(check.read_files, owners, progress)
-    for user in sorted({*check.files, *await ledger.users()}):
-        cursor = None
-        while True:
-            listing = Listing(statuses=tuple(Status), order="oldest", limit=_PAGE_SIZE, cursor=cursor)
-            page = await ledger.find(Scope(user), listing)
-            check.compare(user, page.records)
-            if page.cursor is None:
-                break
-            cursor = page.cursor
+    for user in sorted({*check.files, *await service.users()}):
+        async for records in service.transfer.records(user):
+            check.compare(user, records)
         for file in check.files.get(user, {}).values():
             check.report(file.path, "the ledger has no such memory")
     return count, check.differences

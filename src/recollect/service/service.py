@@ -342,6 +342,10 @@ class Service:
             raise NotFound(f"no memory {id}")
         return records[0]
 
+    async def get_many(self, user: str, ids: Sequence[str]) -> list[MemoryRecord]:
+        """Return those memories of a user that exist, whatever their status."""
+        return await self._ledger.get(Scope(user), ids) if ids else []
+
     async def find(self, scope: Scope, listing: Listing, *, as_of: datetime | None = None) -> Page:
         """Return a page of memories that have not expired, or of those valid at `as_of`."""
         if as_of is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from recollect import remember
 from recollect.deps import Deps
-from recollect.model.change import Author, Outcome
+from recollect.model.change import Author, ConversationUpdate, Outcome
 from recollect.model.job import Job
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
@@ -52,6 +52,11 @@ class SessionService:
         *_, job = await self._ledger.enqueue(scope, jobs)
         self._jobs.worker.wake()
         return job
+
+    async def set_summary(self, scope: Scope, summary: str, *, by: Author) -> None:
+        """Replace the running summary of a session; the next turns are summarised on top of it."""
+        update = ConversationUpdate(scope, {"summary": summary})
+        await self._ledger.apply(scope, [], by=by, effects=[update])
 
     async def record_invocation(self, scope: Scope, invocation: Mapping[str, str]) -> None:
         """Add an agent's report of an invocation to a session, without secrets."""

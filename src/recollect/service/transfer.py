@@ -13,8 +13,10 @@ from recollect.aio.background import UseCount
 from recollect.deps import Deps
 from recollect.errors import InvalidInput, QuotaReached, StoreUnavailable
 from recollect.model.change import Author
-from recollect.model.memory import MemoryRecord
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import Listing
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.remember import LearningConfig
 from recollect.transfer import export, import_
 from recollect.transfer.import_ import ImportCounts
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from recollect.transfer.importers.source import ImportSource
 
 __all__ = ["Backup", "ImportCounts", "ImportReport", "TransferService"]
+
+_PAGE_SIZE = 500
+# The maintenance time by which the mirror recognises its ledger.
+_LEDGER_ID = "mirrored"
 
 
 class TransferService:
@@ -44,6 +50,24 @@ class TransferService:
         with self._use_count.track():
             async for line in export.export(scope, ledger=self._ledger, sessions=sessions, model=model):
                 yield line
+
+    async def records(self, user: str) -> AsyncIterator[Sequence[MemoryRecord]]:
+        """Yield all memories of a user in pages, oldest first, whatever their status."""
+        listing = Listing(statuses=tuple(Status), order="oldest", limit=_PAGE_SIZE)
+        while True:
+            page = await self._ledger.find(Scope(user), listing)
+            yield page.records
+            if page.cursor is None:
+                return
+            listing = replace(listing, cursor=page.cursor)
+
+    async def ledger_id(self) -> str:
+        """Return the time that identifies the ledger; it is set when first needed."""
+        times = await self._ledger.maintenance_times()
+        if _LEDGER_ID not in times:
+            await self._ledger.record_maintenance_times({_LEDGER_ID: now()})
+            times = await self._ledger.maintenance_times()
+        return times[_LEDGER_ID].isoformat()
 
     async def import_lines(
         self, lines: Iterable[Mapping[str, Any]], *, user: str | None, done: int, by: Author

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ from recollect.errors import InvalidSettings, RecollectError
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
+    from recollect.mirror.mirror import Mirror
     from recollect.mirror.result import SyncResult
     from recollect.mirror.status import MirrorStatus
     from recollect.mirror.verify import Difference
@@ -87,14 +90,17 @@ def sync(cli: CliContext) -> None:
 
 
 async def _sync(settings: Settings, progress: ProgressBar) -> SyncResult:
-    from recollect.mirror.mirror import Mirror
-    from recollect.wiring import open_service
+    async with _open_mirror(settings) as mirror:
+        return await mirror.sync(progress)
+
+
+@asynccontextmanager
+async def _open_mirror(settings: Settings) -> AsyncIterator[Mirror]:
+    from recollect.wiring import open_mirror, open_service
 
     service = await open_service(settings)
     try:
-        if not isinstance(service.mirror, Mirror):
-            raise InvalidSettings("there is no mirror")
-        return await service.mirror.sync(progress)
+        yield open_mirror(settings, service)
     finally:
         await service.close()
 
@@ -125,12 +131,8 @@ def verify(cli: CliContext) -> None:
 
 
 async def _verify(settings: Settings, progress: ProgressBar) -> tuple[int, list[Difference]]:
-    from recollect.mirror.verify import verify_files
-    from recollect.wiring import mirror_folder
-
-    folder = mirror_folder(settings)
-    async with open_store(settings) as (ledger, _):
-        return await verify_files(folder, ledger=ledger, root_user=settings.chat_user, progress=progress)
+    async with _open_mirror(settings) as mirror:
+        return await mirror.verify(progress)
 
 
 def _print_status(current: MirrorStatus, *, review: int) -> None:

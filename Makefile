@@ -2,18 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests start hundreds of processes: what one has compiled serves the next.
+# Tests start hundreds of processes; they share compiled modules.
 unexport PYTHONDONTWRITEBYTECODE
-# As the command line sets it: threads of OpenBLAS cost more than they save here.
+# Threads of OpenBLAS cost more than they save here; the command line sets the same.
 export OPENBLAS_NUM_THREADS := 1
-# Some wait while others work, so there are more of them than processors.
+# More workers than cores, because tests also wait.
 TESTERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 
 # Repeats the tests that failed; those that pass now are flaky and are listed.
 REPEAT := --last-failed --last-failed-no-failures none -rA
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-failed clients engines api browser drill local-llm check bench bench-services bench-scale bench-mirror docs clean
+.PHONY: help serve test test-failed clients engines api browser drill local-llm check bench bench-small bench-services bench-scale bench-mirror docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,23 +37,23 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (about 7 minutes
 	$(BIN)/pytest -n $(TESTERS) || $(MAKE) --no-print-directory test-failed
 
 test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pass now are flaky
-	@echo 'Repeating failed tests alone. Each that passes now is flaky and has to be mended:'
+	@echo 'Repeating failed tests alone. Each that passes now is flaky and must be fixed:'
 	$(BIN)/pytest $(REPEAT)
 
 build/clients/.installed: scripts/get_clients.py tests/clients/requirements.txt tests/clients/package.json
 	$(PYTHON) scripts/get_clients.py
 	touch $@
 
-clients: $(VENV)/.dev build/clients/.installed ## Install real clients and talk to the server with each of them
+clients: $(VENV)/.dev build/clients/.installed ## Install real clients and test the server with each of them
 	$(BIN)/pytest -m clients -s tests/clients || $(BIN)/pytest -m clients -s tests/clients $(REPEAT)
 
-engines: $(VENV)/.dev ## Hold indexes over real servers of Milvus and Chroma to what every index promises
+engines: $(VENV)/.dev ## Run the index conformance tests on real servers of Milvus and Chroma
 	$(BIN)/pytest -m engines || $(BIN)/pytest -m engines $(REPEAT)
 
-api: $(VENV)/.dev ## Hold the API against all of its description (about 15 minutes)
+api: $(VENV)/.dev ## Test the API against its OpenAPI document (about 15 minutes)
 	$(BIN)/pytest -m api -s --timeout 3600
 
-browser: $(VENV)/.dev ## Try the pages in a real browser (needs Debian's chromium)
+browser: $(VENV)/.dev ## Test the pages in a real browser (needs Debian's chromium)
 	$(BIN)/pytest -m browser
 
 drill: $(VENV)/.dev ## Run the long fault drills: kills, power cuts, full disks
@@ -71,14 +71,16 @@ bench: $(VENV)/.dev ## Measure search, writes, memory and the proxy
 	$(BIN)/python -m benchmarks.run
 	$(BIN)/python -m benchmarks.proxy
 
-bench-services: $(VENV)/.dev ## Load the memory services for a minute, with locust, without Redis and with it
-	$(BIN)/pip install --quiet 'locust>=2.40'
+bench-small: $(VENV)/.dev ## Run every benchmark on little data, to see that it works
+	$(BIN)/python -m benchmarks.small
+
+bench-services: $(VENV)/.dev ## Load the REST API for a minute, without Redis and with it
 	$(BIN)/python -m benchmarks.services
 
 bench-scale: $(VENV)/.dev ## Measure a million memories on SQLite, pgvector and Milvus (about an hour)
 	$(BIN)/python -m benchmarks.scale
 
-bench-mirror: $(VENV)/.dev ## Mirror 100,000 memories as files: start, sync, one write, memory
+bench-mirror: $(VENV)/.dev ## Measure a mirror of 100,000 files: start, sync, one write, memory
 	$(BIN)/python -m benchmarks.mirror
 
 docs: $(VENV)/.dev ## Build the documentation into build/site; fails on broken links

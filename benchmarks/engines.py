@@ -1,128 +1,181 @@
-"""Measure searching by each engine beside the exact index, in one run: python -m benchmarks.engines [ENGINE...]
-
-For a user of 1,000 and one of 50,000 memories in one ledger: how long the nearest 64 take, how many of the ten best
-of them comparing with every vector finds as well, how fast an engine is fed, what a memory takes in this process.
-"""
+"""Compare vector stores with the exact index: latency of the nearest 64, share of the ten best, speed of filling."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import resource
-import sys
 import tempfile
-import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
+from benchmarks.corpus import questions, sentences
+from benchmarks.harness import AUTHOR, BATCH, summarize
 from recollect.index.chroma import ChromaOptions, ChromaVectorStore
 from recollect.index.exact import ExactIndex
 from recollect.index.milvus import MilvusOptions, MilvusVectorStore
+from recollect.index.pgvector import open_pgvector
 from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexSync
 from recollect.index.vector_store import ExternalVectorStore
 from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
+from recollect.ledger.postgres import open_postgres
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
-from recollect.model.change import Add, Author
+from recollect.model.change import Add
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
-from recollect.models.embedding import EmbeddingModel
 from recollect.models.static_embedder import StaticEmbedder
 from recollect.write.draft import draft
 from tests.support.chroma_server import ChromaServer
 from tests.support.milvus_server import MilvusServer
-from tests.support.user_corpus import memories, questions
+from tests.support.postgres_server import running_server
 
-SIZES = (1_000, 50_000)
-QUESTIONS = 100
-ENGINES = ("milvus-server", "chroma-server", "chroma-folder", "milvus-lite")
-
-
-async def fill(ledger: Ledger, embedder: StaticEmbedder) -> list[Scope]:
-    scopes = [Scope(f"user of {size}") for size in SIZES]
-    for scope, size in zip(scopes, SIZES, strict=True):
-        texts = memories(size, seed=size)
-        for start in range(0, size, 1000):
-            some = texts[start : start + 1000]
-            pairs = zip(some, await embedder.embed(some), strict=True)
-            await ledger.apply(
-                scope, [Add(draft(scope, text, {}), vector) for text, vector in pairs], by=Author("bench")
-            )
-    return scopes
+STORES = ("pgvector", "milvus-server", "chroma-server", "chroma-folder", "milvus-lite")
+# Every search goes to the store, however few memories the user has.
+_LIMITS = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=60)
+_WRITERS = 8
 
 
-async def ask(index: Index, scope: Scope, vectors: np.ndarray) -> tuple[list[float], list[set[int]]]:
-    took, results = [], []
+def user_of(size: int) -> Scope:
+    """Return the scope of the user with so many memories."""
+    return Scope(f"user of {size}")
+
+
+async def fill(ledger: Ledger, embedder: StaticEmbedder, sizes: Sequence[int]) -> None:
+    """Add the memories of every user."""
+    for size in sizes:
+        texts = sentences(size)
+        for start in range(0, size, BATCH):
+            await add(ledger, embedder, user_of(size), list(islice(texts, min(BATCH, size - start))))
+
+
+async def add(ledger: Ledger, embedder: StaticEmbedder, scope: Scope, texts: list[str]) -> None:
+    """Add memories in one transaction."""
+    vectors = await embedder.embed(texts)
+    changes = [Add(draft(scope, text, {}), vector) for text, vector in zip(texts, vectors, strict=True)]
+    await ledger.apply(scope, changes, by=AUTHOR)
+
+
+async def search(index: Index, scope: Scope, vectors: np.ndarray) -> tuple[str, list[set[int]]]:
+    """Search for each vector; return the latency and the ten best rows of each."""
+    samples, best = [], []
     for vector in vectors:
-        started = time.perf_counter()
+        started = perf_counter()
         near = await (await index.view(scope, EVERYTHING)).nearest(vector, limit=64)
-        took.append(1000 * (time.perf_counter() - started))
-        results.append(set(near.rows[:10].tolist()))
-    return took, results
+        samples.append(perf_counter() - started)
+        best.append(set(near.rows[:10].tolist()))
+    timing = summarize(samples)
+    return f"p50 {timing.p50_us / 1000:8.2f} ms   p99 {timing.p99_us / 1000:8.2f} ms", best
 
 
-def describe_latency(took: Sequence[float]) -> str:
-    ordered = sorted(took)
-    return f"p50 {ordered[len(ordered) // 2]:8.2f} ms   p99 {ordered[int(len(ordered) * 0.99)]:8.2f} ms"
-
-
-async def measure(
-    name: str,
-    engine: ExternalVectorStore,
-    ledger: Ledger,
-    scopes: list[Scope],
-    vectors: np.ndarray,
-    model: EmbeddingModel,
-) -> None:
-    feeder = IndexSync(ledger, model, engine, feed_name=name)
-    sizes = VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=60)
-    index = VectorStoreIndex(ledger, model, engine, limits=sizes, sync=feeder)
-    exact = ExactIndex(ledger, model, budget_bytes=1 << 30)
-    started = time.perf_counter()
-    rows = await feeder.sync()
-    print(f"{name}: fed {rows:,} rows, {rows / (time.perf_counter() - started):,.0f} a second", flush=True)
-    await asyncio.sleep(engine.settles_s)
-    for scope, size in zip(scopes, SIZES, strict=True):
-        some = vectors if name != "milvus-lite" or size < 10_000 else vectors[:10]
+async def compare(index: Index, exact: Index, vectors: np.ndarray, sizes: Sequence[int]) -> None:
+    """Print the latency of both indexes for each user."""
+    for size in sizes:
+        scope = user_of(size)
         for each in (index, exact):
-            await ask(each, scope, some[:5])
-        (took, results), (plain, true) = await ask(index, scope, some), await ask(exact, scope, some)
-        shared = np.mean([len(a & b) / 10 for a, b in zip(results, true, strict=True)])
+            await search(each, scope, vectors[:5])
+        (latency, best), (exact_latency, exact_best) = [await search(each, scope, vectors) for each in (index, exact)]
+        share = np.mean([len(a & b) / len(b) for a, b in zip(best, exact_best, strict=True)])
+        print(f"  {size:>7,} memories   {latency}   exact {exact_latency}   {share:.3f} of the ten best", flush=True)
+        if share < 0.5:
+            raise RuntimeError(f"only {share:.3f} of the ten best were found")
+
+
+async def measure_adds(ledger: Ledger, embedder: StaticEmbedder, scope: Scope, seconds: float) -> float:
+    """Add memories one at a time by several writers; return the memories per second."""
+    texts, done, until = sentences(7), 0, perf_counter() + seconds
+
+    async def write() -> None:
+        nonlocal done
+        while perf_counter() < until:
+            await add(ledger, embedder, scope, [next(texts)])
+            done += 1
+
+    await asyncio.gather(*(write() for _ in range(_WRITERS)))
+    return done / seconds
+
+
+async def measure_pgvector(embedder: StaticEmbedder, vectors: np.ndarray, args: argparse.Namespace) -> None:
+    """Measure pgvector, which indexes the ledger's own vectors; also the adds before and after it is built."""
+    async with running_server().database() as dsn:
+        ledger = await open_postgres(dsn, embedder.model)
+        await fill(ledger, embedder, args.sizes)
+        store = open_pgvector(ledger, embedder.model)
+        largest = user_of(max(args.sizes))
+        before = await measure_adds(ledger, embedder, largest, args.seconds)
+        started = perf_counter()
+        await store.hnsw_index.make_ready([user_of(size).user for size in args.sizes])
+        print(f"pgvector: index built in {perf_counter() - started:.1f} s")
+        index = VectorStoreIndex(ledger, embedder.model, store, limits=_LIMITS)
+        await compare(index, ExactIndex(ledger, embedder.model, budget_bytes=4 << 30), vectors, args.sizes)
+        after = await measure_adds(ledger, embedder, largest, args.seconds)
         print(
-            f"  {size:>6,} memories   {describe_latency(took)}   exact {describe_latency(plain)}   "
-            f"{shared:.3f} of the ten nearest",
-            flush=True,
+            f"  {before:,.0f} adds/s by {_WRITERS} writers of the largest user without the index, {after:,.0f} with"
         )
-    light, full = (each / sum(SIZES) for each in (index._light.nbytes, exact.nbytes))
-    print(f"  in this process a memory takes {light:.0f} B light, {full:.0f} B with its vector", flush=True)
-    await index.close()
+        await index.close()
+        await ledger.close()
 
 
-async def main(names: Sequence[str]) -> None:
-    folder, embedder = Path(tempfile.mkdtemp(prefix="recollect-engines-")), StaticEmbedder()
+@asynccontextmanager
+async def external_store(name: str, folder: Path, embedder: StaticEmbedder) -> AsyncIterator[ExternalVectorStore]:
+    """Open a store; a server is started for it if it needs one."""
+    server = {"milvus-server": MilvusServer, "chroma-server": ChromaServer}.get(name)
+    running = server() if server is not None else None
+    if running is not None:
+        running.start()
+    address = running.url if running is not None else str(folder / f"{name}.db")
+    try:
+        if name.startswith("milvus"):
+            yield MilvusVectorStore(MilvusOptions(address=address, timeout_s=60), embedder.model)
+        else:
+            yield ChromaVectorStore(ChromaOptions(address=address, timeout_s=60), embedder.model)
+    finally:
+        if running is not None:
+            running.close()
+
+
+async def measure_external(
+    name: str, folder: Path, embedder: StaticEmbedder, vectors: np.ndarray, sizes: Sequence[int]
+) -> None:
+    """Measure a store that is filled from the ledger."""
     ledger = await open_sqlite(folder / "recollect.db", embedder.model)
-    scopes = await fill(ledger, embedder)
-    vectors = await embedder.embed(questions(QUESTIONS, seed=1), role="query")
-    for name in names:
-        server = MilvusServer() if name == "milvus-server" else ChromaServer() if name == "chroma-server" else None
-        if server is not None:
-            server.start()
-        address = server.url if server is not None else str(folder / f"{name}.db")
-        engine: ExternalVectorStore = (
-            MilvusVectorStore(MilvusOptions(address=address, timeout_s=60), embedder.model)
-            if name.startswith("milvus")
-            else ChromaVectorStore(ChromaOptions(address=address, timeout_s=60), embedder.model)
-        )
-        try:
-            await measure(name, engine, ledger, scopes, vectors, embedder.model)
-        finally:
-            if server is not None:
-                server.close()
+    if not (await ledger.stats())["memories"]:
+        await fill(ledger, embedder, sizes)
+    async with external_store(name, folder, embedder) as store:
+        sync = IndexSync(ledger, embedder.model, store, feed_name=name)
+        index = VectorStoreIndex(ledger, embedder.model, store, limits=_LIMITS, sync=sync)
+        started = perf_counter()
+        rows = await sync.sync()
+        print(f"{name}: filled with {rows:,} rows at {rows / (perf_counter() - started):,.0f}/s", flush=True)
+        await asyncio.sleep(store.settles_s)
+        await compare(index, ExactIndex(ledger, embedder.model, budget_bytes=1 << 30), vectors, sizes)
+        await index.close()
     await ledger.close()
-    print(f"most memory of this process {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+
+
+async def main() -> None:
+    """Measure the stores in turn."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stores", nargs="*", default=STORES, help=f"default: {' '.join(STORES)}")
+    parser.add_argument("--sizes", default="1000,50000", help="memories of each user")
+    parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--seconds", type=float, default=10, help="of each measurement of writes")
+    args = parser.parse_args()
+    args.sizes = [int(size) for size in args.sizes.split(",")]
+    embedder = StaticEmbedder()
+    vectors = await embedder.embed(list(islice(questions(1), args.questions)), role="query")
+    with tempfile.TemporaryDirectory(prefix="recollect-bench-") as folder:
+        for name in args.stores:
+            if name == "pgvector":
+                await measure_pgvector(embedder, vectors, args)
+            else:
+                await measure_external(name, Path(folder), embedder, vectors, args.sizes)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1:] or ENGINES))
+    asyncio.run(main())

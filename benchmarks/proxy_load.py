@@ -1,6 +1,6 @@
-"""Clients that chat as fast as they are answered, in a process of their own.
+"""Clients that chat as fast as they are answered.
 
-Each line on its standard input is a `Load` as JSON; each line on its standard output is what came of one.
+Each line on standard input is a `Load` as JSON; each line on standard output is the result of one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SYSTEM = "You are a helpful assistant. Answer briefly, and say so where you are
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Who asks what of whom, and for how long."""
+    """The clients, their requests, and for how long they send them."""
 
     port: int = 0
     seconds: float
@@ -37,19 +37,19 @@ class Load:
     headers: dict[str, str] = field(default_factory=dict)
     users: Sequence[str] = ("default",)
     seed: int = 0
-    # They begin one after the other over so long, or they would stay in step; nothing is counted until then.
+    # Clients start spread over this time, so that they do not stay in step; nothing is counted until then.
     ramp_s: float = 0.2
     slow: bool = False
 
 
 class _Client(asyncio.Protocol):
-    """One connection, on which one question is asked after the other."""
+    """One connection, with one request at a time."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport
 
     async def ask(self, request: bytes) -> tuple[float, float]:
-        """How long it took to the first byte of the body, and to its last."""
+        """Send a request; return the seconds to the first and to the last byte of the body."""
         self._parser = httptools.HttpResponseParser(self)
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._first = 0.0
@@ -60,7 +60,7 @@ class _Client(asyncio.Protocol):
         return self._first - start, perf_counter() - start
 
     def close(self) -> None:
-        """Nothing more is asked."""
+        """Close the connection."""
         self._transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -86,7 +86,7 @@ class _Client(asyncio.Protocol):
 
 
 def requests(load: Load, client: int) -> Iterator[bytes]:
-    """What one client sends: conversations of some exchanges, each with all that was said before."""
+    """Yield the requests of one client: conversations of some exchanges, each with all previous messages."""
     request, report = questions(load.seed * 1000 + client), sentences(load.seed * 1000 + client)
     users = islice(cycle(load.users), client % len(load.users), None)
     for user in users:
@@ -109,7 +109,7 @@ def _request(load: Load, body: dict[str, Any]) -> bytes:
 
 
 async def chat(load: Load) -> dict[str, Any]:
-    """Let the clients chat; what they ask before all have begun is not counted."""
+    """Run the clients; requests before all have started are not counted."""
     loop = asyncio.get_running_loop()
     firsts, wholes, troubles, query = list[float](), list[float](), list[str](), 0
     counts_from = perf_counter() + load.ramp_s
@@ -134,14 +134,14 @@ async def chat(load: Load) -> dict[str, Any]:
 
     outcomes = await asyncio.gather(*map(chatting, range(load.clients)), return_exceptions=True)
     failed = [str(each) for each in outcomes if isinstance(each, BaseException)]
-    # All that was begun has ended, which takes slow ones longer.
+    # Until the last request has ended.
     seconds = perf_counter() - counts_from
     report = {"first_s": firsts, "whole_s": wholes, "troubles": troubles, "failed": failed}
     return {**report, "seconds": seconds, "asked": query or 1}
 
 
 async def read_slowly(load: Load) -> dict[str, Any]:
-    """Clients that hardly take what they asked for: a kilobyte a second."""
+    """Run clients that read a kilobyte per second."""
     loop = asyncio.get_running_loop()
     read = 0
 

@@ -1,4 +1,4 @@
-"""Other proxies for the same upstream, each in an environment of its own."""
+"""Other proxies for the same upstream, each in its own virtual environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ model_list:
   - {{model_name: "*", litellm_params: {{model: "openai/*", api_base: "{upstream}", api_key: none}}}}
 litellm_settings: {{telemetry: false}}
 """
-# Its cross-encoder is fetched from a hub when it starts; it is measured without, which can only make it faster.
+# It downloads a cross-encoder when it starts; it is measured without, which can only make it faster.
 _AGENT_CLI = """\
 import sys
 import agent_cli.core.reranker as reranker
@@ -27,7 +27,7 @@ app()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """What is installed, what is run, and which folders it may write to."""
+    """A proxy: its package, command and environment."""
 
     name: str
     package: str
@@ -35,7 +35,7 @@ class Peer:
     environment: Mapping[str, str]
 
     def version(self, folder: Path) -> str:
-        """The version that stands in the folder, installed there if need be; raises OSError if it cannot be had."""
+        """Return the version in the folder, after installing it if needed; raise OSError if that fails."""
         python = folder / self.name / "bin" / "python"
         try:
             if not python.exists():
@@ -50,7 +50,7 @@ class Peer:
         return results.stdout.strip()
 
     def start(self, folder: Path, home: Path, port: int, upstream: str) -> subprocess.Popen[bytes]:
-        """Its server, which takes a while to answer."""
+        """Start its server."""
         home.mkdir(parents=True)
         program, *options = self.command(home, port, upstream)
         with (home / "log").open("wb") as log:

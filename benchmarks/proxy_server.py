@@ -1,7 +1,7 @@
-"""Our server as it is served to users, with meters on it: `python -m benchmarks.proxy_server HOME PORT UPSTREAM`.
+"""Our server with extra metrics: `python -m benchmarks.proxy_server HOME PORT UPSTREAM`.
 
-GET /meters tells what they show since they were last read: how long recalls took, how late the event loop came to
-what was due, how much of a processor was used, and how much memory is held.
+GET /benchmark-metrics returns the metrics since it was last read: how long recalls took, the longest stall of the
+event loop, CPU time, and resident memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from benchmarks.timing import resident_mb
+from benchmarks.harness import resident_mb
 from recollect.config.settings import Settings, load
 from recollect.http.app import make_app
 from recollect.http.server import serve
@@ -23,12 +23,12 @@ from recollect.http.sockets import bind_sockets
 from recollect.model.result import RecallResult
 from recollect.service.service import Service
 
-METERS = "/meters"
+METRICS = "/benchmark-metrics"
 BEAT_S = 0.002
 
 
-class Metered:
-    """The application with meters."""
+class MeteredApp:
+    """The application with extra metrics."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class Metered:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             self._beating = asyncio.create_task(self._beat())
-        if scope.get("path") != METERS:
+        if scope.get("path") != METRICS:
             await self._app(scope, receive, send)
             return
         body = json.dumps(self._read()).encode()
@@ -77,12 +77,12 @@ class Metered:
         return report
 
 
-def metered(settings: Settings) -> ASGIApp:
-    """The application of these settings."""
-    return Metered(make_app(settings))
+def make_metered_app(settings: Settings) -> ASGIApp:
+    """Return the application of these settings."""
+    return MeteredApp(make_app(settings))
 
 
 if __name__ == "__main__":
     home, port, upstream = sys.argv[1:]
-    given = {"home": Path(home), "upstream_url": upstream, "log_level": "warning"}
-    serve(load(given, environ={}).settings, bind_sockets("127.0.0.1", int(port)), make=metered)
+    options = {"home": Path(home), "upstream_url": upstream, "log_level": "warning"}
+    serve(load(options, environ={}).settings, bind_sockets("127.0.0.1", int(port)), make=make_metered_app)

@@ -1,7 +1,7 @@
-"""A model endpoint that costs next to nothing, for measuring what stands in front of it.
+"""A model endpoint that costs almost nothing: `python -m benchmarks.proxy_upstream PORT`.
 
-It answers by the name of the model: `quick` at once, `brisk` sooner than any real model does, `paced` as one does,
-`endless` without an end. It runs in a process of its own: `python -m benchmarks.proxy_upstream PORT`.
+The model's name sets its speed: `quick` answers at once, `brisk` faster than any real model, `paced` as fast as one,
+`endless` without end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIMENSIONS = 384
 
 
 def words() -> list[str]:
-    """The answer as it is streamed."""
+    """Return the answer in the pieces that are streamed."""
     first, *rest = ANSWER.split(" ")
     return [first, *(f" {word}" for word in rest)]
 
@@ -54,7 +54,7 @@ PACED_S = FIRST_TOKEN_S + TOKEN_S * len(_EVENTS)
 
 
 class _Connection(asyncio.Protocol):
-    """One client; it asks for one thing after the other."""
+    """One client, with one request at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -100,7 +100,7 @@ class _Connection(asyncio.Protocol):
             self._stream(iter(_EVENTS), 0.0)
 
     def _stream(self, events: Iterator[bytes], pause_s: float) -> None:
-        """One event a turn of the loop, so that each is sent by itself."""
+        """Write one event per iteration of the loop, so that each is sent by itself."""
         event = next(events, None)
         if event is not None and not self._transport.is_closing():
             self._transport.write(event)
@@ -120,7 +120,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _embedded(texts: str | list[str]) -> bytes:
-    """A vector for each text, which is all that a peer's own retrieval needs."""
+    """Return a vector for each text, for proxies that embed."""
     count = 1 if isinstance(texts, str) else len(texts)
     vectors = [{"object": "embedding", "index": at, "embedding": [0.05] * _DIMENSIONS} for at in range(count)]
     usage = {"prompt_tokens": 1, "total_tokens": 1}

@@ -23,8 +23,8 @@ from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexSync
 from recollect.index.vector_store import ExternalVectorStore
 from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
-from recollect.ledger.protocol import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add
 from recollect.model.query import EVERYTHING

@@ -212,7 +212,7 @@ def test_writes_of_a_forked_child_survive_the_closing_of_its_parent(tmp_path: Pa
 def test_a_child_forked_during_a_write_gets_an_error(memory: Memory) -> None:
     memory.add("Likes tea", user_id="a")
     service: Any = memory._run(AsyncMemory.service)
-    writing = service._ledger._engine._writer.connections[0]
+    writing = service._ledger.engine._writer.connections[0]
     writing.execute("BEGIN IMMEDIATE")
     child = os.fork()
     if not child:

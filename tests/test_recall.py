@@ -25,7 +25,7 @@ from recollect.errors import (
     Unavailable,
 )
 from recollect.index.exact import ExactIndex
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.result import RecallOutcome, RecallResult
 from recollect.model.scope import Scope
@@ -164,7 +164,7 @@ async def test_whatever_is_away_the_chat_goes_on(
         await memory.add("I buy my green tea at the harbour", user_id="a")
         await memory.recall(TEA, user_id="a")
         await memory.add("What is known of this user changed since", user_id="a")
-        monkeypatch.setattr(SqlLedger, step, fail)
+        monkeypatch.setattr(Ledger, step, fail)
         messages = [{"role": "system", "content": "Be kind"}, user(TEA)]
         recalled = await memory.recall(messages, user_id="a")
         assert recalled.outcome is RecallOutcome.UNAVAILABLE
@@ -175,7 +175,7 @@ async def test_whatever_is_away_the_chat_goes_on(
 
 
 def _home(finders: SearchDeps) -> Path:
-    return finders.ledger._engine.path.parent  # type: ignore[attr-defined,no-any-return]
+    return finders.ledger.engine.path.parent  # type: ignore[attr-defined,no-any-return]
 
 
 async def test_a_store_that_cannot_be_opened_makes_memory_unavailable(tmp_path: Path) -> None:

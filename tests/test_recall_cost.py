@@ -13,7 +13,7 @@ import pytest
 
 from recollect.client import AsyncMemory
 from recollect.errors import InvalidInput, StoreUnavailable
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import ModelUsage
 from recollect.model.scope import Scope

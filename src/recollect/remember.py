@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput, InvalidSettings
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
     Author,

@@ -16,7 +16,7 @@ import numpy as np
 from recollect.aio.throttle import LoopThrottle
 from recollect.errors import RecollectError
 from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.result import Hit, SearchResult, TracedCandidate
 from recollect.model.scope import Scope

@@ -15,8 +15,7 @@ from recollect import __version__
 from recollect.cache.change_notifier import ChangeNotifier, RedisPubSub, SharedChangeNotifier
 from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
-from recollect.ledger.protocol import Ledger
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.embedding_selection import Openers, select_embedder
 from recollect.maintenance.prune import PruneConfig
 from recollect.maintenance.quota import Quotas
@@ -522,7 +521,7 @@ async def open_change_notifier(settings: Settings, ledger: Ledger) -> ChangeNoti
 
 
 def _database_notifier(ledger: Ledger) -> ChangeNotifier:
-    if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
+    if ledger.engine.dialect.name != "postgres":
         return ChangeNotifier()
     from recollect.ledger.postgres import PostgresEngine
     from recollect.ledger.postgres_pubsub import PostgresPubSub

@@ -17,7 +17,7 @@ from recollect.cache.answer_cache import AnswerCache, CacheKey
 from recollect.cache.redis_client import RedisClient
 from recollect.config.settings import load
 from recollect.errors import CacheUnavailable, InvalidSettings, MissingExtra
-from recollect.ledger.protocol import Revision
+from recollect.ledger.types import Revision
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.result import RecallResult

@@ -22,7 +22,7 @@ import pytest
 
 from recollect.errors import Conflict, RecollectError
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql import migrate
 from recollect.model.change import Add, Applied, IdempotencyToken, Update
 from recollect.model.ids import new_id

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 from recollect.errors import Conflict
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Change, ConversationUpdate, FinishJob, ModelUsage
 from recollect.model.ids import new_id
 from recollect.model.job import Job, JobKind, NewJob

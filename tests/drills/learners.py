@@ -14,7 +14,7 @@ from typing import Any
 from recollect import remember
 from recollect.deps import Deps
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.worker import RetryPolicy
 from recollect.model.change import FinishJob
 from recollect.model.scope import Scope

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from tests.drills.writers import MODEL
 
 
-async def open_store(address: str, *, vfs: str | None = None) -> SqlLedger:
+async def open_store(address: str, *, vfs: str | None = None) -> Ledger:
     """Open the ledger at an address."""
     if address.startswith("postgresql://"):
         from recollect.ledger.postgres import open_postgres

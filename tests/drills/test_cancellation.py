@@ -14,7 +14,7 @@ import pytest
 
 from recollect.errors import Conflict, NotFound
 from recollect.index.exact import ExactIndex
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add
 from recollect.model.ids import new_id
 from recollect.model.query import Listing
@@ -38,7 +38,7 @@ USERS = 4
 class _Caller:
     """Reads and writes at random, and knows what it was told."""
 
-    def __init__(self, ledger: SqlLedger, service: Service, *, seed: int) -> None:
+    def __init__(self, ledger: Ledger, service: Service, *, seed: int) -> None:
         self._ledger, self._service = ledger, service
         self.random = random.Random(seed)
         self.acked: set[str] = set()
@@ -137,7 +137,7 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
         if store.startswith("postgresql"):
             assert await _connections(store) <= 10
         else:
-            assert len(ledger._engine._readers) <= 6
+            assert len(ledger.engine._readers) <= 6
         await service.close()
     assert set(parts.values()) == {BATCH}
     assert caller.acked <= set(parts) <= caller.requests

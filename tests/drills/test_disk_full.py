@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from recollect.errors import DiskFull
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from tests.drills.findings import examine
 from tests.drills.notes import Notes, read_notes
 from tests.drills.sizes import Sizes
@@ -74,7 +74,7 @@ def small_disk(request: pytest.FixtureRequest, sizes: Sizes, tmp_path: Path) -> 
         simulated.disk.close()
 
 
-async def _fill(ledger: SqlLedger, notes: Notes, writers: list[Writer]) -> list[DiskFull]:
+async def _fill(ledger: Ledger, notes: Notes, writers: list[Writer]) -> list[DiskFull]:
     """Write until every writer was told that the disk is full."""
 
     async def fill(writer: Writer) -> DiskFull:

@@ -10,7 +10,7 @@ import pytest
 
 from recollect.errors import StoreUnavailable
 from recollect.ledger import sqlite_connection, sqlite_writer
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from tests.drills.findings import examine
 from tests.drills.notes import Notes, read_notes
 from tests.drills.sizes import Sizes
@@ -32,7 +32,7 @@ class _Trial:
         self.notes = Notes(folder / "notes")
         self.errors = 0
 
-    async def run(self, writes: int) -> SqlLedger:
+    async def run(self, writes: int) -> Ledger:
         """Write with failures, then once without; gives the ledger as it then is."""
         ledger = await open_store(str(self.folder / "disk" / "recollect.db"), vfs=self.disk.vfs)
         writers = [Writer(n, user=f"user-{n // 2}", seed=self.seed) for n in range(2, 2 + WRITERS)]

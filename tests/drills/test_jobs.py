@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.job import JobKind, JobState, NewJob
 from recollect.model.query import Listing
 from recollect.model.scope import Scope

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.worker import RetryPolicy
 from recollect.model.job import JobKind, JobState
 from recollect.model.memory import Category, Status

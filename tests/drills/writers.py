@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 
 from recollect.errors import Conflict, StoreUnavailable
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Author, Change, Forget, Supersede, Update
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord, MemoryType

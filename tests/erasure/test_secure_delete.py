@@ -16,8 +16,8 @@ from recollect.erasure.stores import erase_from_stores
 from recollect.index.exact import ExactIndex
 from recollect.ledger import sqlite_connection, sqlite_secure_delete
 from recollect.ledger.codec import pack_vector
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
-from recollect.ledger.protocol import Ledger
 from recollect.ledger.sql.tx import NO_TENANT, Tx
 from recollect.ledger.sqlite import SqliteEngine, open_in_memory, open_sqlite
 from recollect.ledger.tokenizer import terms_of
@@ -327,10 +327,10 @@ async def engine(path: Path) -> AsyncIterator[SqliteEngine]:
 
 async def stays_in_full_text(engine: SqliteEngine) -> bool:
     """Whether a word is still in the file when it was indexed and then dropped."""
-    await engine.write(lambda tx: engine.terms.put(tx, ROWS), tenant=NO_TENANT)
-    await engine.write(lambda tx: engine.terms.put(tx, {1000: f"{DELETED_WORD} 7xtea"}), tenant=NO_TENANT)
+    await engine.write(lambda tx: engine.dialect.terms.put(tx, ROWS), tenant=NO_TENANT)
+    await engine.write(lambda tx: engine.dialect.terms.put(tx, {1000: f"{DELETED_WORD} 7xtea"}), tenant=NO_TENANT)
     assert is_on_disk(engine.path)
-    await engine.write(lambda tx: engine.terms.drop(tx, {1000: f"{DELETED_WORD} 7xtea"}), tenant=NO_TENANT)
+    await engine.write(lambda tx: engine.dialect.terms.drop(tx, {1000: f"{DELETED_WORD} 7xtea"}), tenant=NO_TENANT)
     return is_on_disk(engine.path)
 
 

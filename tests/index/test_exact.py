@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add, Author, Forget, Supersede, Update
 from recollect.model.ids import new_id

@@ -18,7 +18,7 @@ from recollect.index.protocol import Index
 from recollect.index.store_sync import IndexSync
 from recollect.index.vector_store import hash_user
 from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits, VectorStoreView
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Forget
 from recollect.model.erasure import ErasureRequest, Target

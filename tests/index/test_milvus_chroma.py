@@ -22,7 +22,7 @@ from recollect.index.store_sync import IndexSync
 from recollect.index.unsynced import UnsyncedRows
 from recollect.index.vector_store import ExternalVectorStore, hash_place, hash_user
 from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add
 from recollect.model.erasure import ErasureRequest, Target

@@ -15,9 +15,9 @@ from recollect.errors import IndexUnavailable, InvalidSettings, StoreUnavailable
 from recollect.index.pgvector import PgvectorStore, open_pgvector
 from recollect.ledger import postgres_pgvector
 from recollect.ledger import postgres_pgvector_sql as said
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.postgres_partition import partition
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Add, Forget, Update
@@ -41,7 +41,7 @@ def vectors(count: int, seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 class Store:
     """A ledger whose role is nobody special, and a connection that sees everything."""
 
-    ledger: SqlLedger
+    ledger: Ledger
     engine: PgvectorStore
     admin: Any
     dsn: str

@@ -9,9 +9,8 @@ import pytest
 from recollect.index.pgvector import PgvectorStore, open_pgvector
 from recollect.index.protocol import Index
 from recollect.index.vector_store_index import VectorStoreIndex, VectorStoreLimits, VectorStoreView
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
-from recollect.ledger.protocol import Ledger
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 from recollect.testing.index_suite import ANN, MODEL, IndexSuite, OpenIndex, fill, unit_vectors
@@ -23,7 +22,7 @@ MADE: list[str] = []
 
 
 @pytest.fixture
-async def ledger() -> AsyncIterator[SqlLedger]:
+async def ledger() -> AsyncIterator[Ledger]:
     server = running_server()
     if not MADE:
         # Done once, then copied.
@@ -50,7 +49,7 @@ async def make_ready(ledger: Ledger, index: Index) -> None:
 
 class TestPgvectorIndex(IndexSuite):
     @pytest.fixture
-    async def ledger(self, ledger: SqlLedger) -> SqlLedger:
+    async def ledger(self, ledger: Ledger) -> Ledger:
         self.stored = ledger
         return ledger
 
@@ -63,7 +62,7 @@ class TestPgvectorIndex(IndexSuite):
 
 
 async def test_a_large_user_is_searched_by_pgvector_and_not_by_reading_all(
-    ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(ledger, ANN, 300, seed=1)
     index = await open_index(ledger)
@@ -76,7 +75,7 @@ async def test_a_large_user_is_searched_by_pgvector_and_not_by_reading_all(
 
 
 async def test_users_who_are_not_ready_keep_nobody_from_pgvector(
-    ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(ledger, ANN, 300, seed=1)
     late = [Scope(f"late {number}") for number in range(30)]

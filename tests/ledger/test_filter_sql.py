@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.postgres_dialect import PostgresDialect
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.where import filter_condition
 from recollect.ledger.sqlite import open_sqlite
 from recollect.ledger.sqlite_connection import SqliteDialect
@@ -38,7 +38,7 @@ def forced(field: str, op: Op, value: Any) -> Where:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def ledger(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> AsyncIterator[SqlLedger]:
+async def ledger(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> AsyncIterator[Ledger]:
     on_sqlite = request.param == "sqlite"
     ledger = await (open_sqlite(tmp_path / "ledger.db", MODEL) if on_sqlite else open_postgres(dsn, MODEL))
     yield ledger
@@ -46,7 +46,7 @@ async def ledger(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> As
 
 
 @pytest.mark.parametrize("field", ATTACKS)
-async def test_a_name_made_of_sql_finds_nothing_of_anyone(ledger: SqlLedger, field: str) -> None:
+async def test_a_name_made_of_sql_finds_nothing_of_anyone(ledger: Ledger, field: str) -> None:
     await add(ledger, memory("bob's safe code", scope=BOB))
     await add(ledger, memory("likes tea", metadata={"a": "v"}))
     for op in sorted(OPERATORS[Kind.JSON]):
@@ -56,7 +56,7 @@ async def test_a_name_made_of_sql_finds_nothing_of_anyone(ledger: SqlLedger, fie
         assert contents <= ({"likes tea"} if op is Op.NE else set())
 
 
-async def test_a_field_made_of_sql_is_no_column(ledger: SqlLedger) -> None:
+async def test_a_field_made_of_sql_is_no_column(ledger: Ledger) -> None:
     for field in ("key = 'x' OR 1=1 --", "key.x OR 1=1 --", "tags.x') OR 1=1 --"):
         with pytest.raises(KeyError):
             await ledger.find(ANN, Listing(filter=forced(field, Op.EQ, "v")))
@@ -73,7 +73,7 @@ def test_the_sql_of_a_comparison_is_the_same_for_every_metadata_name(name: str, 
 
 
 @pytest.mark.parametrize("name", ["a", "A", "0", "12", "a b", "a-b", "_", "x" * 64, "metadata", "null"])
-async def test_every_name_that_is_allowed_is_found(ledger: SqlLedger, name: str) -> None:
+async def test_every_name_that_is_allowed_is_found(ledger: Ledger, name: str) -> None:
     await add(ledger, memory("yes", metadata={name: "v"}), memory("no", metadata={name + "x": "v"}))
     page = await ledger.find(ANN, Listing(filter=Where(f"metadata.{name}", Op.EQ, "v")))
     assert [record.content for record in page] == ["yes"]

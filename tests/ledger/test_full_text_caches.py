@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.ledger.protocol import Revision
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.full_text import DocLengthCache, DocLengths
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import ALL_TENANTS, Postings, Tx, run_now
 from recollect.ledger.sql.vectors import revision
 from recollect.ledger.sqlite import SqliteEngine, open_sqlite
+from recollect.ledger.types import Revision
 from recollect.model.change import Add, Change, Forget, Restore, Update
 from tests.support.ledger_samples import ANN, BY, MODEL, memory
 
@@ -140,7 +140,7 @@ def test_threads_share_it() -> None:
 WORDS = ("tea", "rome", "train", "violin", "budget", "garden")
 
 
-async def lexical_result(ledger: SqlLedger, text: str) -> tuple[list[int], list[float], float]:
+async def lexical_result(ledger: Ledger, text: str) -> tuple[list[int], list[float], float]:
     results = await ledger.lexical(ANN, text)
     return results.rows.tolist(), [*results.scores.tolist(), *results.coverage.tolist()], results.missing_share
 
@@ -168,7 +168,7 @@ async def test_cached_postings_equal_the_full_text_after_every_kind_of_change(tm
 async def test_postings_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = await open_sqlite(tmp_path / "a.db", MODEL)
     requests: list[str] = []
-    terms = ledger.engine.terms
+    terms = ledger.engine.dialect.terms
     read = terms.postings
 
     async def counted(tx: Tx, words: list[str]) -> list[Postings]:

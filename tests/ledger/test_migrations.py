@@ -19,13 +19,13 @@ import pytest
 from recollect import Memory
 from recollect.config.settings import Settings
 from recollect.index.exact import ExactIndex
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.model_states import ModelOrigin
 from recollect.ledger.postgres import MIGRATION_LOCK_S, PostgresEngine, open_postgres
-from recollect.ledger.protocol import IndexRow, Ledger
 from recollect.ledger.sql import migrate
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.migrate import migrations
 from recollect.ledger.sqlite import open_sqlite
+from recollect.ledger.types import IndexRow
 from recollect.model.change import Add, Forget, ModelUsage
 from recollect.model.query import EVERYTHING, Listing
 from recollect.model.scope import Scope
@@ -306,7 +306,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 class Load:
     """People who write and read all the time through a server that knows nothing of the migration."""
 
-    ledger: SqlLedger
+    ledger: Ledger
     acked: list[tuple[Scope, str]] = field(default_factory=list)
     slowest_s: float = 0.0
     step: asyncio.Event = field(default_factory=asyncio.Event)
@@ -332,7 +332,7 @@ class Load:
 async def under_load(dsn: str) -> AsyncIterator[Load]:
     engine = PostgresEngine(dsn)
     await engine.open()
-    load = Load(SqlLedger(engine, MODEL))
+    load = Load(Ledger(engine, MODEL))
     people = [asyncio.create_task(load.go_on(person)) for person in PEOPLE]
     try:
         await load.more(20)
@@ -379,7 +379,7 @@ async def test_a_migration_that_has_to_wait_keeps_nobody_waiting_behind_it(dsn: 
     await ledger.close()
 
 
-async def before(dsn: str) -> SqlLedger:
+async def before(dsn: str) -> Ledger:
     """A ledger of the version before."""
     existing = migrate.migrations("postgres")
     with pytest.MonkeyPatch.context() as patch:

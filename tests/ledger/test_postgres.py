@@ -16,9 +16,9 @@ import pytest
 
 from recollect.errors import Conflict, InvalidSettings, InvalidText, MissingExtra, StoreUnavailable, Unsupported
 from recollect.ledger import postgres
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import PostgresEngine, mask_dsn, open_postgres
 from recollect.ledger.postgres_dialect import PostgresTx
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import NO_TENANT, Row, Tx
 from recollect.model.change import Add, IdempotencyToken, Update
 from recollect.model.job import Job, JobKind, NewJob
@@ -52,14 +52,14 @@ async def dsn(server: PostgresServer) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def ledger(dsn: str) -> AsyncIterator[SqlLedger]:
+async def ledger(dsn: str) -> AsyncIterator[Ledger]:
     ledger = await open_postgres(dsn, MODEL)
     yield ledger
     await ledger.close()
 
 
 @pytest.fixture
-async def engine(ledger: SqlLedger, dsn: str) -> AsyncIterator[PostgresEngine]:
+async def engine(ledger: Ledger, dsn: str) -> AsyncIterator[PostgresEngine]:
     engine = PostgresEngine(dsn)
     await engine.open()
     yield engine
@@ -160,7 +160,7 @@ async def test_a_ledger_lives_in_the_schema_that_is_current(dsn: str, aside: Any
         await ledger.close()
 
 
-async def test_fifty_identical_adds_at_once_make_one_row(ledger: SqlLedger, dsn: str) -> None:
+async def test_fifty_identical_adds_at_once_make_one_row(ledger: Ledger, dsn: str) -> None:
     other = await open_postgres(dsn, MODEL)
     adds = [(ledger, other)[n % 2].apply(ANN, [Add(memory("likes tea"))], by=BY) for n in range(50)]
     applied = await asyncio.gather(*adds)
@@ -169,7 +169,7 @@ async def test_fifty_identical_adds_at_once_make_one_row(ledger: SqlLedger, dsn:
     await other.close()
 
 
-async def test_a_hundred_requests_with_one_idempotency_key_have_one_effect(ledger: SqlLedger) -> None:
+async def test_a_hundred_requests_with_one_idempotency_key_have_one_effect(ledger: Ledger) -> None:
     once = IdempotencyToken("the key", "the digest")
     adds = [ledger.apply(ANN, [Add(memory(f"tea {n}"))], by=BY, once=once) for n in range(100)]
     applied = await asyncio.gather(*adds)
@@ -181,7 +181,7 @@ async def test_a_hundred_requests_with_one_idempotency_key_have_one_effect(ledge
 async def test_cancelled_writes_leave_the_pool_whole_and_nothing_half_written(
     engine: PostgresEngine, aside: Any
 ) -> None:
-    ledger = SqlLedger(engine, MODEL)
+    ledger = Ledger(engine, MODEL)
 
     async def write_two(n: int) -> None:
         scope = ALL_TENANTS[n % 5]
@@ -203,7 +203,7 @@ async def test_cancelled_writes_leave_the_pool_whole_and_nothing_half_written(
     assert await ledger.check() == []
 
 
-async def test_readers_are_served_while_the_writers_of_a_user_wait(ledger: SqlLedger, aside: Any) -> None:
+async def test_readers_are_served_while_the_writers_of_a_user_wait(ledger: Ledger, aside: Any) -> None:
     stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
     async with aside.transaction():
         await aside.execute("UPDATE users SET revision = revision")
@@ -241,28 +241,28 @@ async def test_writers_that_lock_each_other_out_are_tried_again(engine: Postgres
     )
 
 
-async def test_an_access_counted_during_a_change_is_not_lost(ledger: SqlLedger) -> None:
+async def test_an_access_counted_during_a_change_is_not_lost(ledger: Ledger) -> None:
     id = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record.id
     changes = (ledger.apply(ANN, [Update(id, {"importance": n / 40})], by=BY) for n in range(40))
     await asyncio.gather(*changes, *(ledger.touch(ANN, [id], at=now()) for _ in range(40)))
     assert (await ledger.get(ANN, [id]))[0].access_count == 40
 
 
-async def test_one_change_undone_by_many_at_once_is_undone_once(ledger: SqlLedger) -> None:
+async def test_one_change_undone_by_many_at_once_is_undone_once(ledger: Ledger) -> None:
     await ledger.apply(ANN, [Add(memory())], by=BY)
     entry = (await ledger.history(ANN))[0]
     results = await asyncio.gather(*(ledger.undo(ANN, entry.id, by=BY) for _ in range(10)), return_exceptions=True)
     assert sum(isinstance(result, Conflict) for result in results) == 9
 
 
-async def test_words_are_counted_right_when_new_users_come_while_they_are_made_anew(ledger: SqlLedger) -> None:
+async def test_words_are_counted_right_when_new_users_come_while_they_are_made_anew(ledger: Ledger) -> None:
     adds = [ledger.apply(scope, [Add(memory("tea", scope=scope))], by=BY) for scope in ALL_TENANTS]
     await asyncio.gather(*adds[:20])
     await asyncio.gather(ledger.rebuild_terms(), *adds[20:])
     assert await ledger.check() == []
 
 
-async def test_the_server_is_told_who_we_are(ledger: SqlLedger, aside: Any) -> None:
+async def test_the_server_is_told_who_we_are(ledger: Ledger, aside: Any) -> None:
     assert await aside.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recollect'")
 
 
@@ -303,7 +303,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_reported(own_server: 
 
 
 async def test_a_question_of_many_words_takes_as_many_round_trips_as_one(
-    ledger: SqlLedger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ledger.apply(ANN, [Add(memory("apple banana cherry"))], by=BY)
     await ledger.lexical(ANN, "apple")
@@ -360,7 +360,7 @@ async def plain_dsn() -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def ledgers(plain_dsn: str) -> AsyncIterator[list[SqlLedger]]:
+async def ledgers(plain_dsn: str) -> AsyncIterator[list[Ledger]]:
     """Ledgers of several processes with row-level security; every user has jobs."""
     ledgers = [await open_postgres(plain_dsn, MODEL) for _ in range(4)]
     for person in PEOPLE:
@@ -370,11 +370,11 @@ async def ledgers(plain_dsn: str) -> AsyncIterator[list[SqlLedger]]:
         await ledger.close()
 
 
-async def taken(ledger: SqlLedger, limit: int) -> list[Job]:
+async def taken(ledger: Ledger, limit: int) -> list[Job]:
     return await ledger.lease(worker=f"{id(ledger)}", limit=limit, lease_s=60)
 
 
-async def test_a_user_whom_another_holds_is_passed_over_at_once(ledgers: list[SqlLedger], plain_dsn: str) -> None:
+async def test_a_user_whom_another_holds_is_passed_over_at_once(ledgers: list[Ledger], plain_dsn: str) -> None:
     admin = await asyncpg.connect(plain_dsn.replace(f"//{PLAIN_ROLE}@", f"//{SUPERUSER}@"))
     async with admin.transaction():
         await admin.execute("SELECT 1 FROM job_users WHERE user_id = 'user 00' FOR UPDATE")
@@ -384,8 +384,8 @@ async def test_a_user_whom_another_holds_is_passed_over_at_once(ledgers: list[Sq
     await admin.close()
 
 
-async def test_those_who_take_jobs_at_once_take_different_ones(ledgers: list[SqlLedger]) -> None:
-    async def work(ledger: SqlLedger) -> list[str]:
+async def test_those_who_take_jobs_at_once_take_different_ones(ledgers: list[Ledger]) -> None:
+    async def work(ledger: Ledger) -> list[str]:
         done: list[str] = []
         while jobs := await taken(ledger, 3):
             for job in jobs:

@@ -8,9 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.postgres_dialect import MAX_POSITIONS, positional, tsvector_of
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import Tx
 from recollect.model.change import Add
 from recollect.model.scope import Scope
@@ -35,7 +35,7 @@ LEXEMES = "SELECT lexeme, cardinality(positions) FROM unnest($1::tsvector)"
 
 
 @pytest.fixture
-async def ledger(dsn: str) -> AsyncIterator[SqlLedger]:
+async def ledger(dsn: str) -> AsyncIterator[Ledger]:
     ledger = await open_postgres(dsn, MODEL)
     yield ledger
     await ledger.close()
@@ -86,7 +86,7 @@ async def test_words_beyond_what_a_tsvector_holds_are_left_out(connection: Any, 
     assert all(times <= MAX_POSITIONS for _, times in rows)
 
 
-async def test_every_odd_word_can_be_looked_up(ledger: SqlLedger, dsn: str) -> None:
+async def test_every_odd_word_can_be_looked_up(ledger: Ledger, dsn: str) -> None:
     engine = PostgresEngine(dsn)
     await engine.open()
     await ledger.apply(ANN, [Add(memory("one")), Add(memory("two"))], by=BY)
@@ -97,15 +97,15 @@ async def test_every_odd_word_can_be_looked_up(ledger: SqlLedger, dsn: str) -> N
             await tx.rows("SELECT row FROM memories", {}),
         )
         words = [word.replace("7x", f"{number}x", 1) for word in [*ODD_WORDS, "7x" + "é" * 5_000]]
-        await engine.terms.clear(tx)
-        await engine.terms.put(tx, {rows[0][0]: " ".join(words), rows[1][0]: " ".join(words * 3)})
-        for result, times in await engine.terms.postings(tx, words):
+        await engine.dialect.terms.clear(tx)
+        await engine.dialect.terms.put(tx, {rows[0][0]: " ".join(words), rows[1][0]: " ".join(words * 3)})
+        for result, times in await engine.dialect.terms.postings(tx, words):
             assert result.tolist() == sorted([rows[0][0], rows[1][0]])
             assert times.tolist() == ([1, 3] if rows[0][0] < rows[1][0] else [3, 1])
 
-        unsaid, text = await engine.terms.postings(tx, [f"{number}xunsaid", words[0]])
+        unsaid, text = await engine.dialect.terms.postings(tx, [f"{number}xunsaid", words[0]])
         assert (len(unsaid[0]), len(unsaid[1]), len(text[0])) == (0, 0, 2)
-        assert await engine.terms.postings(tx, []) == []
+        assert await engine.dialect.terms.postings(tx, []) == []
 
     await engine.write(look_up, tenant=ANN.user)
     await engine.close()

@@ -16,8 +16,8 @@ import pytest
 
 from recollect.errors import Conflict, NotFound
 from recollect.ledger import postgres_dialect
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import PostgresEngine, open_postgres
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Tx
 from recollect.model.change import Add, Update
 from recollect.model.erasure import ErasureRequest, Target, user_digest
@@ -255,7 +255,7 @@ def forget_to_name_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_dialect, "positional", lambda sql: real(of_user.sub("TRUE", sql)))
 
 
-async def tells_of_bob(store: Store, question: Callable[[SqlLedger, dict[str, Any]], Awaitable[Any]]) -> bool:
+async def tells_of_bob(store: Store, question: Callable[[Ledger, dict[str, Any]], Awaitable[Any]]) -> bool:
     """Whether an answer holds bob's name or an id of his."""
     try:
         answer = repr(await question(store.ledger, store.ids["bob"]))
@@ -265,7 +265,7 @@ async def tells_of_bob(store: Store, question: Callable[[SqlLedger, dict[str, An
 
 
 # Each asks as ann for what is bob's, or for all that there is.
-READS: dict[str, Callable[[SqlLedger, dict[str, Any]], Awaitable[Any]]] = {
+READS: dict[str, Callable[[Ledger, dict[str, Any]], Awaitable[Any]]] = {
     "get": lambda ledger, of_bob: ledger.get(ANN, [of_bob["memory"]]),
     "find": lambda ledger, of_bob: ledger.find(ANN, Listing(statuses=tuple(Status), limit=100)),
     "history": lambda ledger, of_bob: ledger.history(ANN),

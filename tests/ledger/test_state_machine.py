@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from tests.support.empty_ledgers import empty_postgres, empty_sqlite
 from tests.support.ledger_state_machine import compare_ledgers
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.errors import InvalidInput
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.expire import MAX_GAP, SETTLE_TIME, expire
 from recollect.maintenance.tasks import MaintenanceRun
 from recollect.model.change import Author, Update

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import BrokenAnswer, Conflict, InvalidInput
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.reflect import ReflectionLimits, reflect
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author, FinishJob, Forget, Supersede

@@ -12,7 +12,7 @@ import pytest
 from recollect import Memory
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.reviews import approve, edit, get_proposer, is_agent_name, list_reviews, reject, restore
 from recollect.model.change import Actor, Author, ChangeKind, Forget, Supersede, Update
 from recollect.model.memory import Category, MemoryRecord, Status

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recollect.ledger import sqlite_connection, sqlite_secure_delete
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.maintenance import scheduler
 from recollect.maintenance.scheduler import MaintenanceConfig, MaintenanceSchedule, Scheduler, follow_up_job

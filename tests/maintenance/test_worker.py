@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import ModelUnavailable
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory
 from recollect.maintenance.worker import RetryPolicy, Worker
 from recollect.model.job import Job, JobKind, JobState, NewJob

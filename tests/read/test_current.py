@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory, open_sqlite
 from recollect.model.change import Add, Author, Change, Forget, Supersede, Update
 from recollect.model.ids import new_id

@@ -10,7 +10,7 @@ import pytest
 
 from recollect import AsyncMemory, Memory
 from recollect.config.settings import Settings
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Author, Update
 from recollect.model.erasure import ErasureRequest, Target

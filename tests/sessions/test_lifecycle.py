@@ -13,7 +13,7 @@ import pytest
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput
 from recollect.index.exact import ExactIndex
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Change, ConversationUpdate
 from recollect.model.job import Job, JobKind, NewJob
 from recollect.model.memory import Category
@@ -31,7 +31,7 @@ QUIET = SessionConfig(compress_every=0, promote_from=None)
 STEPS = (RecordedStep(StepKind.ACTION, "run the tests"), RecordedStep(StepKind.ACTION, "ship the build"))
 
 
-def make_deps(ledger: SqlLedger, chat: Any = None) -> Deps:
+def make_deps(ledger: Ledger, chat: Any = None) -> Deps:
     model = EmbeddingModel("test", 4)
     index = ExactIndex(ledger, model, budget_bytes=1 << 20)
     return Deps(ledger, index, FakeEmbedder(model.dimensions, name=model.name), chat)
@@ -41,7 +41,7 @@ def run(id: str, **fields: Any) -> RunRecord:
     return RunRecord(id=id, goal=f"Deploy the service of {id}", steps=STEPS, ended_at=DAY, **fields)
 
 
-async def leased(ledger: SqlLedger, kind: JobKind) -> Job:
+async def leased(ledger: Ledger, kind: JobKind) -> Job:
     await ledger.enqueue(ANN, [NewJob(kind=kind, key=job_key(ANN))])
     [job] = await ledger.lease(worker="test", limit=1, lease_s=60)
     return job
@@ -51,7 +51,7 @@ def later_turns(turns: int, at: int) -> list[Turn]:
     return [replace(each, id=f"later-{each.id}") for each in talk(*["I also need a car."] * turns, first=at)]
 
 
-def interrupted(ledger: SqlLedger, interruptions: Sequence[Any]) -> None:
+def interrupted(ledger: Ledger, interruptions: Sequence[Any]) -> None:
     """Have something happen right before each of the next times that something is applied."""
     real, left = ledger.apply, list(interruptions)
 
@@ -63,7 +63,7 @@ def interrupted(ledger: SqlLedger, interruptions: Sequence[Any]) -> None:
     ledger.apply = apply  # type: ignore[method-assign]
 
 
-def overlapping(ledger: SqlLedger) -> None:
+def overlapping(ledger: Ledger) -> None:
     """Have everyone read the conversation before anyone writes it."""
     real = ledger.conversation
 

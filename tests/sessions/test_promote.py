@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Supersede
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
@@ -38,13 +38,13 @@ def memory(content: str = "The budget for the Hawaii trip is $10,000", **fields:
     return replace(plain, **fields)
 
 
-async def holding(*records: MemoryRecord) -> SqlLedger:
+async def holding(*records: MemoryRecord) -> Ledger:
     ledger = await a_ledger()
     await ledger.apply(records[0].scope, [Add(record) for record in records], by=BY)
     return ledger
 
 
-async def promoted(ledger: SqlLedger, scope: Scope = ANN) -> int:
+async def promoted(ledger: Ledger, scope: Scope = ANN) -> int:
     """Promote what the scope's session has; gives how many changes that took."""
     memories = list(await ledger.find(scope, Listing(limit=1000, visible=True)))
     changes = promote(scope, memories, Conversation(scope=scope), now=NOW)
@@ -52,7 +52,7 @@ async def promoted(ledger: SqlLedger, scope: Scope = ANN) -> int:
     return len(changes)
 
 
-async def seen_from(ledger: SqlLedger, scope: Scope) -> list[str]:
+async def seen_from(ledger: Ledger, scope: Scope) -> list[str]:
     return [each.content for each in await ledger.find(scope, Listing(limit=1000, visible=True, order="oldest"))]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from recollect.errors import IndexUnavailable
 from recollect.index.vector_store import StoredVector, is_hash
-from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.types import ScoredRows
 
 
 class FaultyVectorStore:

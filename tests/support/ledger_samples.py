@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Applied, Author, Change, HistoryEntry
 from recollect.model.ids import new_id
 from recollect.model.job import Job, JobKind, NewJob

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from recollect.errors import RecollectError
-from recollect.ledger.protocol import Ledger, NumberedRecord
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.snapshot import LedgerSnapshot
+from recollect.ledger.types import NumberedRecord
 from recollect.model.change import (
     Add,
     Applied,

@@ -8,8 +8,8 @@ from typing import Any
 
 import asyncpg
 
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.model.change import Add, IdempotencyToken, ModelUsage
 from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, user_digest
 from recollect.model.job import JobKind, NewJob
@@ -37,7 +37,7 @@ NAMES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY ta
 class Store:
     """A ledger in which ann and bob have rows in every table, and what both of them have by name."""
 
-    ledger: SqlLedger
+    ledger: Ledger
     dsn: str
     admin: Any
     ids: dict[str, dict[str, Any]]
@@ -52,7 +52,7 @@ class Store:
         return {table: {row[0] for row in await self.admin.fetch(sql, names)} for table, sql in request.items()}
 
 
-async def fill(ledger: SqlLedger, scope: Scope) -> dict[str, Any]:
+async def fill(ledger: Ledger, scope: Scope) -> dict[str, Any]:
     """Something of a user in every table there is."""
     user = scope.user
     adds = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_in_memory
 from recollect.model.change import Author, ConversationUpdate
 from recollect.model.memory import Category, MemoryRecord, Status
@@ -68,14 +68,14 @@ def after(conversation: Conversation, *output: StepOutput) -> Conversation:
     return replace(conversation, **fields)
 
 
-async def a_ledger(turns: Sequence[Turn] = ()) -> SqlLedger:
+async def a_ledger(turns: Sequence[Turn] = ()) -> Ledger:
     ledger = await open_in_memory(EmbeddingModel("test", 4))
     if turns:
         await ledger.append(turns[0].scope, turns, vectors=[None] * len(turns), by=BY)
     return ledger
 
 
-async def apply(ledger: SqlLedger, conversation: Conversation, *output: StepOutput) -> Conversation:
+async def apply(ledger: Ledger, conversation: Conversation, *output: StepOutput) -> Conversation:
     """Write it as a job would: all in one transaction; gives the conversation as it is then."""
     changes = [change for each in output for change in each.changes]
     note = ConversationUpdate(conversation.scope, merge_fields(conversation, output))
@@ -83,7 +83,7 @@ async def apply(ledger: SqlLedger, conversation: Conversation, *output: StepOutp
     return await ledger.conversation(conversation.scope)
 
 
-async def stored_memories(ledger: SqlLedger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
+async def stored_memories(ledger: Ledger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
     """Everything the scope's user has, in whatever state, but for turns; of these categories if some are named."""
     results = await ledger.find(scope, Listing(statuses=tuple(Status), limit=10_000, order="oldest"))
     expected = set(categories) or set(Category) - {Category.TURN}

@@ -13,7 +13,7 @@ from typing import Any
 
 from recollect.cache.redis_client import RedisClient
 from recollect.errors import CacheUnavailable
-from recollect.ledger.protocol import Revision
+from recollect.ledger.types import Revision
 from recollect.model.erasure import StoreErasure
 from recollect.observability.metrics import CACHE_LOOKUPS
 

@@ -17,7 +17,7 @@ from recollect.cli.output import Column, StyledText, TableRow, clean, print_json
 if TYPE_CHECKING:
     from recollect.client import AsyncMemory
     from recollect.config.settings import LoadedSettings, Settings
-    from recollect.ledger.protocol import Ledger
+    from recollect.ledger.ledger import Ledger
     from recollect.models.embedding import Embedder
     from recollect.sync import Memory
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from recollect.aio import erasable_cache
 from recollect.index.protocol import Index
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Author
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
 from recollect.model.scope import Scope

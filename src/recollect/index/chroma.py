@@ -18,7 +18,7 @@ import numpy as np
 from recollect.errors import IndexUnavailable, MissingExtra
 from recollect.index.guarded_store import ThreadCalls, require_hash
 from recollect.index.vector_store import StoredVector, VectorStoreOptions, redact_address
-from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.types import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:

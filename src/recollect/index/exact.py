@@ -11,7 +11,7 @@ import numpy as np
 from recollect.index.protocol import Nearest
 from recollect.index.shard import Shard, ShardCache, quantize
 from recollect.index.shard_view import ShardView, cosines, dots, visible_mask
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope

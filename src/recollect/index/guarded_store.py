@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from recollect.aio.breaker import Breaker, Permit
 from recollect.errors import IndexNotReady, IndexUnavailable, InvalidInput
 from recollect.index.vector_store import VectorStore, hash_place, hash_user, is_hash
-from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.types import ScoredRows
 from recollect.model.times import now
 from recollect.observability.metrics import BREAKER_OPEN
 

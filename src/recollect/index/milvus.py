@@ -19,7 +19,7 @@ import numpy as np
 from recollect.errors import MissingExtra
 from recollect.index.guarded_store import ThreadCalls, require_hash
 from recollect.index.vector_store import StoredVector, VectorStoreOptions, model_digest, redact_address
-from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.types import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:

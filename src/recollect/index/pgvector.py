@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from recollect.errors import IndexUnavailable, InvalidSettings, Unavailable
 from recollect.index.protocol import Index
 from recollect.index.vector_store_index import VectorStoreIndex
-from recollect.ledger.protocol import Ledger, ScoredRows
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ class PgvectorStore:
 
 def open_pgvector(ledger: Ledger, model: EmbeddingModel) -> PgvectorStore:
     """The engine over the vectors of a ledger in PostgreSQL."""
-    from recollect.ledger.sql.ledger import SqlLedger
-
-    if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
+    if ledger.engine.dialect.name != "postgres":
         raise InvalidSettings("pgvector searches a ledger in PostgreSQL: set database to a postgresql:// address")
     from recollect.ledger.postgres import PostgresEngine
     from recollect.ledger.postgres_pgvector import HnswIndex

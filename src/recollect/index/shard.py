@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.ledger.protocol import IndexRow, Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import IndexRow, Revision
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
 from recollect.model.traits import Trait, first_word, trait_flags, trait_word_count

@@ -19,8 +19,8 @@ import numpy as np
 from recollect.aio.background import BackgroundTask
 from recollect.errors import IndexUnavailable, RecollectError
 from recollect.index.vector_store import ExternalVectorStore, StoredVector, hash_place, hash_user
-from recollect.ledger.index_feed import ChangedRow, IndexLag, Revision
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import ChangedRow, IndexLag, Revision
 from recollect.model.erasure import Target
 from recollect.model.ids import new_id
 from recollect.model.memory import Status

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.shard import Shard, unpack_vectors
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.times import now, to_micros
 from recollect.models.embedding import EmbeddingModel
 

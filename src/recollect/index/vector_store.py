@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
-from recollect.ledger.protocol import ScoredRows
+from recollect.ledger.types import ScoredRows
 from recollect.model.erasure import user_digest
 from recollect.models.embedding import EmbeddingModel
 

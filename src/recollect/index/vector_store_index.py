@@ -19,7 +19,8 @@ from recollect.index.shard_view import ShardView, cosines, visible_mask
 from recollect.index.store_sync import IndexSync
 from recollect.index.unsynced import UnsyncedRows, VectorSample, synced_revision
 from recollect.index.vector_store import VectorStore
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.erasure import StoreErasure
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope

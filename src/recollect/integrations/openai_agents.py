@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from recollect.client import AsyncMemory
 from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached, Unavailable
 from recollect.integrations.common import AnyMemory, MemoryCalls, call_memory, memory_functions
-from recollect.ledger.protocol import ResponseStore
+from recollect.ledger.ledger import Ledger
 from recollect.model.ids import new_id
 from recollect.model.messages import message_role, message_text
 from recollect.model.response import Plain, Thread, ThreadItems
@@ -198,7 +198,7 @@ class RecollectSession:
             except (Conflict, NotFound) as error:
                 _log.warning("a memory was not restored with its item: %s", error)
 
-    async def _responses(self, memory: AsyncMemory) -> ResponseStore:
+    async def _responses(self, memory: AsyncMemory) -> Ledger:
         return (await memory.service()).responses
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.usage import LlmQuota
 
 

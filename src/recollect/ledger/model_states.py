@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel
@@ -67,36 +66,3 @@ def current_model_state(states: Iterable[ModelState]) -> ModelState | None:
 def find_model_state(states: Iterable[ModelState], model: EmbeddingModel) -> ModelState | None:
     """Return the state of a model."""
     return next((state for state in states if state.model == model), None)
-
-
-class ModelStateStore(Protocol):
-    """The part of a ledger that records its embedding models."""
-
-    async def model_states(self) -> list[ModelState]:
-        """Return every model that was ever searched, or is being prepared for it; cheap."""
-        ...
-
-    async def make_current(
-        self, model: EmbeddingModel, origin: ModelOrigin, *, replacing: EmbeddingModel | None
-    ) -> ModelState:
-        """Make a model the current one if `replacing` is current, or none is; return the one that is current then.
-
-        The previous one is retired. If the model already is current only its origin is recorded.
-        """
-        ...
-
-    async def lease_model(
-        self,
-        model: EmbeddingModel,
-        origin: ModelOrigin,
-        *,
-        owner: str,
-        lease_s: float,
-        progress: EmbeddingProgress | None = None,
-    ) -> bool:
-        """Lease the computation of a model's vectors; return False while another owner has it. 0 seconds end it."""
-        ...
-
-    async def count_embedded(self, model: EmbeddingModel) -> EmbeddingProgress:
-        """Return how many memories have a vector of the model; reads them all."""
-        ...

@@ -29,7 +29,7 @@ from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
-    from recollect.ledger.protocol import Revision
+    from recollect.ledger.types import Revision
     from recollect.model.change import Vector
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from recollect.errors import InvalidSettings, MissingExtra, StoreBusy, StoreUnavailable, Unsupported
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres_dialect import (
     FAULTS,
     NotSingleStatement,
     PostgresDialect,
     PostgresTx,
     SingleStatementTx,
-    TsvectorTerms,
 )
 from recollect.ledger.postgres_errors import (
     BUSY_S,
@@ -31,7 +31,6 @@ from recollect.ledger.postgres_errors import (
 )
 from recollect.ledger.postgres_rls import UNGUARDED, TenantConnection, security_warnings, tenant_statements
 from recollect.ledger.postgres_secure_delete import scrub, sweep
-from recollect.ledger.sql.ledger import SqlLedger
 from recollect.ledger.sql.tx import NO_TENANT, Row, ScrubResult, Tenant, Tx
 from recollect.models.embedding import EmbeddingModel
 
@@ -115,7 +114,6 @@ class PostgresEngine:
     """A pool of connections to one database. It belongs to the event loop that opened it."""
 
     dialect = PostgresDialect()
-    terms = TsvectorTerms()
     is_local = False
 
     def __init__(self, dsn: str, *, connections: int = CONNECTIONS) -> None:
@@ -405,13 +403,13 @@ def _is_closed(connection: Any) -> bool:
         return True
 
 
-async def open_postgres(dsn: str, model: EmbeddingModel, *, connections: int = CONNECTIONS) -> SqlLedger:
+async def open_postgres(dsn: str, model: EmbeddingModel, *, connections: int = CONNECTIONS) -> Ledger:
     """Open the ledger in a database, whose tables are created if they do not exist."""
     engine = PostgresEngine(dsn, connections=connections)
     try:
         await engine.open()
         async with engine.migrating():
-            return await SqlLedger.open(engine, model)
+            return await Ledger.open(engine, model)
     except BaseException:
         await engine.close()
         raise

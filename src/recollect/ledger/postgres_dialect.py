@@ -54,10 +54,62 @@ def positional(sql: str) -> tuple[str, tuple[str, ...]]:
     return _PARAMETER.sub(numbered, sql), tuple(numbers)
 
 
+class TsvectorTerms:
+    """A tsvector for each row, with as many positions for a word as it occurs times."""
+
+    async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        await tx.many(
+            "INSERT INTO terms (row, user_id, words) SELECT row, user_id, :words FROM memories WHERE row = :row",
+            [{"row": row, "words": tsvector_of(words)} for row, words in rows.items()],
+        )
+
+    async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        await tx.run("DELETE FROM terms WHERE row = ANY (:rows)", {"rows": list(rows)})
+
+    async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
+        async for rows in pages:
+            await self.drop(tx, rows)
+
+    async def clear(self, tx: Tx) -> None:
+        # Blocks writers, or a new user's rows could be counted twice; readers see the old words until the commit.
+        await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
+        await tx.run("DELETE FROM terms", {})
+
+    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
+        params = {"words": [_quoted(_truncate(word)) for word in words]}
+        arrays = await tx.rows("SELECT rows, times FROM recollect_said(:words::text[])", params)
+        return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in arrays]
+
+    async def count(self, tx: Tx) -> int:
+        return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
+
+
+def tsvector_of(words: str) -> str:
+    """Return words in the syntax of a tsvector; leave out what exceeds its limits."""
+    parts: list[str] = []
+    remaining_bytes = MAX_VECTOR_BYTES
+    for word, times in Counter(map(_truncate, words.split())).items():
+        times = min(times, MAX_POSITIONS)
+        remaining_bytes -= len(word.encode()) + 2 * times + 4
+        if remaining_bytes < 0:
+            break
+        parts.append(f"{_quoted(word)}:{_POSITIONS[times]}")
+    return " ".join(parts)
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def _truncate(word: str) -> str:
+    return word if len(word) * 4 <= MAX_WORD_BYTES else word.encode()[:MAX_WORD_BYTES].decode(errors="ignore")
+
+
 class PostgresDialect:
     """The SQL dialect of PostgreSQL. Lists are passed as arrays, metadata values as jsonb, which has types."""
 
     name = "postgres"
+    terms = TsvectorTerms()
     fragments: Mapping[str, str] = {
         "serial_key": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
         "binary": 'COLLATE "C"',
@@ -158,54 +210,3 @@ class SingleStatementTx(PostgresTx):
 
     async def restrict_to(self, tenant: Tenant) -> None:
         raise NotSingleStatement
-
-
-class TsvectorTerms:
-    """A tsvector for each row, with as many positions for a word as it occurs times."""
-
-    async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
-        await tx.many(
-            "INSERT INTO terms (row, user_id, words) SELECT row, user_id, :words FROM memories WHERE row = :row",
-            [{"row": row, "words": tsvector_of(words)} for row, words in rows.items()],
-        )
-
-    async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
-        await tx.run("DELETE FROM terms WHERE row = ANY (:rows)", {"rows": list(rows)})
-
-    async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
-        async for rows in pages:
-            await self.drop(tx, rows)
-
-    async def clear(self, tx: Tx) -> None:
-        # Blocks writers, or a new user's rows could be counted twice; readers see the old words until the commit.
-        await tx.run("LOCK TABLE users IN SHARE ROW EXCLUSIVE MODE", {})
-        await tx.run("DELETE FROM terms", {})
-
-    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
-        params = {"words": [_quoted(_truncate(word)) for word in words]}
-        arrays = await tx.rows("SELECT rows, times FROM recollect_said(:words::text[])", params)
-        return [(np.array(rows or (), np.int64), np.array(times or (), np.int64)) for rows, times in arrays]
-
-    async def count(self, tx: Tx) -> int:
-        return int((await tx.rows("SELECT count(*) FROM terms", {}))[0][0])
-
-
-def tsvector_of(words: str) -> str:
-    """Return words in the syntax of a tsvector; leave out what exceeds its limits."""
-    parts: list[str] = []
-    remaining_bytes = MAX_VECTOR_BYTES
-    for word, times in Counter(map(_truncate, words.split())).items():
-        times = min(times, MAX_POSITIONS)
-        remaining_bytes -= len(word.encode()) + 2 * times + 4
-        if remaining_bytes < 0:
-            break
-        parts.append(f"{_quoted(word)}:{_POSITIONS[times]}")
-    return " ".join(parts)
-
-
-def _quoted(word: str) -> str:
-    return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
-
-
-def _truncate(word: str) -> str:
-    return word if len(word) * 4 <= MAX_WORD_BYTES else word.encode()[:MAX_WORD_BYTES].decode(errors="ignore")

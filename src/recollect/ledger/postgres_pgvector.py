@@ -17,9 +17,9 @@ import numpy as np
 
 from recollect.errors import IndexNotReady, RecollectError, StoreUnavailable, Unavailable, Unsupported
 from recollect.ledger import postgres_pgvector_sql as said
-from recollect.ledger.protocol import ScoredRows
 from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, Row, Tx
 from recollect.ledger.sql.vectors import model_number
+from recollect.ledger.types import ScoredRows
 from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from datetime import datetime
 
 import numpy as np
 
-from recollect.ledger.protocol import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision
 from recollect.ledger.sql.evidence import successions
 from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
+from recollect.ledger.types import Derived, IndexRow, LexicalMatches, NumberedRecord, Revision
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Filter, matches
 from recollect.model.scope import Scope

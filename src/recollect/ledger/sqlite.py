@@ -18,12 +18,11 @@ from weakref import WeakSet
 import apsw
 
 from recollect.errors import StoreUnavailable, Unsupported
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.tx import ALL_TENANTS, Row, ScrubResult, Tenant, Tx, run_now
 from recollect.ledger.sqlite_connection import (
     DIALECT,
     MEMORY_VFS,
-    FtsTerms,
     SqliteTx,
     connect,
     make_file,
@@ -42,7 +41,6 @@ class SqliteEngine:
     """One file, one writing thread, a connection for each reading thread."""
 
     dialect = DIALECT
-    terms = FtsTerms()
     is_local = True
 
     def __init__(self, path: Path, *, vfs: str | None = None, readers: int = 4) -> None:
@@ -190,12 +188,12 @@ class SqliteEngine:
                 connection.close()
 
 
-async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> SqlLedger:
+async def open_sqlite(path: Path, model: EmbeddingModel, *, vfs: str | None = None) -> Ledger:
     """Open the ledger in a file, which is created if it does not exist."""
-    return await SqlLedger.open(await _engine(path, vfs), model)
+    return await Ledger.open(await _engine(path, vfs), model)
 
 
-async def open_in_memory(model: EmbeddingModel) -> SqlLedger:
+async def open_in_memory(model: EmbeddingModel) -> Ledger:
     """Open an empty ledger in this process's memory; it is gone once it is closed."""
     return await open_sqlite(Path(f"/recollect-{new_id()}"), model, vfs=MEMORY_VFS)
 

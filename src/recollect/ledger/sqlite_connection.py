@@ -18,10 +18,56 @@ from recollect.ledger.sql.tx import OPERATORS, Postings, Row, Tenant, Tx
 from recollect.model.query import Op, Where
 
 
+class FtsTerms:
+    """FTS5 without content: the words are stored nowhere else, and are overwritten when dropped."""
+
+    async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        await tx.many(
+            "INSERT INTO terms (rowid, words) VALUES (:row, :words)",
+            [{"row": row, "words": words} for row, words in rows.items()],
+        )
+
+    async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
+        await tx.many(
+            "INSERT INTO terms (terms, rowid, words) VALUES ('delete', :row, :words)",
+            [{"row": row, "words": words} for row, words in rows.items()],
+        )
+
+    async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
+        # Overwriting the words of a row takes most of a millisecond, so many rows are only marked, and then the
+        # index is rewritten without them.
+        overwrite = "INSERT INTO terms (terms, rank) VALUES ('secure-delete', :on)"
+        await tx.run(overwrite, {"on": 0})
+        async for rows in pages:
+            await self.drop(tx, rows)
+        await tx.run("INSERT INTO terms (terms) VALUES ('optimize')", {})
+        await tx.run(overwrite, {"on": 1})
+
+    async def clear(self, tx: Tx) -> None:
+        await tx.run("INSERT INTO terms (terms) VALUES ('delete-all')", {})
+
+    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
+        return [await self._postings(tx, word) for word in words]
+
+    async def _postings(self, tx: Tx, word: str) -> Postings:
+        # One text for the whole list is several times faster than a Python row for each entry.
+        [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
+        if not docs:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        doc_ids = np.fromstring(docs, np.int64, sep=",")
+        # A row is repeated as often as the word occurs in it.
+        first = np.flatnonzero(np.concatenate(([True], doc_ids[1:] != doc_ids[:-1])))
+        return doc_ids[first], np.concatenate((first[1:], [len(doc_ids)])) - first
+
+    async def count(self, tx: Tx) -> int:
+        return int((await tx.rows("SELECT count(*) FROM terms_docsize", {}))[0][0])
+
+
 class SqliteDialect:
     """The SQL dialect of SQLite. Lists are passed as JSON, which json_each expands."""
 
     name = "sqlite"
+    terms = FtsTerms()
     fragments: Mapping[str, str] = {
         "serial_key": "INTEGER PRIMARY KEY AUTOINCREMENT",
         "binary": "COLLATE BINARY",
@@ -71,51 +117,6 @@ class SqliteDialect:
             within = f"WHEN 'text' THEN instr({stored}, :{param}) > 0 " if isinstance(value, str) else ""
             return f"CASE {kind} {within}WHEN 'array' THEN {member} END"
         return f"{kind} IN {kinds} AND {stored} {OPERATORS[comparison.op]} :{param}"
-
-
-class FtsTerms:
-    """FTS5 without content: the words are stored nowhere else, and are overwritten when dropped."""
-
-    async def put(self, tx: Tx, rows: Mapping[int, str]) -> None:
-        await tx.many(
-            "INSERT INTO terms (rowid, words) VALUES (:row, :words)",
-            [{"row": row, "words": words} for row, words in rows.items()],
-        )
-
-    async def drop(self, tx: Tx, rows: Mapping[int, str]) -> None:
-        await tx.many(
-            "INSERT INTO terms (terms, rowid, words) VALUES ('delete', :row, :words)",
-            [{"row": row, "words": words} for row, words in rows.items()],
-        )
-
-    async def drop_many(self, tx: Tx, pages: AsyncIterable[Mapping[int, str]]) -> None:
-        # Overwriting the words of a row takes most of a millisecond, so many rows are only marked, and then the
-        # index is rewritten without them.
-        overwrite = "INSERT INTO terms (terms, rank) VALUES ('secure-delete', :on)"
-        await tx.run(overwrite, {"on": 0})
-        async for rows in pages:
-            await self.drop(tx, rows)
-        await tx.run("INSERT INTO terms (terms) VALUES ('optimize')", {})
-        await tx.run(overwrite, {"on": 1})
-
-    async def clear(self, tx: Tx) -> None:
-        await tx.run("INSERT INTO terms (terms) VALUES ('delete-all')", {})
-
-    async def postings(self, tx: Tx, words: Sequence[str]) -> list[Postings]:
-        return [await self._postings(tx, word) for word in words]
-
-    async def _postings(self, tx: Tx, word: str) -> Postings:
-        # One text for the whole list is several times faster than a Python row for each entry.
-        [(docs,)] = await tx.rows("SELECT group_concat(doc) FROM terms_said WHERE term = :word", {"word": word})
-        if not docs:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        doc_ids = np.fromstring(docs, np.int64, sep=",")
-        # A row is repeated as often as the word occurs in it.
-        first = np.flatnonzero(np.concatenate(([True], doc_ids[1:] != doc_ids[:-1])))
-        return doc_ids[first], np.concatenate((first[1:], [len(doc_ids)])) - first
-
-    async def count(self, tx: Tx) -> int:
-        return int((await tx.rows("SELECT count(*) FROM terms_docsize", {}))[0][0])
 
 
 BUSY_S = 60.0

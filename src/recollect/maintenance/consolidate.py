@@ -11,8 +11,8 @@ from datetime import datetime
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, ModelUnavailable, NotFound
-from recollect.ledger.protocol import Revision
 from recollect.ledger.tokenizer import terms_of
+from recollect.ledger.types import Revision
 from recollect.maintenance.clusters import (
     MAX_CLUSTER_CHARS,
     ClusterLimits,

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from recollect.errors import RecollectError
-from recollect.ledger.protocol import Ledger, Unembedded
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Unembedded
 from recollect.model.ids import new_id
 from recollect.model.times import now
 from recollect.models.embedding import Embedder, EmbeddingModel

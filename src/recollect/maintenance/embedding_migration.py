@@ -18,6 +18,7 @@ from time import monotonic
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import RecollectError
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.model_states import (
     EmbeddingProgress,
     ModelOrigin,
@@ -25,7 +26,6 @@ from recollect.ledger.model_states import (
     current_model_state,
     find_model_state,
 )
-from recollect.ledger.protocol import Ledger
 from recollect.maintenance.embed_missing import BATCH, drop_old_vectors, embed_missing
 from recollect.model.ids import new_id
 from recollect.model.times import now

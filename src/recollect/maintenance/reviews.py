@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import And, Listing, Op, Where

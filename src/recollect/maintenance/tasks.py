@@ -10,7 +10,7 @@ from typing import Any
 
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.ledger.jobs import MAINTENANCE_AUTHOR
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Author, ChangeKind, Effect, Forget
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord

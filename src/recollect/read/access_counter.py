@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from recollect.aio.deferred_writer import WAIT_S, DeferredWriter
 from recollect.errors import RecollectError
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.scope import Scope
 from recollect.model.times import now
 

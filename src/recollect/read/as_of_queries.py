@@ -15,7 +15,7 @@ from recollect import search
 from recollect.errors import NotFound
 from recollect.index.exact import ExactIndex
 from recollect.ledger.codec import from_plain, make_page, pack_vector
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.snapshot import LedgerSnapshot
 from recollect.model.change import HistoryEntry
 from recollect.model.memory import MemoryRecord, Status

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.index.protocol import Index, Nearest, View
-from recollect.ledger.protocol import Ledger, LexicalMatches
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import query_terms, terms_of
+from recollect.ledger.types import LexicalMatches
 from recollect.model.query import EVERYTHING, Filter
 from recollect.model.scope import Scope
 from recollect.model.traits import Trait

@@ -16,8 +16,9 @@ import simsimd
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.errors import RecollectError
-from recollect.ledger.protocol import Ledger, Unembedded
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import STOP_WORDS
+from recollect.ledger.types import Unembedded
 from recollect.models.embedding import TOKEN_MODEL
 from recollect.models.static_embedder import word_piece_texts
 from recollect.models.token_encoder import DIMENSIONS, STEPS, encode_passages, encode_question

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.memory import Category
 from recollect.model.query import Filter, Op, Where, both
 from recollect.model.result import Hit

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from recollect import __version__
 from recollect.cache.answer_cache import AnswerCache, CacheKey
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sql.memories import record_from_row, record_to_row
 from recollect.model.erasure import StoreErasure
 from recollect.model.memory import MemoryRecord

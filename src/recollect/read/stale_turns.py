@@ -13,8 +13,9 @@ from datetime import datetime
 
 import numpy as np
 
-from recollect.ledger.protocol import Derived, Ledger, NumberedRecord
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
+from recollect.ledger.types import Derived, NumberedRecord
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.query import EVERYTHING, matches
 from recollect.model.scope import Scope

@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeAlias
 
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, InvalidInput, ModelUnavailable
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.llm_quota import quota_exceeded_reason
-from recollect.ledger.protocol import Ledger
 from recollect.model.change import Author, ModelUsage
 from recollect.model.job import Job
 from recollect.model.times import now

@@ -19,8 +19,9 @@ from recollect.erasure import plan
 from recollect.errors import NotFound, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.model_states import ModelState
-from recollect.ledger.protocol import IdempotencyStore, ResponseStore, Revision
+from recollect.ledger.types import Revision
 from recollect.maintenance import embed_missing, reviews
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration
@@ -394,12 +395,12 @@ class Service:
         return (await self._ledger.revision(user)).epoch
 
     @property
-    def responses(self) -> ResponseStore:
+    def responses(self) -> Ledger:
         """The stored objects of OpenAI's Responses and Conversations APIs."""
         return self._ledger
 
     @property
-    def replies(self) -> IdempotencyStore:
+    def replies(self) -> Ledger:
         """The stored answers to requests with an idempotency key."""
         return self._ledger
 

@@ -11,7 +11,8 @@ from typing import Any
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.change import Author, ConversationUpdate, Effect, EnqueueJob, FinishJob, Outcome
 from recollect.model.erasure import Remade
 from recollect.model.job import Job, JobKind, NewJob

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from recollect.ledger.protocol import Ledger, TombstoneStore
+from recollect.ledger.ledger import Ledger
 from recollect.model.messages import message_role, message_text
 from recollect.model.scope import Scope
 from recollect.model.text import normalise_invisible, repair_text
@@ -36,7 +36,7 @@ def new_part_start(roles: Sequence[str]) -> int:
     return next((at + 1 for at in range(last - 1, -1, -1) if roles[at] == Role.ASSISTANT), 0)
 
 
-async def find_forgotten(user: str, messages: Sequence[tuple[str, str]], ledger: TombstoneStore) -> frozenset[int]:
+async def find_forgotten(user: str, messages: Sequence[tuple[str, str]], ledger: Ledger) -> frozenset[int]:
     """Return the numbers of the messages, as (role, text), that are history and match a tombstone."""
     history = messages[: new_part_start([role for role, _ in messages])]
     if not history or not await ledger.has_tombstones(user):
@@ -55,7 +55,7 @@ def answers_to_forgotten(forgotten: frozenset[int], roles: Sequence[str]) -> fro
     return frozenset(answers)
 
 
-async def drop_forgotten_turns(user: str, turns: Sequence[Turn], ledger: TombstoneStore) -> list[Turn]:
+async def drop_forgotten_turns(user: str, turns: Sequence[Turn], ledger: Ledger) -> list[Turn]:
     """Return the turns of a request without forgotten history and the answers to it."""
     roles = [str(turn.role) for turn in turns]
     forgotten = await find_forgotten(user, [(str(turn.role), turn.content) for turn in turns], ledger)

@@ -25,7 +25,7 @@ from recollect.errors import InvalidInput
 from recollect.index.exact import ExactIndex
 from recollect.index.protocol import Index
 from recollect.index.vector_store import ExternalVectorStore, StoredVector, hash_place, hash_user
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.change import Add, Author, Forget, Update
 from recollect.model.erasure import ErasureRequest, Target

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import Conflict, InvalidInput
 from recollect.ledger.codec import from_plain
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Author, ConversationUpdate
 from recollect.model.ids import new_id
 from recollect.model.job import NewJob

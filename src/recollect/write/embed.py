@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from recollect.errors import InvalidInput, RecollectError
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Change, Supersede, Update
 from recollect.models.embedding import Embedder, EmbeddingModel
 

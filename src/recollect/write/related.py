@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from recollect.deps import Deps
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import Filter, Listing, Not, Op, Where
 from recollect.model.scope import Scope

@@ -10,7 +10,7 @@ from time import monotonic
 
 from recollect.cache.rate_limiter import RateLimiter
 from recollect.errors import QuotaReached, RecollectError, TooFast
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.observability.metrics import LIMITED

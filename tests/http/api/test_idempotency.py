@@ -12,7 +12,7 @@ import pytest
 
 from recollect.errors import StoreUnavailable
 from recollect.http.api import idempotency
-from recollect.ledger.sql.ledger import SqlLedger
+from recollect.ledger.ledger import Ledger
 from tests.support.api_server import PREFIX, add, as_user, client_of, problem, served
 from tests.support.recollect_server import RecollectServer
 
@@ -157,7 +157,7 @@ def test_a_key_that_nobody_answers_is_not_taken_for_a_second_undo(
         raise StoreUnavailable("no more")
 
     with monkeypatch.context() as broken:
-        broken.setattr(SqlLedger, "store_answer", away)
+        broken.setattr(Ledger, "store_answer", away)
         assert api.post("/undo", headers=KEY).status_code == 503
         messages = {"json": {"messages": "Hello"}, "params": {"session_id": "s"}, "headers": OTHER}
         assert api.post("/remember", **messages).status_code == 503

@@ -363,7 +363,7 @@ def test_a_file_that_cannot_be_opened_keeps_the_server_from_starting_however_lon
 async def test_a_full_disk_under_the_ledger_spills_and_heals(tmp_path: Path) -> None:
     async with opened(settings_of(tmp_path, memory_timeout_s=10)) as (safekeeping, service):
         await safekeeping.write(ANN, [message("first")])
-        connection = service._ledger._engine._writer.connections[0]  # type: ignore[attr-defined]
+        connection = service._ledger.engine._writer.connections[0]  # type: ignore[attr-defined]
         pages = connection.pragma("page_count")
         connection.pragma("max_page_count", pages)
         stored = [await safekeeping.write(ANN, [message(f"{n} " + "word " * 2000)]) for n in range(3)]

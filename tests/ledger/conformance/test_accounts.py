@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import InvalidInput, NotFound
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Forget, ModelUsage
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.key import hash_key, new_key

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import Conflict, IdempotencyReuse, InvalidInput, NotFound, RecollectError, StaleVersion
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import (
     Add,
     Change,

@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 
 from recollect.errors import Conflict, InvalidInput, NotFound
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
     ConversationUpdate,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recollect.ledger.codec import TIME_FIELDS
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import EVERYTHING, FIELDS, OPERATORS, Kind, Op, Where, matches, parse_filter
 from recollect.model.scope import Level, Scope

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from recollect.errors import Conflict
-from recollect.ledger.protocol import Derived, Ledger
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Derived
 from recollect.model.change import Add, Author, Change, ChangeKind, Forget, HistoryEntry, Restore, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from recollect.errors import Conflict, IdempotencyReuse, StoreUnavailable
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.change import Add, Forget, IdempotencyToken, Supersede, Update
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING, Listing

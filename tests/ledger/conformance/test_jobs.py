@@ -11,7 +11,7 @@ import pytest
 
 from recollect.errors import Conflict, InvalidInput, InvalidText, NotFound, StoreUnavailable
 from recollect.ledger.jobs import MAINTENANCE_AUTHOR
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Add, Author, IdempotencyToken
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
 from recollect.model.scope import Scope

@@ -11,7 +11,8 @@ import pytest
 
 from recollect.errors import InvalidInput, InvalidText, NotFound
 from recollect.ledger.codec import TIME_FIELDS
-from recollect.ledger.protocol import Ledger, Revision
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import Revision
 from recollect.model.change import Add, Change, Forget, IdempotencyToken, Restore, Supersede, Update
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import EVERYTHING, Listing, Order

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import Conflict, NotFound
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.response import ThreadItems
 from recollect.model.scope import Scope

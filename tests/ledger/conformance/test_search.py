@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from recollect.errors import Conflict, InvalidInput
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import K1
 from recollect.model.change import Add, Forget, Update
 from recollect.model.memory import Category, MemoryRecord, Status

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from recollect.errors import Conflict
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import ChangeKind, Forget, Restore, Update
 from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, text_digest, user_key
 from recollect.model.job import Appended, JobKind, NewJob

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from recollect.errors import InvalidInput
-from recollect.ledger.index_feed import FeedPosition, Revision
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, current_model_state, find_model_state
-from recollect.ledger.protocol import IndexRow, Ledger
+from recollect.ledger.types import FeedPosition, IndexRow, Revision
 from recollect.model.change import Add, Forget, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category

@@ -26,7 +26,7 @@ from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
-    from recollect.ledger.protocol import Ledger
+    from recollect.ledger.ledger import Ledger
     from recollect.models.embedding import Embedder, EmbeddingModel
 
 _LOW_DISK_BYTES = 1 << 30

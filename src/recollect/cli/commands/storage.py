@@ -18,9 +18,9 @@ from recollect.errors import Unsupported
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
     from recollect.index.store_sync import IndexCheck, IndexSync
+    from recollect.ledger.ledger import Ledger
     from recollect.ledger.model_states import ModelState
     from recollect.ledger.postgres_pgvector import HnswIndex
-    from recollect.ledger.protocol import Ledger
 
 _T = TypeVar("_T")
 _INDEX_COLUMNS = [Column("USER", style="bold"), Column("ROWS"), Column("MISSING"), Column("EXTRA"), Column("WAITING")]
@@ -221,11 +221,10 @@ def partition(cli: CliContext, parts: int) -> None:
 
 
 async def _partition_tables(settings: Settings, parts: int) -> None:
-    from recollect.ledger.sql.ledger import SqlLedger
 
     # Opening the ledger also migrates its tables.
     async with open_store(settings) as (ledger, _):
-        if not isinstance(ledger, SqlLedger) or ledger.engine.dialect.name != "postgres":
+        if ledger.engine.dialect.name != "postgres":
             raise Unsupported(
                 "only a PostgreSQL ledger can be partitioned: name one with --database postgresql://..."
             )

@@ -18,7 +18,8 @@ from fastapi.responses import JSONResponse
 from recollect.errors import Conflict, InvalidInput
 from recollect.http.auth.caller import Caller, CallerDep
 from recollect.http.routing import ServiceDep, get_named_user
-from recollect.ledger.protocol import IdempotencyStore, KeyClaim
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.types import KeyClaim
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now
 
@@ -46,7 +47,7 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Awaitable[JSONResponse]])
 class IdempotentRequest:
     """A request and its key, if it has one."""
 
-    def __init__(self, answers: IdempotencyStore, user: str, token: IdempotencyToken | None) -> None:
+    def __init__(self, answers: Ledger, user: str, token: IdempotencyToken | None) -> None:
         self._answers, self._user, self._token = answers, user, token
 
     async def answer(self, run: Callable[[], Awaitable[JSONResponse]], *, redo: bool, erases: bool) -> JSONResponse:

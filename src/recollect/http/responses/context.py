@@ -13,7 +13,7 @@ from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.responses.request import Json
 from recollect.http.upstream.protocol import Upstream
-from recollect.ledger.protocol import ResponseStore
+from recollect.ledger.ledger import Ledger
 from recollect.model.scope import Scope
 
 Mode: TypeAlias = Literal["auto", "native", "translate"]
@@ -24,7 +24,7 @@ class ResponseStorage(Protocol):
     """The part of the service that stores responses."""
 
     @property
-    def responses(self) -> ResponseStore: ...
+    def responses(self) -> Ledger: ...
 
     async def epoch(self, user: str) -> int: ...
 
@@ -61,7 +61,7 @@ class ResponsesContext:
     pending_writes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
 
     @property
-    def store(self) -> ResponseStore:
+    def store(self) -> Ledger:
         return self.storage().responses
 
     async def epoch(self, user: str) -> int:

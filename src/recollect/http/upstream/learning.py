@@ -29,7 +29,7 @@ from recollect.http.upstream.router import (
     open_upstream_router,
 )
 from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.job import Job, JobKind
 from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat

@@ -36,13 +36,13 @@ async def add_key(tx: Tx, key: ApiKey) -> None:
 
 
 async def keys(tx: Tx, user: str | None = None) -> list[ApiKey]:
-    """Return all keys, or a user's."""
+    """Return all keys ever made, or those of one user, oldest first, revoked and expired ones included."""
     test, params = ("user_id = :user", {"user": user}) if user is not None else ("1 = 1", {})
     return [_key(row) for row in await tx.rows(f"SELECT {_COLUMNS} FROM api_keys WHERE {test} ORDER BY id", params)]
 
 
 async def find_key(tx: Tx, hash: bytes) -> ApiKey:
-    """Return the key of a hash."""
+    """Return the key of a hash, whether it is still valid or not; raise NotFound if there is none."""
     return await _load(tx, "hash", hash)
 
 
@@ -54,12 +54,12 @@ async def _load(tx: Tx, column: str, value: str | bytes) -> ApiKey:
 
 
 async def has_keys(tx: Tx) -> bool:
-    """Return whether there is any key."""
+    """Return whether any key exists."""
     return await fetch_one(tx, "SELECT 1 FROM api_keys LIMIT 1", {}) is not None
 
 
 async def revoke_key(tx: Tx, id: str, *, at: datetime) -> ApiKey:
-    """Revoke a key."""
+    """Revoke a key; one that is revoked already stays as it is. Raise NotFound if it is unknown."""
     if not is_storable(id):
         raise NotFound(f"no key {id!r}")
     await tx.run(
@@ -69,7 +69,7 @@ async def revoke_key(tx: Tx, id: str, *, at: datetime) -> ApiKey:
 
 
 async def record_key_use(tx: Tx, used: Mapping[str, datetime]) -> None:
-    """Record when keys were last used."""
+    """Record when keys were last used; unknown ids are ignored, and no time moves back."""
     await tx.many(
         "UPDATE api_keys SET last_used_at = :at WHERE id = :id AND COALESCE(last_used_at, 0) < :at",
         # In a fixed order, to prevent deadlocks.

@@ -22,7 +22,6 @@ from recollect.ledger.plan import (
     plan_reverts,
     undone_line_ids,
 )
-from recollect.ledger.protocol import Revision
 from recollect.ledger.sql.conversations import apply_note
 from recollect.ledger.sql.evidence import put_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
@@ -39,9 +38,10 @@ from recollect.ledger.sql.memories import (
     record_to_params,
 )
 from recollect.ledger.sql.tombstones import write_tombstones
-from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.usage import add_to_daily_total, add_usage
 from recollect.ledger.sql.vectors import drop_vectors, put_vectors
+from recollect.ledger.types import Revision
 from recollect.model.change import (
     Add,
     Applied,
@@ -94,14 +94,6 @@ async def add_to_totals(tx: Tx, effects: Sequence[Effect]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteContext:
-    """What a write needs besides the transaction."""
-
-    engine: SqlEngine
-    model: EmbeddingModel
-
-
-@dataclass(frozen=True, slots=True)
 class Owner:
     """The user a transaction writes for, and the revision it creates if it writes anything."""
 
@@ -144,16 +136,20 @@ async def _resumed_epoch(tx: Tx, user: str, number: int) -> int:
 
 async def apply(
     tx: Tx,
-    context: WriteContext,
     scope: Scope,
     changes: Sequence[Change | Revert],
     *,
     by: Author,
+    model: EmbeddingModel | None = None,
     once: IdempotencyToken | None = None,
     effects: Sequence[Effect] = (),
     since: Revision | None = None,
 ) -> Applied:
-    """Make all of the changes and their effects, or raise and make none."""
+    """Make all of the changes with their history, and all of the effects, or none; `model` is that of their vectors.
+
+    With `since`, the revision from which the changes were derived, raise Conflict if anything of the user was erased
+    after it: the changes could bring it back.
+    """
     check_owner(scope, changes)
     check_effects(scope, effects)
     if is_usage_only(changes, effects) and not await scope_exists(tx, Scope(scope.user)):
@@ -167,7 +163,7 @@ async def apply(
     existing = await _load(tx, scope, changes)
     planned = plan(changes, existing, at=now())
     batch = by.batch or new_id()
-    await write_plan(tx, context, owner, planned, batch=batch, by=by)
+    await write_plan(tx, owner, planned, model=model, batch=batch, by=by)
     await apply_effects(tx, scope, effects)
     applied = Applied(batch, tuple(planned.outcomes))
     if once is not None:
@@ -175,8 +171,8 @@ async def apply(
     return applied
 
 
-async def undo(tx: Tx, context: WriteContext, scope: Scope, entry_id: int, *, by: Author, whole: bool) -> Applied:
-    """Undo one history entry, or the whole batch it belongs to."""
+async def undo(tx: Tx, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
+    """Undo one history entry, or the `whole` batch it is part of."""
     # Locked before reading, so that nothing changes before it is undone.
     await lock_user(tx, scope.user)
     target_entry = await entry(tx, scope, entry_id)
@@ -186,7 +182,7 @@ async def undo(tx: Tx, context: WriteContext, scope: Scope, entry_id: int, *, by
         undone = undone_line_ids(later)
         batch = [line for line in batch if line.id not in undone]
     current = await by_ids(tx, scope, [line.memory_id for line in batch])
-    return await apply(tx, context, scope, plan_reverts(target_entry, batch, current, whole=whole), by=by)
+    return await apply(tx, scope, plan_reverts(target_entry, batch, current, whole=whole), by=by)
 
 
 async def _lines(tx: Tx, scope: Scope, test: str, value: str | int) -> list[HistoryEntry]:
@@ -216,7 +212,7 @@ async def _load(tx: Tx, scope: Scope, changes: Sequence[Change | Revert]) -> Exi
 
 
 async def find_conflicting(tx: Tx, scope: Scope, records: Sequence[MemoryRecord]) -> list[MemoryRecord]:
-    """Return the active memories with the same text in the same place, or the same key, as a record."""
+    """Return the user's active memories with the same text or the same key in the same place as a record."""
     existing = await _load(tx, scope, [Add(record) for record in records])
     return conflicting_records(records, existing)
 
@@ -232,8 +228,10 @@ async def _active_records(
     return [record_from_row(row) for row in rows]
 
 
-async def write_plan(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, *, batch: str, by: Author) -> None:
-    """Write a plan as the user's next revision."""
+async def write_plan(
+    tx: Tx, owner: Owner, plan: Plan, *, model: EmbeddingModel | None, batch: str, by: Author
+) -> None:
+    """Write a plan as the user's next revision; its vectors are of the model."""
     if plan.is_empty:
         return
     await tx.run(
@@ -260,23 +258,25 @@ async def write_plan(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, *,
             [record_to_params(record, revision=owner.revision) | {"term_count": count} for record, count in new],
         )
     rows = await _rows_of(tx, owner, [*plan.added, *plan.changed])
-    await context.engine.terms.put(tx, {rows[id]: text for id, text in words.items()})
-    await _reword(tx, context, owner, plan, rows)
+    await tx.dialect.terms.put(tx, {rows[id]: text for id, text in words.items()})
+    await _reword(tx, owner, plan, rows)
     await put_evidence(tx, owner.name, plan, rows)
-    await put_vectors(tx, context.model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
+    if plan.vectors:
+        assert model is not None
+        await put_vectors(tx, model, owner.name, {rows[id]: vector for id, vector in plan.vectors.items()})
     await _write_lines(tx, owner, plan, batch=batch, by=by)
     await write_tombstones(tx, owner.name, plan)
 
 
-async def _reword(tx: Tx, context: WriteContext, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
+async def _reword(tx: Tx, owner: Owner, plan: Plan, rows: Mapping[str, int]) -> None:
     """Reindex rows with changed text; drop their vectors."""
     reworded = [id for id, record in plan.changed.items() if record.content != plan.originals[id].content]
     if not reworded:
         return
     old = {rows[id]: index_words(owner.number, plan.originals[id].content) for id in reworded}
     new = {rows[id]: index_words(owner.number, plan.changed[id].content) for id in reworded}
-    await context.engine.terms.drop(tx, old)
-    await context.engine.terms.put(tx, new)
+    await tx.dialect.terms.drop(tx, old)
+    await tx.dialect.terms.put(tx, new)
     await tx.many(
         "UPDATE memories SET term_count = :count WHERE row = :row",
         [{"row": row, "count": count_words(text)} for row, text in new.items()],

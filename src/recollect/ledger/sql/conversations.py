@@ -57,7 +57,10 @@ async def conversations(
     limit: int = 100,
     after: Conversation | None = None,
 ) -> list[Conversation]:
-    """Return sessions in order of their last turn."""
+    """Return sessions of a user or of all in order of their last turn; `after` ended the previous page.
+
+    They can be limited to open or closed ones, and to those without a turn since a time.
+    """
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
     if user is not None:
@@ -84,7 +87,7 @@ async def conversations(
 
 
 async def apply_note(tx: Tx, note: ConversationUpdate, *, existing_only: bool = False) -> None:
-    """Give fields of a conversation new values, only one that there is if so asked; its user must be held."""
+    """Update fields of a conversation, with `existing_only` only if it exists; the caller has locked the user."""
     row = await fetch_one(
         tx, f"SELECT {_COLUMNS} FROM conversations WHERE {SESSION_TEST}", session_params(note.scope)
     )

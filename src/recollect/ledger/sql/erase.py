@@ -20,7 +20,7 @@ from recollect.ledger.cascade import (
     strip_ids,
     with_older_versions,
 )
-from recollect.ledger.sql.changes import Owner, WriteContext, apply, lock_user
+from recollect.ledger.sql.changes import Owner, apply, lock_user
 from recollect.ledger.sql.conversations import SESSION_TEST, session_params
 from recollect.ledger.sql.full_text import index_words
 from recollect.ledger.sql.jobs import UNLEASED, lock_jobs, set_queue
@@ -116,9 +116,7 @@ class _Part:
         return self.target in (Target.TURN, Target.MEMORY)
 
 
-async def erase(
-    tx: Tx, context: WriteContext, scope: Scope, request: ErasureRequest, *, by: Author
-) -> ErasureOutcome:
+async def erase(tx: Tx, scope: Scope, request: ErasureRequest, *, by: Author) -> ErasureOutcome:
     """Erase what is requested with all that was derived from it, and record the erasure."""
     request.check(scope)
     # No writer of this user is between reading and writing now: what they wrote is seen, what they would write later
@@ -126,17 +124,15 @@ async def erase(
     owner = await lock_user(tx, scope.user)
     outcome = ErasureOutcome(new_id(), now())
     if request.target is Target.USER:
-        return await _erase_user(tx, context, owner, outcome)
+        return await _erase_user(tx, owner, outcome)
     links = await _load_links(tx, owner.name)
     check_exists(links, request)
     ids = (request.id, *request.also) if request.id else ()
     part = _Part(scope, request.target, ids, request.hide)
-    return await _erase_part(tx, context, owner, links, part, outcome, by=by)
+    return await _erase_part(tx, owner, links, part, outcome, by=by)
 
 
-async def replay(
-    tx: Tx, context: WriteContext, erasure: Erasure, *, by: Author
-) -> tuple[Scope, ErasureOutcome] | None:
+async def replay(tx: Tx, erasure: Erasure, *, by: Author) -> tuple[Scope, ErasureOutcome] | None:
     """Repeat an erasure that this store has no record of; return None if there was nothing to do."""
     recorded = await tx.rows("SELECT 1 FROM erasures WHERE id = :id", {"id": erasure.id})
     if recorded or not erasure.is_replayable:
@@ -149,12 +145,12 @@ async def replay(
     owner, outcome = await lock_user(tx, user), ErasureOutcome(erasure.id, erasure.at)
     scope = Scope(user, erasure.project, erasure.session)
     if erasure.target is Target.USER:
-        return scope, await _erase_user(tx, context, owner, outcome)
+        return scope, await _erase_user(tx, owner, outcome)
     part, links = _Part(scope, erasure.target, erasure.ids), await _load_links(tx, user)
-    return scope, await _erase_part(tx, context, owner, links, part, outcome, by=by)
+    return scope, await _erase_part(tx, owner, links, part, outcome, by=by)
 
 
-async def purge(tx: Tx, context: WriteContext, before: datetime) -> dict[str, int]:
+async def purge(tx: Tx, before: datetime) -> dict[str, int]:
     """Erase what a few users forgot before a time, with its older versions; return no counts once all is done."""
     counts: dict[str, int] = {}
     rows = await tx.rows(
@@ -171,7 +167,7 @@ async def purge(tx: Tx, context: WriteContext, before: datetime) -> dict[str, in
         )
         removed = with_older_versions(await _load_links(tx, user), [id for (id,) in forgotten])
         await add_for_erased(tx, user, removed, purged=True)
-        await _remove_memories(tx, context, owner, removed, counts)
+        await _remove_memories(tx, owner, removed, counts)
         await _drop_mentions(tx, user, removed, counts)
         await _next_epoch(tx, owner)
     return counts
@@ -179,7 +175,6 @@ async def purge(tx: Tx, context: WriteContext, before: datetime) -> dict[str, in
 
 async def _erase_part(
     tx: Tx,
-    context: WriteContext,
     owner: Owner,
     links: dict[str, MemoryLink],
     part: _Part,
@@ -190,7 +185,7 @@ async def _erase_part(
     seeds = erasure_seeds(links, part.scope, part.target, part.ids)
     result = cascade(links, seeds, with_older=part.target is Target.MEMORY, hide=part.hide)
     await add_for_erased(tx, owner.name, result.removed)
-    await _remove_memories(tx, context, owner, result.removed, outcome.counts)
+    await _remove_memories(tx, owner, result.removed, outcome.counts)
     if not part.is_named:
         await _drop_sessions(tx, part.scope, whole_project=part.target is Target.PROJECT, counts=outcome.counts)
     blanked = await _blank_summaries(tx, owner.name, result.sessions)
@@ -198,7 +193,7 @@ async def _erase_part(
     outcome.stays, outcome.hidden = result.stays if part.is_named else (), result.hidden
     await _reset_jobs(tx, owner.name, result.removed)
     await _drop_mentions(tx, owner.name, result.removed, outcome.counts)
-    await _close_gaps(tx, context, owner, result, by)
+    await _close_gaps(tx, owner, result, by)
     await _next_epoch(tx, owner)
     derived_ids = sorted(result.removed.difference(part.ids)) if part.is_named else []
     await _record_erasure(tx, part.scope, part.target, outcome, ids=(*part.ids, *derived_ids))
@@ -209,9 +204,9 @@ async def _erase_part(
     return outcome
 
 
-async def _erase_user(tx: Tx, context: WriteContext, owner: Owner, outcome: ErasureOutcome) -> ErasureOutcome:
+async def _erase_user(tx: Tx, owner: Owner, outcome: ErasureOutcome) -> ErasureOutcome:
     await add_for_user(tx, owner.name)
-    await _drop_terms(tx, context, owner, None)
+    await _drop_terms(tx, owner, None)
     params = {"user": owner.name}
     turns = await fetch_one(tx, "SELECT count(*) FROM turns WHERE user_id = :user", params)
     for table, kind in _USER_TABLES.items():
@@ -256,13 +251,11 @@ async def _next_epoch(tx: Tx, owner: Owner) -> None:
 # Memories ------------------------------------------------------------------------------------------------
 
 
-async def _remove_memories(
-    tx: Tx, context: WriteContext, owner: Owner, ids: Collection[str], counts: dict[str, int]
-) -> None:
+async def _remove_memories(tx: Tx, owner: Owner, ids: Collection[str], counts: dict[str, int]) -> None:
     """Remove memories from every table that holds anything of them; add to the counts."""
     for kind in ("memories", "turns", "vectors", "history"):
         counts.setdefault(kind, 0)
-    await _drop_terms(tx, context, owner, ids)
+    await _drop_terms(tx, owner, ids)
     for page in _pages(ids):
         params: dict[str, Any] = {"user": owner.name, "ids": page}
         rows = await tx.rows(
@@ -292,14 +285,14 @@ def _pages(ids: Collection[str]) -> Iterator[list[str]]:
         yield ordered[start : start + _PAGE]
 
 
-async def _drop_terms(tx: Tx, context: WriteContext, owner: Owner, ids: Collection[str] | None) -> None:
+async def _drop_terms(tx: Tx, owner: Owner, ids: Collection[str] | None) -> None:
     """Remove the memories of these ids, or all of the user's, from the full text."""
     words = _indexed_words(tx, owner, ids)
     if ids is None or len(ids) > _MAX_SINGLE_DROPS:
-        await context.engine.terms.drop_many(tx, words)
+        await tx.dialect.terms.drop_many(tx, words)
         return
     async for rows in words:
-        await context.engine.terms.drop(tx, rows)
+        await tx.dialect.terms.drop(tx, rows)
 
 
 async def _indexed_words(tx: Tx, owner: Owner, ids: Collection[str] | None) -> AsyncIterator[dict[int, str]]:
@@ -315,18 +308,18 @@ async def _indexed_words(tx: Tx, owner: Owner, ids: Collection[str] | None) -> A
         yield {row: index_words(owner.number, content) for row, content in rows}
 
 
-async def _close_gaps(tx: Tx, context: WriteContext, owner: Owner, result: Cascade, by: Author) -> None:
+async def _close_gaps(tx: Tx, owner: Owner, result: Cascade, by: Author) -> None:
     """Restore or relink what was superseded by an erased memory; forget the turns to hide."""
     scope, relinked = Scope(owner.name), dict(result.relinked)
     for id in result.restored:
         try:
-            await apply(tx, context, scope, [Restore(id)], by=by)
+            await apply(tx, scope, [Restore(id)], by=by)
         except Conflict:
             # Another memory has the same text or key by now.
             relinked[id] = None
     changes: list[Change] = [Update(id, {"superseded_by": other}) for id, other in relinked.items()]
     changes += [Forget(id) for id in result.hidden]
-    await apply(tx, context, scope, changes, by=by)
+    await apply(tx, scope, changes, by=by)
 
 
 # Sessions, jobs and stored answers -----------------------------------------------------------------------
@@ -483,7 +476,7 @@ async def has_unfinished(tx: Tx, *, ever: bool = False) -> bool:
 
 
 async def erasures(tx: Tx, since: datetime | None = None, *, user: str | None = None) -> list[Erasure]:
-    """Return the replayable erasures of all users or one, oldest first."""
+    """Return the erasures since a time or ever, of all users or one, oldest first, for replay on an older backup."""
     params: dict[str, Any] = {"since": 0 if since is None else to_micros(since)}
     if user is not None:
         params["user"] = user_digest(user)

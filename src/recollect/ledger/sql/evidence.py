@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recollect.ledger.plan import Plan
-from recollect.ledger.protocol import Derived, NumberedRecord
 from recollect.ledger.sql.memories import SELECTED_COLUMNS, record_from_row
 from recollect.ledger.sql.tx import Tx
+from recollect.ledger.types import Derived, NumberedRecord
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
@@ -38,7 +38,7 @@ _CATEGORIES = {str(category): category for category in Category}
 
 
 async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
-    """Return the active or superseded memories derived from each of these turns, in creation order."""
+    """Return, for each turn that has any, the active or superseded memories it is evidence of, oldest first."""
     sources = list(turn_ids)
     if not is_storable("".join(sources)):
         # Unstorable ids cannot exist.
@@ -63,7 +63,10 @@ async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, li
 
 
 async def succession(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, tuple[NumberedRecord, ...]]:
-    """Return each of these memories followed by its successors."""
+    """Return each of the user's memories of these ids, followed by its chain of successors.
+
+    The last one may be of any status.
+    """
     records: dict[str, NumberedRecord] = {}
     pending = {id for id in ids if is_storable(id)}
     for _ in range(MAX_LINKS):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from recollect.ledger.protocol import LexicalMatches, Revision
-from recollect.ledger.sql.tx import Postings, SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.tx import Postings, Tx, fetch_one
 from recollect.ledger.tokenizer import K1, B, query_terms, terms_of
+from recollect.ledger.types import LexicalMatches, Revision
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class _UserPostings:
 class PostingCache(_UserCache[_UserPostings]):
     """The posting lists of the terms searched last."""
 
-    async def get(self, tx: Tx, engine: SqlEngine, query: PostingQuery) -> list[Postings]:
+    async def get(self, tx: Tx, query: PostingQuery) -> list[Postings]:
         """Return, for each term, the rows it occurs in, ascending, and how often, as this transaction sees them."""
         # Taken out while it is extended: another reader of the same user starts over meanwhile.
         with self._lock:
@@ -189,7 +189,7 @@ class PostingCache(_UserCache[_UserPostings]):
             cached = _UserPostings(query.revision, query.last_row)
         unknown = [term for term in query.terms if term not in cached.words]
         if unknown:
-            read = await engine.terms.postings(tx, [index_word(query.number, term) for term in unknown])
+            read = await tx.dialect.terms.postings(tx, [index_word(query.number, term) for term in unknown])
             for term, postings in zip(unknown, read, strict=True):
                 cached.add(term, postings)
         result = [cached.for_term(term) for term in query.terms]
@@ -230,7 +230,7 @@ def count_words(words: str) -> int:
 
 
 async def lexical(
-    tx: Tx, engine: SqlEngine, length_cache: DocLengthCache, posting_cache: PostingCache, scope: Scope, text: str
+    tx: Tx, length_cache: DocLengthCache, posting_cache: PostingCache, scope: Scope, text: str
 ) -> LexicalMatches:
     """Return every row of the user that shares a term with the text, scored by BM25 over the user's memories."""
     terms = query_terms(text)
@@ -246,7 +246,7 @@ async def lexical(
     total, missing, missing_weight = 0.0, set[str](), 0.0
     last_row = int(doc_lengths.rows[-1]) if len(doc_lengths.rows) else 0
     query = PostingQuery(user=scope.user, number=number, terms=terms, revision=revision, last_row=last_row)
-    postings = await posting_cache.get(tx, engine, query)
+    postings = await posting_cache.get(tx, query)
     for term, (rows, times) in zip(terms, postings, strict=True):
         rarity = math.log(1 + (len(doc_lengths.rows) - len(rows) + 0.5) / (len(rows) + 0.5))
         total += rarity

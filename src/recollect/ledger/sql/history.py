@@ -60,7 +60,10 @@ async def history(
     before: int | None = None,
     after: int | None = None,
 ) -> list[HistoryEntry]:
-    """Return the history of a memory or of the scope, newest first; with `after`, oldest first."""
+    """Return the history of one memory, or of the scope, newest first; with `after`, later entries oldest first.
+
+    Later entries have higher ids, so polling from the last one misses none.
+    """
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     inside = scope_condition(scope, params)
     sql = "user_id = :user"

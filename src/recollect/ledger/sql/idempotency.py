@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from recollect.errors import IdempotencyReuse
-from recollect.ledger.protocol import KeyClaim
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.vectors import revision
+from recollect.ledger.types import KeyClaim
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now, to_micros
 
@@ -20,7 +20,10 @@ _PENDING = "{}"
 
 
 async def claim_key(tx: Tx, user: str, once: IdempotencyToken, *, stale_before: datetime | None = None) -> KeyClaim:
-    """Claim a key that is free, or stale."""
+    """Claim a key that is free, or was claimed before `stale_before` and never answered.
+
+    Raise IdempotencyReuse if it was used for a different request.
+    """
     params = {"user": user, "key": once.key, "digest": once.digest, "at": to_micros(now()), "begun": _PENDING}
     claimed = await fetch_one(
         tx,
@@ -50,7 +53,7 @@ async def claim_key(tx: Tx, user: str, once: IdempotencyToken, *, stale_before: 
 async def store_answer(
     tx: Tx, user: str, once: IdempotencyToken, answer: Mapping[str, Any], *, since: int | None = None
 ) -> None:
-    """Store the answer under the key, unless anything was erased since that epoch."""
+    """Store the answer of a request; nothing is stored if anything was erased since the epoch `since`."""
     # Locks the user, so that no erasure comes between; a user without data is not created.
     row = await fetch_one(tx, "UPDATE users SET epoch = epoch WHERE user_id = :user RETURNING epoch", {"user": user})
     epoch = row[0] if row else (await revision(tx, user)).epoch
@@ -64,7 +67,7 @@ async def store_answer(
 
 
 async def release_key(tx: Tx, user: str, once: IdempotencyToken) -> None:
-    """Give up a key that has no answer."""
+    """Free the key of a request that failed; one that has its answer stays."""
     await tx.run(
         f"DELETE FROM idempotency WHERE {_KEY} AND digest = :digest AND result = :begun",
         {"user": user, "key": once.key, "digest": once.digest, "begun": _PENDING},

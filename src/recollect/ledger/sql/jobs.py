@@ -1,5 +1,8 @@
 """The job queue as rows, with summary tables so that leasing need not read every job.
 
+Jobs of one user run one at a time, in order of priority and due time. Users of the same priority take turns: the one
+served longest ago, or never, comes first, however many jobs the others have waiting.
+
 A user's jobs are changed only while the user's row in `job_users` is locked. A row of `job_queues` says from when on
 a user has a job at a priority, which is no earlier than the user was last served, so that users take turns.
 """
@@ -15,6 +18,7 @@ from typing import Any
 
 from recollect.errors import NotFound
 from recollect.ledger.jobs import FAILURE_WINDOW
+from recollect.ledger.sql.methods import PRUNE_BATCH
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
 from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob, as_json, create_job, join_job
 from recollect.model.query import validate_limit
@@ -156,12 +160,12 @@ def _waiting_params(job: Job) -> dict[str, Any]:
     }
 
 
-# Rows that one transaction prunes, so that no writer waits for long.
-PRUNE_BATCH = 1000
-
-
 async def enqueue(tx: Tx, scope: Scope, jobs: Sequence[NewJob], *, existing_only: bool = False) -> tuple[Job, ...]:
-    """Create jobs, each of which may join one that waits."""
+    """Enqueue jobs; return each as it was created, or the waiting job it joined.
+
+    With `existing_only` nothing happens if the user, session or project does not exist: what was erased meanwhile
+    does not come back by its jobs.
+    """
     if not jobs or (existing_only and not await scope_exists(tx, scope)):
         return ()
     lock = await lock_jobs(tx, scope.user)
@@ -206,7 +210,7 @@ async def jobs(
     limit: int = 100,
     before: str | None = None,
 ) -> list[Job]:
-    """Return the jobs of a user or of all, newest first."""
+    """Return the jobs of a user or of all, newest first; `before` is the last id of the previous page."""
     params: dict[str, Any] = {"limit": validate_limit(limit)}
     tests = ["1 = 1"]
     if user is not None:
@@ -225,13 +229,13 @@ async def jobs(
 
 
 async def replay(tx: Tx, user: str, ids: Sequence[str]) -> list[Job]:
-    """Requeue dead and cancelled jobs."""
+    """Requeue dead and cancelled jobs as if new; return those that were."""
     requeue = "state = 'waiting', tries = 0, due_at = :now, next_at = :now, error = NULL"
     return await _move(tx, user, ids, "state IN ('dead', 'cancelled')", requeue)
 
 
 async def cancel(tx: Tx, user: str, ids: Sequence[str]) -> list[Job]:
-    """Cancel jobs that wait or run."""
+    """Cancel waiting and running jobs, which then have no effect; return those that were."""
     cancelled = "state = 'cancelled', next_at = NULL"
     return await _move(tx, user, ids, "state IN ('waiting', 'running')", cancelled)
 
@@ -258,7 +262,7 @@ async def _move(tx: Tx, user: str, ids: Sequence[str], which: str, changes: str)
 
 
 async def job_stats(tx: Tx, user: str | None = None) -> JobStats:
-    """Count jobs by indexes, without reading finished ones."""
+    """Return counts of one user's or all jobs, by indexes; called before every write."""
     at = now()
     params: dict[str, Any] = {"now": to_micros(at), "lately": to_micros(at - FAILURE_WINDOW)}
     user_filter = ""
@@ -284,7 +288,7 @@ async def job_stats(tx: Tx, user: str | None = None) -> JobStats:
 
 
 async def prune_jobs(tx: Tx, before: datetime) -> int:
-    """Remove a batch of the jobs that ended before a time; return how many."""
+    """Remove a batch of the jobs that were done or cancelled before a time; return how many."""
     # Ids begin with the creation time, so that younger jobs are not read.
     first_later = f"{max(to_micros(before), 0) // 1000:012x}"
     rows = await tx.rows(

@@ -30,7 +30,7 @@ async def anything_due(tx: Tx) -> bool:
 async def lease(
     tx: Tx, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
 ) -> list[Job]:
-    """Lease jobs that are due, the highest priority first, one of each user."""
+    """Lease jobs that are due, the highest priority first, each of a different user; take over expired leases."""
     taken: list[Job] = []
     level = await _next_level(tx, None)
     while level is not None and len(taken) < limit:
@@ -115,7 +115,7 @@ async def _take(
 
 
 async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
-    """Extend the lease of a job."""
+    """Extend a lease to so many seconds from now; raise Conflict if it is no longer the caller's."""
     lock, ends = await lock_jobs(tx, job.scope.user), to_micros(lease_end(lease_s))
     renewed = await _update_leased(
         tx, job.scope.user, job.id, job.lease, "leased_until = :until, next_at = :until", until=ends
@@ -126,7 +126,7 @@ async def renew(tx: Tx, job: Job, *, lease_s: float) -> Job:
 
 
 async def finish(tx: Tx, job: Job, *, result: Mapping[str, Any] | None = None) -> Job:
-    """Mark a leased job as done."""
+    """Mark a leased job as done; raise Conflict if it is no longer the caller's."""
     return await finish_by_id(tx, job.scope.user, job.id, job.lease, result=result)
 
 
@@ -144,7 +144,7 @@ async def finish_by_id(tx: Tx, user: str, id: str, lease: str | None, *, result:
 
 
 async def release(tx: Tx, job: Job) -> Job:
-    """Return a job to the queue as if it had not started."""
+    """Return a leased job to the queue as if it had not started; raise Conflict if it is not the caller's."""
     user = job.scope.user
     lock = await lock_jobs(tx, user)
     back = f"state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED}"
@@ -155,7 +155,7 @@ async def release(tx: Tx, job: Job) -> Job:
 
 
 async def fail(tx: Tx, job: Job, *, error: str, retry_at: datetime | None) -> Job:
-    """Mark a job as failed: it waits for its next try, or is dead."""
+    """Mark a leased job as failed, to be retried at `retry_at` or never; raise Conflict if it is not leased."""
     user = job.scope.user
     lock = await lock_jobs(tx, user)
     if retry_at is None:

@@ -10,7 +10,7 @@ from recollect.ledger.sql.evidence import add_evidence
 from recollect.ledger.sql.full_text import count_words, index_words
 from recollect.ledger.sql.memories import MEMORY_COLUMNS, record_from_row
 from recollect.ledger.sql.migrate import meta, set_meta
-from recollect.ledger.sql.tx import SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.ledger.sql.vectors import NOT_TOKEN_VECTORS
 from recollect.ledger.tokenizer import TERMS_RULES
 from recollect.model.scope import Scope
@@ -23,12 +23,12 @@ _SELECTED = ", ".join(f"m.{name}" for name in MEMORY_COLUMNS)
 
 
 async def users(tx: Tx) -> list[str]:
-    """Return all users in order."""
+    """Return all users who have ever written, in order."""
     return [row[0] for row in await tx.rows("SELECT user_id FROM users ORDER BY user_id", {})]
 
 
 async def touch(tx: Tx, scope: Scope, ids: Sequence[str], *, at: datetime) -> None:
-    """Count an access of each memory."""
+    """Count an access of each memory, without history or a new version."""
     ids = [id for id in ids if is_storable(id)]
     await tx.run(
         "UPDATE memories SET access_count = access_count + 1, last_accessed_at = :at "
@@ -38,7 +38,7 @@ async def touch(tx: Tx, scope: Scope, ids: Sequence[str], *, at: datetime) -> No
 
 
 async def stats(tx: Tx, user: str | None = None) -> dict[str, int]:
-    """Return counts of one user or of all."""
+    """Return counts of one user or of all: memories by status, turns, conversations, history, jobs, vectors."""
     params: dict[str, Any] = {} if user is None else {"user": user}
     of_user = "" if user is None else " WHERE user_id = :user"
     counts: dict[str, int] = dict.fromkeys(("memories", "turns", "superseded", "review", "forgotten"), 0)
@@ -54,7 +54,7 @@ async def stats(tx: Tx, user: str | None = None) -> dict[str, int]:
     return counts
 
 
-async def check(tx: Tx, engine: SqlEngine) -> list[str]:
+async def check(tx: Tx) -> list[str]:
     """Return the invariants that are violated, a sentence each."""
     broken = []
     for sql, sentence in (
@@ -75,7 +75,7 @@ async def check(tx: Tx, engine: SqlEngine) -> list[str]:
         row = await fetch_one(tx, sql, {})
         if row and row[0]:
             broken.append(sentence.format(row[0]))
-    memories, indexed = (await tx.rows("SELECT count(*) FROM memories", {}))[0][0], await engine.terms.count(tx)
+    memories, indexed = (await tx.rows("SELECT count(*) FROM memories", {}))[0][0], await tx.dialect.terms.count(tx)
     if memories != indexed:
         broken.append(f"the full text has {indexed} of {memories} memories; run: recollect doctor --mend")
     return broken
@@ -86,9 +86,12 @@ async def terms_version(tx: Tx) -> str | None:
     return await meta(tx, "terms")
 
 
-async def rebuild_terms(tx: Tx, engine: SqlEngine, progress: Callable[[int], None]) -> None:
-    """Rebuild full text, traits and evidence in one transaction: concurrent readers see the old ones whole."""
-    await engine.terms.clear(tx)
+async def rebuild_terms(tx: Tx, progress: Callable[[int], None] = lambda done: None) -> None:
+    """Rebuild full text, traits and evidence in one transaction: concurrent readers see the old ones whole.
+
+    `progress` receives the number of rows done.
+    """
+    await tx.dialect.terms.clear(tx)
     await tx.run("DELETE FROM evidence", {})
     after, done = 0, 0
     while rows := await tx.rows(
@@ -98,7 +101,7 @@ async def rebuild_terms(tx: Tx, engine: SqlEngine, progress: Callable[[int], Non
     ):
         records = {row: record_from_row(columns) for row, _, *columns in rows}
         words = {row: index_words(number, records[row].content) for row, number, *_ in rows}
-        await engine.terms.put(tx, words)
+        await tx.dialect.terms.put(tx, words)
         await add_evidence(tx, records)
         await tx.many(
             "UPDATE memories SET term_count = :count, traits = :traits, speaker = :speaker WHERE row = :row",

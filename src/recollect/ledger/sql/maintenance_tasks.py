@@ -55,7 +55,7 @@ _LAST_ACTIVE = (
 
 
 async def maintenance_states(tx: Tx, *, after: str = "", limit: int = 100) -> list[MaintenanceState]:
-    """Return users in order with their last activity, projects and tasks."""
+    """Return the maintenance state of users in order, after one of them."""
     active_users = await tx.rows(
         _LAST_ACTIVE, {"after": after, "limit": validate_limit(limit), "upkeep": MAINTENANCE_AUTHOR}
     )
@@ -84,7 +84,11 @@ async def maintenance_states(tx: Tx, *, after: str = "", limit: int = 100) -> li
 
 
 async def enqueue_due(tx: Tx, due: Sequence[tuple[Scope, NewJob]]) -> int:
-    """Enqueue jobs of users that exist."""
+    """Enqueue jobs of many users and record which tasks were queued; return how many jobs that are.
+
+    Only for existing users. A dead maintenance job is revived; any other dead job stays, and no new one is made until
+    there are new turns in its session.
+    """
     queued = 0
     # In a fixed order, to prevent deadlocks between two schedulers.
     for scope, new in sorted(due, key=lambda each: each[0].user):
@@ -119,7 +123,7 @@ async def _can_enqueue(tx: Tx, scope: Scope, new: NewJob) -> bool:
 
 
 async def maintenance_times(tx: Tx) -> dict[str, datetime]:
-    """Return when store-wide tasks ran, and the time of the last history entry."""
+    """Return when each store-wide task last ran, by name; "written" is the time of the last history entry."""
     rows = await tx.rows(
         "SELECT name, at FROM moments UNION ALL "
         "SELECT 'written', at FROM history WHERE id = (SELECT max(id) FROM history)",
@@ -129,7 +133,7 @@ async def maintenance_times(tx: Tx) -> dict[str, datetime]:
 
 
 async def record_maintenance_times(tx: Tx, times: Mapping[str, datetime | None]) -> None:
-    """Record when store-wide tasks ran."""
+    """Record when store-wide tasks ran; None removes the record."""
     for name, at in times.items():
         if at is None:
             await tx.run("DELETE FROM moments WHERE name = :name", {"name": name})

@@ -9,9 +9,9 @@ from typing import Any
 
 from recollect.aio.erasable_cache import erasable_cache
 from recollect.ledger.codec import LIST_FIELDS, make_page, parse_cursor
-from recollect.ledger.protocol import NumberedRecord
 from recollect.ledger.sql.tx import Row, Tx
 from recollect.ledger.sql.where import filter_condition, scope_condition, valid_condition, visible_condition
+from recollect.ledger.types import NumberedRecord
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import EVERYTHING, Filter, Listing, validate_limit
 from recollect.model.result import Page
@@ -157,13 +157,13 @@ async def by_ids(tx: Tx, scope: Scope, ids: Sequence[str]) -> dict[str, MemoryRe
 
 
 async def get(tx: Tx, scope: Scope, ids: Sequence[str]) -> list[MemoryRecord]:
-    """Return the user's memories of these ids, in their order."""
+    """Return the user's memories of these ids, in their order; other ids are left out."""
     records = await by_ids(tx, scope, ids)
     return [records[id] for id in ids if id in records]
 
 
 async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
-    """Return one page of a listing."""
+    """Return a page of the memories in the scope, in order of their creation."""
     params: dict[str, Any] = {}
     sql = _listing_condition(tx, scope, listing, params)
     newest = listing.order == "newest"
@@ -181,19 +181,10 @@ async def find(tx: Tx, scope: Scope, listing: Listing) -> Page:
 
 
 async def count(tx: Tx, scope: Scope, listing: Listing) -> int:
-    """Return how many memories a listing has in all."""
+    """Return how many memories the listing has in all, whatever its limit and cursor."""
     params: dict[str, Any] = {}
     rows = await tx.rows(
         f"SELECT count(*) FROM memories WHERE {_listing_condition(tx, scope, listing, params)}", params
-    )
-    return int(rows[0][0])
-
-
-async def count_up_to(tx: Tx, user: str, max_count: int) -> int:
-    """Count a user's memories, up to a maximum."""
-    rows = await tx.rows(
-        "SELECT count(*) FROM (SELECT 1 FROM memories WHERE user_id = :user LIMIT :most) AS few",
-        {"user": user, "most": max_count},
     )
     return int(rows[0][0])
 
@@ -209,7 +200,7 @@ def _listing_condition(tx: Tx, scope: Scope, listing: Listing, params: dict[str,
 async def fetch(
     tx: Tx, scope: Scope, rows: Sequence[int], *, filter: Filter, as_of: datetime | None = None
 ) -> list[NumberedRecord]:
-    """Return the memories of those rows that are visible, valid and pass the filter."""
+    """Return the memories of the rows that the scope can see, are valid (now or `as_of`) and pass the filter."""
     params: dict[str, Any] = {"rows": [int(row) for row in rows]}
     sql = _recall_condition(tx, scope, filter, params, as_of=as_of)
     table = f"memories {tx.dialect.fragments['by_row']}"
@@ -220,7 +211,7 @@ async def fetch(
 
 
 async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | None = None) -> list[int]:
-    """Return every row that is visible, valid and passes the filter."""
+    """Return every row that the scope can see, is valid (now or `as_of`) and passes the filter."""
     params: dict[str, Any] = {}
     sql = _recall_condition(tx, scope, filter, params, as_of=as_of)
     rows = await tx.rows(f"SELECT row FROM memories WHERE {sql}", params)
@@ -230,7 +221,7 @@ async def matching(tx: Tx, scope: Scope, filter: Filter, *, as_of: datetime | No
 async def keyed_facts(
     tx: Tx, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
 ) -> list[MemoryRecord]:
-    """Return the most important facts with a key."""
+    """Return the visible, valid facts with a key that pass the filter, most important first, then oldest."""
     params: dict[str, Any] = {"least": min_importance}
     # Most users have none; sorting only the numbers is cheaper than sorting whole rows.
     candidates = await tx.rows(

@@ -9,7 +9,7 @@ from typing import Any
 
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.sql.changes import Owner, lock_user
-from recollect.ledger.sql.jobs import PRUNE_BATCH
+from recollect.ledger.sql.methods import PRUNE_BATCH
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
 from recollect.model.erasure import user_digest
 from recollect.model.response import Plain, StoredResponse, Thread, ThreadItems
@@ -38,7 +38,10 @@ async def ensure_user(tx: Tx, user: str) -> Owner:
 async def save_response(
     tx: Tx, scope: Scope, response: StoredResponse, *, items: ThreadItems | None = None, started_at: datetime
 ) -> None:
-    """Store a response and add items to a thread, unless something of the user was erased since it was begun."""
+    """Store a response, replacing one of its id, and add items to a thread: both or neither.
+
+    Raise Conflict if anything of the user was erased since the response was begun, at its epoch.
+    """
     owner = await ensure_user(tx, scope.user)
     # Maintenance moves the epoch as well, without recording an erasure.
     if owner.epoch != response.epoch and await tx.rows(
@@ -95,7 +98,7 @@ def _response_from_row(user: str, row: Row) -> StoredResponse:
 
 
 async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
-    """Return a response that has not expired."""
+    """Return a response; raise NotFound if it is unknown, of another user, or expired."""
     row = is_storable(id) and await fetch_one(
         tx,
         f"SELECT {_COLUMNS} FROM responses WHERE user_id = :user AND id = :id AND {_FRESH}",
@@ -107,7 +110,7 @@ async def response(tx: Tx, scope: Scope, id: str) -> StoredResponse:
 
 
 async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
-    """Return a response and all before it, the first one first."""
+    """Return a response and all it continues, the first one first; those may have expired."""
     last = await response(tx, scope, id)
     if not last.previous_id:
         return [last]
@@ -129,7 +132,7 @@ async def response_chain(tx: Tx, scope: Scope, id: str) -> list[StoredResponse]:
 
 
 async def drop_response(tx: Tx, scope: Scope, id: str) -> None:
-    """Remove a response and link its successors to its predecessor."""
+    """Remove a response; its successors then continue its predecessor."""
     await lock_user(tx, scope.user)
     await response(tx, scope, id)
     await drop_responses(tx, scope.user, [id])
@@ -192,7 +195,7 @@ async def save_thread(tx: Tx, scope: Scope, thread: Thread) -> None:
 
 
 async def thread(tx: Tx, scope: Scope, id: str) -> Thread:
-    """Return a thread that has not expired."""
+    """Return a thread; raise NotFound if it is unknown, of another user, or expired."""
     row = is_storable(id) and await fetch_one(
         tx,
         "SELECT project_id, session_id, created_at, expires_at, body FROM threads "
@@ -219,7 +222,7 @@ async def drop_thread(tx: Tx, scope: Scope, id: str) -> None:
 
 
 async def add_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
-    """Add items to the end of an existing thread."""
+    """Add items to the end of a thread; raise Conflict if an id exists in it."""
     await lock_user(tx, scope.user)
     await thread(tx, scope, added.thread_id)
     params = {"user": scope.user, "thread": added.thread_id}
@@ -255,7 +258,7 @@ async def add_items(tx: Tx, scope: Scope, added: ThreadItems) -> None:
 async def thread_items(
     tx: Tx, scope: Scope, thread_id: str, *, after: str = "", newest_first: bool = False, limit: int | None = None
 ) -> list[Plain]:
-    """Return items of a thread in order."""
+    """Return the items of a thread in order, from the one after the item `after` on."""
     await thread(tx, scope, thread_id)
     params = {"user": scope.user, "thread": thread_id}
     rows = await tx.rows(f"SELECT id FROM thread_items WHERE {_IN_THREAD} ORDER BY position", params)

@@ -120,7 +120,7 @@ async def resent_turns(tx: Tx, user: str, turns: Sequence[Turn], received_at: da
 
 
 async def tombstoned(tx: Tx, user: str, messages: Collection[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-    """Return the messages that match a tombstone."""
+    """Return the messages, as (role, text), that match a forgotten or erased turn of the user."""
     keys = await _keys(tx, user)
     digests = {each: {text_digest(key, *each) for key in keys} for each in messages} if keys else {}
     matches = await _find_times(tx, user, set().union(*digests.values())) if digests else {}
@@ -128,12 +128,12 @@ async def tombstoned(tx: Tx, user: str, messages: Collection[tuple[str, str]]) -
 
 
 async def has_tombstones(tx: Tx, user: str) -> bool:
-    """Return whether the user has any tombstone."""
+    """Return whether any turn of the user was ever forgotten or erased; called with every chat."""
     return bool(await tx.rows("SELECT 1 FROM tombstones WHERE user_id = :user LIMIT 1", {"user": user_digest(user)}))
 
 
 async def tombstones(tx: Tx, user: str) -> TombstoneSet:
-    """Return all tombstones of the user with their keys."""
+    """Return all tombstones of the user with their keys, to be put into another ledger."""
     rows = await tx.rows(
         "SELECT digest, forgotten_at FROM tombstones WHERE user_id = :user ORDER BY digest",
         {"user": user_digest(user)},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from recollect.errors import Conflict
 from recollect.ledger.plan import ExistingRecords, plan
-from recollect.ledger.sql.changes import Owner, WriteContext, lock_user, write_plan
+from recollect.ledger.sql.changes import Owner, lock_user, write_plan
 from recollect.ledger.sql.conversations import session_params
 from recollect.ledger.sql.erase import erasures
 from recollect.ledger.sql.jobs import enqueue
@@ -26,6 +26,7 @@ from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import from_micros, now, to_micros
 from recollect.model.turn import Role, Turn
+from recollect.models.embedding import EmbeddingModel
 
 if TYPE_CHECKING:
     from recollect.model.change import Vector
@@ -37,32 +38,38 @@ _SKEW = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class NewTurns:
-    """Turns with their vectors, and when they were first received, if they may be sent again."""
+    """Turns with their vectors, which are of the model, and the author of the write."""
 
     turns: Sequence[Turn]
     vectors: Sequence[Vector | None]
-    received_at: datetime | None = None
+    model: EmbeddingModel
+    by: Author
 
 
 async def append(
-    tx: Tx, context: WriteContext, scope: Scope, new: NewTurns, *, by: Author, jobs: Sequence[NewJob] = ()
+    tx: Tx, scope: Scope, new: NewTurns, *, jobs: Sequence[NewJob] = (), received_at: datetime | None = None
 ) -> Appended:
-    """Append turns to the scope's session and enqueue jobs."""
+    """Append turns to a session, in order, and enqueue jobs; return the turns with positions, and the jobs.
+
+    With `received_at`, the time of the first attempt, appending is idempotent: turns whose ids exist are returned as
+    they are, and those that an erasure reached since then are left out. If none is left nothing is written, no jobs
+    either. Without it, an existing id raises Conflict.
+    """
     if not new.turns:
         return Appended((), await enqueue(tx, scope, jobs))
     if len({turn.id for turn in new.turns}) < len(new.turns):
         raise Conflict("two turns have the same id; give each its own")
     owner = await lock_user(tx, scope.user)
-    if new.received_at is None:
-        return Appended(await _insert_turns(tx, context, owner, scope, new, by=by), await enqueue(tx, scope, jobs))
-    deduped = await _dedupe(tx, scope, new.turns, new.received_at)
+    if received_at is None:
+        return Appended(await _insert_turns(tx, owner, scope, new), await enqueue(tx, scope, jobs))
+    deduped = await _dedupe(tx, scope, new.turns, received_at)
     if not deduped.new_indexes:
         if owner.is_new:
             # An erased user does not come back by a request that was under way then.
             await tx.run("DELETE FROM users WHERE number = :number", {"number": owner.number})
         return Appended(tuple(deduped.existing.values()))
-    remaining = NewTurns([new.turns[n] for n in deduped.new_indexes], [new.vectors[n] for n in deduped.new_indexes])
-    inserted = await _insert_turns(tx, context, owner, scope, remaining, by=by)
+    turns, vectors = zip(*((new.turns[n], new.vectors[n]) for n in deduped.new_indexes), strict=True)
+    inserted = await _insert_turns(tx, owner, scope, replace(new, turns=turns, vectors=vectors))
     placed = {turn.id: turn for turn in inserted} | dict(deduped.existing)
     appended = tuple(placed[turn.id] for turn in new.turns if turn.id in placed)
     return Appended(appended, await enqueue(tx, scope, jobs))
@@ -123,9 +130,7 @@ def _stored_turn(scope: Scope, record: MemoryRecord) -> Turn:
     )
 
 
-async def _insert_turns(
-    tx: Tx, context: WriteContext, owner: Owner, scope: Scope, new: NewTurns, *, by: Author
-) -> tuple[Turn, ...]:
+async def _insert_turns(tx: Tx, owner: Owner, scope: Scope, new: NewTurns) -> tuple[Turn, ...]:
     """Insert turns; return them with their positions."""
     turns = new.turns
     sent_at = [to_micros(turn.said_at) for turn in turns]
@@ -145,7 +150,8 @@ async def _insert_turns(
     start = row[0] - len(turns)
     placed = [replace(turn, scope=scope, position=start + n) for n, turn in enumerate(turns, 1)]
     changes = [Add(turn.as_memory(), vector) for turn, vector in zip(placed, new.vectors, strict=True)]
-    await write_plan(tx, context, owner, plan(changes, ExistingRecords(), at=now()), batch=new_id(), by=by)
+    planned = plan(changes, ExistingRecords(), at=now())
+    await write_plan(tx, owner, planned, model=new.model, batch=new_id(), by=new.by)
     await tx.many(
         "INSERT INTO turns (user_id, project_id, session_id, position, id, role, said_at) "
         "VALUES (:user, :project, :session, :position, :id, :role, :said_at)",

@@ -6,7 +6,7 @@ them to the end with `run_now`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -50,6 +50,9 @@ class Dialect(Protocol):
     name: str
     # The placeholders in {braces} of migrations, and fragments of queries.
     fragments: Mapping[str, str]
+
+    @property
+    def terms(self) -> FullTextIndex: ...
 
     def among(self, column: str, param: str) -> str:
         """Return SQL that is true where the column is one of the values of a list parameter."""
@@ -141,17 +144,11 @@ class ScrubResult:
     remaining: tuple[str, ...] = ()
 
 
-Body: TypeAlias = Callable[[Tx], Awaitable[T]]
-
-
 class SqlEngine(Protocol):
     """A database that can run the SQL body."""
 
     @property
     def dialect(self) -> Dialect: ...
-
-    @property
-    def terms(self) -> FullTextIndex: ...
 
     @property
     def is_local(self) -> bool:

@@ -61,7 +61,7 @@ async def usage(
     since: datetime | None = None,
     by: Sequence[Part] = ("day", "model", "step"),
 ) -> list[Usage]:
-    """Return sums grouped by some of user, day, model and step, in that order."""
+    """Return the LLM usage grouped by these parts, in order; `since` counts from the beginning of its day."""
     parts = validate_parts(by)
     columns = "".join(f"{_COLUMN[part]}, " for part in parts)
     params: dict[str, Any] = {}
@@ -91,7 +91,10 @@ def _sum(parts: tuple[str, ...], row: Sequence[Any]) -> Usage:
 
 
 async def spent_today(tx: Tx, user: str | None) -> SpentToday:
-    """Return what the user, or all users, have spent since midnight UTC."""
+    """Return what the user has spent since midnight UTC; called before every LLM call.
+
+    Without a user, the total of all, erased users included.
+    """
     if user is None:
         rows = await tx.rows(
             "SELECT CAST(COALESCE(sum(tokens), 0) AS BIGINT), CAST(COALESCE(sum(calls), 0) AS BIGINT) "

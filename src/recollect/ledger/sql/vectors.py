@@ -1,18 +1,16 @@
-"""Vectors beside the memories: half precision on disk, one set for each model."""
+"""Vectors of memories: half precision on disk, one set for each model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from recollect.ledger.codec import pack_vector
-from recollect.ledger.model_states import EmbeddingProgress, ModelOrigin, ModelState, current_model_state
-from recollect.ledger.protocol import IndexRow, Revision, Unembedded
-from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, fetch_one
+from recollect.ledger.sql.tx import Tx, fetch_one
+from recollect.ledger.types import IndexRow, Revision, Unembedded
 from recollect.model.erasure import user_digest
 from recollect.model.query import validate_limit
-from recollect.model.times import from_micros, now, to_micros
+from recollect.model.times import now, to_micros
 from recollect.models.embedding import TOKEN_MODEL, EmbeddingModel
 
 if TYPE_CHECKING:
@@ -24,7 +22,7 @@ NOT_TOKEN_VECTORS = f"model NOT IN (SELECT number FROM models WHERE name = '{TOK
 
 
 async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:
-    """The number the ledger gave the model, if it has any vectors of it."""
+    """Return the number that the ledger gave the model, if it has one."""
     row = await fetch_one(
         tx,
         "SELECT number FROM models WHERE name = :name AND dimensions = :dimensions",
@@ -34,7 +32,7 @@ async def model_number(tx: Tx, model: EmbeddingModel) -> int | None:
 
 
 async def ensure_model_number(tx: Tx, model: EmbeddingModel) -> int:
-    """The number of the model, which gets one if it has none."""
+    """Return the number of the model, which gets one if it has none."""
     if (number := await model_number(tx, model)) is None:
         await tx.run(
             "INSERT INTO models (name, dimensions, created_at) VALUES (:name, :dimensions, :at) "
@@ -47,14 +45,18 @@ async def ensure_model_number(tx: Tx, model: EmbeddingModel) -> int:
 
 
 async def put_vectors(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector]) -> None:
-    """Keep vectors for rows of the user, in place of any there were."""
+    """Store vectors for rows of the user; replace those of the same model."""
+    await _put_packed(tx, model, user, {row: pack_vector(vector, model) for row, vector in vectors.items()})
+
+
+async def _put_packed(tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, bytes]) -> None:
     if not vectors:
         return
     number = await ensure_model_number(tx, model)
     await tx.many(
         "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
         "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
-        [{"user": user, "model": number, "row": row, "vector": pack_vector(v, model)} for row, v in vectors.items()],
+        [{"user": user, "model": number, "row": row, "vector": vector} for row, vector in vectors.items()],
     )
 
 
@@ -62,8 +64,7 @@ async def drop_vectors(tx: Tx, user: str, rows: Sequence[int]) -> None:
     """Remove the vectors of rows, of every model."""
     if rows:
         await tx.run(
-            # The models by name: their numbers come before the rows in the key, and without them every vector of the
-            # user is looked at.
+            # The key has the model before the row: without the models every vector of the user would be read.
             "DELETE FROM vectors WHERE user_id = :user AND model IN (SELECT number FROM models) "
             f"AND {tx.dialect.among('row', 'rows')}",
             {"user": user, "rows": list(rows)},
@@ -71,55 +72,56 @@ async def drop_vectors(tx: Tx, user: str, rows: Sequence[int]) -> None:
 
 
 async def embed(
-    tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, Vector], versions: Mapping[int, int] | None
+    tx: Tx,
+    model: EmbeddingModel,
+    vectors: Mapping[int, Vector],
+    *,
+    user: str,
+    versions: Mapping[int, int] | None = None,
 ) -> None:
-    """Keep vectors made later; the rows count as changed, so that indexes take them up."""
+    """Store vectors for rows of a user; with `versions`, only for memories still at that version.
+
+    The rows count as changed, so that indexes take them up.
+    """
     row = await fetch_one(
         tx, "UPDATE users SET revision = revision + 1 WHERE user_id = :user RETURNING revision", {"user": user}
     )
     if row is None:
         return
-    # A row erased in the meantime gets no vector, and new words do not get the vector of the old.
-    present = await tx.rows(
-        f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
-        {"user": user, "rows": [int(number) for number in vectors]},
-    )
-    accepted = {
-        number: vectors[number] for number, version in present if versions is None or versions[number] == version
-    }
-    await put_vectors(tx, model, user, accepted)
+    accepted = await _still_current(tx, user, vectors, versions)
+    await put_vectors(tx, model, user, {row: vectors[row] for row in accepted})
     await tx.run(
         f"UPDATE memories SET revision = :revision WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
-        {"revision": row[0], "user": user, "rows": list(accepted)},
+        {"revision": row[0], "user": user, "rows": accepted},
     )
 
 
 async def store_token_vectors(
-    tx: Tx, model: EmbeddingModel, user: str, vectors: Mapping[int, bytes], versions: Mapping[int, int]
+    tx: Tx, model: EmbeddingModel, vectors: Mapping[int, bytes], *, user: str, versions: Mapping[int, int]
 ) -> None:
-    """Store token vectors; indexes hold none of them, so the rows do not count as changed."""
+    """Store packed token vectors for rows of one user that are still at these versions.
+
+    Indexes hold none of them, so the rows do not count as changed.
+    """
+    accepted = await _still_current(tx, user, vectors, versions)
+    await _put_packed(tx, model, user, {row: vectors[row] for row in accepted})
+
+
+async def _still_current(tx: Tx, user: str, rows: Iterable[int], versions: Mapping[int, int] | None) -> list[int]:
+    """Return the rows that exist, and whose text is that of the version given for them."""
     present = await tx.rows(
         f"SELECT row, version FROM memories WHERE user_id = :user AND {tx.dialect.among('row', 'rows')}",
-        {"user": user, "rows": list(vectors)},
+        {"user": user, "rows": [int(row) for row in rows]},
     )
-    number = await ensure_model_number(tx, model)
-    await tx.many(
-        "INSERT INTO vectors (user_id, model, row, vector) VALUES (:user, :model, :row, :vector) "
-        "ON CONFLICT (user_id, model, row) DO UPDATE SET vector = excluded.vector",
-        [
-            {"user": user, "model": number, "row": row, "vector": vectors[row]}
-            for row, version in present
-            if versions[row] == version
-        ],
-    )
+    return [row for row, version in present if versions is None or versions[row] == version]
 
 
 async def revision(tx: Tx, user: str) -> Revision:
-    """The user's revision."""
+    """Return the user's current revision; called before every search."""
     row = await fetch_one(tx, "SELECT revision, epoch FROM users WHERE user_id = :user", {"user": user})
     if row and row[0]:
         return Revision(row[0], row[1])
-    # Whoever has nothing, because all of it was erased, is still known by the epoch that came of it.
+    # The epoch of an erased user is in the record of the erasure.
     erased = await fetch_one(
         tx, "SELECT max(epoch) FROM erasures WHERE user_id = :digest", {"digest": user_digest(user)}
     )
@@ -138,9 +140,12 @@ WITH_VECTORS = (
 
 
 async def index_rows(
-    tx: Tx, user: str, model: EmbeddingModel, after: int, *, vectors: bool = True, max_rows: int | None = None
+    tx: Tx, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True, max_rows: int | None = None
 ) -> tuple[Revision, list[IndexRow]]:
-    """What changed for an index since a revision, or so much of it."""
+    """Return the current revision and the rows that changed since `after`, or `max_rows` of them.
+
+    Without `vectors`, empty bytes stand for each vector.
+    """
     current = await revision(tx, user)
     rows = await tx.rows(
         f"SELECT {INDEX_COLUMNS}, {'v.vector' if vectors else 'v.row'} {WITH_VECTORS} "
@@ -153,9 +158,15 @@ async def index_rows(
 
 
 async def unembedded(
-    tx: Tx, model: EmbeddingModel, limit: int, after: int, user: str | None, rows: Sequence[int] | None = None
+    tx: Tx,
+    model: EmbeddingModel,
+    *,
+    limit: int,
+    after: int = 0,
+    user: str | None = None,
+    rows: Sequence[int] | None = None,
 ) -> list[Unembedded]:
-    """Rows without a vector of the model, of one user or of all, or those of the given rows."""
+    """Return memories without a vector of this model in order of their rows: of a user, of all, or of `rows`."""
     params: dict[str, Any] = {
         "model": await model_number(tx, model) or 0,
         "after": after,
@@ -176,8 +187,8 @@ async def unembedded(
     return [Unembedded(*row) for row in found]
 
 
-async def vectors(tx: Tx, user: str, ids: Sequence[str], model: EmbeddingModel) -> dict[str, bytes]:
-    """The vectors of some memories, by their ids."""
+async def vectors(tx: Tx, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
+    """Return the packed vectors of a user's memories by id; those without one are left out."""
     rows = await tx.rows(
         "SELECT m.id, v.vector FROM memories m JOIN vectors v "
         "ON v.user_id = m.user_id AND v.row = m.row AND v.model = :model "
@@ -188,7 +199,7 @@ async def vectors(tx: Tx, user: str, ids: Sequence[str], model: EmbeddingModel) 
 
 
 async def models(tx: Tx) -> dict[EmbeddingModel, int]:
-    """Which models there are vectors of, and how many."""
+    """Return the number of vectors of each model."""
     rows = await tx.rows(
         "SELECT m.name, m.dimensions, count(*) FROM models m JOIN vectors v ON v.model = m.number "
         "GROUP BY m.number, m.name, m.dimensions ORDER BY m.number",
@@ -198,7 +209,7 @@ async def models(tx: Tx) -> dict[EmbeddingModel, int]:
 
 
 async def drop_of_users(tx: Tx, model: EmbeddingModel, users: Sequence[str]) -> None:
-    """Remove the vectors that some users have of a model."""
+    """Remove the vectors of a model of some users."""
     await tx.run(
         f"DELETE FROM vectors WHERE {tx.dialect.among('user_id', 'users')} AND model = :model",
         {"users": list(users), "model": await model_number(tx, model) or 0},
@@ -206,176 +217,8 @@ async def drop_of_users(tx: Tx, model: EmbeddingModel, users: Sequence[str]) -> 
 
 
 async def drop_model(tx: Tx, model: EmbeddingModel) -> None:
-    """Remove a model that has no vectors any more, unless it is known for having been searched."""
+    """Remove a model without vectors, unless it was ever searched."""
     await tx.run(
         "DELETE FROM models WHERE number = :model AND NOT EXISTS (SELECT 1 FROM model_states WHERE model = number)",
         {"model": await model_number(tx, model) or 0},
     )
-
-
-class SqlModelStateStore:
-    """The promise of `ModelStateStore`, kept by the body of SQL on some engine."""
-
-    _engine: SqlEngine
-
-    async def model_states(self) -> list[ModelState]:
-        return await self._engine.read(load_states, tenant=NO_TENANT, quick=True)
-
-    async def make_current(
-        self, model: EmbeddingModel, origin: ModelOrigin, *, replacing: EmbeddingModel | None
-    ) -> ModelState:
-        return await self._engine.write(lambda tx: make_current(tx, model, origin, replacing), tenant=NO_TENANT)
-
-    async def lease_model(
-        self,
-        model: EmbeddingModel,
-        origin: ModelOrigin,
-        *,
-        owner: str,
-        lease_s: float,
-        progress: EmbeddingProgress | None = None,
-    ) -> bool:
-        return await self._engine.write(
-            lambda tx: lease(tx, model, origin, owner, lease_s, progress), tenant=NO_TENANT
-        )
-
-    async def count_embedded(self, model: EmbeddingModel) -> EmbeddingProgress:
-        return await self._engine.read(lambda tx: count_embedded(tx, model), tenant=ALL_TENANTS)
-
-
-async def load_states(tx: Tx) -> list[ModelState]:
-    """Every model with a row of its own."""
-    rows = await tx.rows(
-        "SELECT s.model, m.name, m.dimensions, s.spec, s.url, s.asked_dimensions, s.current_at, s.retired_at, "
-        "s.embedded, s.to_embed, s.held_until, c.model FROM model_states s JOIN models m ON m.number = s.model "
-        "LEFT JOIN current_model c ON c.model = s.model ORDER BY s.model",
-        {},
-    )
-    return [
-        ModelState(
-            model=EmbeddingModel(name, dimensions),
-            origin=ModelOrigin(spec, url, requested_dimensions),
-            is_current=number == current,
-            current_at=None if since is None else from_micros(since),
-            retired_at=None if until is None else from_micros(until),
-            embedded=embedded,
-            to_embed=to_embed,
-            lease_expires_at=from_micros(lease_end) if lease_end else None,
-        )
-        for (
-            number,
-            name,
-            dimensions,
-            spec,
-            url,
-            requested_dimensions,
-            since,
-            until,
-            embedded,
-            to_embed,
-            lease_end,
-            current,
-        ) in rows
-    ]
-
-
-async def make_current(
-    tx: Tx, model: EmbeddingModel, origin: ModelOrigin, replacing: EmbeddingModel | None
-) -> ModelState:
-    """Move the one row that says which model is searched."""
-    number = await _ensure_state_row(tx, model)
-    before = None if replacing is None else await model_number(tx, replacing)
-    if await _claim_first(tx, number):
-        await _mark_current(tx, number)
-        await _put_origin(tx, number, origin)
-    elif before is not None and await _move_current(tx, number, before):
-        if before != number:
-            await tx.run(
-                "UPDATE model_states SET retired_at = :at WHERE model = :before",
-                {"at": to_micros(now()), "before": before},
-            )
-            await _mark_current(tx, number)
-        await _put_origin(tx, number, origin)
-    current = current_model_state(await load_states(tx))
-    assert current is not None
-    return current
-
-
-async def _claim_first(tx: Tx, number: int) -> bool:
-    """Whether no model was searched before; of two who try at once, one is told so."""
-    first = await fetch_one(
-        tx,
-        "INSERT INTO current_model (only_row, model) VALUES (1, :model) "
-        "ON CONFLICT (only_row) DO NOTHING RETURNING model",
-        {"model": number},
-    )
-    return first is not None
-
-
-async def _mark_current(tx: Tx, number: int) -> None:
-    await tx.run(
-        "UPDATE model_states SET current_at = :at, retired_at = NULL WHERE model = :model",
-        {"at": to_micros(now()), "model": number},
-    )
-
-
-async def _move_current(tx: Tx, number: int, before: int) -> bool:
-    """Whether the model of that number was searched, and now this one is."""
-    moved = await fetch_one(
-        tx,
-        "UPDATE current_model SET model = :model WHERE model = :before RETURNING model",
-        {"model": number, "before": before},
-    )
-    return moved is not None
-
-
-async def lease(
-    tx: Tx, model: EmbeddingModel, origin: ModelOrigin, owner: str, lease_s: float, progress: EmbeddingProgress | None
-) -> bool:
-    """Take or renew the lease of a model."""
-    number = await _ensure_state_row(tx, model)
-    moment = now()
-    params: dict[str, Any] = {
-        "model": number,
-        "who": owner,
-        "now": to_micros(moment),
-        "until": to_micros(moment + timedelta(seconds=lease_s)),
-    }
-    count = ""
-    if progress is not None:
-        params |= {"done": progress.done, "total": progress.total}
-        count = ", embedded = :done, to_embed = :total"
-    leased = await fetch_one(
-        tx,
-        f"UPDATE model_states SET held_by = :who, held_until = :until{count} "
-        "WHERE model = :model AND (held_by = :who OR held_until <= :now) RETURNING model",
-        params,
-    )
-    if leased is not None and origin.spec:
-        await _put_origin(tx, number, origin)
-    return leased is not None
-
-
-async def _put_origin(tx: Tx, number: int, origin: ModelOrigin) -> None:
-    await tx.run(
-        "UPDATE model_states SET spec = :spec, url = :url, asked_dimensions = :dimensions WHERE model = :model",
-        {"spec": origin.spec, "url": origin.url, "dimensions": origin.dimensions, "model": number},
-    )
-
-
-async def _ensure_state_row(tx: Tx, model: EmbeddingModel) -> int:
-    number = await ensure_model_number(tx, model)
-    await tx.run("INSERT INTO model_states (model) VALUES (:model) ON CONFLICT (model) DO NOTHING", {"model": number})
-    return number
-
-
-async def count_embedded(tx: Tx, model: EmbeddingModel) -> EmbeddingProgress:
-    """Count memories, and those of them without a vector."""
-    row = await fetch_one(
-        tx,
-        "SELECT count(*), count(v.row) FROM memories m "
-        "LEFT JOIN vectors v ON v.user_id = m.user_id AND v.model = :model AND v.row = m.row",
-        {"model": await model_number(tx, model) or 0},
-    )
-    total, done = row or (0, 0)
-    return EmbeddingProgress(done, total)

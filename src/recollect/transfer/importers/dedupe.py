@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.plan import fingerprint_of, slot_of
-from recollect.ledger.protocol import Ledger
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.scope import Scope
 from recollect.model.times import now

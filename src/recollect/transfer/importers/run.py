@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from recollect.errors import InvalidInput
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Author, ConversationUpdate
 from recollect.model.job import JobKind, NewJob
 from recollect.model.memory import Category, MemoryRecord

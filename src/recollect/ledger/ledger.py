@@ -1,21 +1,24 @@
-"""The ledger on a SQL database: the methods of `Ledger`, each a function of this package over a transaction."""
+"""The ledger: memories, turns and their history, jobs, responses and keys, on a SQL database.
+
+Most methods are functions of `recollect.ledger.sql`, which describe them, run in a transaction.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from recollect.ledger.protocol import IndexRow, LexicalMatches, Revision, Unembedded
 from recollect.ledger.sql import (
     api_keys,
     evidence,
     full_text,
     idempotency,
+    index_feed,
     leases,
     maintenance,
     maintenance_tasks,
@@ -26,34 +29,25 @@ from recollect.ledger.sql import conversations as conversation_sql
 from recollect.ledger.sql import erase as erase_sql
 from recollect.ledger.sql import history as history_sql
 from recollect.ledger.sql import jobs as job_sql
+from recollect.ledger.sql import model_states as model_sql
 from recollect.ledger.sql import responses as response_sql
 from recollect.ledger.sql import tombstones as tombstone_sql
 from recollect.ledger.sql import turns as turn_sql
 from recollect.ledger.sql import usage as usage_sql
 from recollect.ledger.sql import vectors as vector_sql
-from recollect.ledger.sql.feed_store import SqlIndexFeed
-from recollect.ledger.sql.methods import read_method, write_method
+from recollect.ledger.sql.methods import prune_method, read_method, write_method
 from recollect.ledger.sql.migrate import migrate
-from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, Tx, tenant_or_all
-from recollect.ledger.sql.vectors import SqlModelStateStore
+from recollect.ledger.sql.tx import ALL_TENANTS, NO_TENANT, SqlEngine, tenant_or_all
 from recollect.ledger.tokenizer import TERMS_RULES
-from recollect.model.change import (
-    Applied,
-    Author,
-    Change,
-    ChangeKind,
-    Effect,
-    IdempotencyToken,
-    ModelUsage,
-)
+from recollect.ledger.types import IndexRow, LexicalMatches, Revision
+from recollect.model.change import Applied, Author, Change, ChangeKind, Effect, IdempotencyToken, ModelUsage
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, StoreErasure
-from recollect.model.job import Appended, Job, JobKind, JobStats, NewJob
-from recollect.model.memory import Category, MemoryRecord
-from recollect.model.query import EVERYTHING, Filter, validate_limit
+from recollect.model.job import Appended, Job, JobKind, NewJob
+from recollect.model.memory import Category
+from recollect.model.query import EVERYTHING, validate_limit
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Conversation, Turn
-from recollect.model.usage import SpentToday
+from recollect.model.turn import Turn
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.metrics import LLM_CALLS, LLM_TOKENS, SAVED
 
@@ -66,26 +60,31 @@ if TYPE_CHECKING:
 _EXTRACTION_AUTHOR = "extraction"
 _ADDING_KINDS = (ChangeKind.ADD, ChangeKind.SUPERSEDE)
 # Reads up to these sizes take less time than handing them to another thread: rows of a page found by an index,
-# memories of a user searched lately and of one who was not, changes since a revision.
+# vectors by their rows, memories of a user searched lately and of one who was not, changes since a revision.
 _QUICK_LIMIT = 16
+_QUICK_VECTORS = 512
 _QUICK_ROWS = 20_000
 _QUICK_COLD = 1000
 _QUICK_CHANGES = 256
 _USERS_PER_DROP = 50
 
 
-class SqlLedger(SqlIndexFeed, SqlModelStateStore):
-    """A ledger on a SQL database. Vectors given to it are of the one model it was opened with."""
+class Ledger:
+    """The only source of truth. Acknowledged writes are on disk; a read sees one consistent view.
+
+    Vectors given to it are of the one model it was opened with. `on_change` is called with the user after something
+    of theirs has changed.
+    """
 
     def __init__(self, engine: SqlEngine, model: EmbeddingModel) -> None:
-        self._engine = self.engine = engine
-        self._context = change_sql.WriteContext(engine, model)
+        self.engine = engine
+        self._model = model
         self._lengths = full_text.DocLengthCache()
         self._postings = full_text.PostingCache()
         self.on_change: Callable[[str], None] = lambda user: None
 
     @classmethod
-    async def open(cls, engine: SqlEngine, model: EmbeddingModel) -> SqlLedger:
+    async def open(cls, engine: SqlEngine, model: EmbeddingModel) -> Ledger:
         """Migrate the schema; rebuild a full text made with other rules."""
         ledger = cls(engine, model)
         try:
@@ -100,7 +99,8 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         return ledger
 
     async def close(self) -> None:
-        await self._engine.close()
+        """Finish pending writes and release all resources."""
+        await self.engine.close()
 
     # Writing -----------------------------------------------------------------------------------------
 
@@ -114,9 +114,14 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         effects: Sequence[Effect] = (),
         since: Revision | None = None,
     ) -> Applied:
-        applied = await self._engine.write(
+        """Make all of the changes with their history, and all of the effects, or none.
+
+        With `since`, the revision from which the changes were derived, raise Conflict if anything of the user was
+        erased after it: the changes could bring it back.
+        """
+        applied = await self.engine.write(
             lambda tx: change_sql.apply(
-                tx, self._context, scope, changes, by=by, once=once, effects=effects, since=since
+                tx, scope, changes, by=by, model=self._model, once=once, effects=effects, since=since
             ),
             tenant=scope.user,
         )
@@ -125,8 +130,9 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         return applied
 
     async def undo(self, scope: Scope, entry_id: int, *, by: Author, whole: bool = False) -> Applied:
-        undone = await self._engine.write(
-            lambda tx: change_sql.undo(tx, self._context, scope, entry_id, by=by, whole=whole), tenant=scope.user
+        """Undo one history entry, or the `whole` batch it is part of."""
+        undone = await self.engine.write(
+            lambda tx: change_sql.undo(tx, scope, entry_id, by=by, whole=whole), tenant=scope.user
         )
         self.on_change(scope.user)
         return undone
@@ -141,9 +147,15 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         jobs: Sequence[NewJob] = (),
         received_at: datetime | None = None,
     ) -> Appended:
-        new = turn_sql.NewTurns(turns, vectors, received_at)
-        appended = await self._engine.write(
-            lambda tx: turn_sql.append(tx, self._context, scope, new, by=by, jobs=jobs), tenant=scope.user
+        """Append turns to a session, in order, and enqueue jobs; return the turns with positions, and the jobs.
+
+        With `received_at`, the time of the first attempt, appending is idempotent: turns whose ids exist are returned
+        as they are, and those that an erasure reached since then are left out. If none is left nothing is written, no
+        jobs either. Without it, an existing id raises Conflict.
+        """
+        new = turn_sql.NewTurns(turns, vectors, self._model, by)
+        appended = await self.engine.write(
+            lambda tx: turn_sql.append(tx, scope, new, jobs=jobs, received_at=received_at), tenant=scope.user
         )
         self.on_change(scope.user)
         return appended
@@ -159,54 +171,32 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
     changes_since = read_method(history_sql.changes_since)
     entry = read_method(history_sql.entry, quick=True)
     users = read_method(maintenance.users, tenant=ALL_TENANTS)
+    turns = read_method(turn_sql.turns, quick=lambda scope, after=0, limit=100: limit <= _QUICK_LIMIT)
     conversation = read_method(conversation_sql.conversation, quick=True)
+    conversations = read_method(
+        conversation_sql.conversations,
+        quick=lambda user=None, open=None, limit=100, **_: (
+            user is not None and open is None and limit <= _QUICK_LIMIT
+        ),
+    )
+
+    # Searching ---------------------------------------------------------------------------------------
+
     fetch = read_method(memories.fetch, quick=True)
     matching = read_method(memories.matching)
+    keyed_facts = read_method(
+        memories.keyed_facts, quick=lambda scope, filter, as_of=None, **_: as_of is None and filter == EVERYTHING
+    )
     find_conflicting = read_method(change_sql.find_conflicting)
     derived = read_method(evidence.derived, quick=True)
     succession = read_method(evidence.succession, quick=True)
 
-    async def turns(self, scope: Scope, *, after: int = 0, limit: int = 100) -> list[Turn]:
-        return await self._engine.read(
-            lambda tx: turn_sql.turns(tx, scope, after=after, limit=limit),
-            tenant=scope.user,
-            quick=limit <= _QUICK_LIMIT,
-        )
-
-    async def conversations(
-        self,
-        user: str | None = None,
-        *,
-        open: bool | None = None,
-        idle_before: datetime | None = None,
-        order: Literal["oldest", "newest"] = "oldest",
-        limit: int = 100,
-        after: Conversation | None = None,
-    ) -> list[Conversation]:
-        return await self._engine.read(
-            lambda tx: conversation_sql.conversations(
-                tx, user, open=open, idle_before=idle_before, order=order, limit=limit, after=after
-            ),
-            tenant=tenant_or_all(user),
-            quick=user is not None and open is None and limit <= _QUICK_LIMIT,
-        )
-
-    async def keyed_facts(
-        self, scope: Scope, filter: Filter, *, min_importance: float, limit: int, as_of: datetime | None = None
-    ) -> list[MemoryRecord]:
-        return await self._engine.read(
-            lambda tx: memories.keyed_facts(
-                tx, scope, filter, min_importance=min_importance, limit=limit, as_of=as_of
-            ),
-            tenant=scope.user,
-            quick=as_of is None and filter == EVERYTHING,
-        )
-
     async def lexical(self, scope: Scope, text: str) -> LexicalMatches:
-        return await self._engine.read(
-            lambda tx: full_text.lexical(tx, self._engine, self._lengths, self._postings, scope, text),
+        """Return every row of the user that shares a term with the text."""
+        return await self.engine.read(
+            lambda tx: full_text.lexical(tx, self._lengths, self._postings, scope, text),
             tenant=scope.user,
-            quick=self._engine.is_local and await self._is_small_user(scope.user),
+            quick=self.engine.is_local and await self._is_small_user(scope.user),
         )
 
     async def _is_small_user(self, user: str) -> bool:
@@ -214,76 +204,56 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         rows = self._lengths.count(user)
         if rows is not None:
             return rows <= _QUICK_ROWS
-        max_count = _QUICK_COLD + 1
-        return (
-            await self._engine.read(lambda tx: memories.count_up_to(tx, user, max_count), tenant=user, quick=True)
-            < max_count
-        )
+        return await self.row_count(user, max_count=_QUICK_COLD + 1) <= _QUICK_COLD
 
     # For indexes -------------------------------------------------------------------------------------
 
     revision = read_method(vector_sql.revision, quick=True)
+    unembedded = read_method(vector_sql.unembedded)
+    embed = write_method(vector_sql.embed)
+    store_token_vectors = write_method(vector_sql.store_token_vectors)
+    vectors = read_method(vector_sql.vectors)
+    vectors_of = read_method(index_feed.vectors_of, quick=lambda user, rows, model: len(rows) <= _QUICK_VECTORS)
     models = read_method(vector_sql.models, tenant=ALL_TENANTS)
+
+    row_count = read_method(index_feed.row_count, quick=True)
+    changed_rows = read_method(index_feed.changed_rows)
+    feed_position = read_method(index_feed.feed_position, quick=True)
+    lagging_users = read_method(index_feed.lagging_users, tenant=ALL_TENANTS)
+    lease_feed = write_method(index_feed.lease_feed, tenant=NO_TENANT)
+    save_feed_positions = write_method(index_feed.save_feed_positions, tenant=ALL_TENANTS)
+    reset_feed = write_method(index_feed.reset_feed, tenant=ALL_TENANTS)
+
+    model_states = read_method(model_sql.model_states, tenant=NO_TENANT, quick=True)
+    make_current = write_method(model_sql.make_current, tenant=NO_TENANT)
+    lease_model = write_method(model_sql.lease_model, tenant=NO_TENANT)
+    count_embedded = read_method(model_sql.count_embedded, tenant=ALL_TENANTS)
 
     async def index_rows(
         self, user: str, *, model: EmbeddingModel, after: int, vectors: bool = True
     ) -> tuple[Revision, list[IndexRow]]:
-        if self._engine.is_local:
-            result = await self._engine.read(
-                lambda tx: vector_sql.index_rows(
-                    tx, user, model, after, vectors=vectors, max_rows=_QUICK_CHANGES + 1
-                ),
-                tenant=user,
-                quick=True,
-            )
+        """Return the current revision and the rows that changed since `after`, from one consistent view.
+
+        Without `vectors`, empty bytes stand for each vector.
+        """
+        read = partial(vector_sql.index_rows, user=user, model=model, after=after, vectors=vectors)
+        if self.engine.is_local:
+            few = partial(read, max_rows=_QUICK_CHANGES + 1)
+            result = await self.engine.read(few, tenant=user, quick=True)
             if len(result[1]) <= _QUICK_CHANGES:
                 return result
-        return await self._engine.read(
-            lambda tx: vector_sql.index_rows(tx, user, model, after, vectors=vectors), tenant=user
-        )
-
-    async def unembedded(
-        self,
-        model: EmbeddingModel,
-        *,
-        limit: int,
-        after: int = 0,
-        user: str | None = None,
-        rows: Sequence[int] | None = None,
-    ) -> list[Unembedded]:
-        return await self._engine.read(
-            lambda tx: vector_sql.unembedded(tx, model, limit, after, user, rows), tenant=tenant_or_all(user)
-        )
-
-    async def store_token_vectors(
-        self, model: EmbeddingModel, vectors: Mapping[int, bytes], *, user: str, versions: Mapping[int, int]
-    ) -> None:
-        await self._engine.write(
-            lambda tx: vector_sql.store_token_vectors(tx, model, user, vectors, versions), tenant=user
-        )
-
-    async def embed(
-        self,
-        model: EmbeddingModel,
-        vectors: Mapping[int, Vector],
-        *,
-        user: str,
-        versions: Mapping[int, int] | None = None,
-    ) -> None:
-        await self._engine.write(lambda tx: vector_sql.embed(tx, model, user, vectors, versions), tenant=user)
-
-    async def vectors(self, user: str, ids: Sequence[str], *, model: EmbeddingModel) -> dict[str, bytes]:
-        return await self._engine.read(lambda tx: vector_sql.vectors(tx, user, ids, model), tenant=user)
+        return await self.engine.read(read, tenant=user)
 
     async def drop_model(self, model: EmbeddingModel) -> None:
+        """Remove all vectors of a model."""
         users = await self.users()
         # A few users at a time, so that no writer waits for long.
         for start in range(0, len(users), _USERS_PER_DROP):
             drop = partial(vector_sql.drop_of_users, model=model, users=users[start : start + _USERS_PER_DROP])
-            await self._engine.write(drop, tenant=ALL_TENANTS)
-        await self._engine.write(lambda tx: vector_sql.drop_model(tx, model), tenant=NO_TENANT)
+            await self.engine.write(drop, tenant=ALL_TENANTS)
+        await self.engine.write(lambda tx: vector_sql.drop_model(tx, model), tenant=NO_TENANT)
 
-    # Jobs --------------------------------------------------------------------------------------------
+    # Jobs and usage ----------------------------------------------------------------------------------
 
     enqueue = write_method(job_sql.enqueue)
     renew = write_method(leases.renew)
@@ -292,57 +262,30 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
     release = write_method(leases.release)
     job = read_method(job_sql.job, quick=True)
     jobs = read_method(job_sql.jobs)
+    job_stats = read_method(job_sql.job_stats, quick=lambda user=None: user is not None)
     replay = write_method(job_sql.replay)
     cancel = write_method(job_sql.cancel)
     maintenance_states = read_method(maintenance_tasks.maintenance_states, tenant=ALL_TENANTS)
     maintenance_times = read_method(maintenance_tasks.maintenance_times, tenant=ALL_TENANTS, quick=True)
     record_maintenance_times = write_method(maintenance_tasks.record_maintenance_times, tenant=NO_TENANT)
+    enqueue_due = write_method(maintenance_tasks.enqueue_due, tenant=NO_TENANT)
     usage = read_method(usage_sql.usage)
-
-    async def enqueue_due(self, due: Sequence[tuple[Scope, NewJob]]) -> int:
-        if not due:
-            return 0
-        return await self._engine.write(lambda tx: maintenance_tasks.enqueue_due(tx, due), tenant=NO_TENANT)
+    spent_today = read_method(usage_sql.spent_today, quick=True)
+    prune_jobs = prune_method(job_sql.prune_jobs)
+    prune_idempotency_keys = prune_method(job_sql.prune_idempotency_keys)
+    prune_responses = prune_method(response_sql.prune_responses, response_sql.prune_threads)
 
     async def lease(
         self, *, worker: str, limit: int, lease_s: float, kinds: Sequence[JobKind] | None = None
     ) -> list[Job]:
+        """Lease jobs that are due, the highest priority first, each of a different user."""
         validate_limit(limit)
         # Workers poll: they block no writer when there is nothing to do.
-        if not await self._engine.read(leases.anything_due, tenant=ALL_TENANTS, quick=True):
+        if not await self.engine.read(leases.anything_due, tenant=ALL_TENANTS, quick=True):
             return []
-        return await self._engine.write(
+        return await self.engine.write(
             lambda tx: leases.lease(tx, worker=worker, limit=limit, lease_s=lease_s, kinds=kinds), tenant=ALL_TENANTS
         )
-
-    async def job_stats(self, user: str | None = None) -> JobStats:
-        return await self._engine.read(
-            lambda tx: job_sql.job_stats(tx, user), tenant=tenant_or_all(user), quick=user is not None
-        )
-
-    async def spent_today(self, user: str | None) -> SpentToday:
-        # The total of all users holds no names.
-        tenant = NO_TENANT if user is None else user
-        return await self._engine.read(lambda tx: usage_sql.spent_today(tx, user), tenant=tenant, quick=True)
-
-    async def prune_jobs(self, before: datetime) -> int:
-        return await self._prune(job_sql.prune_jobs, before)
-
-    async def prune_idempotency_keys(self, before: datetime) -> int:
-        return await self._prune(job_sql.prune_idempotency_keys, before)
-
-    async def prune_responses(self, before: datetime) -> int:
-        pruned = await self._prune(response_sql.prune_responses, before)
-        return pruned + await self._prune(response_sql.prune_threads, before)
-
-    async def _prune(self, prune: Callable[[Tx, datetime], Coroutine[Any, Any, int]], before: datetime) -> int:
-        """Prune a batch at a time, so that no writer waits for long; return how many rows went."""
-        pruned = 0
-        while True:
-            batch = await self._engine.write(lambda tx: prune(tx, before), tenant=ALL_TENANTS)
-            pruned += batch
-            if batch < job_sql.PRUNE_BATCH:
-                return pruned
 
     # Responses, idempotency keys, API keys, tombstones -----------------------------------------------
 
@@ -368,68 +311,56 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
     find_key = read_method(api_keys.find_key, tenant=NO_TENANT, quick=True)
     has_keys = read_method(api_keys.has_keys, tenant=NO_TENANT, quick=True)
     revoke_key = write_method(api_keys.revoke_key, tenant=NO_TENANT)
-
-    async def record_key_use(self, used: Mapping[str, datetime]) -> None:
-        if used:
-            await self._engine.write(lambda tx: api_keys.record_key_use(tx, used), tenant=NO_TENANT)
+    record_key_use = write_method(api_keys.record_key_use, tenant=NO_TENANT)
 
     tombstoned = read_method(tombstone_sql.tombstoned)
     has_tombstones = read_method(tombstone_sql.has_tombstones, quick=True)
     tombstones = read_method(tombstone_sql.tombstones)
     put_tombstones = write_method(tombstone_sql.put_tombstones)
 
-    # Maintenance -------------------------------------------------------------------------------------
+    # Erasing -----------------------------------------------------------------------------------------
 
-    async def stats(self, user: str | None = None) -> Mapping[str, int]:
-        counts = await self._engine.read(lambda tx: maintenance.stats(tx, user), tenant=tenant_or_all(user))
-        return counts if user is not None else {**counts, "bytes": await self._engine.size()}
-
-    async def check(self) -> list[str]:
-        broken = await self._engine.read(lambda tx: maintenance.check(tx, self._engine), tenant=ALL_TENANTS)
-        return [*await self._engine.check(), *broken]
-
-    async def security_warnings(self) -> list[str]:
-        return await self._engine.security_warnings()
-
-    async def rebuild_terms(self, progress: Callable[[int], None] = lambda done: None) -> None:
-        await self._engine.write(lambda tx: maintenance.rebuild_terms(tx, self._engine, progress), tenant=ALL_TENANTS)
+    erasures = read_method(erase_sql.erasures, tenant=ALL_TENANTS)
 
     async def erase(self, scope: Scope, request: ErasureRequest, *, by: Author) -> Receipt:
-        outcome = await self._engine.write(
-            lambda tx: erase_sql.erase(tx, self._context, scope, request, by=by), tenant=scope.user
-        )
+        """Erase it with all that was derived from it, by the rules of `recollect.model.erasure`.
+
+        A job that runs for the user at that moment has no effect; it runs again on what is left.
+        """
+        outcome = await self.engine.write(lambda tx: erase_sql.erase(tx, scope, request, by=by), tenant=scope.user)
         self.on_change(scope.user)
         caches = self._drop_caches(scope.user)
         return outcome.receipt(scope, request, await self._scrub(outcome.counts, now()), caches)
 
     async def purge(self, before: datetime) -> StoreErasure:
+        """Erase what was forgotten before a time, with the versions it had superseded; derived memories stay.
+
+        It blocks nobody, so the store is not rewritten: stale copies of rows can stay until an erasure removes them.
+        """
         counts: dict[str, int] = {}
         # A few users at a time, so that no writer waits for long.
-        while batch := await self._engine.write(
-            lambda tx: erase_sql.purge(tx, self._context, before), tenant=ALL_TENANTS
-        ):
+        while batch := await self.engine.write(lambda tx: erase_sql.purge(tx, before), tenant=ALL_TENANTS):
             counts = {kind: counts.get(kind, 0) + number for kind, number in batch.items()}
         if not counts:
             return StoreErasure("ledger", counts)
-        done = await self._engine.sweep(erase_sql.TABLES)
+        done = await self.engine.sweep(erase_sql.TABLES)
         return StoreErasure("ledger", counts, done.is_complete, done.note)
 
     async def finish_erasures(self) -> StoreErasure:
-        if not await self._engine.read(erase_sql.has_unfinished, tenant=ALL_TENANTS, quick=True):
+        """Retry what erasures of the last days could not reach; can block writers."""
+        if not await self.engine.read(erase_sql.has_unfinished, tenant=ALL_TENANTS, quick=True):
             return StoreErasure("ledger")
         return await self._scrub({}, now())
 
-    erasures = read_method(erase_sql.erasures, tenant=ALL_TENANTS)
-
     async def replay_erasures(self, erasures: Sequence[Erasure], *, by: Author) -> list[Receipt]:
+        """Repeat the erasures that this store has no record of; return a receipt for each user it has."""
         replayed: list[tuple[Scope, ErasureRequest, erase_sql.ErasureOutcome, StoreErasure]] = []
         for each in erasures:
-            repeat = partial(erase_sql.replay, context=self._context, erasure=each, by=by)
-            done = await self._engine.write(repeat, tenant=ALL_TENANTS)
+            done = await self.engine.write(partial(erase_sql.replay, erasure=each, by=by), tenant=ALL_TENANTS)
             if done is not None:
                 replayed.append((done[0], each.what, done[1], self._drop_caches(done[0].user)))
         # Once for all of them, those of an interrupted replay included.
-        if not replayed and not await self._engine.read(
+        if not replayed and not await self.engine.read(
             lambda tx: erase_sql.has_unfinished(tx, ever=True), tenant=ALL_TENANTS
         ):
             return []
@@ -445,20 +376,39 @@ class SqlLedger(SqlIndexFeed, SqlModelStateStore):
         return StoreErasure("word lists", {"words": len(cached.words) if cached else 0})
 
     async def _scrub(self, counts: Mapping[str, int], at: datetime) -> StoreErasure:
-        done = await self._engine.scrub(erase_sql.TABLES)
+        done = await self.engine.scrub(erase_sql.TABLES)
         if done.is_complete or done.is_final:
-            await self._engine.write(lambda tx: erase_sql.mark_finished(tx, at), tenant=ALL_TENANTS)
+            await self.engine.write(lambda tx: erase_sql.mark_finished(tx, at), tenant=ALL_TENANTS)
         return erase_sql.store_report(counts, done)
 
+    # Maintenance -------------------------------------------------------------------------------------
+
+    rebuild_terms = write_method(maintenance.rebuild_terms, tenant=ALL_TENANTS)
+
+    async def stats(self, user: str | None = None) -> Mapping[str, int]:
+        """Return counts: memories by status, turns, conversations, history, bytes."""
+        counts = await self.engine.read(lambda tx: maintenance.stats(tx, user), tenant=tenant_or_all(user))
+        return counts if user is not None else {**counts, "bytes": await self.engine.size()}
+
+    async def check(self) -> list[str]:
+        """Return what is damaged in the store, a sentence each."""
+        return [*await self.engine.check(), *await self.engine.read(maintenance.check, tenant=ALL_TENANTS)]
+
+    async def security_warnings(self) -> list[str]:
+        """Return what makes the store less safe than it could be, a sentence each."""
+        return await self.engine.security_warnings()
+
     async def backup(self, path: Path, on_progress: Callable[[int, int], None]) -> Backup:
+        """Copy a consistent view of everything into a new, sealed file without blocking writers."""
         from recollect.ledger.backup_file import seal_backup
 
         made_at = now()
-        await self._engine.copy_to(path, on_progress)
-        return await asyncio.to_thread(seal_backup, path, made_at=made_at, engine=self._engine.dialect.name)
+        await self.engine.copy_to(path, on_progress)
+        return await asyncio.to_thread(seal_backup, path, made_at=made_at, engine=self.engine.dialect.name)
 
     async def restore_backup(self, path: Path, on_progress: Callable[[int, int], None]) -> None:
-        await self._engine.copy_from(path, on_progress)
+        """Restore a backup into an empty ledger."""
+        await self.engine.copy_from(path, on_progress)
         await self.rebuild_terms()
 
 

@@ -1,12 +1,86 @@
-"""What a ledger gives to indexes that have to be fed: what changed, how far each of them is, and who feeds it."""
+"""Values that the ledger takes and returns, besides those of `recollect.model`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recollect.models.embedding import EmbeddingModel
+from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRows:
+    """Rows with a score from 0 to 1 each; their order is up to the function that returns them."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRecord:
+    """A memory with its row number, as reads for ranking return it."""
+
+    row: int
+    record: MemoryRecord
+
+
+class Derived(NamedTuple):
+    """A memory that was derived from a turn, without its text.
+
+    A tuple, because a search makes dozens of them and a frozen dataclass takes five times as long to create.
+    """
+
+    id: str
+    row: int
+    status: Status
+    type: MemoryType
+    category: Category
+    valid_to: datetime | None = None
+    superseded_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalMatches:
+    """The rows that share a term with a query, ascending, with a score and a coverage each.
+
+    A score of 1 would mean all terms, repeated many times; a coverage of 1 means that all terms occur. Rare terms
+    weigh more in both. `missing` are the terms that occur nowhere, `missing_share` is their share of the weight.
+    """
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.float32]
+    coverage: NDArray[np.float32]
+    missing: frozenset[str] = frozenset()
+    missing_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unembedded:
+    """A memory without a vector of the requested model."""
+
+    row: int
+    user: str
+    content: str
+    version: int
+    speaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClaim:
+    """The state of an idempotency key: owned by this caller, owned by another one, or answered already.
+
+    `epoch` is that of the user when the key was claimed.
+    """
+
+    is_owner: bool = False
+    answer: Mapping[str, Any] | None = None
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,52 +156,3 @@ class IndexLag:
     user: str
     current: Revision
     indexed: Revision
-
-
-class IndexFeed(Protocol):
-    """Everything an index of its own store needs. It has a name, under which the ledger keeps how far it is.
-
-    Nothing is written down when a memory changes: users whose revision is beyond that are what is left to do.
-    """
-
-    async def row_count(self, user: str, *, max_count: int, after: int = 0) -> int:
-        """How many memories a user has that changed since a revision; no more than `most` are counted."""
-        ...
-
-    async def vectors_of(self, user: str, rows: Sequence[int], *, model: EmbeddingModel) -> Mapping[int, bytes]:
-        """The vectors of those of these rows that are the user's and have one, as `index_rows` gives them."""
-        ...
-
-    async def changed_rows(
-        self, user: str, *, model: EmbeddingModel, after: tuple[int, int], limit: int
-    ) -> list[ChangedRow]:
-        """Rows in the order they were last changed, from beyond a revision and a row on."""
-        ...
-
-    async def feed_position(self, user: str, *, index: str) -> FeedPosition:
-        """How far the index was fed with the user's rows; a revision of 0 if never."""
-        ...
-
-    async def lagging_users(self, index: str, *, limit: int, after: str = "") -> list[IndexLag]:
-        """Users, in order, of whom something changed or was erased that the index was not told of."""
-        ...
-
-    async def lease_feed(self, index: str, *, feeder: str, lease_s: float, take: bool = False) -> bool:
-        """Whether this feeder, and no other, may feed the index for so long; who has the lease can renew it so.
-
-        With `take` it is taken from whoever has it.
-        """
-        ...
-
-    async def save_feed_positions(
-        self, index: str, positions: Mapping[str, Revision], *, feeder: str, settles_s: float = 0.0
-    ) -> bool:
-        """Note how far the index is with these users, as far as they still are users; searches see it after a time.
-
-        Nothing is noted, and the answer is no, if another has the lease by now.
-        """
-        ...
-
-    async def reset_feed(self, index: str) -> None:
-        """Count the index as fed with nothing."""
-        ...

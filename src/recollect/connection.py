@@ -55,8 +55,10 @@ class Connection:
         async with self._opening():
             self.check_open()
             if self._handle is None:
-                self._handle = ServiceHandle(await self._open_service(), self._open_service)
-        return self._handle.service
+                handle = ServiceHandle(self._open_service)
+                await handle.open()
+                self._handle = handle
+        return self._handle.get()
 
     async def watch_model(self) -> None:
         """Replace the service in the background when the ledger changes to another embedding model."""
@@ -70,7 +72,7 @@ class Connection:
         migration = service.embedding_migration
         while self._handle is not None and migration is not None and await migration.has_moved():
             await self._handle.refresh()
-            if self._handle.service is not service:
+            if self._handle.get() is not service:
                 return
             await asyncio.sleep(_MODEL_POLL_S)
 

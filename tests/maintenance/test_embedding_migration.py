@@ -30,6 +30,7 @@ from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.models.embedding import EmbeddingModel, Role
 from recollect.models.openai_chat import OpenAIChat
+from recollect.service import handle
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import call, calls, script
@@ -114,14 +115,16 @@ async def test_whoever_was_given_the_old_service_can_go_on_with_it(tmp_path: Pat
         assert await by_meaning(memory, 7)
 
 
-async def test_the_old_service_lives_until_an_agent_is_done_with_it(tmp_path: Path, llm: ScriptedLLM) -> None:
+async def test_the_old_service_lives_until_an_agent_is_done_with_it(
+    tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handle, "CLOSE_DELAY_S", 0.0)
     await fill(settings_of(tmp_path, llm, "old", 64), 20)
     script(llm, calls(call("change_model")), calls(call("RetrieveFacts", query=memory_text(7))), "It is done.")
     async with AsyncMemory(settings=settings_of(tmp_path, llm, "new", 32)) as memory:
         old = await memory.service()
         exchange = memory._connection._handle
         assert exchange is not None
-        exchange._close_delay_s = 0.0
 
         async def change_model() -> str:
             """Have another model searched."""

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -25,13 +26,14 @@ from recollect.http.openapi import install_openapi
 from recollect.http.proxy.resilience import open_resilient_memory
 from recollect.http.proxy.routes import ChatFastPath, Proxy
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS, error_formats, routes_of
-from recollect.http.service_provider import ServiceProvider
 from recollect.http.swagger import swagger_router
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.learning import UpstreamModels, may_learn_with_upstream
 from recollect.http.upstream.router import open_upstream_router
 from recollect.http.warmup import warm_up_learning, warm_up_recall
+from recollect.service.handle import ServiceHandle
 from recollect.service.service import Service
+from recollect.wiring import open_service
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -52,27 +54,30 @@ def make_app(settings: Settings) -> FastAPI:
         upstreams = open_upstream_router(settings, fallback=ExtractiveUpstream())
         models = app.state.models = UpstreamModels(settings, upstreams) if may_learn_with_upstream(settings) else None
         agent_provider = app.state.agents = AgentProvider(settings)
-        service_provider = app.state.service_provider = ServiceProvider(settings, on_open=on_open, models=models)
-        memory = app.state.resilient_memory = open_resilient_memory(settings, service_provider.get)
-        health_monitor = app.state.health_monitor = HealthMonitor(service_provider.get, memory)
+        handle = app.state.service_handle = ServiceHandle(
+            partial(open_service, settings, models=models), on_open=on_open
+        )
+        memory = app.state.resilient_memory = open_resilient_memory(settings, handle.get)
+        health_monitor = app.state.health_monitor = HealthMonitor(handle.get, memory)
         # Concurrent with the first chats, which are learned from later.
         warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
         try:
-            await service_provider.start()
+            remote_store = "://" in settings.database
+            await handle.start(remote_store=remote_store, remote_model=settings.embedder != "bundled")
             with suppress(Unavailable):
-                connections = settings.postgres_connections if "://" in settings.database else 1
-                await warm_up_recall(service_provider.get(), connections=connections)
+                connections = settings.postgres_connections if remote_store else 1
+                await warm_up_recall(handle.get(), connections=connections)
             memory.start()
             if models is not None:
                 models.start()
             async with (
                 health_monitor.running(),
-                proxy.running(memory, service_provider.get, health_monitor, upstreams),
+                proxy.running(memory, handle.get, health_monitor, upstreams),
             ):
                 yield
             await warmup
         finally:
-            for each in (agent_provider, memory, service_provider, models, upstreams, rate_limits, rules.tokens):
+            for each in (agent_provider, memory, handle, models, upstreams, rate_limits, rules.tokens):
                 if each is not None:
                     await each.close()
 

@@ -15,7 +15,6 @@ from recollect.config.settings import Settings
 from recollect.errors import RecollectError
 from recollect.http.errors import Error, error_responses
 from recollect.http.health_monitor import HealthMonitor
-from recollect.http.service_provider import get_service
 from recollect.http.upstream.learning import UpstreamModels, describe_start
 from recollect.models.embedding import EmbeddingModel
 from recollect.observability.prometheus import CONTENT_TYPE, collect_metrics, render_metrics
@@ -85,7 +84,7 @@ async def health(request: Request) -> ProxyHealth | Health:
     """Return that the process is alive, and its configuration."""
     settings: Settings = request.app.state.settings
     try:
-        model = get_service(request).model
+        model = request.app.state.service_handle.get().model
     except RecollectError:
         # The process is alive; `/ready` reports the problem.
         model = EmbeddingModel(settings.embedder, 0)

@@ -28,11 +28,11 @@ from recollect.http.errors import (
 )
 from recollect.http.params import NO_CONTROL, NO_NUL, OWNER_PARAMS, SCOPE_HEADERS, SCOPE_PARAMS, DecodedHeader
 from recollect.http.proxy.memory_options import InvalidField
-from recollect.http.service_provider import get_service
 from recollect.model.arguments import parse_author
 from recollect.model.change import Author
 from recollect.model.scope import Scope
 from recollect.model.text import MAX_ID_CHARS
+from recollect.service.handle import ServiceHandle
 from recollect.service.service import Service
 
 API_PREFIX = "/recollect/v1"
@@ -185,7 +185,8 @@ _SessionQuery = Annotated[str | None, Query(**_NAME, description="The same as X-
 
 # FastAPI calls a dependency that is not async in a thread, which takes longer than most answers.
 async def _get_service(request: Request) -> Service:
-    return get_service(request)
+    handle: ServiceHandle = request.app.state.service_handle
+    return handle.get()
 
 
 async def _get_settings(request: Request) -> Settings:

@@ -1,7 +1,9 @@
-"""`ServiceHandle`: the current service, replaced when the ledger changes to another embedding model.
+"""`ServiceHandle`: the current service of a client or a server.
 
-A service uses one embedding model, so that vectors of two models are never compared. Callers finish on the old
-service, which runs no more jobs and is closed later, when its long-running callers are done.
+A server starts although its store does not answer, and the handle opens the service once it does. A service uses one
+embedding model, so that vectors of two models are never compared: when the ledger changes to another model, the
+handle opens another service. Callers finish on the old one, which runs no more jobs and is closed later, when its
+long-running callers are done.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from contextlib import AsyncExitStack
 from time import monotonic
 
 from recollect.aio.background import BackgroundTask
-from recollect.errors import RecollectError
+from recollect.errors import DiskFull, ModelUnavailable, RecollectError, StoreUnavailable, Unavailable
 from recollect.observability.logs import format_traceback
 from recollect.service.service import Service
 
@@ -23,34 +25,91 @@ CHECK_INTERVAL_S = 1.0
 # Longer than requests on the old service take; those that may take longer count as a use of it.
 CLOSE_DELAY_S = 300.0
 _WARM_UP_QUERY = "What did I say?"
+# How long a start waits for a store or a model on the network, which may hang, and for files, which do not hang but
+# take longer to open on a slow machine.
+NETWORK_START_S = 2.0
+_START_S = 60.0
+_FIRST_RETRY_S = 0.2
+_MAX_RETRY_S = 2.0
 
 
 class ServiceHandle:
-    """Hold a service, and replace it with the result of `reopen`."""
+    """Open a service by `open_service`, and replace it; `on_open` is called with each service in use."""
 
     def __init__(
         self,
-        service: Service,
-        reopen: Callable[[], Awaitable[Service]],
+        open_service: Callable[[], Awaitable[Service]],
         *,
         on_open: Callable[[Service], None] = lambda service: None,
-        close_delay_s: float = CLOSE_DELAY_S,
     ) -> None:
-        self.service = service
-        self._reopen = reopen
+        self._open_service = open_service
         self._on_open = on_open
-        self._close_delay_s = close_delay_s
+        self._service: Service | None = None
+        self._unavailable: Unavailable = StoreUnavailable("The ledger is being opened; retry")
         self._checked_at = monotonic()
         self._old: list[tuple[float, Service]] = []
         self._closing: set[asyncio.Task[None]] = set()
         self._is_refreshing = self._closed = False
         self._watch_task = BackgroundTask(self._watch)
+        self._open_task: asyncio.Task[None] | None = None
+
+    def get(self) -> Service:
+        """Return the current service, or raise the reason why it is unavailable."""
+        if self._service is None:
+            # A new exception each time, because a raised one collects tracebacks.
+            raise type(self._unavailable)(str(self._unavailable))
+        return self._service
+
+    async def open(self) -> None:
+        """Open the service."""
+        self._service = await self._open_service()
+        self._checked_at = monotonic()
+        self._on_open(self._service)
+
+    async def start(self, *, remote_store: bool, remote_model: bool) -> None:
+        """Open the service and watch its embedding model; retry in the background what a retry may solve.
+
+        That is a database server or an embedder that does not answer, or a full disk. Raise any other error.
+        """
+        first_attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._open_task = asyncio.create_task(self._open_with_retries(first_attempt, remote_store=remote_store))
+        wait_s = NETWORK_START_S if remote_store or remote_model else _START_S
+        await asyncio.wait([first_attempt], timeout=wait_s)
+        if first_attempt.done():
+            first_attempt.result()
+        else:
+            first_attempt.cancel()
+
+    async def _open_with_retries(self, first_attempt: asyncio.Future[None], *, remote_store: bool) -> None:
+        retry_s = _FIRST_RETRY_S
+        while self._service is None:
+            try:
+                await self.open()
+            except Exception as error:
+                may_pass = isinstance(error, DiskFull | ModelUnavailable)
+                may_pass = may_pass or (remote_store and isinstance(error, Unavailable))
+                if may_pass and str(error) != str(self._unavailable):
+                    _log.warning("chats are served without memory for now: %s", error)
+                self._unavailable = error if isinstance(error, Unavailable) else StoreUnavailable(str(error))
+                if not may_pass:
+                    if not first_attempt.done():
+                        first_attempt.set_exception(error)
+                    else:
+                        _log.error("the ledger cannot be opened, and a retry does not help: %s", error)
+                    return
+            if not first_attempt.done():
+                first_attempt.set_result(None)
+            if self._service is None:
+                await asyncio.sleep(retry_s)
+                retry_s = min(retry_s * 2, _MAX_RETRY_S)
+        self.watch()
+        _log.info("the ledger is open")
 
     async def current(self) -> Service:
         """Return the current service; the embedding model is checked at most once a second."""
         if monotonic() - self._checked_at >= CHECK_INTERVAL_S and not self._watch_task.is_running:
             await self.refresh()
-        return self.service
+        return self.get()
 
     def watch(self) -> None:
         """Check in the background from now on, until this is closed."""
@@ -64,16 +123,17 @@ class ServiceHandle:
         self._is_refreshing, self._checked_at = True, monotonic()
         try:
             await self._close_old()
-            change = self.service.embedding_migration
+            service = self.get()
+            change = service.embedding_migration
             if change is not None and await change.has_moved():
-                await self._replace()
+                await self._replace(service)
         except RecollectError as error:
             _log.debug("the embedding model of the ledger could not be checked: %s", error)
         finally:
             self._is_refreshing = False
 
-    async def _replace(self) -> None:
-        fresh, old = await self._reopen(), self.service
+    async def _replace(self, old: Service) -> None:
+        fresh = await self._open_service()
         try:
             # Load a lazily loaded model before a request waits for it.
             await fresh.embed_queries([_WARM_UP_QUERY])
@@ -85,9 +145,9 @@ class ServiceHandle:
             return
         if old.jobs.worker.is_running:
             fresh.jobs.start()
-        self.service = fresh
+        self._service = fresh
         self._on_open(fresh)
-        self._old.append((monotonic() + self._close_delay_s, old))
+        self._old.append((monotonic() + CLOSE_DELAY_S, old))
         # The new one takes its jobs over; this waits for running ones.
         closing = asyncio.create_task(old.stop_work())
         self._closing.add(closing)
@@ -102,7 +162,7 @@ class ServiceHandle:
 
     async def _watch(self) -> None:
         while True:
-            change = self.service.embedding_migration
+            change = self.get().embedding_migration
             try:
                 async with asyncio.timeout(CHECK_INTERVAL_S):
                     await (change.moved.wait() if change else asyncio.sleep(CHECK_INTERVAL_S))
@@ -117,8 +177,11 @@ class ServiceHandle:
                 await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def close(self) -> None:
-        """Close the service and earlier ones."""
+        """Close the service and earlier ones, or stop opening it."""
         self._closed = True
+        if self._open_task is not None:
+            self._open_task.cancel()
+            await asyncio.wait([self._open_task])
         await self._watch_task.stop()
         if closing := [task for task in self._closing if task.get_loop() is asyncio.get_running_loop()]:
             await asyncio.wait(closing)
@@ -126,4 +189,5 @@ class ServiceHandle:
             for _, old in self._old:
                 parts.push_async_callback(old.close)
             self._old = []
-            parts.push_async_callback(self.service.close)
+            if self._service is not None:
+                parts.push_async_callback(self._service.close)

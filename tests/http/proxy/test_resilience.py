@@ -16,7 +16,6 @@ from fastapi.testclient import TestClient
 from recollect.aio.breaker import OPEN_S, Breaker
 from recollect.config.settings import Settings, load
 from recollect.errors import DiskFull, ModelUnavailable, StoreUnavailable
-from recollect.http import service_provider
 from recollect.http.app import make_app
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryOptions
@@ -27,6 +26,7 @@ from recollect.model.result import RecallOutcome, RecallResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.recall import RecallRequest
+from recollect.service import handle
 from recollect.service.service import Service
 from recollect.wiring import open_service, spill_folder
 from tests.support.postgres_server import PostgresServer
@@ -354,7 +354,7 @@ def test_the_server_starts_while_the_store_is_frozen(
 def test_a_file_that_cannot_be_opened_keeps_the_server_from_starting_however_long_that_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_provider, "_START_S", 0.0)
+    monkeypatch.setattr(handle, "NETWORK_START_S", 0.0)
     (tmp_path / "recollect.db").mkdir()
     with pytest.raises(StoreUnavailable), TestClient(make_app(settings_of(tmp_path))):
         pass

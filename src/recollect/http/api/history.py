@@ -146,9 +146,9 @@ async def follow_changes(
     """Stream the changes of the user's memories, from now on or after an event, whichever process makes them."""
     position = after if last_event_id is None else last_event_id
     start = _Position.parse(position) if position is not None else await _latest_position(service, user)
-    # The provider, because the stream can outlive the service of this request.
+    # The handle, because the stream can outlive the service of this request.
     stream = _ChangeStream(
-        request.app.state.service_provider.get, user, start, is_stopping=request.app.state.stopping.is_set
+        request.app.state.service_handle.get, user, start, is_stopping=request.app.state.stopping.is_set
     )
     return StreamingResponse(stream.events(within_s), media_type=EVENT_STREAM, headers=EVENT_STREAM_HEADERS)
 

@@ -15,10 +15,10 @@ from recollect.http.auth.credentials import Credentials, read_credentials, strip
 from recollect.http.auth.rules import AnonymousAccess, AuthRules
 from recollect.http.auth.tokens import TokenVerifier
 from recollect.http.errors import PROXY_ERROR_FORMATS, ErrorFormat, ErrorInfo, send_error, status_of
-from recollect.http.service_provider import ServiceProvider
 from recollect.model.key import ApiKey
 from recollect.model.scope import Scope as MemoryScope
 from recollect.service.api_keys import ApiKeys
+from recollect.service.handle import ServiceHandle
 
 _MAX_FAILURES = 10
 _WINDOW_S = 60.0
@@ -104,7 +104,7 @@ class AuthMiddleware:
         address = scope["client"][0] if scope.get("client") else ""
         trusts_forwarded = credentials.forwarded and is_within(address, rules.proxies)
         origin = credentials.forwarded if trusts_forwarded else address
-        caller = await self._resolve_caller(credentials, address, origin, scope["app"].state.service_provider)
+        caller = await self._resolve_caller(credentials, address, origin, scope["app"].state.service_handle)
         self._check_names(caller, credentials)
         if caller.user is None and any(credentials.users):
             # Nobody vouches for the header, but a caller who may act for any user limits the request to this one.
@@ -132,13 +132,13 @@ class AuthMiddleware:
                 raise NotAllowed(f"The headers name different {kind}")
 
     async def _resolve_caller(
-        self, credentials: Credentials, address: str, origin: str, service_provider: ServiceProvider
+        self, credentials: Credentials, address: str, origin: str, service_handle: ServiceHandle
     ) -> Caller:
         rules = self._rules
         if credentials.key:
             if not rules.keys:
                 raise Unauthenticated("API keys are not accepted here")
-            keys = service_provider.get().api_keys
+            keys = service_handle.get().api_keys
             return await self._verify(credentials.key, origin, keys)
         if rules.tokens is not None and credentials.token:
             return await self._verify(credentials.token, origin, rules.tokens)
@@ -146,7 +146,7 @@ class AuthMiddleware:
             return _caller_from_gateway(credentials, rules)
         if rules.anonymous is AnonymousAccess.ALWAYS:
             return LOCAL_CALLER
-        if rules.anonymous is AnonymousAccess.WITHOUT_KEYS and (caller := await _local_caller(service_provider)):
+        if rules.anonymous is AnonymousAccess.WITHOUT_KEYS and (caller := await _local_caller(service_handle)):
             return caller
         if rules.gateways and credentials.users:
             raise Unauthenticated("This address is not one of the trusted_gateways")
@@ -165,13 +165,13 @@ class AuthMiddleware:
             raise
 
 
-async def _local_caller(service_provider: ServiceProvider) -> Caller | None:
+async def _local_caller(service_handle: ServiceHandle) -> Caller | None:
     """Return the caller without credentials, or None if keys exist.
 
     While the ledger is unavailable nobody knows whether keys exist: chats are served and stored, and nothing is read.
     """
     try:
-        return None if await service_provider.get().api_keys.is_used() else LOCAL_CALLER
+        return None if await service_handle.get().api_keys.is_used() else LOCAL_CALLER
     except Unavailable:
         return Caller(kind="local", name="local", reads=False, is_unknown=True)
 

@@ -38,6 +38,7 @@ from recollect.search import RankingConfig, SearchDeps
 from recollect.service.jobs import JobConfig
 from recollect.service.learning_models import LearningModels
 from recollect.service.service import Service, ServiceConfig
+from recollect.service.spill_journal import SpillJournal
 from recollect.sessions.lifecycle import SessionConfig
 from recollect.write.extract import ExtractionLimits
 from recollect.write.reconcile import ReconcileLimits
@@ -275,6 +276,12 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
 def ledger_path(settings: Settings) -> Path:
     """Return the file of a SQLite ledger."""
     return Path(settings.database).expanduser() if settings.database else settings.home.expanduser() / LEDGER_FILE
+
+
+def open_spill_journal(settings: Settings) -> SpillJournal:
+    """Return the journal for turns that arrive while the ledger is unavailable."""
+    redactor = Redactor(turns=settings.redact_turns)
+    return SpillJournal(spill_folder(settings), max_bytes=settings.spill_mb << 20, redactor=redactor)
 
 
 def spill_folder(settings: Settings) -> Path:

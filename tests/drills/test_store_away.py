@@ -13,7 +13,7 @@ import pytest
 from recollect.config.settings import load
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryOptions
-from recollect.http.proxy.resilience import ResilientMemory, open_resilient_memory
+from recollect.http.proxy.resilience import ResilientMemory
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -113,8 +113,8 @@ async def test_chats_go_on_while_the_store_is_away(
 ) -> None:
     settings = load({"home": tmp_path, "database": server.dsn(), "memory_timeout_s": BUDGET_S}, environ={}).settings
     service = await open_service(settings)
-    safekeeping = open_resilient_memory(settings, lambda: service)
-    safekeeping.start()
+    safekeeping = ResilientMemory(settings, lambda: service)
+    safekeeping.replay.start()
     chats, until = Chats(safekeeping), asyncio.Event()
     # Connections are made and models loaded on first use: that is not what is measured here.
     await asyncio.gather(*(service.recall(Scope(f"early {n}"), question()) for n in range(PEOPLE)))

@@ -23,7 +23,7 @@ from recollect.http.middleware.access_log import AccessLogMiddleware
 from recollect.http.middleware.host_guard import HostGuardMiddleware, host_guard_config
 from recollect.http.middleware.rate_limit import RateLimitMiddleware, RateLimits
 from recollect.http.openapi import install_openapi
-from recollect.http.proxy.resilience import open_resilient_memory
+from recollect.http.proxy.resilience import ResilientMemory
 from recollect.http.proxy.routes import ChatFastPath, Proxy
 from recollect.http.routes import API_ROUTERS, COMPAT_ROUTERS, error_formats, routes_of
 from recollect.http.swagger import swagger_router
@@ -57,7 +57,7 @@ def make_app(settings: Settings) -> FastAPI:
         handle = app.state.service_handle = ServiceHandle(
             partial(open_service, settings, models=models), on_open=on_open
         )
-        memory = app.state.resilient_memory = open_resilient_memory(settings, handle.get)
+        memory = app.state.resilient_memory = ResilientMemory(settings, handle.get)
         health_monitor = app.state.health_monitor = HealthMonitor(handle.get, memory)
         # Concurrent with the first chats, which are learned from later.
         warmup = asyncio.create_task(asyncio.to_thread(warm_up_learning))
@@ -67,7 +67,7 @@ def make_app(settings: Settings) -> FastAPI:
             with suppress(Unavailable):
                 connections = settings.postgres_connections if remote_store else 1
                 await warm_up_recall(handle.get(), connections=connections)
-            memory.start()
+            memory.replay.start()
             if models is not None:
                 models.start()
             async with (

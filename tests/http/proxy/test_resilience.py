@@ -19,7 +19,7 @@ from recollect.errors import DiskFull, ModelUnavailable, StoreUnavailable
 from recollect.http.app import make_app
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryOptions
-from recollect.http.proxy.resilience import Degraded, ResilientMemory, WriteResult, open_resilient_memory
+from recollect.http.proxy.resilience import Degraded, ResilientMemory, WriteResult
 from recollect.ledger import postgres
 from recollect.model.ids import new_id
 from recollect.model.result import RecallOutcome, RecallResult
@@ -53,7 +53,7 @@ def settings_of(home: Path, **options: Any) -> Settings:
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[tuple[ResilientMemory, Service]]:
     service = await open_service(settings)
-    safekeeping = open_resilient_memory(settings, lambda: service)
+    safekeeping = ResilientMemory(settings, lambda: service)
     try:
         yield safekeeping, service
     finally:
@@ -285,7 +285,7 @@ async def test_a_stopped_store_loses_nothing_and_doubles_nothing(tmp_path: Path,
         server.database() as dsn,
         opened(settings_of(tmp_path, database=dsn, memory_timeout_s=5)) as (safekeeping, service),
     ):
-        safekeeping.start()
+        safekeeping.replay.start()
         await safekeeping.write(ANN, [message("first")])
         server.stop()
         try:

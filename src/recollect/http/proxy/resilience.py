@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from recollect.aio.breaker import Breaker, Permit
@@ -29,18 +28,14 @@ from recollect.errors import (
     RecollectError,
     Unavailable,
 )
-from recollect.http.proxy.journal import Journal
-from recollect.http.proxy.replay import BY, Replay
 from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Turn
 from recollect.observability.metrics import BREAKER_OPEN, JOURNAL_SESSIONS
-from recollect.remember import normalize_turns
 from recollect.service.service import Service
-from recollect.wiring import spill_folder
-from recollect.write.redact import Redactor
-from recollect.write.spill_file import SpilledTurn
+from recollect.service.spill_replay import CHAT_AUTHOR, SpillReplay
+from recollect.wiring import open_spill_journal
 
 _log = logging.getLogger("recollect")
 T = TypeVar("T")
@@ -76,24 +71,14 @@ class WriteResult:
     reason: DegradedReason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _WriteRequest:
-    scope: Scope
-    messages: Sequence[Mapping[str, Any]]
-    received_at: datetime
-    model: str
-
-
 class ResilientMemory:
     """Reads and writes of chats, each with a breaker; failures of a store or a model are never raised."""
 
-    def __init__(
-        self, service: Callable[[], Service], journal: Journal, *, budget_s: float, redact_turns: bool
-    ) -> None:
-        self._service, self._journal = service, journal
-        self._budget_s, self._redactor = max(budget_s - _RESERVED_S, budget_s / 2), Redactor(turns=redact_turns)
+    def __init__(self, settings: Settings, service: Callable[[], Service]) -> None:
+        self._service, self._journal = service, open_spill_journal(settings)
+        self._budget_s = max(settings.memory_timeout_s - _RESERVED_S, settings.memory_timeout_s / 2)
         self.reads, self.writes = Breaker(), Breaker()
-        self.replay = Replay(journal, service)
+        self.replay = SpillReplay(self._journal, service)
         # Recall takes CPU: a thousand concurrent ones would all be late, so most of them wait, and may give up.
         self._read_slots = asyncio.Semaphore(_MAX_CONCURRENT_READS)
         self._throttle = LoopThrottle(_WRITES_PER_TICK)
@@ -109,10 +94,6 @@ class ResilientMemory:
         BREAKER_OPEN.set(self.reads.is_open, "reads")
         BREAKER_OPEN.set(self.writes.is_open, "writes")
         JOURNAL_SESSIONS.set(self._journal.pending_sessions)
-
-    def start(self) -> None:
-        """Start to replay spilled turns, also those of processes that ended."""
-        self.replay.start()
 
     async def close(self) -> None:
         """Wait a little for running reads and writes, then cancel them; turns are safe either way."""
@@ -175,40 +156,47 @@ class ResilientMemory:
 
         A ledger write that takes too long continues: if it succeeds after all, the replay changes nothing.
         """
-        request = _WriteRequest(scope, messages, now(), model)
+        received_at = now()
+
+        async def spill(reason: DegradedReason) -> WriteResult:
+            try:
+                turns = await self._journal.append_messages(scope, messages, received_at)
+            except Exception as error:
+                problem = "%d turns are neither in the ledger (%s) nor in the spill journal: %s"
+                _log.error(problem, len(messages), reason, error)
+                return WriteResult(is_durable=False, reason="disk_full" if isinstance(error, DiskFull) else reason)
+            return WriteResult(turns, reason=reason if turns else None)
+
         await self._throttle.acquire()
         try:
             service = self._service()
         except Unavailable as error:
-            return await self._spill(request, classify_failure(error))
+            return await spill(classify_failure(error))
         if self._journal.has_pending(scope):
             # Earlier turns of the session have to come first.
-            return await self._spill(request, "breaker_open" if self.writes.is_open else "backlog")
+            return await spill("breaker_open" if self.writes.is_open else "backlog")
         permit = self.writes.permit()
         if permit is Permit.DENY:
-            return await self._spill(request, "breaker_open")
-        ledger_write = self._write_to_ledger(
-            service, request, permit, self._budget_s if within_s is None else within_s
+            return await spill("breaker_open")
+        remembering = self.tasks.start(
+            service.remember(scope, messages, by=CHAT_AUTHOR, received_at=received_at, model=model)
         )
+        ledger_write = self._await_ledger(remembering, permit, self._budget_s if within_s is None else within_s)
         if permit is Permit.PROBE:
             self.tasks.start(ledger_write)
-            return await self._spill(request, "breaker_open")
+            return await spill("breaker_open")
         result = await ledger_write
         if isinstance(result, RememberResult):
             return WriteResult(result.turns)
         if result == "quota":
             # The ledger would refuse it later too, and it must not take space in the journal.
             return WriteResult(is_durable=False, reason=result)
-        return await self._spill(request, result)
+        return await spill(result)
 
-    async def _write_to_ledger(
-        self, service: Service, request: _WriteRequest, permit: Permit, within_s: float
+    async def _await_ledger(
+        self, remembering: asyncio.Task[RememberResult], permit: Permit, within_s: float
     ) -> RememberResult | DegradedReason:
-        remembering = self.tasks.start(
-            service.remember(
-                request.scope, request.messages, by=BY, received_at=request.received_at, model=request.model
-            )
-        )
+        """Wait for a write until it is done, its time is up or the breaker opens; report it to the breaker."""
         awaited: list[asyncio.Future[Any]] = [remembering]
         if permit is Permit.CALL:
             awaited.append(self.writes.opened)
@@ -226,23 +214,6 @@ class ResilientMemory:
         else:
             self.writes.record_failure(permit)
         return remembering.result() if error is None else classify_failure(error)
-
-    async def _spill(self, request: _WriteRequest, reason: DegradedReason) -> WriteResult:
-        turns: tuple[Turn, ...] = ()
-        try:
-            turns = tuple(normalize_turns(request.scope, request.messages, self._redactor)[0])
-            if not turns:
-                return WriteResult()
-            await self._journal.append([SpilledTurn.from_turn(turn, request.received_at) for turn in turns])
-        except Exception as error:
-            _log.error(
-                "%d turns are neither in the ledger (%s) nor in the journal: %s",
-                len(request.messages),
-                reason,
-                error,
-            )
-            return WriteResult(turns, is_durable=False, reason="disk_full" if isinstance(error, DiskFull) else reason)
-        return WriteResult(turns, reason=reason)
 
 
 def classify_failure(error: BaseException) -> DegradedReason:
@@ -263,9 +234,3 @@ def classify_failure(error: BaseException) -> DegradedReason:
         case _:
             _log.error("memory failed", exc_info=error)
             return "store_unavailable"
-
-
-def open_resilient_memory(settings: Settings, service: Callable[[], Service]) -> ResilientMemory:
-    """Open the memory of chats for a service that may not be open yet."""
-    journal = Journal(spill_folder(settings), max_bytes=settings.spill_mb << 20)
-    return ResilientMemory(service, journal, budget_s=settings.memory_timeout_s, redact_turns=settings.redact_turns)

@@ -1,7 +1,7 @@
-"""The spill journal: turns on disk, in files of this process, while the ledger is away.
+"""The spill journal: turns on disk, in files of this process, while the ledger is unavailable.
 
-Turns are synced when `append` returns; concurrent calls share a sync. The file format, and how an erasure reaches the
-files, is in `recollect.write.spill_file`.
+Turns are synced when `append` returns; concurrent calls share a sync. `spill_replay` stores them in the ledger later.
+The file format, and how an erasure reaches the files, is in `recollect.write.spill_file`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import errno
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recollect.errors import DiskFull, StoreUnavailable
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
+from recollect.model.turn import Turn
+from recollect.remember import normalize_turns
+from recollect.write.redact import Redactor
 from recollect.write.spill_file import (
     REJECTED_SUFFIX,
     SPILL_SUFFIX,
@@ -39,22 +43,6 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 @dataclass(frozen=True, slots=True)
-class _SpillFile:
-    """A file of the journal, and the handle that has its lock."""
-
-    path: Path
-    handle: int
-
-    def try_lock(self) -> bool:
-        """Take the lock, unless another process has it or has removed the file."""
-        try:
-            fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return os.fstat(self.handle).st_nlink > 0
-
-
-@dataclass(frozen=True, slots=True)
 class _PendingWrite:
     """Turns of concurrent calls, which are written together."""
 
@@ -63,17 +51,17 @@ class _PendingWrite:
     done: asyncio.Future[None]
 
 
-class Journal:
-    """Files in one folder; one thread does all work on them."""
+class SpillJournal:
+    """Files in one folder; one thread does all work on them, and holds a lock on each."""
 
-    def __init__(self, folder: Path, *, max_bytes: int) -> None:
-        self._folder, self._max_bytes = folder, max_bytes
+    def __init__(self, folder: Path, *, max_bytes: int, redactor: Redactor | None = None) -> None:
+        self._folder, self._max_bytes, self._redactor = folder, max_bytes, redactor or Redactor()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recollect-spill")
         self._pending: _PendingWrite | None = None
         self._flushing: asyncio.Task[None] | None = None
-        # The file that is appended to, and those that only wait to be replayed.
-        self._open: _SpillFile | None = None
-        self._sealed: dict[Path, _SpillFile] = {}
+        # Handles by path: of the file that is appended to, and of those that only wait to be replayed.
+        self._open: tuple[Path, int] | None = None
+        self._sealed: dict[Path, int] = {}
         self._sessions: dict[Path, set[Scope]] = {}
 
     def has_pending(self, scope: Scope) -> bool:
@@ -93,6 +81,15 @@ class Journal:
     def is_empty(self) -> bool:
         """Whether nothing waits that this process knows of."""
         return not self._sessions and not self._sealed
+
+    async def append_messages(
+        self, scope: Scope, messages: Sequence[Mapping[str, Any]], received_at: datetime
+    ) -> tuple[Turn, ...]:
+        """Write the turns of messages to disk as the ledger would store them; raises as `append` does."""
+        turns, _ = normalize_turns(scope, messages, self._redactor)
+        if turns:
+            await self.append([SpilledTurn.from_turn(turn, received_at) for turn in turns])
+        return tuple(turns)
 
     async def append(self, spilled: Sequence[SpilledTurn]) -> None:
         """Write turns to disk; raises DiskFull or StoreUnavailable."""
@@ -137,10 +134,10 @@ class Journal:
 
     async def blank_lines(self, path: Path, lines: Iterable[SpilledLine]) -> None:
         """Overwrite the replayed lines of a file in which others still wait."""
-        await self._run_in_thread(lambda: _blank(self._sealed[path].handle, lines))
+        await self._run_in_thread(lambda: _blank(self._sealed[path], lines))
 
     async def store_rejected(self, path: Path, rejected: Iterable[SpilledTurn]) -> None:
-        """Move turns that the ledger refuses to a file of their own."""
+        """Move turns that the ledger rejects to a file of their own."""
         data = b"".join(each.to_line() for each in rejected)
         await self._run_in_thread(lambda: _append_file(path.with_suffix(REJECTED_SUFFIX), data))
 
@@ -150,7 +147,7 @@ class Journal:
         self._sessions.pop(path, None)
 
     async def close(self) -> None:
-        """Finish running writes and close all files; what waits is replayed by the next process."""
+        """Finish running writes and close all files; the next process replays what waits."""
         if self._flushing is not None:
             await asyncio.wait([self._flushing])
         await self._run_in_thread(self._close_files)
@@ -170,50 +167,51 @@ class Journal:
                 )
             if self._open is None:
                 self._open = _create_file(self._folder)
-            _append(self._open.handle, data)
+            path, handle = self._open
+            _append(handle, data)
         except OSError as error:
             # After a failed write the handle is not trusted with further ones.
             self._seal()
             if error.errno in _DISK_FULL_ERRNOS:
                 raise DiskFull(f"no space left for {self._folder}: free some") from error
             raise StoreUnavailable(f"{self._folder} cannot be written: {error.strerror}") from error
-        return self._open.path
+        return path
 
     def _seal(self) -> None:
-        file, self._open = self._open, None
-        if file is None:
+        if self._open is None:
             return
-        if os.fstat(file.handle).st_size:
-            self._sealed[file.path] = file
+        (path, handle), self._open = self._open, None
+        if os.fstat(handle).st_size:
+            self._sealed[path] = handle
         else:
             # A full disk must not leave an empty file for each attempt.
-            file.path.unlink(missing_ok=True)
-            os.close(file.handle)
+            path.unlink(missing_ok=True)
+            os.close(handle)
 
     def _claim_files(self) -> list[Path]:
         self._seal()
         for path in list_spill_files(self._folder):
-            if path not in self._sealed and (orphan := _claim_orphan(path)) is not None:
-                self._sealed[path] = orphan
+            if path not in self._sealed and (handle := _claim_orphan(path)) is not None:
+                self._sealed[path] = handle
         return sorted(self._sealed)
 
     def _remove(self, path: Path) -> None:
-        file = self._sealed.pop(path)
+        handle = self._sealed.pop(path)
         try:
-            size = os.fstat(file.handle).st_size
+            size = os.fstat(handle).st_size
             for start in range(0, size, len(_ZEROS)):
-                os.pwrite(file.handle, _ZEROS[: size - start], start)
-            _sync(file.handle)
+                os.pwrite(handle, _ZEROS[: size - start], start)
+            _sync(handle)
             path.unlink()
         except OSError as error:
             _log.warning("%s is replayed but cannot be removed: %s", path, error)
         finally:
-            os.close(file.handle)
+            os.close(handle)
 
     def _close_files(self) -> None:
         self._seal()
-        for file in self._sealed.values():
-            os.close(file.handle)
+        for handle in self._sealed.values():
+            os.close(handle)
         self._sealed.clear()
 
 
@@ -224,31 +222,39 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _create_file(folder: Path) -> _SpillFile:
+def _open_locked(path: Path, flags: int = 0) -> int | None:
+    """Open a file and lock it; return None if another process has it or has removed it."""
+    # Not O_APPEND: on Linux it makes pwrite append instead of overwriting.
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(handle).st_nlink:
+            return handle
+    except BlockingIOError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _create_file(folder: Path) -> tuple[Path, int]:
     """Create and lock a file. A process that claims orphans can lock it first; then another one is created."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    while True:
+    handle = None
+    while handle is None:
         path = folder / f"{new_id()}{SPILL_SUFFIX}"
-        # Not O_APPEND: on Linux it makes pwrite append instead of overwriting.
-        file = _SpillFile(path, os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-        if file.try_lock():
-            _sync_folder(folder)
-            return file
-        os.close(file.handle)
+        handle = _open_locked(path, os.O_CREAT | os.O_EXCL)
+    _sync_folder(folder)
+    return path, handle
 
 
-def _claim_orphan(path: Path) -> _SpillFile | None:
+def _claim_orphan(path: Path) -> int | None:
     try:
-        file = _SpillFile(path, os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        return _open_locked(path)
     except FileNotFoundError:
         return None
     except OSError as error:
         _log.warning("the spill file %s of an earlier process cannot be read: %s", path, error)
         return None
-    if file.try_lock():
-        return file
-    os.close(file.handle)
-    return None
 
 
 def _append(handle: int, data: bytes | bytearray) -> None:

@@ -1,4 +1,4 @@
-"""The spill journal: what it kept is there after a crash, is brought to the ledger once, and can be erased."""
+"""The spill journal survives a crash, is replayed into the ledger once, and can be erased."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ import pytest
 
 from recollect.config.settings import load
 from recollect.errors import DiskFull
-from recollect.http.proxy import journal as journal_file
-from recollect.http.proxy.journal import Journal
-from recollect.http.proxy.replay import Replay
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Role, Turn
+from recollect.service import spill_journal
 from recollect.service.service import Service
+from recollect.service.spill_journal import SpillJournal
+from recollect.service.spill_replay import SpillReplay
 from recollect.wiring import open_service, spill_folder
 from recollect.write.spill_file import SpilledTurn, read_spilled_lines
 
 BY = Author("test")
 MONDAY = Scope("ann", "", "monday")
 CANARY = "zyzzyva-4711"
-MUCH = 1 << 20
+MAX_BYTES = 1 << 20
 
 
-def spilled_turn(words: str, scope: Scope = MONDAY) -> SpilledTurn:
-    return SpilledTurn.from_turn(Turn(id=new_id(), scope=scope, role=Role.USER, content=words, said_at=now()), now())
+def spilled_turn(text: str, scope: Scope = MONDAY) -> SpilledTurn:
+    return SpilledTurn.from_turn(Turn(id=new_id(), scope=scope, role=Role.USER, content=text, said_at=now()), now())
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 
 
 @pytest.fixture
-async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
-    journal = Journal(spill(tmp_path), max_bytes=MUCH)
+async def journal(tmp_path: Path) -> AsyncIterator[SpillJournal]:
+    journal = SpillJournal(spill(tmp_path), max_bytes=MAX_BYTES)
     yield journal
     await journal.close()
 
@@ -66,47 +66,47 @@ async def contents(service: Service, scope: Scope = MONDAY) -> list[str]:
     return [turn.content for turn in await service.turns(scope, limit=1000)]
 
 
-async def test_what_waits_comes_to_the_ledger_in_order_and_its_file_goes(
-    journal: Journal, service: Service, tmp_path: Path
+async def test_replay_stores_the_turns_in_order_and_removes_the_file(
+    journal: SpillJournal, service: Service, tmp_path: Path
 ) -> None:
     tuesday = Scope("ann", "", "tuesday")
     for n in range(10):
         await journal.append([spilled_turn(f"{n} a"), spilled_turn(f"{n} b")])
         await journal.append([spilled_turn(f"{n}", tuesday)])
     assert (journal.has_pending(MONDAY), journal.has_pending(Scope("bob"))) == (True, False)
-    assert await Replay(journal, lambda: service).replay_pending() == 30
+    assert await SpillReplay(journal, lambda: service).replay_pending() == 30
     assert await contents(service) == [f"{n} {part}" for n in range(10) for part in "ab"]
     assert await contents(service, tuesday) == [f"{n}" for n in range(10)]
     assert (journal.is_empty, list(spill(tmp_path).iterdir())) == (True, [])
 
 
-async def test_what_is_in_the_ledger_already_is_not_doubled(journal: Journal, service: Service) -> None:
+async def test_a_turn_that_is_in_the_ledger_is_not_stored_twice(journal: SpillJournal, service: Service) -> None:
     one, two = spilled_turn("one"), spilled_turn("two")
     await service.remember(MONDAY, [one.message], by=BY, received_at=one.received_at)
     await journal.append([one, two])
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     await journal.append([one, two])
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     assert await contents(service) == ["one", "two"]
     assert [turn.id for turn in await service.turns(MONDAY)] == [one.message["turn_id"], two.message["turn_id"]]
 
 
-async def test_those_who_come_at_once_share_a_sync(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_appends_share_a_sync(journal: SpillJournal, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = []
-    sync = journal_file._sync
-    monkeypatch.setattr(journal_file, "_sync", lambda handle: (syncs.append(handle), sync(handle)))
+    sync = spill_journal._sync
+    monkeypatch.setattr(spill_journal, "_sync", lambda handle: (syncs.append(handle), sync(handle)))
     await asyncio.gather(*(journal.append([spilled_turn(f"{n}")]) for n in range(200)))
     assert 1 <= len(syncs) < 20
 
 
-async def test_the_file_is_for_its_owner_alone(journal: Journal, tmp_path: Path) -> None:
+async def test_files_are_readable_by_their_owner_only(journal: SpillJournal, tmp_path: Path) -> None:
     await journal.append([spilled_turn("hello")])
     [path] = spill(tmp_path).iterdir()
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 
 
-async def test_a_journal_that_is_full_says_so_and_what_it_kept_stays(tmp_path: Path) -> None:
-    journal = Journal(spill(tmp_path), max_bytes=2000)
+async def test_a_full_journal_rejects_turns_and_loses_none(tmp_path: Path) -> None:
+    journal = SpillJournal(spill(tmp_path), max_bytes=2000)
     ends = await asyncio.gather(*(journal.append([spilled_turn("hello")]) for _ in range(2)))
     while not isinstance(ends[-1], DiskFull):
         ends += await asyncio.gather(journal.append([spilled_turn("hello")]), return_exceptions=True)
@@ -117,8 +117,8 @@ async def test_a_journal_that_is_full_says_so_and_what_it_kept_stays(tmp_path: P
     await journal.close()
 
 
-async def test_a_disk_without_space_keeps_what_was_kept_and_takes_more_once_there_is_some(
-    journal: Journal, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_full_disk_loses_no_turn_and_appends_succeed_once_there_is_space(
+    journal: SpillJournal, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await journal.append([spilled_turn("before")])
     write = os.write
@@ -127,72 +127,72 @@ async def test_a_disk_without_space_keeps_what_was_kept_and_takes_more_once_ther
         write(handle, data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(journal_file.os, "write", half)
+    monkeypatch.setattr(spill_journal.os, "write", half)
     for _ in range(5):
         with pytest.raises(DiskFull):
-            await journal.append([spilled_turn("not kept")])
+            await journal.append([spilled_turn("lost")])
     monkeypatch.undo()
     await journal.append([spilled_turn("after")])
     assert len(list(spill(tmp_path).iterdir())) == 2
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     assert await contents(service) == ["before", "after"]
 
 
-async def test_a_line_that_the_system_cuts_off_is_taken_back(journal: Journal, tmp_path: Path) -> None:
+async def test_a_partly_written_line_is_removed(journal: SpillJournal, tmp_path: Path) -> None:
     await journal.append([spilled_turn("before")])
     [path] = spill(tmp_path).iterdir()
     size, limits = path.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
     try:
         with pytest.raises(DiskFull):
-            await journal.append([spilled_turn("not kept " * 100)])
+            await journal.append([spilled_turn("lost " * 200)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [line.turn.message["content"] for line in read_spilled_lines(path)] == ["before"]
     assert path.stat().st_size == size
 
 
-async def test_a_file_is_not_taken_from_a_process_that_lives(
-    journal: Journal, service: Service, tmp_path: Path
+async def test_files_of_a_running_process_are_not_replayed(
+    journal: SpillJournal, service: Service, tmp_path: Path
 ) -> None:
-    other = Journal(spill(tmp_path), max_bytes=MUCH)
+    other = SpillJournal(spill(tmp_path), max_bytes=MAX_BYTES)
     await other.append([spilled_turn("theirs")])
     await journal.append([spilled_turn("ours")])
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     assert await contents(service) == ["ours"]
     await other.close()
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     assert await contents(service) == ["ours", "theirs"]
 
 
-async def test_a_turn_that_the_ledger_refuses_is_put_aside_and_the_others_come_in(
-    journal: Journal, service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_rejected_turn_is_moved_to_a_file_and_the_others_are_stored(
+    journal: SpillJournal, service: Service, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = spilled_turn("bad")
     [taken] = await service.remember(Scope("ann", "", "other"), "taken", by=BY)
     bad = replace(bad, message={**bad.message, "turn_id": taken.id})
     for each in (spilled_turn("one"), bad, spilled_turn("two")):
         await journal.append([each])
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     assert await contents(service) == ["one", "two"]
     [path] = spill(tmp_path).iterdir()
     assert (path.suffix, [line.turn for line in read_spilled_lines(path)]) == (".refused", [bad])
-    assert "the ledger refuses 1 spilled turns" in caplog.text
+    assert "the ledger rejects 1 spilled turns" in caplog.text
     await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     assert b"bad" not in path.read_bytes()
 
 
-async def test_one_users_backlog_keeps_nobody_else_back(tmp_path: Path, journal: Journal) -> None:
+async def test_the_backlog_of_one_user_does_not_delay_others(tmp_path: Path, journal: SpillJournal) -> None:
     settings = load({"home": tmp_path, "most_waiting_jobs": 1}, environ={}).settings
     service = await open_service(settings)
-    bob, replay = Scope("bob"), Replay(journal, lambda: service)
+    bob, replay = Scope("bob"), SpillReplay(journal, lambda: service)
     await service.remember(MONDAY, "one", by=BY)
     service.jobs._backlog_checked_at.clear()
     await journal.append([spilled_turn("two"), spilled_turn("hello", bob), spilled_turn("three")])
     await replay.replay_pending()
     assert (await contents(service, bob), await contents(service)) == (["hello"], ["one"])
     assert (journal.has_pending(MONDAY), journal.has_pending(bob)) == (True, False)
-    # What is through is struck out, so that it is not brought in again and again.
+    # Replayed lines are overwritten, so that they are not replayed again.
     assert (b"hello" in raw(tmp_path), b"three" in raw(tmp_path)) == (False, True)
     await journal.append([spilled_turn("four")])
     await service.jobs.run_pending()
@@ -205,7 +205,7 @@ async def test_one_users_backlog_keeps_nobody_else_back(tmp_path: Path, journal:
 CHILD = """
 import asyncio, sys
 from pathlib import Path
-from recollect.http.proxy.journal import Journal
+from recollect.service.spill_journal import SpillJournal
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -213,7 +213,7 @@ from recollect.model.turn import Role, Turn
 from recollect.write.spill_file import SpilledTurn
 
 async def main():
-    journal = Journal(Path(sys.argv[1]), max_bytes=1 << 30)
+    journal = SpillJournal(Path(sys.argv[1]), max_bytes=1 << 30)
     for n in range(10**6):
         turn = Turn(id=new_id(), scope=Scope("ann", "", "monday"), role=Role.USER, content=f"turn {n}", said_at=now())
         await journal.append([SpilledTurn.from_turn(turn, now())])
@@ -224,8 +224,8 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("torn", [b'{"user":"ann","project', b"", b"\0\0\0\0"])
-async def test_what_was_acknowledged_before_a_kill_is_brought_in_by_another(
-    journal: Journal, service: Service, tmp_path: Path, torn: bytes, caplog: pytest.LogCaptureFixture
+async def test_turns_acknowledged_before_a_kill_are_replayed_by_another_process(
+    journal: SpillJournal, service: Service, tmp_path: Path, torn: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = spill(tmp_path)
     child = await asyncio.create_subprocess_exec(
@@ -234,7 +234,7 @@ async def test_what_was_acknowledged_before_a_kill_is_brought_in_by_another(
     assert child.stdout is not None
     for _ in range(25):
         await child.stdout.readline()
-    assert await Replay(journal, lambda: service).replay_pending() == 0
+    assert await SpillReplay(journal, lambda: service).replay_pending() == 0
     child.send_signal(signal.SIGKILL)
     rest = await child.stdout.read()
     await child.wait()
@@ -243,20 +243,20 @@ async def test_what_was_acknowledged_before_a_kill_is_brought_in_by_another(
     with path.open("ab") as file:
         file.write(torn)
     with caplog.at_level(logging.WARNING):
-        await Replay(journal, lambda: service).replay_pending()
+        await SpillReplay(journal, lambda: service).replay_pending()
     stored = await contents(service)
-    # The last one may have been synced just before it could be told.
+    # The last turn may have been synced just before the acknowledgement was printed.
     assert stored in ([f"turn {n}" for n in range(acked)], [f"turn {n}" for n in range(acked + 1)])
     assert ("cut off" in caplog.text) is (b"{" in torn)
     assert list(folder.iterdir()) == []
 
 
-async def test_two_that_find_the_same_file_bring_it_in_once(service: Service, tmp_path: Path) -> None:
-    gone = Journal(spill(tmp_path), max_bytes=MUCH)
+async def test_processes_that_find_the_same_file_replay_it_once(service: Service, tmp_path: Path) -> None:
+    gone = SpillJournal(spill(tmp_path), max_bytes=MAX_BYTES)
     await gone.append([spilled_turn(f"{n}") for n in range(20)])
     await gone.close()
-    rest = [Journal(spill(tmp_path), max_bytes=MUCH) for _ in range(4)]
-    counts = await asyncio.gather(*(Replay(other, lambda: service).replay_pending() for other in rest))
+    rest = [SpillJournal(spill(tmp_path), max_bytes=MAX_BYTES) for _ in range(4)]
+    counts = await asyncio.gather(*(SpillReplay(other, lambda: service).replay_pending() for other in rest))
     assert sorted(counts) == [0, 0, 0, 20]
     assert await contents(service) == [f"{n}" for n in range(20)]
     for other in rest:
@@ -264,8 +264,8 @@ async def test_two_that_find_the_same_file_bring_it_in_once(service: Service, tm
 
 
 @pytest.mark.parametrize("target", [Target.USER, Target.PROJECT, Target.SESSION, Target.TURN])
-async def test_an_erasure_reaches_what_waits_down_to_the_bytes(
-    journal: Journal, service: Service, tmp_path: Path, target: Target
+async def test_an_erasure_overwrites_spilled_turns(
+    journal: SpillJournal, service: Service, tmp_path: Path, target: Target
 ) -> None:
     here = Scope("ann", "p", "monday")
     secret, other = spilled_turn(CANARY, here), spilled_turn("tea", Scope("bob"))
@@ -277,13 +277,13 @@ async def test_an_erasure_reaches_what_waits_down_to_the_bytes(
     assert (dict(cleared.counts), cleared.reached) == ({"turns": 1}, True)
     assert CANARY.encode() not in raw(tmp_path)
     assert b"tea" in raw(tmp_path)
-    await Replay(journal, lambda: service).replay_pending()
+    await SpillReplay(journal, lambda: service).replay_pending()
     assert await contents(service, here) == []
     assert await contents(service, Scope("bob")) == ["tea"]
 
 
-async def test_what_was_read_before_an_erasure_is_refused_by_the_ledger_after_it(
-    journal: Journal, service: Service
+async def test_the_ledger_rejects_turns_that_were_read_before_an_erasure(
+    journal: SpillJournal, service: Service
 ) -> None:
     await journal.append([spilled_turn(CANARY)])
     [path] = await journal.claim_files()
@@ -294,22 +294,22 @@ async def test_what_was_read_before_an_erasure_is_refused_by_the_ledger_after_it
     assert await service.users() == []
 
 
-async def test_what_is_given_after_an_erasure_comes_in_though_what_came_before_does_not(
-    journal: Journal, service: Service
+async def test_turns_received_after_an_erasure_are_stored_and_earlier_ones_are_not(
+    journal: SpillJournal, service: Service
 ) -> None:
     before = [spilled_turn("one"), spilled_turn("two")]
     await service.erasure.erase(Scope("ann"), ErasureRequest(Target.USER), by=BY)
     await journal.append([*before, spilled_turn("three"), spilled_turn("four")])
-    assert await Replay(journal, lambda: service).replay_pending() == 2
+    assert await SpillReplay(journal, lambda: service).replay_pending() == 2
     assert await contents(service) == ["three", "four"]
 
 
-def test_each_ledger_has_a_journal_of_its_own(tmp_path: Path) -> None:
+def test_each_ledger_has_its_own_journal(tmp_path: Path) -> None:
     def of(database: str) -> Path:
         return spill_folder(load({"home": tmp_path, "database": database}, environ={}).settings)
 
     places = ["", str(tmp_path / "other.db"), "memory:", "postgresql://db/one", "postgresql://db/two"]
     assert len({of(place) for place in places}) == len(places)
-    # However one logs in.
+    # Credentials do not matter.
     same = ("postgresql://ann:a@db/one", "postgres://ann:b@db/one", "postgresql://db/one?password=c&user=ann")
     assert {of(place) for place in same} == {of("postgresql://db/one")}

@@ -11,15 +11,15 @@ from typing import Any
 
 from recollect.aio.background import BackgroundTask
 from recollect.errors import Backlog, RecollectError, Unavailable
-from recollect.http.proxy.journal import Journal
 from recollect.model.change import Author
 from recollect.model.result import RememberResult
 from recollect.model.scope import Scope
 from recollect.service.service import Service
+from recollect.service.spill_journal import SpillJournal
 from recollect.write.spill_file import SpilledLine, SpilledTurn, group_by_arrival
 
 _log = logging.getLogger("recollect")
-BY = Author("proxy", "chat")
+CHAT_AUTHOR = Author("proxy", "chat")
 # How often the ledger is tried while turns wait, and how often files of other processes are looked for.
 POLL_S = 1.0
 ORPHAN_SCAN_S = 10.0
@@ -29,15 +29,16 @@ _MAX_CONCURRENT_SESSIONS = 8
 _BATCH_TURNS = 100
 
 
-class Replay:
+class SpillReplay:
     """A background task that empties the journal into the ledger."""
 
-    def __init__(self, journal: Journal, service: Callable[[], Service]) -> None:
+    def __init__(self, journal: SpillJournal, service: Callable[[], Service]) -> None:
         self._journal, self._service = journal, service
         self._task = BackgroundTask(self._run)
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT_SESSIONS)
 
     def start(self) -> None:
+        """Replay from now on, also turns of processes that ended."""
         self._task.start()
 
     async def close(self) -> None:
@@ -62,7 +63,7 @@ class Replay:
             await asyncio.sleep(pause_s)
 
     async def replay_pending(self) -> int:
-        """Replay all turns that the ledger takes; returns their number, or raises why the ledger is away."""
+        """Replay all turns that the ledger takes; returns their number, or raises why the ledger is unavailable."""
         service = self._service()
         async with asyncio.timeout(_PING_S):
             await service.ping()
@@ -130,7 +131,11 @@ class Replay:
             except Unavailable:
                 raise
             except RecollectError as error:
-                _log.error("the ledger refuses %d spilled turns, which are moved aside: %s", len(messages), error)
+                _log.error(
+                    "the ledger rejects %d spilled turns, which are moved to a .refused file: %s",
+                    len(messages),
+                    error,
+                )
                 await self._journal.store_rejected(path, (SpilledTurn(scope, each, received_at) for each in messages))
         return count
 
@@ -138,4 +143,4 @@ class Replay:
         self, scope: Scope, messages: Sequence[Mapping[str, Any]], received_at: datetime, service: Service
     ) -> RememberResult:
         async with asyncio.timeout(_APPEND_S):
-            return await service.remember(scope, messages, by=BY, received_at=received_at)
+            return await service.remember(scope, messages, by=CHAT_AUTHOR, received_at=received_at)

@@ -78,10 +78,6 @@ KNOWN_VIOLATIONS = {
     "http/compat/sessions.py": {"read"},
     "http/health_monitor.py": {"ledger"},
     "http/params.py": {"write"},
-    "http/responses/context.py": {"ledger"},
-    "http/upstream/extractive.py": {"read"},
-    "http/upstream/extractive_answer.py": {"ledger", "read"},
-    "http/upstream/learning.py": {"ledger"},
     "integrations/common.py": {"read", "write"},
     "integrations/openai_agents.py": {"ledger"},
     # Cycles between the steps.

@@ -29,6 +29,8 @@ _MAX_TRIES = 3
 _UNLIMITED = 1 << 30
 _BY = Author("extraction")
 
+# Returns the latest jobs of a user, or of all users, newest first.
+RecentJobs: TypeAlias = Callable[[str | None], Awaitable[list[Job]]]
 Learn: TypeAlias = Callable[[Job, Deps, LearningConfig], Awaitable[Mapping[str, Any]]]
 
 
@@ -58,8 +60,8 @@ class LearningModels(Protocol):
         """How long a job waits for more turns, so that one LLM call covers them."""
         ...
 
-    async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
-        """Return the model for a job."""
+    async def choose(self, job: Job, recent_jobs: RecentJobs) -> ModelChoice:
+        """Return the model for a job; `recent_jobs` record which models chats used."""
         ...
 
     def accept(self, chat: LearningChat) -> None:
@@ -91,7 +93,7 @@ async def learn_with_model(
     """Run a learning job with the model that `models` chooses, or without one if that fails."""
     if models is None or learning.by == "off":
         return await learn(job, deps, learning)
-    choice = await models.choose(job, deps.ledger)
+    choice = await models.choose(job, deps.ledger.jobs)
     chat = choice.chat
     if chat is None:
         return await learn(job, deps, _without_model(learning, choice.reason))

@@ -1,4 +1,4 @@
-"""The server of the Responses API and its client, in front of upstreams that speak it or only chat completions."""
+"""A server of the Responses API and its client, with upstreams that have that API or only chat completions."""
 
 from __future__ import annotations
 
@@ -9,24 +9,30 @@ import openai
 import pytest
 
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.support.responses_samples import CHAT_ONLY, Running, client_of, running
+from tests.support.responses_server import CHAT_ONLY, ResponsesServer, client_of, serve_responses
+
+
+@pytest.fixture(scope="session")
+def responses_server() -> Iterator[ResponsesServer]:
+    with serve_responses() as server:
+        yield server
 
 
 @pytest.fixture(params=["translate", "native", "auto", "auto-chat-only"])
-def server(request: Any, llm: ScriptedLLM) -> Iterator[Running]:
+def server(request: Any, responses_server: ResponsesServer, llm: ScriptedLLM) -> Iterator[ResponsesServer]:
     if request.param == "auto-chat-only":
         llm.fault(CHAT_ONLY, times=None, on="responses")
-    with running(llm.base_url, request.param.partition("-")[0]) as server:
-        yield server
+    with responses_server.connected(llm.base_url, request.param.partition("-")[0]) as connected:
+        yield connected
 
 
 @pytest.fixture
-def translating(llm: ScriptedLLM) -> Iterator[Running]:
-    with running(llm.base_url, "translate") as server:
-        yield server
+def translating(responses_server: ResponsesServer, llm: ScriptedLLM) -> Iterator[ResponsesServer]:
+    with responses_server.connected(llm.base_url, "translate") as connected:
+        yield connected
 
 
 @pytest.fixture
-def sdk(server: Running) -> Iterator[openai.OpenAI]:
+def sdk(server: ResponsesServer) -> Iterator[openai.OpenAI]:
     with client_of(server) as client:
         yield client

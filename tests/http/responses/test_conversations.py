@@ -1,4 +1,4 @@
-"""OpenAI's Conversations through the real client: made, filled, listed, changed, deleted, and talked in."""
+"""OpenAI's Conversations through the real client: create, fill, list, change, delete and continue them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ import openai
 import pytest
 
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.support.responses_samples import Running, running
-
-OFF = {"memory_config": {"enabled": False, "auto_store": False}}
+from tests.support.responses_server import OFF, ResponsesServer
 
 
 @pytest.fixture(params=["translate", "native"])
-def server(request: Any, llm: ScriptedLLM) -> Iterator[Running]:
-    with running(llm.base_url, request.param) as server:
-        yield server
-
-
-@pytest.fixture
-def sdk(server: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.url, api_key="sk-test", max_retries=0, timeout=60) as client:
-        yield client
+def server(request: Any, responses_server: ResponsesServer, llm: ScriptedLLM) -> Iterator[ResponsesServer]:
+    with responses_server.connected(llm.base_url, request.param) as connected:
+        yield connected
 
 
 def say(role: str, text: str) -> Any:
@@ -36,7 +28,7 @@ def texts(items: Any) -> list[str]:
     return [item.content[0].text for item in items]
 
 
-def test_a_conversation_is_made_read_changed_and_deleted(sdk: openai.OpenAI) -> None:
+def test_a_conversation_can_be_created_read_changed_and_deleted(sdk: openai.OpenAI) -> None:
     made = sdk.conversations.create(metadata={"topic": "trip"}, items=[say("user", "Hello")])
     assert made.object == "conversation"
     assert sdk.conversations.retrieve(made.id) == made
@@ -50,7 +42,7 @@ def test_a_conversation_is_made_read_changed_and_deleted(sdk: openai.OpenAI) -> 
             call(made.id)
 
 
-def test_items_are_added_listed_in_pages_read_and_deleted(sdk: openai.OpenAI) -> None:
+def test_items_can_be_added_listed_in_pages_read_and_deleted(sdk: openai.OpenAI) -> None:
     made = sdk.conversations.create()
     added = sdk.conversations.items.create(made.id, items=[say("user", str(n)) for n in range(5)])
     assert texts(added.data) == ["0", "1", "2", "3", "4"]
@@ -70,8 +62,8 @@ def test_items_are_added_listed_in_pages_read_and_deleted(sdk: openai.OpenAI) ->
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_what_is_said_in_a_conversation_is_told_to_the_model_and_kept(
-    sdk: openai.OpenAI, llm: ScriptedLLM, server: Running, streamed: bool
+def test_the_items_of_a_conversation_are_sent_to_the_upstream_and_stored(
+    sdk: openai.OpenAI, llm: ScriptedLLM, server: ResponsesServer, streamed: bool
 ) -> None:
     made = sdk.conversations.create(items=[say("user", "I am Ann"), say("assistant", "Hello Ann")])
     for text, which in (("One", made.id), ("Two", {"id": made.id})):
@@ -99,7 +91,7 @@ def test_what_is_said_in_a_conversation_is_told_to_the_model_and_kept(
     assert {each.options.scope.session for each in server.memory.started} == {made.id}
 
 
-def test_an_item_that_is_named_is_told_in_full(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_an_item_reference_is_resolved(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     made = sdk.conversations.create(items=[say("user", "I am Ann")])
     (item,) = sdk.conversations.items.list(made.id).data
     refer: Any = [{"type": "item_reference", "id": item.id}, say("user", "Who?")]
@@ -114,7 +106,7 @@ def test_an_item_that_is_named_is_told_in_full(sdk: openai.OpenAI, llm: Scripted
         )
 
 
-def test_a_response_that_is_not_stored_is_in_its_conversation_all_the_same(sdk: openai.OpenAI) -> None:
+def test_a_response_that_is_not_stored_is_added_to_its_conversation(sdk: openai.OpenAI) -> None:
     made = sdk.conversations.create()
     answer = sdk.responses.create(model="m", input="One", conversation=made.id, store=False)
     assert texts(sdk.conversations.items.list(made.id, order="asc")) == ["One", "You said: One"]
@@ -122,8 +114,8 @@ def test_a_response_that_is_not_stored_is_in_its_conversation_all_the_same(sdk: 
         sdk.responses.retrieve(answer.id)
 
 
-def test_anothers_conversation_and_an_unknown_one_are_not_found_alike(
-    sdk: openai.OpenAI, server: Running, llm: ScriptedLLM
+def test_a_conversation_of_another_user_is_not_found(
+    sdk: openai.OpenAI, server: ResponsesServer, llm: ScriptedLLM
 ) -> None:
     made = sdk.conversations.create(items=[say("user", "My secret is tea")])
     (item,) = sdk.conversations.items.list(made.id).data
@@ -162,7 +154,9 @@ def test_anothers_conversation_and_an_unknown_one_are_not_found_alike(
         ("/conversations/{id}/items", {"items": [{"role": "tool", "content": "x"}]}),
     ],
 )
-def test_bad_input_is_refused_with_the_name_of_the_field(server: Running, path: str, body: Any) -> None:
+def test_an_invalid_conversation_request_is_rejected_with_the_name_of_the_field(
+    server: ResponsesServer, path: str, body: Any
+) -> None:
     id = httpx.post(f"{server.url}/conversations", json={}, timeout=60).json()["id"]
     answer = httpx.post(server.url + path.format(id=id), json=body, timeout=60)
     assert answer.status_code == 400
@@ -170,5 +164,5 @@ def test_bad_input_is_refused_with_the_name_of_the_field(server: Running, path: 
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_an_empty_body_makes_a_conversation(server: Running) -> None:
+def test_an_empty_body_creates_a_conversation(server: ResponsesServer) -> None:
     assert httpx.post(f"{server.url}/conversations", timeout=60).json()["metadata"] == {}

@@ -17,11 +17,13 @@ from recollect.errors import StoreUnavailable
 from recollect.testing.llm_replies import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import delay, hang, http_error, reset, stream_error, truncated
-from tests.support.responses_samples import CHAT_ONLY, Running, client_of, running, start_stream
+from tests.support.responses_server import CHAT_ONLY, ResponsesServer, client_of, start_stream
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_answer_that_was_cut_is_incomplete(sdk: openai.OpenAI, llm: ScriptedLLM, streamed: bool) -> None:
+def test_an_answer_that_reaches_the_token_limit_is_incomplete(
+    sdk: openai.OpenAI, llm: ScriptedLLM, streamed: bool
+) -> None:
     llm.reply("The sea is", finish_reason="length")
     if streamed:
         *_, event = sdk.responses.create(model="m", input="Hi", max_output_tokens=3, stream=True)
@@ -35,7 +37,7 @@ def test_an_answer_that_was_cut_is_incomplete(sdk: openai.OpenAI, llm: ScriptedL
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_error_of_the_upstream_comes_through_as_it_is(server: Running, llm: ScriptedLLM, streamed: bool) -> None:
+def test_an_upstream_error_is_relayed_unchanged(server: ResponsesServer, llm: ScriptedLLM, streamed: bool) -> None:
     limit = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
     headers = {"retry-after": "7", "x-ratelimit-limit-requests": "60", "x-request-id": "req_1"}
     llm.fault(http_error(429, limit, headers), times=None)
@@ -45,7 +47,9 @@ def test_an_error_of_the_upstream_comes_through_as_it_is(server: Running, llm: S
     assert answer.headers["x-memory-status"] == "ok"
 
 
-def test_an_error_in_the_middle_ends_the_stream_as_an_error(translating: Running, llm: ScriptedLLM) -> None:
+def test_an_upstream_error_ends_the_translated_stream_as_failed(
+    translating: ResponsesServer, llm: ScriptedLLM
+) -> None:
     for fault in (stream_error(3), reset(after_frames=3), truncated()):
         llm.fault(fault)
         with client_of(translating) as sdk:
@@ -59,19 +63,21 @@ def test_an_error_in_the_middle_ends_the_stream_as_an_error(translating: Running
         assert failed.output_text != "You said: Hi there you"
 
 
-def test_a_native_stream_that_breaks_ends_as_an_error_and_what_came_is_kept(llm: ScriptedLLM) -> None:
+def test_a_broken_native_stream_ends_with_an_error_and_its_part_is_stored(
+    responses_server: ResponsesServer, llm: ScriptedLLM
+) -> None:
     llm.fault(reset(after_frames=6))
-    with running(llm.base_url, "native") as server, client_of(server) as sdk:
+    with responses_server.connected(llm.base_url, "native") as server, client_of(server) as sdk:
         events = list(sdk.responses.create(model="m", input="Hi there", stream=True))
         assert events[-1].type == "error"
         assert [event.sequence_number for event in events] == list(range(len(events)))
         id = events[0].response.id  # type: ignore[union-attr]
-        server.run(server.parts.tasks.close())
+        server.run(server.context.tasks.close())
         assert sdk.responses.retrieve(id).status == "incomplete"
         assert server.memory.answers == ["You said:"]
 
 
-def test_an_upstream_that_is_away_is_a_502(translating: Running, llm: ScriptedLLM) -> None:
+def test_an_unreachable_upstream_is_a_502(translating: ResponsesServer, llm: ScriptedLLM) -> None:
     llm.stop()
     with client_of(translating) as sdk, pytest.raises(openai.InternalServerError) as caught:
         sdk.responses.create(model="m", input="Hi")
@@ -79,36 +85,38 @@ def test_an_upstream_that_is_away_is_a_502(translating: Running, llm: ScriptedLL
     assert caught.value.body["code"] == "upstream_unavailable"  # type: ignore[index]
 
 
-def test_an_answer_that_is_none_is_a_502(translating: Running, llm: ScriptedLLM) -> None:
+def test_an_answer_that_is_no_chat_completion_is_a_502(translating: ResponsesServer, llm: ScriptedLLM) -> None:
     for fault in (http_error(200, "<html>"), http_error(200, {}), truncated()):
         llm.fault(fault)
         answer = httpx.post(f"{translating.url}/responses", json={"model": "m", "input": "Hi"}, timeout=60)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_broken")
 
 
-def test_nothing_is_remembered_of_a_request_that_is_refused(translating: Running, llm: ScriptedLLM) -> None:
+def test_nothing_is_stored_of_a_rejected_request(translating: ResponsesServer, llm: ScriptedLLM) -> None:
     body = {"model": "m", "input": "My dog is Rex", "tools": [{"type": "web_search"}]}
     assert httpx.post(f"{translating.url}/responses", json=body, timeout=60).status_code == 400
     assert translating.memory.started == []
     assert llm.requests == []
 
 
-def test_a_client_that_leaves_closes_the_upstream_and_what_came_is_kept(server: Running, llm: ScriptedLLM) -> None:
+def test_a_disconnect_closes_the_upstream_and_the_partial_answer_is_stored(
+    server: ResponsesServer, llm: ScriptedLLM
+) -> None:
     llm.reply("One two three four five six seven eight", faults=[hang(after_frames=6)])
     with client_of(server) as sdk:
         stream, id = start_stream(sdk)
         stream.close()
         llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
-        server.run(server.parts.tasks.close())
+        server.run(server.context.tasks.close())
         response = sdk.responses.retrieve(id)
     assert response.status == "incomplete"
     assert response.output_text.startswith("One")
     assert "eight" not in response.output_text
     assert server.memory.answers == [response.output_text]
-    assert server.parts.in_progress == {}
+    assert server.context.in_progress == {}
 
 
-def test_a_client_that_leaves_before_the_answer_closes_the_upstream(server: Running, llm: ScriptedLLM) -> None:
+def test_a_disconnect_before_the_answer_closes_the_upstream(server: ResponsesServer, llm: ScriptedLLM) -> None:
     llm.default = ScriptedReply("Late", faults=[delay(60)])
     body = json.dumps({"model": "m", "input": "My dog is Rex"})
     url = httpx.URL(server.url)
@@ -117,12 +125,12 @@ def test_a_client_that_leaves_before_the_answer_closes_the_upstream(server: Runn
         client.sendall(f"{head}{body}".encode())
         llm.wait_for(lambda seen: any(answer.status == 200 for _, answer in seen.answers), timeout_s=60)
     llm.wait_for(lambda seen: seen.disconnects, timeout_s=60)
-    server.run(server.parts.tasks.close())
+    server.run(server.context.tasks.close())
     assert server.memory.started[0].turn_id is not None
     assert server.memory.answers == []
 
 
-def test_what_cannot_be_done_is_refused_with_what_to_do(translating: Running) -> None:
+def test_an_unsupported_request_is_rejected_with_a_remedy(translating: ResponsesServer) -> None:
     with client_of(translating) as sdk:
         made = sdk.responses.create(model="m", input="Hi")
         with pytest.raises(openai.BadRequestError, match="leave background out"):
@@ -133,45 +141,51 @@ def test_what_cannot_be_done_is_refused_with_what_to_do(translating: Running) ->
             sdk.responses.create(model="m", input="Hi", tools=[{"type": "web_search"}])
     too_much = httpx.post(f"{translating.url}/responses", content=b"{", timeout=60)
     assert too_much.status_code == 400
-    translating.with_parts(max_body_bytes=10)
+    translating.change_context(max_body_bytes=10)
     assert httpx.post(f"{translating.url}/responses", content=b" " * 11, timeout=60).status_code == 413
 
 
-def test_an_upstream_that_speaks_only_chat_is_found_out_once(llm: ScriptedLLM) -> None:
+def test_an_upstream_without_the_responses_api_is_detected_once(
+    responses_server: ResponsesServer, llm: ScriptedLLM
+) -> None:
     not_found = {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}}
     nowhere = {"error": "Unexpected endpoint or method. (POST /v1/responses)"}
     for fault in (CHAT_ONLY, http_error(404, {"detail": "Not Found"}), http_error(404, not_found),
                   http_error(405, b""), http_error(200, nowhere, {"content-type": "application/json"})):  # fmt: skip
         llm.clear()
         llm.fault(fault, on="responses")
-        with running(llm.base_url) as server, client_of(server) as sdk:
+        with responses_server.connected(llm.base_url) as server, client_of(server) as sdk:
             assert sdk.responses.create(model="m", input="Hi").output_text == "You said: Hi"
             assert sdk.responses.create(model="m", input="Hi").output_text == "You said: Hi"
         assert [request.kind for request in llm.requests] == ["responses", "chat", "chat"]
 
 
-def test_an_unknown_model_is_no_sign_of_an_upstream_that_speaks_only_chat(llm: ScriptedLLM) -> None:
+def test_an_unknown_model_is_not_taken_for_a_missing_responses_api(
+    responses_server: ResponsesServer, llm: ScriptedLLM
+) -> None:
     unknown = {
         "error": {"message": "The model `m` does not exist.", "type": "NotFoundError", "param": None, "code": 404}
     }
     llm.fault(http_error(404, unknown), on="responses")
-    with running(llm.base_url) as server, client_of(server) as sdk:
+    with responses_server.connected(llm.base_url) as server, client_of(server) as sdk:
         with pytest.raises(openai.NotFoundError, match="does not exist"):
             sdk.responses.create(model="m", input="Hi")
         sdk.responses.create(model="m", input="Hi")
     assert [request.kind for request in llm.requests] == ["responses", "responses"]
 
 
-def test_a_chat_goes_on_while_the_ledger_is_away(translating: Running, llm: ScriptedLLM) -> None:
-    class Away:
+def test_requests_without_history_are_answered_while_the_ledger_is_unavailable(
+    translating: ResponsesServer, llm: ScriptedLLM
+) -> None:
+    class Unavailable:
         async def epoch(self, user: str) -> int:
-            raise StoreUnavailable("the ledger is away")
+            raise StoreUnavailable("the ledger is unavailable")
 
         @property
         def responses(self) -> Any:
-            raise StoreUnavailable("the ledger is away")
+            raise StoreUnavailable("the ledger is unavailable")
 
-    translating.with_parts(storage=Away)
+    translating.change_context(service=Unavailable)
     with client_of(translating) as sdk:
         made = sdk.responses.create(model="m", input="Hi")
         assert made.output_text == "You said: Hi"
@@ -181,31 +195,29 @@ def test_a_chat_goes_on_while_the_ledger_is_away(translating: Running, llm: Scri
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_a_chat_does_not_wait_long_for_a_ledger_that_is_stuck(
-    server: Running, llm: ScriptedLLM, streamed: bool
-) -> None:
+def test_an_answer_does_not_wait_for_a_slow_ledger(server: ResponsesServer, llm: ScriptedLLM, streamed: bool) -> None:
     free = threading.Event()
 
-    class Stuck:
+    class Slow:
         responses = server.service.responses
 
         async def epoch(self, user: str) -> int:
             await asyncio.to_thread(free.wait, 120)
             return await server.service.epoch(user)
 
-    server.with_parts(storage=Stuck, store_timeout_s=0.05)
+    server.change_context(service=Slow, store_timeout_s=0.05)
     body = {"model": "m", "input": "Hi", "stream": streamed}
     answer = httpx.post(f"{server.url}/responses", json=body, timeout=60)
     assert "You said" in answer.text or "said" in answer.text
     assert not free.is_set()
-    # Whoever asks for it at once waits until it is kept: its id was told already.
-    threading.Timer(0.5, free.set).start()
+    # The client knows the id, so a read waits until the response is stored.
+    threading.Timer(0.1, free.set).start()
     with client_of(server) as sdk:
         assert sdk.responses.retrieve(re.findall(r"resp_\w+", answer.text)[0]).output_text == "You said: Hi"
 
 
-def test_an_upstream_that_does_not_stream_is_told_in_events_all_the_same(
-    translating: Running, llm: ScriptedLLM
+def test_an_upstream_that_ignores_stream_is_answered_in_events(
+    translating: ResponsesServer, llm: ScriptedLLM
 ) -> None:
     whole = {"id": "x", "model": "m", "choices": [{"index": 0, "finish_reason": "stop",
              "message": {"role": "assistant", "content": "Whole"}}]}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Odd requests and odd upstreams: refused or passed over, never an error of ours."""
+"""Malformed requests are rejected and malformed upstream answers ignored; neither causes an internal error."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from recollect.config.server_fields import ResponsesMode
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
-from recollect.http.responses.context import Mode, ResponsesContext
+from recollect.http.responses.context import ResponsesContext
 from recollect.http.responses.from_chat import ResponseTranslator
 from recollect.http.responses.items import new_response, output_text
 from recollect.http.responses.passthrough import PassthroughState
@@ -23,6 +24,7 @@ from recollect.http.responses.request import parse_response_params
 from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.protocol import Header, UpstreamRequest
 from recollect.ledger.sqlite import open_in_memory
+from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch
 from tests.support.ledger_samples import MODEL
 
@@ -97,13 +99,13 @@ nearly_chunks = st.fixed_dictionaries(
 
 @dataclass
 class Answering:
-    """An upstream that answers everything with one text."""
+    """An upstream that answers every request with the same text."""
 
     name: str = "main"
 
-    async def send(self, ask: UpstreamRequest) -> Any:
-        assert isinstance(ask.body, bytes)
-        request = json.loads(ask.body)
+    async def send(self, upstream_request: UpstreamRequest) -> Any:
+        assert isinstance(upstream_request.body, bytes)
+        request = json.loads(upstream_request.body)
         if "messages" in request:
             message = {"role": "assistant", "content": "Aloha"}
             body: dict[str, Any] = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
@@ -128,7 +130,7 @@ class Replied:
     async def close(self) -> None: ...
 
 
-class Forgetful:
+class NoMemory:
     async def begin(self, options: Any, messages: Sequence[Mapping[str, Any]]) -> ChatContext:
         return ChatContext(options, messages, SessionMatch(scope=options.scope))
 
@@ -138,7 +140,7 @@ class Forgetful:
         return ""
 
 
-class FakeLedgers:
+class FakeService:
     def __init__(self) -> None:
         self.responses = asyncio.run(open_in_memory(MODEL))
 
@@ -146,20 +148,20 @@ class FakeLedgers:
         return (await self.responses.revision(user)).epoch
 
 
-def client(mode: Mode) -> TestClient:
-    upstream, ledgers = Answering(), FakeLedgers()
+def client(mode: ResponsesMode) -> TestClient:
+    upstream, service = Answering(), FakeService()
     parts = ResponsesContext(
-        storage=lambda: ledgers,
-        memory=cast(ChatMemory, Forgetful()),
+        service=lambda: cast(Service, service),
+        memory=cast(ChatMemory, NoMemory()),
         upstream_of=lambda model: upstream,
         modes={"main": mode},
     )
     served = Starlette(routes=responses_routes(lambda: parts))
 
-    async def asked_here(scope: Any, receive: Any, send: Any) -> None:
+    async def with_caller(scope: Any, receive: Any, send: Any) -> None:
         await served({**scope, "state": {STATE_CALLER: LOCAL_CALLER}}, receive, send)
 
-    return TestClient(asked_here)
+    return TestClient(with_caller)
 
 
 TRANSLATING, NATIVE = client("translate"), client("native")
@@ -167,7 +169,7 @@ TRANSLATING, NATIVE = client("translate"), client("native")
 
 @settings(deadline=None, max_examples=100)
 @given(nearly_requests)
-def test_an_odd_request_is_answered_or_refused(body: dict[str, Any]) -> None:
+def test_a_malformed_request_is_answered_or_rejected(body: dict[str, Any]) -> None:
     for server in (TRANSLATING, NATIVE):
         answer = server.post("/v1/responses", json=body)
         assert answer.status_code in (200, 400, 404)
@@ -186,7 +188,7 @@ def test_an_odd_request_is_answered_or_refused(body: dict[str, Any]) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(nearly_items | odd, max_size=4), odd)
-def test_an_odd_conversation_is_made_or_refused(items: list[Any], metadata: Any) -> None:
+def test_a_malformed_conversation_is_created_or_rejected(items: list[Any], metadata: Any) -> None:
     answer = TRANSLATING.post("/v1/conversations", json={"items": items, "metadata": metadata})
     assert answer.status_code in (200, 400)
     if answer.status_code == 200:
@@ -198,13 +200,13 @@ def test_an_odd_conversation_is_made_or_refused(items: list[Any], metadata: Any)
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(nearly_chunks, max_size=5))
-def test_odd_chunks_never_break_a_translation(chunks: list[Any]) -> None:
+def test_malformed_chunks_never_break_a_translation(chunks: list[Any]) -> None:
     request = parse_response_params(b'{"model": "m", "input": "Hi"}')
     translation = ResponseTranslator(new_response(request, id="resp_1", created_at=1))
     events = translation.begin()
     for chunk in chunks:
         events += translation.feed(chunk)
-    events += translation.end(at=2)
+    events += translation.end()
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert translation.response["status"] in ("completed", "incomplete", "failed")
     output_text(translation.response)
@@ -224,7 +226,7 @@ def test_odd_chunks_never_break_a_translation(chunks: list[Any]) -> None:
         max_size=6,
     )
 )  # fmt: skip
-def test_odd_events_never_break_the_watch(events: list[Any]) -> None:
+def test_malformed_events_never_break_a_relayed_stream(events: list[Any]) -> None:
     watch = PassthroughState()
     watch.feed(b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events))
     watch.stop("incomplete")

@@ -1,4 +1,4 @@
-"""Responses that are kept: whose they are, what is told of them, how they are gone on from and removed."""
+"""Stored responses: their owner, how they are read and continued, and how they are removed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.scope import Scope
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import hang, http_error
-from tests.support.responses_samples import OFF, Running, client_of, last, running, start_stream
+from tests.support.responses_server import OFF, ResponsesServer, client_of, last, start_stream
 
 
-def test_what_is_not_to_be_stored_is_not(sdk: openai.OpenAI) -> None:
+def test_a_response_with_store_false_cannot_be_read_or_continued(sdk: openai.OpenAI) -> None:
     made = sdk.responses.create(model="m", input="Hi", store=False)
     with pytest.raises(openai.NotFoundError):
         sdk.responses.retrieve(made.id)
@@ -25,7 +25,7 @@ def test_what_is_not_to_be_stored_is_not(sdk: openai.OpenAI) -> None:
     assert (caught.value.code, caught.value.param) == ("previous_response_not_found", "previous_response_id")
 
 
-def test_anothers_responses_and_unknown_ones_are_not_found_alike(server: Running, llm: ScriptedLLM) -> None:
+def test_a_response_of_another_user_is_not_found(server: ResponsesServer, llm: ScriptedLLM) -> None:
     with client_of(server, **{"X-Memory-User": "ann"}) as ann, client_of(server, **{"X-Memory-User": "bob"}) as bob:
         made = ann.responses.create(model="m", input="My secret is tea")
         count = len(llm.answers)
@@ -49,7 +49,7 @@ def test_anothers_responses_and_unknown_ones_are_not_found_alike(server: Running
             ann.responses.retrieve(made.id, extra_query={"user": "bob"})
 
 
-def test_input_items_come_in_pages(sdk: openai.OpenAI) -> None:
+def test_input_items_are_listed_in_pages(sdk: openai.OpenAI) -> None:
     items: Any = [{"role": "user", "content": str(n)} for n in range(5)]
     made = sdk.responses.create(model="m", input=items)
     texts = [item.content[0].text for item in sdk.responses.input_items.list(made.id, limit=2, order="asc")]  # type: ignore[union-attr]
@@ -62,7 +62,7 @@ def test_input_items_come_in_pages(sdk: openai.OpenAI) -> None:
             sdk.responses.input_items.list(made.id, **wrong)  # type: ignore[arg-type]
 
 
-def test_a_deleted_response_is_left_out_of_what_is_told_next(server: Running, llm: ScriptedLLM) -> None:
+def test_a_deleted_response_is_left_out_of_the_history(server: ResponsesServer, llm: ScriptedLLM) -> None:
     with client_of(server) as sdk:
         ids, before = [], None
         for text in ("One", "Two", "Three"):
@@ -79,40 +79,41 @@ def test_a_deleted_response_is_left_out_of_what_is_told_next(server: Running, ll
     assert [word in inputs for word in ("One", "Two", "Three", "Four")] == [True, False, True, True]
 
 
-def test_an_upstream_that_lost_what_came_before_is_told_it_again(llm: ScriptedLLM) -> None:
+def test_an_upstream_that_lost_the_history_is_sent_it(responses_server: ResponsesServer, llm: ScriptedLLM) -> None:
     for status, code in ((400, "previous_response_not_found"), (404, 404)):
-        with running(llm.base_url) as server, client_of(server) as sdk:
+        with responses_server.connected(llm.base_url) as server, client_of(server) as sdk:
             first = sdk.responses.create(model="m", input="One", extra_body=OFF)
             lost = {"message": f"Response with id '{first.id}' not found.", "param": None, "type": "x", "code": code}
             llm.fault(http_error(status, {"error": lost}))
             second = sdk.responses.create(model="m", input="Two", previous_response_id=first.id, extra_body=OFF)
             assert second.output_text == "You said: Two"
-            assert server.parts.modes[llm.base_url] == "native"
+            assert server.context.modes[llm.base_url] == "native"
             assert sdk.responses.retrieve(second.id).previous_response_id == first.id
         report = last(llm)
         assert "previous_response_id" not in report
         assert [item["role"] for item in report["input"]] == ["user", "assistant", "user"]
 
 
-def test_who_made_a_response_is_asked_to_delete_it_too(server: Running, llm: ScriptedLLM) -> None:
+def test_a_deleted_response_is_deleted_at_the_upstream_that_made_it(
+    server: ResponsesServer, llm: ScriptedLLM
+) -> None:
     with client_of(server) as sdk:
         made = sdk.responses.create(model="m", input="Hi")
         is_native = llm.answers[-1][0].kind == "responses"
         sdk.responses.delete(made.id)
-    server.run(server.parts.tasks.close())
+    server.run(server.context.tasks.close())
     deleted = [request.path for request in llm.requests if request.method == "DELETE"]
     assert deleted == ([f"/v1/responses/{made.id}"] if is_native else [])
 
 
-def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) -> None:
+def test_an_erased_turn_is_left_out_of_the_history(server: ResponsesServer, llm: ScriptedLLM) -> None:
     with client_of(server) as sdk:
         first = sdk.responses.create(model="m", input="My secret is tea")
         second = sdk.responses.create(model="m", input="And milk", previous_response_id=first.id)
         turn = server.memory.started[0].turn_id
         assert turn is not None
-        server.run(
-            server.service.erasure.erase(Scope("default"), ErasureRequest(Target.TURN, turn), by=Author("test"))
-        )
+        user = Scope(server.context.defaults.user)
+        server.run(server.service.erasure.erase(user, ErasureRequest(Target.TURN, turn), by=Author("test")))
         with pytest.raises(openai.NotFoundError):
             sdk.responses.retrieve(first.id)
         sdk.responses.create(model="m", input="What else?", previous_response_id=second.id)
@@ -120,7 +121,7 @@ def test_what_was_erased_is_not_gone_on_from(server: Running, llm: ScriptedLLM) 
     assert "My secret is tea" not in last(llm).get("messages", last(llm).get("input"))[0]["content"]
 
 
-def test_a_response_under_way_can_be_looked_at_and_cancelled(server: Running, llm: ScriptedLLM) -> None:
+def test_a_response_in_progress_can_be_read_and_cancelled(server: ResponsesServer, llm: ScriptedLLM) -> None:
     llm.reply("One two three four five six seven eight", faults=[hang(after_frames=6)])
     with client_of(server) as sdk, client_of(server) as other:
         stream, id = start_stream(sdk)

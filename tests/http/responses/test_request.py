@@ -1,4 +1,4 @@
-"""What is asked of the Responses API: read, checked, translated, and edited in its own text."""
+"""Requests of the Responses API: parsed, validated, translated, and rewritten in place."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def messages(*items: dict[str, Any]) -> list[dict[str, Any]]:
         (b'{"model": "m", "input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", None),
     ],
 )  # fmt: skip
-def test_a_bad_request_says_which_field_is_wrong(body: bytes, param: str | None) -> None:
+def test_an_invalid_request_is_rejected_with_the_name_of_the_field(body: bytes, param: str | None) -> None:
     with pytest.raises(BadRequest) as caught:
         parse_response_params(body)
     assert caught.value.param == param
 
 
-def test_input_may_be_left_out_where_something_came_before() -> None:
+def test_input_may_be_missing_in_a_request_with_history() -> None:
     assert parse_response_params(b'{"model": "m", "previous_response_id": "r"}').items == []
     assert parse_response_params(b'{"model": "m", "conversation": {"id": "c"}}').thread_id == "c"
 
 
-def test_the_request_is_asked_of_chat_completions_in_their_words() -> None:
+def test_a_request_is_translated_to_chat_completions() -> None:
     fields = {
         "model": "m", "input": "Hi", "instructions": "Be brief.", "max_output_tokens": 9, "temperature": 0.5,
         "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True},
@@ -106,13 +106,13 @@ def test_the_request_is_asked_of_chat_completions_in_their_words() -> None:
         ({"prompt": {"id": "p"}}, "prompt"),
     ],
 )
-def test_what_chat_completions_cannot_do_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+def test_a_field_that_chat_completions_lack_is_rejected_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(BadRequest) as caught:
         to_chat({"model": "m", **fields}, [])
     assert caught.value.param == param
 
 
-def test_items_become_messages_and_calls_join_the_words_before_them() -> None:
+def test_items_become_messages_and_calls_join_the_assistant_message_before_them() -> None:
     assert messages(
         {"role": "developer", "content": "Be kind."},
         {"role": "user", "content": [{"type": "input_text", "text": "Look"},
@@ -151,7 +151,7 @@ def test_items_become_messages_and_calls_join_the_words_before_them() -> None:
         {"type": "function_call_output", "call_id": "c", "output": [{"type": "hologram"}]},
     ],
 )
-def test_an_item_without_words_in_chat_completions_is_refused(item: dict[str, Any]) -> None:
+def test_an_item_that_chat_completions_lack_is_rejected(item: dict[str, Any]) -> None:
     with pytest.raises(BadRequest, match="chat completions"):
         check_translatable([item])
 
@@ -162,7 +162,7 @@ plain_items = st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant
 
 @settings(deadline=None)
 @given(st.lists(plain_items, max_size=6))
-def test_kept_items_say_what_they_said_when_they_came(items: list[dict[str, Any]]) -> None:
+def test_stored_items_translate_to_the_same_messages(items: list[dict[str, Any]]) -> None:
     stored = [with_id(item) for item in items]
     assert messages(*stored) == messages(*items) == items
     assert len({item["id"] for item in stored}) == len(items)
@@ -171,7 +171,7 @@ def test_kept_items_say_what_they_said_when_they_came(items: list[dict[str, Any]
 
 @settings(deadline=None)
 @given(st.sampled_from(["user", "system"]), st.lists(texts, min_size=2, max_size=3) | texts)
-def test_a_message_of_memory_says_the_same_as_an_item(role: str, said: Any) -> None:
+def test_a_message_of_memory_translates_to_an_item_and_back(role: str, said: Any) -> None:
     content = said if isinstance(said, str) else [{"type": "text", "text": each} for each in said]
     message = {"role": role, "content": content}
     assert messages(to_item(message)) == [message]
@@ -201,7 +201,7 @@ def raw_objects(draw: st.DrawFn) -> tuple[str, list[tuple[str, str]]]:
 
 @settings(deadline=None)
 @given(raw_objects())
-def test_members_are_removed_and_added_and_all_others_keep_their_bytes(raw: Any) -> None:
+def test_rewriting_a_body_keeps_the_bytes_of_other_members(raw: Any) -> None:
     text, members = raw
     body = parse_body(text.encode())
     left = body.rewrite({}, without={"memory_id", "memory_config"}).decode()
@@ -221,7 +221,7 @@ def native(request: Any, history: History, placed: Any, recalled: list[Any], ups
 
 @settings(deadline=None)
 @given(st.lists(json_values.map(lambda each: {"role": "user", "content": "x", "odd": each}), max_size=4), st.data())
-def test_items_are_added_to_the_text_and_nothing_else_changes(items: list[Any], data: st.DataObject) -> None:
+def test_inserting_an_item_changes_nothing_else_in_the_body(items: list[Any], data: st.DataObject) -> None:
     text = json.dumps(
         {"model": "m", "a": 1.0, "input": items, "b": None}, indent=data.draw(st.sampled_from([None, 2]))
     )
@@ -236,7 +236,7 @@ def test_items_are_added_to_the_text_and_nothing_else_changes(items: list[Any], 
     assert "".join(without_block.split()).replace(",", "") == "".join(text.split()).replace(",", "")
 
 
-def test_a_text_as_input_becomes_a_list_with_the_same_bytes() -> None:
+def test_a_text_input_becomes_a_list_and_keeps_its_bytes() -> None:
     request = parse_response_params(b'{"model": "m", "input" : "caf\\u00e9 \\ud83c\\udf0a", "x": 1e-7}')
     placed = to_messages(request.items)
     block = {"role": "user", "content": "tea"}
@@ -246,7 +246,7 @@ def test_a_text_as_input_becomes_a_list_with_the_same_bytes() -> None:
     )  # fmt: skip
 
 
-def test_natively_only_the_block_is_added_and_only_our_fields_are_removed() -> None:
+def test_a_native_body_gains_the_memory_block_and_loses_memory_fields_only() -> None:
     raw = '{"model":"m",  "memory_context":{"user_id":"ann"}, "input":[{"role":"user","content":"A"},' \
           ' {"role":"user","content":"B","odd":1.0}],"temperature":1e-7}'  # fmt: skip
     request = parse_response_params(raw.encode())

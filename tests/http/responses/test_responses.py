@@ -1,4 +1,4 @@
-"""The Responses API through the real client, whether the upstream speaks it or only chat completions."""
+"""The Responses API through the real client, whether the upstream has it or only chat completions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from recollect.model.scope import Scope
 from recollect.testing.llm_replies import ToolCall
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.support.responses_samples import Running, client_of, last, last_request_text
+from tests.support.responses_server import ResponsesServer, client_of, last, last_request_text
 
 LOOK = {
     "type": "function",
@@ -25,7 +25,7 @@ LOOK = {
 }
 
 
-def test_a_text_is_answered_kept_listed_and_deleted(sdk: openai.OpenAI) -> None:
+def test_a_response_is_created_stored_listed_and_deleted(sdk: openai.OpenAI) -> None:
     made = sdk.responses.create(model="m", input="Aloha", metadata={"a": "b"})
     assert (made.status, made.output_text) == ("completed", "You said: Aloha")
     assert made.usage is not None
@@ -41,9 +41,7 @@ def test_a_text_is_answered_kept_listed_and_deleted(sdk: openai.OpenAI) -> None:
     assert caught.value.body["code"] == "not_found"  # type: ignore[index]
 
 
-def test_what_speaks_of_one_connection_and_what_steers_memory_is_not_sent_on(
-    server: Running, llm: ScriptedLLM
-) -> None:
+def test_hop_by_hop_and_memory_headers_are_not_forwarded(server: ResponsesServer, llm: ScriptedLLM) -> None:
     headers = {"connection": "x-hop", "x-hop": "1", "te": "trailers", "x-memory-user": "ann", "x-other": "2"}
     answer = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Aloha"}, headers=headers, timeout=60)
     assert answer.status_code == 200
@@ -52,7 +50,7 @@ def test_what_speaks_of_one_connection_and_what_steers_memory_is_not_sent_on(
         assert not {"connection", "x-hop", "te", "x-memory-user"} & set(request.headers)
 
 
-def test_a_list_with_all_kinds_of_parts_is_answered(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_input_with_text_image_and_file_parts_is_answered(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     content: Any = [
         {"type": "input_text", "text": "What is this?"},
         {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "low"},
@@ -65,7 +63,7 @@ def test_a_list_with_all_kinds_of_parts_is_answered(sdk: openai.OpenAI, llm: Scr
     assert [part.type for part in item.content] == ["input_text", "input_image", "input_file"]  # type: ignore[union-attr]
 
 
-def test_events_are_typed_in_order_numbered_and_without_done(server: Running) -> None:
+def test_events_are_typed_ordered_numbered_and_without_done(server: ResponsesServer) -> None:
     raw = httpx.post(f"{server.url}/responses", json={"model": "m", "input": "Aloha", "stream": True}, timeout=60)
     frames = [frame.split("\n") for frame in raw.text.strip().split("\n\n")]
     assert all(len(frame) == 2 for frame in frames)
@@ -81,7 +79,7 @@ def test_events_are_typed_in_order_numbered_and_without_done(server: Running) ->
     assert raw.headers["content-type"].startswith("text/event-stream")
 
 
-def test_the_clients_own_stream_puts_the_answer_together(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_the_sdk_assembles_the_answer_from_the_stream(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     llm.reply("The sea is warm.", reasoning="They ask about the sea.")
     with sdk.responses.stream(model="m", input="How is the sea?") as stream:
         text = "".join(event.delta for event in stream if event.type == "response.output_text.delta")
@@ -92,7 +90,7 @@ def test_the_clients_own_stream_puts_the_answer_together(sdk: openai.OpenAI, llm
     assert sdk.responses.retrieve(final.id).output_text == text
 
 
-def test_a_response_that_was_streamed_can_be_gone_on_from_at_once(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_a_streamed_response_can_be_continued_at_once(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     for event in sdk.responses.create(model="m", input="My dog is Rex", stream=True):
         if event.type == "response.completed":
             made = sdk.responses.create(
@@ -102,7 +100,7 @@ def test_a_response_that_was_streamed_can_be_gone_on_from_at_once(sdk: openai.Op
             assert made.output_text == "You said: And my cat is Tom"
 
 
-def test_functions_are_called_and_answered_over_a_chain(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_function_calls_and_their_outputs_form_a_chain(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     calls = [ToolCall("look", {"at": "sea"}, "call_a"), ToolCall("look", {"at": "sky"}, "call_b")]
     llm.reply("I look.", tool_calls=calls)
     first = sdk.responses.create(model="m", input="Look around", tools=[LOOK])  # type: ignore[list-item]
@@ -124,7 +122,7 @@ def test_functions_are_called_and_answered_over_a_chain(sdk: openai.OpenAI, llm:
         assert request["previous_response_id"] == first.id
 
 
-def test_calls_are_streamed_with_their_arguments(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_function_calls_are_streamed_with_their_arguments(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     llm.reply(tool_calls=[ToolCall("look", {"at": "the sea and the sky"}, "call_a")])
     with sdk.responses.stream(model="m", input="Look", tools=[LOOK]) as stream:  # type: ignore[list-item]
         events = list(stream)
@@ -135,7 +133,7 @@ def test_calls_are_streamed_with_their_arguments(sdk: openai.OpenAI, llm: Script
     assert call.arguments == arguments == '{"at": "the sea and the sky"}'
 
 
-def test_an_answer_in_a_schema_is_parsed(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_structured_output_is_parsed_by_the_sdk(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     class Trip(BaseModel):
         place: str
         budget: int
@@ -148,7 +146,7 @@ def test_an_answer_in_a_schema_is_parsed(sdk: openai.OpenAI, llm: ScriptedLLM) -
     assert form["schema"]["properties"].keys() == {"place", "budget"}
 
 
-def test_a_chain_tells_the_model_all_that_was_said(translating: Running, llm: ScriptedLLM) -> None:
+def test_a_chain_of_responses_is_sent_as_its_history(translating: ResponsesServer, llm: ScriptedLLM) -> None:
     with client_of(translating) as sdk:
         first = sdk.responses.create(model="m", input="One", instructions="Count.")
         second = sdk.responses.create(model="m", input="Two", previous_response_id=first.id)
@@ -163,12 +161,12 @@ def test_a_chain_tells_the_model_all_that_was_said(translating: Running, llm: Sc
         {"role": "assistant", "content": "You said: Two"},
         {"role": "user", "content": "Three"},
     ]
-    # All of it is one session, whose name is the chain's.
+    # The chain is one session, named after its first response.
     assert {each.options.scope.session for each in translating.memory.started} == {first.id}
     assert branch.id != second.id
 
 
-def test_instructions_stay_as_they_are(server: Running, sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
+def test_instructions_are_unchanged(server: ResponsesServer, sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     sdk.responses.create(model="m", input="My dog is called Rex")
     sdk.responses.create(model="m", input="What is my dog called?", instructions="Be  brief. é")
     request = last(llm)
@@ -179,9 +177,7 @@ def test_instructions_stay_as_they_are(server: Running, sdk: openai.OpenAI, llm:
         assert request["instructions"] == "Be  brief. é"
 
 
-def test_what_was_said_is_recalled_in_another_chat_before_the_last_question(
-    sdk: openai.OpenAI, llm: ScriptedLLM
-) -> None:
+def test_memories_are_inserted_before_the_last_question(sdk: openai.OpenAI, llm: ScriptedLLM) -> None:
     sdk.responses.create(model="m", input="My budget for the Hawaii trip is $10,000")
     items: Any = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "What's my budget for the trip?"}]
     sdk.responses.create(model="m", input=items)
@@ -192,7 +188,9 @@ def test_what_was_said_is_recalled_in_another_chat_before_the_last_question(
     assert "$10,000" in json.dumps(inputs[1])
 
 
-def test_the_example_request_of_the_semantic_router_works_as_printed(server: Running, llm: ScriptedLLM) -> None:
+def test_the_example_request_of_the_semantic_router_works_as_printed(
+    server: ResponsesServer, llm: ScriptedLLM
+) -> None:
     march = {
         "model": "qwen3", "input": "My budget for the Hawaii trip is $10,000",
         "memory_context": {"user_id": "user_456"},
@@ -223,7 +221,7 @@ def test_the_example_request_of_the_semantic_router_works_as_printed(server: Run
     assert not {"memory_config", "memory_context"} & last(llm).keys()
 
 
-def test_hits_are_told_in_the_answer_where_they_are_asked_for(sdk: openai.OpenAI) -> None:
+def test_memory_hits_are_listed_on_request(sdk: openai.OpenAI) -> None:
     sdk.responses.create(model="m", input="My dog is called Rex")
     raw = sdk.responses.with_raw_response.create(
         model="m", input="What is my dog called?", extra_body={"memory_hits": True}
@@ -233,7 +231,7 @@ def test_hits_are_told_in_the_answer_where_they_are_asked_for(sdk: openai.OpenAI
     assert raw.headers["x-memory-turn"]
 
 
-def test_many_at_once_are_each_answered_and_kept(server: Running) -> None:
+def test_concurrent_responses_are_each_answered_and_stored(server: ResponsesServer) -> None:
     made: list[Any] = []
 
     def ask(n: int) -> None:

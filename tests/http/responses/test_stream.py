@@ -1,4 +1,4 @@
-"""Chat completions become responses: whole and in any pieces, with the same outcome."""
+"""Chat completions become responses, whole or in pieces of any size, with the same result."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def chunk(delta: Any = None, finish: str | None = None, **more: Any) -> dict[str
 
 
 def translated(chunks: Sequence[dict[str, Any]], **fields: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The events that chunks and a [DONE] come to, and the response in the end."""
+    """Return the events of chunks and a [DONE], and the final response."""
     translation = fresh(**fields)
     events = translation.begin()
     for each in chunks:
         events += translation.feed(each)
     translation.mark_done()
-    events += translation.end(at=2)
+    events += translation.end()
     return events, translation.response
 
 
@@ -61,7 +61,7 @@ def kinds(events: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def rebuilt(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The output as a client puts it together from the deltas alone."""
+    """Return the output as a client assembles it from the deltas alone."""
     output: dict[int, dict[str, Any]] = {}
     for event in events:
         kind, at = event["type"].removeprefix("response."), event.get("output_index", -1)
@@ -85,7 +85,7 @@ def bare(output: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in item.items() if name not in ("id", "status")} for item in output]
 
 
-def test_a_text_is_told_in_typed_events_in_order() -> None:
+def test_text_chunks_become_typed_events_in_order() -> None:
     events, response = translated([chunk({"role": "assistant", "content": ""}), chunk({"content": "Alo"}),
                                    chunk({"content": "ha"}), chunk(finish="stop")])  # fmt: skip
     assert kinds(events) == [
@@ -94,13 +94,14 @@ def test_a_text_is_told_in_typed_events_in_order() -> None:
     ]  # fmt: skip
     assert [event["sequence_number"] for event in events] == list(range(10))
     assert output_text(response) == "Aloha"
-    assert (response["status"], response["model"], response["completed_at"]) == ("completed", "m-2026", 2)
+    assert (response["status"], response["model"]) == ("completed", "m-2026")
+    assert response["completed_at"] >= response["created_at"]
     assert events[-1]["response"] == response
     assert events[0]["response"]["status"] == "in_progress"
     assert events[0]["response"]["output"] == []
 
 
-def test_thoughts_words_and_calls_are_items_of_their_own() -> None:
+def test_reasoning_text_and_calls_become_separate_items() -> None:
     events, response = translated(
         [
             chunk({"reasoning_content": "Hm"}), chunk({"reasoning": "m."}), chunk({"content": "Let me see."}),
@@ -142,7 +143,7 @@ def test_thoughts_words_and_calls_are_items_of_their_own() -> None:
     ],
     ids=["interleaved", "without-index", "all-index-0", "by-id"],
 )  # fmt: skip
-def test_parallel_calls_are_told_apart_however_they_come(deltas: list[dict[str, Any]]) -> None:
+def test_deltas_of_parallel_calls_are_assigned_to_their_calls(deltas: list[dict[str, Any]]) -> None:
     events, response = translated([chunk({"tool_calls": [each]}) for each in deltas] + [chunk(finish="tool_calls")])
     assert [(item["call_id"], item["name"], item["arguments"]) for item in response["output"]] == [
         ("a", "f", "12"),
@@ -151,7 +152,7 @@ def test_parallel_calls_are_told_apart_however_they_come(deltas: list[dict[str, 
     assert bare(rebuilt(events)) == bare(response["output"])
 
 
-def test_a_tool_that_takes_free_text_is_a_custom_call() -> None:
+def test_a_custom_tool_becomes_a_custom_call() -> None:
     call = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "sql", "input": "SELECT"}}
     events, response = translated([chunk({"tool_calls": [call]}), chunk(finish="tool_calls")])
     assert response["output"][0]["type"] == "custom_tool_call"
@@ -159,7 +160,7 @@ def test_a_tool_that_takes_free_text_is_a_custom_call() -> None:
     assert "custom_tool_call_input.delta" in kinds(events)
 
 
-def test_a_refusal_is_a_part_of_its_own() -> None:
+def test_a_refusal_becomes_a_separate_part() -> None:
     events, response = translated([chunk({"refusal": "I "}), chunk({"refusal": "won't."}), chunk(finish="stop")])
     assert response["output"][0]["content"] == [{"type": "refusal", "refusal": "I won't."}]
     assert kinds(events)[3:7] == ["content_part.added", "refusal.delta", "refusal.delta", "refusal.done"]
@@ -168,7 +169,7 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("finish", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")]
 )
-def test_an_answer_that_was_cut_is_incomplete_and_says_why(finish: str, reason: str) -> None:
+def test_a_truncated_answer_is_incomplete_with_a_reason(finish: str, reason: str) -> None:
     events, response = translated([chunk({"content": "Alo"}), chunk(finish=finish)])
     assert kinds(events)[-1] == response["status"] == "incomplete"
     assert response["incomplete_details"] == {"reason": reason}
@@ -176,20 +177,20 @@ def test_an_answer_that_was_cut_is_incomplete_and_says_why(finish: str, reason: 
     assert output_text(response) == "Alo"
 
 
-def test_an_error_in_the_middle_ends_it_as_failed_with_what_came() -> None:
+def test_an_error_chunk_ends_the_response_as_failed_with_its_part() -> None:
     translation = fresh()
     translation.feed(chunk({"content": "Alo"}))
     events = translation.feed({"error": {"message": "overloaded", "type": "server_error", "code": None}})
     assert kinds(events) == ["output_text.done", "content_part.done", "output_item.done", "error", "failed"]
     assert translation.response["error"] == {"code": "server_error", "message": "overloaded"}
-    assert translation.feed(chunk({"content": "ha"})) == translation.end(at=2) == []
+    assert translation.feed(chunk({"content": "ha"})) == translation.end() == []
     assert output_text(translation.response) == "Alo"
 
 
-def test_a_stream_that_just_stops_is_failed_and_never_completed() -> None:
+def test_a_stream_without_an_end_is_failed() -> None:
     translation = fresh()
     translation.feed(chunk({"content": "Alo"}))
-    assert kinds(translation.end(at=2))[-2:] == ["error", "failed"]
+    assert kinds(translation.end())[-2:] == ["error", "failed"]
 
 
 def test_an_empty_answer_is_an_empty_message() -> None:
@@ -199,7 +200,7 @@ def test_an_empty_answer_is_an_empty_message() -> None:
     assert bare(rebuilt(events)) == bare(response["output"])
 
 
-def test_chunks_of_no_use_are_passed_over() -> None:
+def test_malformed_chunks_are_ignored() -> None:
     odd: list[Any] = [
         {},
         {"choices": []},
@@ -213,7 +214,7 @@ def test_chunks_of_no_use_are_passed_over() -> None:
     assert output_text(response) == "yes"
 
 
-def test_likely_tokens_and_citations_are_told_with_the_text() -> None:
+def test_logprobs_and_annotations_are_part_of_the_text() -> None:
     token = {"token": "A", "logprob": -0.1, "bytes": [65], "top_logprobs": []}
     body = {**HEAD, "choices": [{"index": 0, "delta": {"content": "A"}, "logprobs": {"content": [token]}}]}
     cited = chunk({"annotations": [{"type": "url_citation", "url_citation": {"url": "u", "title": "t"}}]})
@@ -226,7 +227,7 @@ def test_likely_tokens_and_citations_are_told_with_the_text() -> None:
 
 @settings(deadline=None)
 @given(text=st.text(max_size=40), thought=st.text(max_size=20), called=calls, data=st.data())
-def test_in_any_pieces_it_comes_to_what_it_comes_to_whole(
+def test_a_stream_in_any_pieces_yields_the_same_response_as_a_whole_answer(
     text: str, thought: str, called: list[dict[str, Any]], data: st.DataObject
 ) -> None:
     message = {"role": "assistant", "content": text, "reasoning_content": thought, "tool_calls": called}
@@ -246,7 +247,7 @@ def test_in_any_pieces_it_comes_to_what_it_comes_to_whole(
     for at in range(0, len(stream), size):
         for result in reader.feed(stream[at : at + size]):
             events += translation.feed(decode_object(result) or {})
-    events += translation.end(at=2)
+    events += translation.end()
     assert bare(translation.response["output"]) == bare(whole["output"])
     assert bare(rebuilt(events)) == bare(whole["output"])
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
@@ -259,7 +260,7 @@ def test_in_any_pieces_it_comes_to_what_it_comes_to_whole(
 
 @settings(deadline=None)
 @given(text=st.text(max_size=40), called=calls)
-def test_an_answer_told_again_as_messages_is_what_the_model_said(text: str, called: list[dict[str, Any]]) -> None:
+def test_output_items_translate_back_to_the_message_of_the_model(text: str, called: list[dict[str, Any]]) -> None:
     message: dict[str, Any] = {"role": "assistant", "content": text or None}
     if called:
         message["tool_calls"] = called
@@ -270,7 +271,7 @@ def test_an_answer_told_again_as_messages_is_what_the_model_said(text: str, call
 
 @settings(deadline=None)
 @given(events=st.lists(st.dictionaries(words, st.text(), max_size=3), max_size=5), size=st.integers(1, 9))
-def test_events_that_are_written_are_read_again(events: list[dict[str, Any]], size: int) -> None:
+def test_encoded_events_can_be_parsed(events: list[dict[str, Any]], size: int) -> None:
     sent = [{**event, "type": "t"} for event in events]
     raw = encode_events(sent)
     reader = SseReader()
@@ -278,7 +279,7 @@ def test_events_that_are_written_are_read_again(events: list[dict[str, Any]], si
     assert [decode_object(data) for data in results] == sent
 
 
-def test_comments_and_other_fields_are_no_data_and_a_last_event_needs_no_blank_line() -> None:
+def test_comments_and_other_fields_are_skipped_and_the_last_event_needs_no_blank_line() -> None:
     reader = SseReader()
     assert reader.feed(b": hello\n\nevent: x\nid: 1\nretry: 5\ndata: a\ndata:b\n\ndata: c") == [b"a\nb"]
     assert reader.end() == [b"c"]

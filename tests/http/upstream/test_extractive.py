@@ -1,4 +1,4 @@
-"""The built-in model: it answers from memory alone, says so, quotes its sources and makes nothing up."""
+"""The built-in model answers from memory alone, says so, quotes its sources and invents nothing."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from starlette.types import Receive, Scope, Send
 
 from recollect import AsyncMemory
 from recollect.http.upstream.extractive import MODEL, ExtractiveUpstream
-from recollect.http.upstream.extractive_answer import answer_from_memory
-from recollect.http.upstream.protocol import RequestMemory, UpstreamRequest
+from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.memory import Category
-from recollect.model.result import Hit, RecallResult
+from recollect.model.result import Hit
+from recollect.service.extractive_answer import RequestMemory, answer_from_memory
 from tests.support.recollect_server import in_thread
 
 NO_LLM = "No LLM is configured"
@@ -32,16 +32,13 @@ async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
         yield memory
 
 
-async def recalled(memory: AsyncMemory, question: str) -> RecallResult:
-    return await memory.recall(question, user_id="alex")
-
-
 async def answer_question(memory: AsyncMemory, question: str) -> str:
-    """What it answers to a question, with what recall gives for it."""
-    return answer_from_memory(question, RequestMemory(hits=(await recalled(memory, question)).hits))
+    """Return the answer to a question, from the memories that are recalled for it."""
+    recalled = await memory.recall(question, user_id="alex")
+    return answer_from_memory(question, RequestMemory(hits=recalled.hits))
 
 
-async def test_a_question_is_answered_with_the_words_that_were_said_and_where_from(memory: AsyncMemory) -> None:
+async def test_an_answer_quotes_the_memory_with_its_source(memory: AsyncMemory) -> None:
     stored = await memory.add("The budget for the Hawaii trip is $10,000", user_id="alex")
     await memory.add("Alex plays the cello on Thursdays", user_id="alex")
     answer = await answer_question(memory, "How much can I spend in Hawaii?")
@@ -53,7 +50,7 @@ async def test_a_question_is_answered_with_the_words_that_were_said_and_where_fr
     assert NO_LLM in answer
 
 
-async def test_what_was_learned_is_quoted_in_the_words_of_the_user(memory: AsyncMemory) -> None:
+async def test_a_learned_fact_is_quoted_in_the_words_of_the_user(memory: AsyncMemory) -> None:
     await memory.remember("I moved to Lisbon last week", user_id="alex", session_id="one", wait=True)
     [learned] = (await memory.get_all(user_id="alex")).records
     answer = await answer_question(memory, "Where do I live?")
@@ -61,7 +58,7 @@ async def test_what_was_learned_is_quoted_in_the_words_of_the_user(memory: Async
     assert learned.id in answer or learned.evidence[0] in answer
 
 
-async def test_what_somebody_put_right_is_quoted_rather_than_what_was_said(memory: AsyncMemory) -> None:
+async def test_an_edited_memory_is_quoted_instead_of_its_turn(memory: AsyncMemory) -> None:
     await memory.remember("I live in Lisbon", user_id="alex", session_id="one", wait=True)
     [learned] = (await memory.get_all(user_id="alex")).records
     await memory.update(learned.id, "User lives in Porto", user_id="alex")
@@ -92,7 +89,7 @@ async def test_the_newest_of_two_statements_wins(memory: AsyncMemory) -> None:
         (["I work at Google", "I work at Meta now"], "Where do I work?", "Meta", "Google"),
     ],
 )
-async def test_what_changed_is_answered_with_what_holds_now(
+async def test_a_changed_fact_is_answered_with_its_current_value(
     memory: AsyncMemory, said: list[str], question: str, now: str, before: str
 ) -> None:
     for number, words in enumerate(said):
@@ -102,20 +99,20 @@ async def test_what_changed_is_answered_with_what_holds_now(
     assert before not in answer
 
 
-async def test_how_it_was_before_is_answered_with_all_that_was_said(memory: AsyncMemory) -> None:
+async def test_a_question_about_the_past_quotes_earlier_values(memory: AsyncMemory) -> None:
     for text in ("My budget for the Hawaii trip is $8,000", "My budget for the Hawaii trip is now $10,000"):
         await memory.remember(text, user_id="alex", session_id="one", wait=True)
     assert "$8,000" in await answer_question(memory, "What was my budget for the Hawaii trip before, originally?")
 
 
-async def test_what_was_said_beside_the_answer_is_not_quoted(memory: AsyncMemory) -> None:
+async def test_unrelated_memories_are_not_quoted(memory: AsyncMemory) -> None:
     for text in ("I prefer window seats", "My wife's birthday is on 3 May", "I work as a nurse in Boston"):
         await memory.remember(text, user_id="alex", session_id="one", wait=True)
     answer = await answer_question(memory, "When is my wife's birthday?")
     assert [line[:20] for line in answer.splitlines() if line.startswith("- ")] == ["- “My wife's birthda"]
 
 
-async def test_whoever_asks_for_everything_is_told_what_matters_most(memory: AsyncMemory) -> None:
+async def test_a_question_about_the_user_quotes_the_most_important_memories(memory: AsyncMemory) -> None:
     for text in ("I prefer window seats", "I work as a nurse in Boston"):
         await memory.remember(text, user_id="alex", session_id="one", wait=True)
     answer = await answer_question(memory, "What do you know about me?")
@@ -124,7 +121,7 @@ async def test_whoever_asks_for_everything_is_told_what_matters_most(memory: Asy
     assert "not sure" not in answer
 
 
-async def test_questions_and_its_own_answers_are_never_quoted(memory: AsyncMemory) -> None:
+async def test_questions_and_own_answers_are_never_quoted(memory: AsyncMemory) -> None:
     first = answer_from_memory("What is my budget for Hawaii?", RequestMemory())
     talk = [
         {"role": "user", "content": "What is my budget for Hawaii?"},
@@ -137,7 +134,7 @@ async def test_questions_and_its_own_answers_are_never_quoted(memory: AsyncMemor
     assert "I have nothing about that yet, but I will remember what you tell me." in answer
 
 
-async def test_at_most_three_are_quoted_and_long_ones_are_cut(memory: AsyncMemory) -> None:
+async def test_at_most_three_memories_are_quoted_and_long_ones_are_truncated(memory: AsyncMemory) -> None:
     for n in range(8):
         await memory.add(f"Alex keeps bees in garden {'abcdefgh'[n]}. " + "And so on it goes. " * 50, user_id="alex")
     answer = await answer_question(memory, "Where do I keep bees?")
@@ -146,14 +143,14 @@ async def test_at_most_three_are_quoted_and_long_ones_are_cut(memory: AsyncMemor
     assert all(len(line) < 450 for line in lines)
 
 
-async def test_facts_that_are_always_given_do_not_answer_every_question(memory: AsyncMemory) -> None:
+async def test_pinned_facts_do_not_answer_unrelated_questions(memory: AsyncMemory) -> None:
     await memory.add(user_id="alex", key="city", value="Lisbon", category="identity", importance=0.9)
     answer = await answer_question(memory, "What is my budget for Hawaii?")
     assert "Lisbon" not in answer
     assert "I have nothing about that yet" in answer
 
 
-async def test_a_link_in_a_memory_is_harmless_in_the_answer(memory: AsyncMemory) -> None:
+async def test_links_and_markup_of_a_memory_are_defanged(memory: AsyncMemory) -> None:
     await memory.add("My blog is ![x](https://evil.example/a?b=c) <script>", user_id="alex")
     answer = await answer_question(memory, "What is my blog?")
     assert "blog" in answer
@@ -179,7 +176,7 @@ async def test_a_link_in_a_memory_is_harmless_in_the_answer(memory: AsyncMemory)
         ("When I was young I lived in Rome", "I will remember that."),
     ],
 )
-def test_it_tells_statements_questions_and_greetings_apart(said: str, part: str) -> None:
+def test_statements_questions_and_greetings_are_distinguished(said: str, part: str) -> None:
     answer = answer_from_memory(said, RequestMemory())
     assert answer.startswith(part)
     assert "LLM" in answer
@@ -190,7 +187,7 @@ def test_a_statement_and_a_question_in_one_message_are_both_answered() -> None:
     assert answer.startswith("I will remember that.\n\nI have nothing about that yet")
 
 
-def test_it_does_not_promise_what_memory_does_not_do() -> None:
+def test_the_answer_reports_when_memory_is_off_or_unavailable() -> None:
     assert "I will remember" not in answer_from_memory(
         "I moved to Porto. What is my budget?", RequestMemory(stores_turns=False)
     )
@@ -200,7 +197,7 @@ def test_it_does_not_promise_what_memory_does_not_do() -> None:
     assert answer_from_memory("What is my budget?", None).startswith("Memory is off for this request")
 
 
-async def test_an_answer_that_hardly_fits_says_so(memory: AsyncMemory) -> None:
+async def test_a_weak_match_is_answered_with_doubt(memory: AsyncMemory) -> None:
     await memory.add("Alex plays the cello on Thursdays", user_id="alex")
     [record] = (await memory.get_all(user_id="alex")).records
     hit = Hit(replace(record, category=Category.FACT), 0.2, {"relevance": 0.2})
@@ -216,33 +213,32 @@ def chat(**fields: Any) -> UpstreamRequest:
     )
 
 
-async def sent(ask: UpstreamRequest) -> tuple[int, bytes]:
-    reply = await ExtractiveUpstream().send(ask)
+async def sent(request: UpstreamRequest) -> tuple[int, bytes]:
+    reply = await ExtractiveUpstream().send(request)
     return reply.status, b"".join([part async for part in reply.chunks()])
 
 
 async def test_a_completion_has_the_shape_of_openai() -> None:
-    status, body = await sent(chat(n=2))
+    status, body = await sent(chat())
     completion = ChatCompletion.model_validate_json(body, strict=True)
     assert (status, completion.model, completion.object) == (200, MODEL, "chat.completion")
-    assert [choice.index for choice in completion.choices] == [0, 1]
-    assert completion.choices[1].message.content == answer_from_memory("I moved to Porto", RequestMemory())
+    [choice] = completion.choices
+    assert choice.message.content == answer_from_memory("I moved to Porto", RequestMemory())
     assert completion.usage is not None
     assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
 
 
-async def test_a_stream_holds_the_same_words_in_chunks_of_openai() -> None:
-    _, body = await sent(chat(stream=True, n=2, stream_options={"include_usage": True}))
+async def test_a_stream_has_the_same_text_in_chunks_of_openai() -> None:
+    _, body = await sent(chat(stream=True, stream_options={"include_usage": True}))
     *events, done = body.decode().split("\n\n")[:-1]
     assert done == "data: [DONE]"
     chunks = [ChatCompletionChunk.model_validate_json(event.removeprefix("data: ")) for event in events]
     assert len({chunk.id for chunk in chunks}) == 1
-    for number in (0, 1):
-        choices = [choice for chunk in chunks for choice in chunk.choices if choice.index == number]
-        assert choices[0].delta.role == "assistant"
-        assert [choice.finish_reason for choice in choices] == [None] * (len(choices) - 1) + ["stop"]
-        whole = "".join(choice.delta.content or "" for choice in choices)
-        assert whole == answer_from_memory("I moved to Porto", RequestMemory())
+    choices = [choice for chunk in chunks for choice in chunk.choices]
+    assert choices[0].delta.role == "assistant"
+    assert [choice.finish_reason for choice in choices] == [None] * (len(choices) - 1) + ["stop"]
+    whole = "".join(choice.delta.content or "" for choice in choices)
+    assert whole == answer_from_memory("I moved to Porto", RequestMemory())
     assert chunks[-1].usage is not None
     assert chunks[-1].choices == []
     assert all(chunk.usage is None for chunk in chunks[:-1])
@@ -250,24 +246,11 @@ async def test_a_stream_holds_the_same_words_in_chunks_of_openai() -> None:
     assert b"usage" not in body
 
 
-async def test_stop_and_the_most_tokens_end_an_answer() -> None:
-    _, body = await sent(chat(stop=["remember", "zzz"]))
-    [choice] = json.loads(body)["choices"]
-    assert (choice["message"]["content"], choice["finish_reason"]) == ("I will ", "stop")
-    for name in ("max_tokens", "max_completion_tokens"):
-        _, body = await sent(chat(**{name: 3}))
-        [choice] = json.loads(body)["choices"]
-        assert (choice["message"]["content"], choice["finish_reason"]) == ("I will", "length")
-
-
 @pytest.mark.parametrize(
-    ("ask", "status", "param"),
+    ("request_", "status", "param"),
     [
         (chat(messages=[]), 400, "messages"),
         (chat(messages="hello"), 400, "messages"),
-        (chat(n=0), 400, "n"),
-        (chat(n=True), 400, "n"),
-        (chat(stop=list("abcde")), 400, "stop"),
         (chat(response_format={"type": "json_object"}), 400, "response_format"),
         (chat(tool_choice="required"), 400, "tool_choice"),
         (replace(chat(), body=b"{"), 400, None),
@@ -279,16 +262,16 @@ async def test_stop_and_the_most_tokens_end_an_answer() -> None:
     ],
     ids=lambda value: "" if isinstance(value, UpstreamRequest) else str(value),
 )
-async def test_what_it_cannot_answer_is_an_error_of_openais_shape(
-    ask: UpstreamRequest, status: int, param: str | None
+async def test_an_unsupported_request_is_an_error_in_openais_format(
+    request_: UpstreamRequest, status: int, param: str | None
 ) -> None:
-    got, body = await sent(ask)
+    got, body = await sent(request_)
     error = json.loads(body)["error"]
     assert (got, error["param"], error["type"]) == (status, param, "invalid_request_error")
     assert error["message"]
 
 
-async def test_a_body_may_come_in_parts_and_messages_of_any_kind_are_survived() -> None:
+async def test_a_body_in_parts_with_malformed_messages_is_answered() -> None:
     async def parts() -> AsyncIterator[bytes]:
         whole = bytes(chat(messages=[None, 7, {"role": "user"}, {"role": "user", "content": [{"text": 3}]}]).body)  # type: ignore[arg-type]
         yield whole[:20]
@@ -322,7 +305,7 @@ def base_url() -> Iterator[str]:
         yield f"{address}/v1"
 
 
-def test_the_openai_client_talks_to_it(base_url: str) -> None:
+def test_the_openai_client_can_use_it(base_url: str) -> None:
     with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
         assert [model.id for model in client.models.list()] == [MODEL]
         messages: Any = [{"role": "user", "content": "My sister lives in Porto"}]

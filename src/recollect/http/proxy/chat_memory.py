@@ -10,12 +10,12 @@ from recollect.aio.task_set import TaskSet
 from recollect.http.health_monitor import HealthMonitor
 from recollect.http.proxy.memory_options import MemoryOptions
 from recollect.http.proxy.resilience import Degraded, ResilientMemory, classify_failure
-from recollect.http.upstream.protocol import RequestMemory
 from recollect.model.ids import new_id
 from recollect.model.result import Hit, RecallOutcome, RecallResult
 from recollect.model.times import now
 from recollect.model.turn import Role
 from recollect.recall import RecallRequest
+from recollect.service.extractive_answer import RequestMemory
 from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch, SessionResolver
 

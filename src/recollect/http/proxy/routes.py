@@ -63,7 +63,7 @@ class Proxy:
         self.chat = ChatCompletions(memory, upstreams, defaults, max_body=max_body)
         self._passthrough = Passthrough(upstreams, shared=settings.upstream_shared, max_body=max_body)
         self.responses = ResponsesContext(
-            storage=service,
+            service=service,
             memory=memory,
             upstream_of=upstreams.for_model,
             defaults=defaults,

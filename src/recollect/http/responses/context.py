@@ -6,27 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any
 
 from recollect.aio.task_set import TaskSet
+from recollect.config.server_fields import ResponsesMode
 from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.responses.request import Json
 from recollect.http.upstream.protocol import Upstream
-from recollect.ledger.ledger import Ledger
 from recollect.model.scope import Scope
+from recollect.service.service import Service
 
-Mode: TypeAlias = Literal["auto", "native", "translate"]
 _PENDING_WRITE_TIMEOUT_S = 5.0
-
-
-class ResponseStorage(Protocol):
-    """The part of the service that stores responses."""
-
-    @property
-    def responses(self) -> Ledger: ...
-
-    async def epoch(self, user: str) -> int: ...
 
 
 @dataclass(slots=True)
@@ -42,16 +33,16 @@ class InProgressResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponsesContext:
-    """One of these for a server; `storage` raises Unavailable until the service is open.
+    """The dependencies and state of one server; `service` raises Unavailable until the ledger is open.
 
-    `modes` says which upstreams have a Responses API; for those that are not listed it is found out.
+    `modes` says which upstreams have a Responses API; for those that are not listed it is detected.
     """
 
-    storage: Callable[[], ResponseStorage]
+    service: Callable[[], Service]
     memory: ChatMemory
     upstream_of: Callable[[object], Upstream]
     defaults: MemoryDefaults = field(default_factory=MemoryDefaults)
-    modes: dict[str, Mode] = field(default_factory=dict)
+    modes: dict[str, ResponsesMode] = field(default_factory=dict)
     retention: timedelta = timedelta(days=30)
     store_timeout_s: float = 0.3
     max_body_bytes: int = 50_000_000
@@ -60,12 +51,9 @@ class ResponsesContext:
     in_progress: dict[tuple[str, str], InProgressResponse] = field(default_factory=dict)
     pending_writes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
 
-    @property
-    def store(self) -> Ledger:
-        return self.storage().responses
-
     async def epoch(self, user: str) -> int:
-        return await self.storage().epoch(user)
+        """Return the number of the user's erasures; raises Unavailable when it is awaited, not before."""
+        return await self.service().epoch(user)
 
     def track_write(self, user: str, ids: Iterable[str], task: asyncio.Task[None]) -> None:
         """Note that a task stores these ids, until it is done."""
@@ -80,6 +68,6 @@ class ResponsesContext:
         task.add_done_callback(done)
 
     async def wait_for_write(self, user: str, id: str) -> None:
-        """Wait for a response that was answered and is not stored yet."""
+        """Wait for a response or conversation that is being stored."""
         if task := self.pending_writes.get((user, id)):
             await asyncio.wait({task}, timeout=_PENDING_WRITE_TIMEOUT_S)

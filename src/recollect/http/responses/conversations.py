@@ -33,7 +33,7 @@ async def create(request: AsgiRequest) -> Json:
         expires_at=created_at + request.context.retention,
         metadata=_parse_metadata(fields),
     )
-    await request.context.store.save_thread(scope, thread)
+    await request.context.service().responses.save_thread(scope, thread)
     if items:
         await _add_items(request, scope, id, items)
     return _to_conversation(thread)
@@ -51,7 +51,7 @@ async def update(request: AsgiRequest) -> Json:
     if "metadata" not in fields:
         raise BadRequest("Missing required parameter: 'metadata'.", param="metadata")
     thread = replace(await _load_thread(request, scope), metadata=_parse_metadata(fields))
-    await request.context.store.save_thread(scope, thread)
+    await request.context.service().responses.save_thread(scope, thread)
     return _to_conversation(thread)
 
 
@@ -59,7 +59,7 @@ async def delete(request: AsgiRequest) -> Json:
     """DELETE /v1/conversations/{id}"""
     scope = request.query_scope()
     thread = await _load_thread(request, scope)
-    await request.context.store.drop_thread(scope, thread.id)
+    await request.context.service().responses.drop_thread(scope, thread.id)
     return {"id": thread.id, "object": "conversation.deleted", "deleted": True}
 
 
@@ -68,7 +68,7 @@ async def list_items(request: AsgiRequest) -> Json:
     scope = request.query_scope()
     thread = await _load_thread(request, scope)
     after, newest_first, limit = parse_page(request)
-    items = await request.context.store.thread_items(
+    items = await request.context.service().responses.thread_items(
         scope, thread.id, after=after, newest_first=newest_first, limit=limit + 1
     )
     return to_page(items, limit)
@@ -95,7 +95,7 @@ async def delete_item(request: AsgiRequest) -> Json:
     scope = request.query_scope()
     thread = await _load_thread(request, scope)
     item = await _load_item(request, scope, thread)
-    await request.context.store.drop_item(scope, thread.id, item["id"])
+    await request.context.service().responses.drop_item(scope, thread.id, item["id"])
     return _to_conversation(thread)
 
 
@@ -106,7 +106,7 @@ async def _load_thread(request: AsgiRequest, scope: Scope) -> Thread:
 async def _load_item(request: AsgiRequest, scope: Scope, thread: Thread) -> Json:
     id = request.path_param("item_id")
     try:
-        return dict(await request.context.store.thread_item(scope, thread.id, id))
+        return dict(await request.context.service().responses.thread_item(scope, thread.id, id))
     except NotFound:
         raise NotFound(f"Item with id '{id}' not found.") from None
 
@@ -114,7 +114,7 @@ async def _load_item(request: AsgiRequest, scope: Scope, thread: Thread) -> Json
 async def _add_items(request: AsgiRequest, scope: Scope, id: str, items: list[Json]) -> list[Json]:
     added = [with_id(item) for item in items]
     try:
-        await request.context.store.add_items(
+        await request.context.service().responses.add_items(
             scope, ThreadItems(id, added, expires_at=now() + request.context.retention)
         )
     except Conflict as error:

@@ -30,12 +30,12 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 
 
 class ResponseTranslator:
-    """Translates the chunks of one chat completion to events; `response` is the response as it is now."""
+    """Translates the chunks of one chat completion to events, numbered in order; `response` is its current state."""
 
     def __init__(self, response: Json) -> None:
         self.response = response
         self.is_finished = False
-        self._number = 0
+        self.next_number = 0
         self._open: list[OutputItem] = []
         self._output_count = 0
         self._finish: str | None = None
@@ -44,11 +44,6 @@ class ResponseTranslator:
     @property
     def id(self) -> str:
         return str(self.response["id"])
-
-    @property
-    def count(self) -> int:
-        """The number of events so far, which is the next sequence number."""
-        return self._number
 
     def begin(self) -> list[Json]:
         """Return the first events."""
@@ -125,7 +120,7 @@ class ResponseTranslator:
         """Note that the upstream has completed its answer."""
         self._is_done = True
 
-    def end(self, *, at: int) -> list[Json]:
+    def end(self) -> list[Json]:
         """Return the last events, at the end of the upstream's answer."""
         if self.is_finished:
             return []
@@ -139,7 +134,7 @@ class ResponseTranslator:
         events += self._close_all(status)
         self.response |= {"status": status, "incomplete_details": {"reason": reason} if reason else None}
         if not reason:
-            self.response["completed_at"] = at
+            self.response["completed_at"] = int(now().timestamp())
         return self._finish_events(events)
 
     def fail(self, message: str, code: str) -> list[Json]:
@@ -165,8 +160,8 @@ class ResponseTranslator:
     def _number_events(self, events: Iterable[Json]) -> list[Json]:
         numbered = []
         for event in events:
-            numbered.append({**event, "sequence_number": self._number})
-            self._number += 1
+            numbered.append({**event, "sequence_number": self.next_number})
+            self.next_number += 1
         return numbered
 
 
@@ -211,7 +206,7 @@ async def answer_from_chat(
         return
     translator.feed(completion)
     translator.mark_done()
-    translator.end(at=_unix_seconds())
+    translator.end()
     await writer.store(translator.response)
     extra = {"memory_hits": hits} if hits is not None else {}
     await request.answer_json({**translator.response, **extra}, headers)
@@ -225,7 +220,7 @@ async def _answer_streamed(
     headers: Sequence[Header],
 ) -> None:
     def cancelled() -> bytes:
-        return encode_events([{**_CANCELLED, "sequence_number": translator.count}])
+        return encode_events([{**_CANCELLED, "sequence_number": translator.next_number}])
 
     async with ResponseTracker(request, writer, translator, last=cancelled) as tracker:
         await request.start(200, [*_EVENTS, *headers])
@@ -255,7 +250,7 @@ async def _translate_reply(reply: UpstreamResponse, translator: ResponseTranslat
                     return
             if events := _translate_events(reader.end(), translator):
                 yield events
-        if last := translator.end(at=_unix_seconds()):
+        if last := translator.end():
             yield last
     except UpstreamBroken as error:
         yield translator.fail(str(error), "server_error")
@@ -266,11 +261,7 @@ def _translate_events(event_data: Sequence[bytes], translator: ResponseTranslato
     for data in event_data:
         if data == b"[DONE]":
             translator.mark_done()
-            events += translator.end(at=_unix_seconds())
+            events += translator.end()
         elif (chunk := decode_object(data)) is not None:
             events += translator.feed(chunk)
     return events
-
-
-def _unix_seconds() -> int:
-    return int(now().timestamp())

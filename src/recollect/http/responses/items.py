@@ -50,13 +50,9 @@ def with_id(item: Mapping[str, Any]) -> Json:
         complete.setdefault("status", "completed")
     if kind == "message" and isinstance(text := complete["content"], str):
         is_answer = complete["role"] == "assistant"
-        part = {"type": "output_text", "text": text, "annotations": []} if is_answer else _input_text(text)
-        complete["content"] = [part]
+        part: Json = {"type": "output_text", "annotations": []} if is_answer else {"type": "input_text"}
+        complete["content"] = [{**part, "text": text}]
     return complete
-
-
-def _input_text(text: str) -> Json:
-    return {"type": "input_text", "text": text}
 
 
 # Fields of a request that its response repeats, with their defaults.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,12 +50,8 @@ def native_body(
         sent = [new if new is old else _portable(new) for new, old in zip(own, original, strict=True)]
         earlier, _, items = _merge_memory(history.items, sent, indexed, messages)
         items = [*(_portable(each) for each in earlier if each.get("type", "message") in _PORTABLE), *items]
-    is_unchanged = len(items) == len(original) and all(map(_is_same, items, original))
+    is_unchanged = len(items) == len(original) and all(map(operator.is_, items, original))
     return params.body.rewrite({} if is_unchanged else {"input": items}, without=without)
-
-
-def _is_same(one: object, other: object) -> bool:
-    return one is other
 
 
 def _merge_memory(

@@ -49,10 +49,10 @@ async def load_history(params: ResponseParams, scope: Scope, context: ResponsesC
     await context.wait_for_write(scope.user, params.thread_id or params.previous_id)
     if params.thread_id:
         thread = await load_thread(params.thread_id, scope, context, caller=caller)
-        items = await context.store.thread_items(scope, params.thread_id)
+        items = await context.service().responses.thread_items(scope, params.thread_id)
         return History(_inherit_scope(scope, thread.scope), make_id("response"), epoch, tuple(map(dict, items)))
     try:
-        chain = await context.store.response_chain(scope, params.previous_id)
+        chain = await context.service().responses.response_chain(scope, params.previous_id)
         if not all(caller.owns(each.scope) for each in chain):
             raise NotFound(params.previous_id)
     except NotFound:
@@ -72,7 +72,7 @@ async def load_history(params: ResponseParams, scope: Scope, context: ResponsesC
 async def load_thread(id: str, scope: Scope, context: ResponsesContext, *, caller: Caller) -> Thread:
     """Load a conversation of the caller; any other raises NotFound."""
     try:
-        thread = await context.store.thread(scope, id)
+        thread = await context.service().responses.thread(scope, id)
     except NotFound:
         thread = None
     if thread is None or not caller.owns(thread.scope):
@@ -149,7 +149,7 @@ class ResponseWriter:
             thread_items = [*input_items, *(with_id(item) for item in response.get("output") or ())]
             items = ThreadItems(params.thread_id, thread_items, names, expires_at)
             if not params.store:
-                await self.context.store.add_items(scope, items)
+                await self.context.service().responses.add_items(scope, items)
                 return
         stored = StoredResponse(
             id=response["id"],
@@ -165,7 +165,7 @@ class ResponseWriter:
             body=body,
             input_items=input_items,
         )
-        await self.context.store.save_response(scope, stored, items=items, started_at=self.started_at)
+        await self.context.service().responses.save_response(scope, stored, items=items, started_at=self.started_at)
 
 
 class ResponseState(Protocol):

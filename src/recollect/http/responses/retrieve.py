@@ -42,7 +42,7 @@ def _find_in_progress(request: AsgiRequest, scope: Scope, id: str) -> InProgress
 async def _load_response(request: AsgiRequest, scope: Scope, id: str) -> StoredResponse:
     await request.context.wait_for_write(scope.user, id)
     try:
-        stored = await request.context.store.response(scope, id)
+        stored = await request.context.service().responses.response(scope, id)
     except NotFound:
         stored = None
     if stored is None or not request.caller.owns(stored.scope):
@@ -54,7 +54,7 @@ async def delete(request: AsgiRequest) -> Json:
     """DELETE /v1/responses/{id}"""
     scope, id = request.query_scope(), request.path_param("response_id")
     stored = await _load_response(request, scope, id)
-    await request.context.store.drop_response(scope, id)
+    await request.context.service().responses.drop_response(scope, id)
     request.context.tasks.start(_delete_upstream(request, stored))
     return {"id": id, "object": "response", "deleted": True}
 

@@ -29,13 +29,12 @@ from recollect.http.upstream.router import (
     open_upstream_router,
 )
 from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
-from recollect.ledger.ledger import Ledger
 from recollect.model.job import Job, JobKind
 from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
 from recollect.models.local_models import find_model, is_small_model
 from recollect.models.openai_chat import OpenAIChat
-from recollect.service.learning_models import MODEL, ModelChoice
+from recollect.service.learning_models import MODEL, ModelChoice, RecentJobs
 
 _log = logging.getLogger("recollect")
 
@@ -52,7 +51,6 @@ _MAX_PAUSE_S = 6 * 3600.0
 _UNAVAILABLE_PAUSE_S = 60.0
 _MAX_MODELS = 64
 _MAX_USERS = 10_000
-_MAX_JOBS_READ = 100
 _LOCAL_NAMES = (".local", ".internal", ".lan")
 _STATUS = re.compile(r" answered (\d{3})\b")
 
@@ -147,7 +145,7 @@ class UpstreamModels:
             if model.chat is not None:
                 await model.chat.close()
 
-    async def choose(self, job: Job, ledger: Ledger) -> ModelChoice:
+    async def choose(self, job: Job, recent_jobs: RecentJobs) -> ModelChoice:
         """Return the model of the chat that caused a job, or else the last one of the user, or of anyone."""
         user = job.scope.user
         if name := job.payload.get(MODEL):
@@ -155,7 +153,7 @@ class UpstreamModels:
             self._note(user, name)
             model: _Model | None = self._model(name)
         else:
-            model = await self._last_model_of(user, ledger)
+            model = await self._last_model_of(user, recent_jobs)
         if model is None:
             return ModelChoice(reason="no chat has named a model yet" if self._is_any_open() else "")
         access = model.access
@@ -214,12 +212,12 @@ class UpstreamModels:
         self._model_of.move_to_end(user)
         _trim(self._model_of, _MAX_USERS)
 
-    async def _last_model_of(self, user: str, ledger: Ledger) -> _Model | None:
+    async def _last_model_of(self, user: str, recent_jobs: RecentJobs) -> _Model | None:
         """Return the last recorded model of the user's chats, or else of anyone's."""
         if user not in self._model_of:
-            recorded = _newest_model_in(await ledger.jobs(user, limit=_MAX_JOBS_READ))
+            recorded = _newest_model_in(await recent_jobs(user))
             if not recorded and not self._last_model:
-                self._last_model = _newest_model_in(await ledger.jobs(limit=_MAX_JOBS_READ))
+                self._last_model = _newest_model_in(await recent_jobs(None))
             # Also if there is none, so that not every job looks for it.
             self._note(user, recorded)
         return self._usable(self._model_of[user], self._last_model, self._last_proven)

@@ -6,21 +6,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from recollect.model.result import Hit
+from recollect.service.extractive_answer import RequestMemory
 
 Header: TypeAlias = tuple[bytes, bytes]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestMemory:
-    """Memory's part in a request, for the built-in model, which answers from nothing else.
-
-    `stores_turns` says whether the user's message is stored, `degraded_reason` why memory could not be read.
-    """
-
-    hits: Sequence[Hit] = ()
-    stores_turns: bool = True
-    degraded_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,13 @@ from datetime import datetime
 from functools import cache
 from importlib.resources import files
 
-from recollect.http.upstream.protocol import RequestMemory
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.read.decide import DecisionRule, decide
 from recollect.read.multilingual_stopwords import detect_language, split_words
 from recollect.read.question import analyze_question
+from recollect.read.rewrite import last_question
 from recollect.read.sanitize import defang, one_line, remove_invisible
 from recollect.text.small_talk import head_and_tail
 
@@ -37,6 +37,18 @@ _SENTENCE = re.compile(r"[^.!?…\n]*+(?:[.!?…]++(?!\s|$)[^.!?…\n]*+)*+[.!?�
 _QUESTION_MARKS = ("?", "？", "؟")
 _WORD = re.compile(r"[\w'’-]+")
 _NUMBER = re.compile(r"\d[\d.,:]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMemory:
+    """Memory's part in a chat request; the answer of the built-in model uses nothing else.
+
+    `stores_turns` says whether the user's message is stored, `degraded_reason` why memory could not be read.
+    """
+
+    hits: Sequence[Hit] = ()
+    stores_turns: bool = True
+    degraded_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +73,9 @@ class _Quote:
         return frozenset(terms_of(self.text))
 
 
-def answer_from_memory(question: str, memory: RequestMemory | None) -> str:
+def answer_from_memory(conversation: str | Sequence[Mapping[str, object]], memory: RequestMemory | None) -> str:
     """Answer without an LLM: quote memories with date, speaker and id, and say that no LLM is configured."""
-    question = head_and_tail(question)
+    question = head_and_tail(last_question(conversation))
     phrases = _phrases_for(question)
     if memory is None:
         return f"{phrases['off']}\n\n{phrases['no_llm']}"
@@ -263,4 +275,4 @@ def _phrases_for(text: str) -> Mapping[str, str]:
 
 @cache
 def _phrases() -> Mapping[str, Mapping[str, str]]:
-    return tomllib.loads((files(__package__) / "extractive.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files(__package__) / "extractive_answer.toml").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The server for tests of the Responses API, with an ear at its memory, and what it is asked."""
+"""The server for tests of the Responses API, whose memory records its calls, and OpenAI's client of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from typing import Any
 
 import openai
 
+from recollect.config.server_fields import ResponsesMode
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
+from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.routes import Proxy
-from recollect.http.responses.context import Mode, ResponsesContext
+from recollect.http.responses.context import ResponsesContext
+from recollect.http.upstream.http import HttpUpstream
+from recollect.model.ids import new_id
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.llm_faults import http_error
 from tests.support.proxy_server import ServedProxy
@@ -23,7 +27,7 @@ CHAT_ONLY = http_error(404, "404 page not found")
 
 
 class RecordingMemory:
-    """Memory as chats have it; what is asked of it is noted."""
+    """The memory of chats; its calls are recorded."""
 
     def __init__(self, memory: ChatMemory) -> None:
         self._memory = memory
@@ -42,17 +46,13 @@ class RecordingMemory:
         return await self._memory.store_answer(chat, text)
 
 
-class Running(ServedProxy):
-    """The whole application in front of an upstream that speaks in one way or another."""
+class ResponsesServer(ServedProxy):
+    """The whole application; each test connects its own upstream, and has a default user of its own."""
 
-    def __init__(self, home: Path, base_url: str, mode: Mode) -> None:
-        super().__init__(home, base_url, database="memory:", upstream_responses=mode)
+    memory: RecordingMemory
 
-    def start(self) -> Running:
-        super().start()
-        self.memory = RecordingMemory(self.parts.memory)
-        self.with_parts(memory=self.memory)
-        return self
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, "http://127.0.0.1:9/v1", database="memory:")
 
     @property
     def _proxy(self) -> Proxy:
@@ -60,44 +60,62 @@ class Running(ServedProxy):
         return proxy
 
     @property
-    def parts(self) -> ResponsesContext:
+    def context(self) -> ResponsesContext:
         return self._proxy.responses
 
-    def with_parts(self, **changes: Any) -> None:
-        self._proxy.responses = replace(self.parts, **changes)
+    def change_context(self, **changes: Any) -> None:
+        self._proxy.responses = replace(self.context, **changes)
+
+    @contextmanager
+    def connected(self, base_url: str, mode: ResponsesMode = "auto") -> Iterator[ResponsesServer]:
+        """Answer by this upstream while the block lasts."""
+        before, upstream = self.context, HttpUpstream(base_url, base_url, connect_s=60, idle_s=60)
+        self.memory = RecordingMemory(before.memory)
+        self.change_context(
+            memory=self.memory,
+            upstream_of=lambda model: upstream,
+            modes={base_url: mode},
+            defaults=MemoryDefaults(user=new_id()),
+        )
+        try:
+            yield self
+        finally:
+            self.run(before.tasks.close())
+            self.run(upstream.close())
+            self._proxy.responses = before
 
 
 @contextmanager
-def running(base_url: str, mode: Mode = "auto") -> Iterator[Running]:
-    """The server, in front of an upstream."""
+def serve_responses() -> Iterator[ResponsesServer]:
     with tempfile.TemporaryDirectory() as home:
-        server = Running(Path(home), base_url, mode).start()
+        server = ResponsesServer(Path(home))
+        server.start()
         try:
             yield server
         finally:
             server.stop()
 
 
-def client_of(server: Running, **headers: str) -> openai.OpenAI:
-    """OpenAI's client of the server."""
+def client_of(server: ResponsesServer, **headers: str) -> openai.OpenAI:
+    """Return OpenAI's client of the server."""
     return openai.OpenAI(
         base_url=server.url, api_key="sk-test", max_retries=0, timeout=60, default_headers=headers or None
     )
 
 
 def last(llm: ScriptedLLM) -> dict[str, Any]:
-    """What the upstream was last asked, of what it answered."""
+    """Return the last request that the upstream answered."""
     request: dict[str, Any] = llm.answers[-1][0].json
     return request
 
 
 def last_request_text(llm: ScriptedLLM) -> str:
-    """The same, as text."""
+    """Return the text of the last request that the upstream answered."""
     return llm.answers[-1][0].text
 
 
 def start_stream(sdk: openai.OpenAI) -> tuple[openai.Stream[Any], str]:
-    """A stream that has told its first words, and the id of its response."""
+    """Return a stream whose first words have arrived, and the id of its response."""
     stream, id = sdk.responses.create(model="m", input="Count", stream=True), ""
     for event in stream:
         if event.type == "response.created":

@@ -1,4 +1,4 @@
-"""Said in one session, known in the next, after a restart: through plain curl and through OpenAI's own client."""
+"""A fact of one session is recalled in the next after a restart, through curl and through OpenAI's client."""
 
 from __future__ import annotations
 
@@ -87,22 +87,20 @@ WAYS: dict[str, Say] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_what_was_said_in_one_session_is_known_in_the_next_after_a_restart(
-    server: RestartableServer, way: str
-) -> None:
-    say = WAYS[way]
-    assert say(server, way, QUESTION) == UNKNOWN
-    assert say(server, way, BUDGET) == "Noted."
+def test_a_fact_of_one_session_is_recalled_in_the_next_after_a_restart(server: RestartableServer) -> None:
+    for way, say in WAYS.items():
+        assert say(server, way, QUESTION) == UNKNOWN
+        assert say(server, way, BUDGET) == "Noted."
     server.stop()
     server.start()
-    assert say(server, way, QUESTION) == RECALLED_ANSWER
-    assert say(server, f"someone else by {way}", QUESTION) == UNKNOWN
+    for way, say in WAYS.items():
+        assert say(server, way, QUESTION) == RECALLED_ANSWER
+        assert say(server, f"another user of {way}", QUESTION) == UNKNOWN
     assert KEY not in server.log
     assert "$10,000" not in server.log
 
 
-def test_the_sdk_calls_tools_and_gives_their_results_back(server: RestartableServer) -> None:
+def test_the_sdk_calls_tools_and_sends_their_results(server: RestartableServer) -> None:
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
     tools: Any = [{"type": "function", "function": {"name": "weather", "parameters": parameters}}]
     messages: list[Any] = [{"role": "user", "content": "How is the weather?"}]
@@ -119,7 +117,7 @@ def test_the_sdk_calls_tools_and_gives_their_results_back(server: RestartableSer
     assert final.choices[0].message.content == "Hilo is sunny"
 
 
-def test_the_sdk_sends_images_and_reads_structured_answers(upstream: ScriptedLLM, server: RestartableServer) -> None:
+def test_the_sdk_sends_images_and_parses_structured_answers(upstream: ScriptedLLM, server: RestartableServer) -> None:
     visible: list[Any] = [
         {"type": "text", "text": "What is in this picture?"},
         {"type": "image_url", "image_url": {"url": PICTURE}},
@@ -134,7 +132,7 @@ def test_the_sdk_sends_images_and_reads_structured_answers(upstream: ScriptedLLM
     assert results.choices[0].message.parsed == Person(name="Ann", age=30)
 
 
-def test_the_sdk_reads_usage_models_embeddings_and_the_headers_of_memory(server: RestartableServer) -> None:
+def test_the_sdk_reads_usage_models_embeddings_and_memory_headers(server: RestartableServer) -> None:
     with client(server) as sdk:
         raw = sdk.chat.completions.with_raw_response.create(
             model="scripted",
@@ -152,7 +150,7 @@ def test_the_sdk_reads_usage_models_embeddings_and_the_headers_of_memory(server:
 
 
 @pytest.mark.parametrize("streamed", [True, False])
-def test_the_sdk_raises_the_upstreams_own_error(server: RestartableServer, streamed: bool) -> None:
+def test_the_sdk_raises_the_error_of_the_upstream(server: RestartableServer, streamed: bool) -> None:
     messages: Any = [{"role": "user", "content": "You go too fast"}]
     with client(server) as sdk, pytest.raises(openai.RateLimitError) as raised:
         sdk.chat.completions.create(model="scripted", messages=messages, stream=streamed)
@@ -161,8 +159,6 @@ def test_the_sdk_raises_the_upstreams_own_error(server: RestartableServer, strea
     assert raised.value.response.headers["retry-after"] == "1"
 
 
-def test_the_home_holds_no_key_of_a_client(
-    server: RestartableServer, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_no_client_key_is_stored(server: RestartableServer) -> None:
     home = Path(server.home)
     assert KEY.encode() not in b"".join(each.read_bytes() for each in home.rglob("*") if each.is_file())

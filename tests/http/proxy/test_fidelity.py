@@ -1,4 +1,4 @@
-"""The upstream gets a chat as the client wrote it, byte for byte, but for what memory puts in."""
+"""A chat is forwarded byte for byte, except for the inserted memories."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def recorder() -> Iterator[ScriptedLLM]:
 
 @pytest.fixture(scope="module")
 def proxies(recorder: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ServedProxy]]:
-    """A proxy for each place that memories can go to; the user has told all of them the same."""
+    """A proxy for each place of the memories, with the same memory in each."""
     home: Path = tmp_path_factory.mktemp("places")
     running: dict[str, ServedProxy] = {}
     try:
@@ -57,14 +57,14 @@ def preset(
 ) -> Iterator[ServedProxy]:
     home = tmp_path_factory.mktemp("preset")
     with served(home, recorder.base_url, preset=request.param, search_min_score=0.0) as results:
-        # Not by a chat: one of them recalls what was learned only, and there is no model here to learn.
+        # Not by a chat: one preset recalls learned memories only, and there is no LLM here.
         results.run(results.service.add(Scope("default"), MemoryInput(content=BUDGET), by=Author("test")))
         yield results
 
 
 @generated(1000)
 @given(place=st.sampled_from(PLACES), body=bodies())
-def test_the_only_difference_upstream_is_what_memory_puts_in(
+def test_the_forwarded_body_differs_only_by_the_inserted_memories(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str, body: Drawn
 ) -> None:
     before, after = inserted(proxies[place], recorder, body)
@@ -74,32 +74,34 @@ def test_the_only_difference_upstream_is_what_memory_puts_in(
         assert (list(after[at]), after[at]["role"]) == (["role", "content"], "user")
 
 
-@generated(40)
+@generated(15)
 @given(body=bodies())
-def test_so_it_is_under_every_preset(preset: ServedProxy, recorder: ScriptedLLM, body: Drawn) -> None:
+def test_the_forwarded_body_differs_only_by_the_memories_under_every_preset(
+    preset: ServedProxy, recorder: ScriptedLLM, body: Drawn
+) -> None:
     inserted(preset, recorder, body)
 
 
-@generated(100)
+@generated(40)
 @given(body=bodies())
-def test_what_is_not_recalled_changes_nothing(
+def test_a_body_without_memories_is_forwarded_unchanged(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, body: Drawn
 ) -> None:
-    got = sent_on(proxies["before-question"], recorder, body, "off")
+    got = forwarded(proxies["before-question"], recorder, body, "off")
     assert members(got) == list(body.preserved)
     assert body.has_ours or got.encode() == body.raw
 
 
-@generated(100)
+@generated(40)
 @given(body=bodies())
-def test_odd_words_are_kept_without_trouble(proxies: dict[str, ServedProxy], body: Drawn) -> None:
+def test_unusual_text_is_stored(proxies: dict[str, ServedProxy], body: Drawn) -> None:
     answer = proxies["question"].post(body.raw, x_memory="write", x_memory_user="writer")
     assert (answer.status, answer.headers["x-memory-status"]) == (200, "ok")
     assert answer.headers["x-memory-turn"]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_number_too_long_for_this_process_is_sent_on(
+def test_a_number_too_long_for_python_is_forwarded(
     proxies: dict[str, ServedProxy], recorder: ScriptedLLM, place: str
 ) -> None:
     digits = "9" * 5000
@@ -110,14 +112,14 @@ def test_a_number_too_long_for_this_process_is_sent_on(
     assert digits.encode() in recorder.requests[0].body
 
 
-def test_of_several_members_with_one_name_the_one_that_counts_is_changed() -> None:
+def test_of_members_with_one_name_the_last_is_changed() -> None:
     body = parse_body(b'{"messages": [{"role": "user", "content": "a", "content": "b\\u0062"}]}')
     old = body.fields["messages"]
     changed = body.rewrite({"messages": [{**old[0], "content": "Before: " + old[0]["content"]}]})
     assert changed == b'{"messages": [{"role": "user", "content": "a", "content": "Before: b\\u0062"}]}'
 
 
-def test_parts_that_are_one_object_to_the_parser_keep_their_own_bytes() -> None:
+def test_parts_that_parse_to_one_object_keep_their_own_bytes() -> None:
     body = parse_body(b'{"messages": [{"role": "user", "content": ["a", "\\u0061", null, 1, 1, null, ""]}]}')
     old = body.fields["messages"]
     changed = body.rewrite({"messages": [{**old[0], "content": ["new", *old[0]["content"]]}]})
@@ -125,19 +127,19 @@ def test_parts_that_are_one_object_to_the_parser_keep_their_own_bytes() -> None:
 
 
 def inserted(proxy: ServedProxy, recorder: ScriptedLLM, body: Drawn) -> tuple[list[Any], list[Any]]:
-    """The messages without and with what memory put in; fails if anything else is not as it was."""
-    got = sent_on(proxy, recorder, body, "read")
+    """Return the messages without and with the memories; fails if anything else differs."""
+    got = forwarded(proxy, recorder, body, "read")
     were, are = list(body.preserved), members(got)
     assert len(are) == len(were)
     [at] = [number for number, (old, new) in enumerate(zip(were, are, strict=True)) if old != new]
     assert were[at].startswith('"messages"')
     if not body.has_ours:
         assert got.replace(are[at], were[at]).encode() == body.raw
-    put_in(were[at], are[at])
+    inserted_piece(were[at], are[at])
     return EXACT.decode(f"{{{were[at]}}}")["messages"], EXACT.decode(f"{{{are[at]}}}")["messages"]
 
 
-def sent_on(proxy: ServedProxy, recorder: ScriptedLLM, body: Drawn, memory: str) -> str:
+def forwarded(proxy: ServedProxy, recorder: ScriptedLLM, body: Drawn, memory: str) -> str:
     recorder.clear()
     answer = proxy.post(body.raw, x_memory=memory)
     assert answer.status == 200, answer.body
@@ -147,7 +149,7 @@ def sent_on(proxy: ServedProxy, recorder: ScriptedLLM, body: Drawn, memory: str)
 
 
 def members(text: str) -> list[str]:
-    """The members of an object as they are written."""
+    """Return the members of an object as written."""
     decode = EXACT.raw_decode
     at, results = skipped(text, 0) + 1, list[str]()
     while text[at := skipped(text, at)] != "}":
@@ -163,10 +165,10 @@ def skipped(text: str, at: int) -> int:
     return at + len(text[at:]) - len(text[at:].lstrip(" \t\r\n"))
 
 
-def put_in(before: str, after: str) -> str:
-    """The one piece by which the second text is longer; fails if they differ by more."""
+def inserted_piece(before: str, after: str) -> str:
+    """Return the one piece by which the second text is longer; fails if they differ by more."""
     start = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(before))
-    # A system message that said nothing now says what memory does.
+    # A system message with null content has the memories as its content.
     before = before[:start] + before[start:].removeprefix("null")
     left = len(before) - start
     assert after.endswith(before[start:]), (before[start:], after[-left - 200 :])

@@ -1,4 +1,4 @@
-"""What a chat request says about memory, in fields and headers, and what it must not say."""
+"""The fields and headers by which a chat request controls memory."""
 
 from __future__ import annotations
 
@@ -6,30 +6,19 @@ from typing import Any
 
 import pytest
 
-from recollect.http.proxy.memory_options import InvalidField, MemoryDefaults, parse_memory_options
+from recollect.http.proxy.memory_options import InvalidField, MemoryDefaults, MemoryOptions, parse_memory_options
 from recollect.model.memory import MemoryType
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Scope
 
 
-def steering(fields: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None, **defaults: Any) -> Any:
+def parse(fields: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None, **defaults: Any) -> Any:
     return parse_memory_options(fields or {}, headers or {}, MemoryDefaults(**defaults))
 
 
-def test_a_request_that_says_nothing_is_the_default_users_and_reads_and_writes() -> None:
-    results = steering()
-    assert (results.scope, results.reads, results.writes, results.include_hits) == (
-        Scope("default"),
-        True,
-        True,
-        False,
-    )
-    assert (results.limit, results.min_score, results.recency_weight, results.filter) == (
-        None,
-        None,
-        None,
-        EVERYTHING,
-    )
+def test_a_request_without_options_reads_and_writes_for_the_default_user() -> None:
+    assert parse() == MemoryOptions(scope=Scope("default"))
+    assert parse().filter is EVERYTHING
 
 
 @pytest.mark.parametrize(
@@ -43,40 +32,40 @@ def test_a_request_that_says_nothing_is_the_default_users_and_reads_and_writes()
         ({"user": 7, "metadata": ["x"]}, {}, "default"),
     ],
 )
-def test_the_user_is_named_by_the_nearest_to_memory(fields: Any, headers: Any, user: str) -> None:
-    assert steering(fields, headers=headers).scope.user == user
+def test_the_most_specific_user_counts(fields: Any, headers: Any, user: str) -> None:
+    assert parse(fields, headers=headers).scope.user == user
 
 
-def test_project_and_session_come_from_headers_or_the_context() -> None:
-    results = steering({"memory_context": {"user_id": "u", "project_id": "p"}}, headers={"x-memory-session": "s"})
+def test_project_and_session_come_from_headers_or_memory_context() -> None:
+    results = parse({"memory_context": {"user_id": "u", "project_id": "p"}}, headers={"x-memory-session": "s"})
     assert results.scope == Scope("u", "p", "s")
-    assert steering(headers={"x-memory-project": "q"}).scope == Scope("default", "q")
+    assert parse(headers={"x-memory-project": "q"}).scope == Scope("default", "q")
 
 
-def test_a_memory_id_is_a_conversation_with_memories_of_its_own() -> None:
-    assert steering({"memory_id": "trip"}).scope == Scope("default", "trip", "trip")
-    # The global bucket is what all of the user's conversations see.
-    assert steering({"memory_id": "global"}).scope == Scope("default", "", "global")
-    assert steering(memory_id="default").scope == Scope("default", "default", "default")
-    assert steering({"memory_id": "trip"}, memory_id="default").scope.project == "trip"
+def test_a_memory_id_is_a_project_and_a_session() -> None:
+    assert parse({"memory_id": "trip"}).scope == Scope("default", "trip", "trip")
+    # All conversations of the user see the global memories.
+    assert parse({"memory_id": "global"}).scope == Scope("default", "", "global")
+    assert parse(memory_id="default").scope == Scope("default", "default", "default")
+    assert parse({"memory_id": "trip"}, memory_id="default").scope.project == "trip"
 
 
 @pytest.mark.parametrize(
     ("header", "reads", "writes"),
     [("off", False, False), ("read", True, False), ("WRITE", False, True), ("", True, True)],
 )
-def test_a_header_switches_reading_and_writing(header: str, reads: bool, writes: bool) -> None:
-    results = steering(headers={"x-memory": header})
+def test_x_memory_switches_reading_and_writing(header: str, reads: bool, writes: bool) -> None:
+    results = parse(headers={"x-memory": header})
     assert (results.reads, results.writes) == (reads, writes)
 
 
-def test_none_wanted_turns_retrieval_off_and_keeps_on_remembering() -> None:
+def test_a_limit_of_zero_turns_recall_off_and_not_storing() -> None:
     for fields in ({"memory_top_k": 0}, {"memory_config": {"retrieval_limit": 0}}):
-        results = steering(fields)
+        results = parse(fields)
         assert (results.reads, results.writes) == (False, True)
 
 
-def test_the_memory_config_of_a_request_is_honoured() -> None:
+def test_memory_config_sets_limit_threshold_types_and_storing() -> None:
     config = {
         "enabled": True,
         "memory_types": ["semantic", "procedural"],
@@ -84,21 +73,21 @@ def test_the_memory_config_of_a_request_is_honoured() -> None:
         "similarity_threshold": 0.5,
         "auto_store": False,
     }
-    results = steering({"memory_config": config})
+    results = parse({"memory_config": config})
     assert (results.limit, results.min_score, results.reads, results.writes) == (3, 0.5, True, False)
     assert results.types == (MemoryType.SEMANTIC, MemoryType.PROCEDURAL)
-    off = steering({"memory_config": {"enabled": False}})
+    off = parse({"memory_config": {"enabled": False}})
     assert (off.reads, off.writes) == (False, False)
 
 
-def test_the_proxys_own_fields_come_before_the_config() -> None:
+def test_top_level_fields_override_memory_config() -> None:
     fields = {
         "memory_top_k": 7,
         "memory_score_threshold": 0,
         "memory_recency_weight": 1,
         "memory_config": {"retrieval_limit": 3, "similarity_threshold": 0.5},
     }
-    results = steering(fields)
+    results = parse(fields)
     assert (results.limit, results.min_score, results.recency_weight) == (7, 0.0, 1.0)
 
 
@@ -121,13 +110,13 @@ def test_the_proxys_own_fields_come_before_the_config() -> None:
         ({"memory_hits": 1}, "memory_hits"),
     ],
 )
-def test_nonsense_is_refused_by_its_name(fields: dict[str, Any], named: str) -> None:
+def test_an_invalid_field_is_rejected_by_name(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidField) as caught:
-        steering(fields)
+        parse(fields)
     assert caught.value.name == named
     assert str(caught.value).startswith(named)
 
 
-def test_a_header_with_another_word_is_refused() -> None:
+def test_an_unknown_value_of_x_memory_is_rejected() -> None:
     with pytest.raises(InvalidField, match="off, read or write"):
-        steering(headers={"x-memory": "maybe"})
+        parse(headers={"x-memory": "maybe"})

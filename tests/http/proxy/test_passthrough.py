@@ -1,4 +1,4 @@
-"""Every other path goes to the upstream and back as it is, both ways as it flows; who leaves is let go of at once."""
+"""Every other path is streamed to the upstream and back unchanged; a disconnect closes the upstream at once."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _afresh(llm: ScriptedLLM) -> None:
         ("OPTIONS", "/images/edits;v=1?x=%25"),
     ],
 )
-def test_any_path_and_query_arrives_as_it_was_written(
+def test_paths_and_queries_are_forwarded_as_written(
     llm: ScriptedLLM, proxy: ServedProxy, method: str, path: str
 ) -> None:
     answer = proxy.ask(method, path)
@@ -56,7 +56,7 @@ def test_any_path_and_query_arrives_as_it_was_written(
     assert "x-memory-status" not in answer.headers
 
 
-def test_models_are_the_upstreams_and_a_head_has_no_body(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_models_are_those_of_the_upstream_and_head_has_no_body(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     answer, head = proxy.ask("GET", "/models"), proxy.ask("HEAD", "/models")
     assert [each["id"] for each in answer.json["data"]] == ["scripted"]
     assert (head.status, head.body) == (200, b"")
@@ -64,7 +64,7 @@ def test_models_are_the_upstreams_and_a_head_has_no_body(llm: ScriptedLLM, proxy
     assert [request.path for request in llm.requests] == ["/v1/models", "/v1/models"]
 
 
-def test_a_body_arrives_byte_for_byte_and_with_its_own_headers(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_a_body_is_forwarded_unchanged_with_end_to_end_headers(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     body = b'{ "input":"\\u00e9", "x": 1.0 }\n'
     answer = proxy.ask("POST", "/embeddings", body, {
         "content-type": "application/json", "authorization": f"Bearer {KEY}", "openai-beta": "assistants=v2",
@@ -81,7 +81,7 @@ def test_a_body_arrives_byte_for_byte_and_with_its_own_headers(llm: ScriptedLLM,
     }  # fmt: skip
 
 
-def test_a_chat_goes_with_the_headers_of_its_client_and_none_of_ours(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_a_chat_is_forwarded_with_the_headers_of_its_client_only(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(), x_memory_user="ann", x_memory="off", user_agent="Test/1", cookie="a=b", openai_project="p")
     [request] = llm.requests
     report = {name: value for name, value in request.headers.items() if name not in ("host", "content-length")}
@@ -92,7 +92,7 @@ def test_a_chat_goes_with_the_headers_of_its_client_and_none_of_ours(llm: Script
 
 
 @pytest.mark.parametrize("length", [True, False])
-def test_a_multipart_upload_is_streamed_to_the_upstream(llm: ScriptedLLM, proxy: ServedProxy, length: bool) -> None:
+def test_an_upload_is_streamed_to_the_upstream(llm: ScriptedLLM, proxy: ServedProxy, length: bool) -> None:
     audio = bytes(range(256)) * 4096
     files = {"file": ("a.wav", audio, "audio/wav")}
     request = httpx.Request("POST", f"{proxy.url}/audio/transcriptions", files=files, data={"model": "whisper"})
@@ -122,7 +122,7 @@ def test_speech_is_streamed_to_the_client(llm: ScriptedLLM, proxy: ServedProxy) 
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
-def test_what_is_encoded_stays_so(llm: ScriptedLLM, proxy: ServedProxy, encoding: str) -> None:
+def test_a_content_encoding_is_relayed_unchanged(llm: ScriptedLLM, proxy: ServedProxy, encoding: str) -> None:
     packed = gzip.compress(b"a" * 1000)
     llm.fault(answers(packed, content_type="text/plain", content_encoding=encoding), chunks_of(5))
     answer = proxy.ask("GET", "/files/1/content", headers={"accept-encoding": encoding})
@@ -130,20 +130,20 @@ def test_what_is_encoded_stays_so(llm: ScriptedLLM, proxy: ServedProxy, encoding
     assert llm.requests[0].headers["accept-encoding"] == encoding
 
 
-def test_an_error_is_passed_with_its_headers(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_an_error_is_relayed_with_its_headers(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(http_error(429, b"slow", headers={"retry-after": "3", "x-request-id": "r1"}))
     answer = proxy.ask("GET", "/models")
     assert (answer.status, answer.body) == (429, b"slow")
     assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("3", "r1")
 
 
-def test_cookies_that_come_several_times_all_come(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_repeated_headers_are_all_relayed(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(answers(b"{}", content_type="application/json", set_cookie="a=1", Set_Cookie="b=2"))
     assert proxy.ask("GET", "/models").headers.get_all("set-cookie") == ["a=1", "b=2"]
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-def test_a_redirect_is_not_followed_and_not_passed_on(llm: ScriptedLLM, proxy: ServedProxy, path: str) -> None:
+def test_a_redirect_is_neither_followed_nor_relayed(llm: ScriptedLLM, proxy: ServedProxy, path: str) -> None:
     with ScriptedLLM() as elsewhere:
         llm.fault(http_error(307, b"", headers={"location": f"{elsewhere.base_url}{path}"}))
         answer = proxy.post(chat(), path=path, authorization=f"Bearer {KEY}")
@@ -153,7 +153,7 @@ def test_a_redirect_is_not_followed_and_not_passed_on(llm: ScriptedLLM, proxy: S
 
 
 @pytest.mark.parametrize("fields", [{"stream": True}, {}], ids=["streamed", "whole"])
-def test_a_client_that_leaves_before_the_answer_is_let_go_of(
+def test_a_disconnect_before_the_answer_closes_the_upstream(
     llm: ScriptedLLM, proxy: ServedProxy, fields: dict[str, bool]
 ) -> None:
     llm.fault(hang())
@@ -165,7 +165,7 @@ def test_a_client_that_leaves_before_the_answer_is_let_go_of(
     assert proxy.stored_turns("early", 1)[0] == ("user", BUDGET)
 
 
-def test_a_client_that_leaves_in_mid_stream_is_let_go_of_and_what_it_heard_is_kept(
+def test_a_disconnect_in_mid_stream_closes_the_upstream_and_stores_the_part(
     llm: ScriptedLLM, proxy: ServedProxy
 ) -> None:
     llm.reply("Aloha from the beach", faults=[hang(after_frames=3)])
@@ -175,9 +175,7 @@ def test_a_client_that_leaves_in_mid_stream_is_let_go_of_and_what_it_heard_is_ke
     assert proxy.stored_turns("middle") == [("user", BUDGET), ("assistant", "Aloha from")]
 
 
-def test_a_client_that_leaves_amid_an_answer_that_is_not_streamed_is_let_go_of(
-    llm: ScriptedLLM, proxy: ServedProxy
-) -> None:
+def test_a_disconnect_during_an_unstreamed_answer_closes_the_upstream(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(hang(after_bytes=40))
     left = proxy.leave(chat(BUDGET), "amid", lambda heard: b"chatcmpl" in heard)
     llm.wait_for(lambda server: server.disconnects, 60)
@@ -185,9 +183,7 @@ def test_a_client_that_leaves_amid_an_answer_that_is_not_streamed_is_let_go_of(
 
 
 @pytest.mark.parametrize("body", [b"", b'{"prompt": "a beach"}'], ids=["asking", "sending"])
-def test_a_client_that_leaves_another_path_before_its_answer_is_let_go_of(
-    llm: ScriptedLLM, proxy: ServedProxy, body: bytes
-) -> None:
+def test_a_disconnect_on_another_path_closes_the_upstream(llm: ScriptedLLM, proxy: ServedProxy, body: bytes) -> None:
     llm.fault(hang())
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as client:
         length = f"Content-Length: {len(body)}\r\n" if body else ""
@@ -198,21 +194,21 @@ def test_a_client_that_leaves_another_path_before_its_answer_is_let_go_of(
     assert llm.disconnects[0].at.timestamp() - left < 20
 
 
-def test_an_upstream_that_was_restarted_is_asked_again(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_a_restarted_upstream_is_reconnected(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     assert proxy.post(chat(), x_memory="off").status == 200
     llm.stop()
     llm.start()
     assert proxy.post(chat(), x_memory="off").status == 200
 
 
-def test_the_query_of_a_chat_is_sent_on(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_the_query_of_a_chat_is_forwarded(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     proxy.post(chat(), path="/chat/completions?api-version=2024-10-21&x=%2F")
     assert llm.requests[0].query == "api-version=2024-10-21&x=%2F"
 
 
-def test_a_client_that_leaves_while_it_uploads_is_let_go_of(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_a_disconnect_during_an_upload_is_not_forwarded(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     with socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\nhalf")
-    # The next one is answered, and the half one never arrived as a whole.
+    # The next request is answered, and the incomplete one never reached the upstream.
     assert proxy.ask("GET", "/models").status == 200
     assert [request.path for request in llm.requests] == ["/v1/models"]

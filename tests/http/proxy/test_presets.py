@@ -1,4 +1,4 @@
-"""The presets at the proxy: a drop-in for the Markdown memory proxy, and for the router's memory filter."""
+"""Presets of the proxy: a drop-in for the Markdown memory proxy, and for the memory of the semantic router."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: Served
     assert "memory_store" in report
 
 
-def test_the_question_is_rewritten_and_every_answer_tells_its_hits(markdown: ServedProxy, llm: ScriptedLLM) -> None:
+def test_memories_precede_the_question_and_every_answer_lists_its_hits(
+    markdown: ServedProxy, llm: ScriptedLLM
+) -> None:
     first = markdown.post(chat(BUDGET, memory_id="trip"))
     assert first.json["memory_hits"] == []
     answer = markdown.post(chat(QUESTION, memory_id="trip"))
@@ -54,9 +56,7 @@ def test_the_question_is_rewritten_and_every_answer_tells_its_hits(markdown: Ser
     assert not [name for name in sent if name.startswith("memory")]
 
 
-def test_conversations_keep_their_memories_to_themselves_and_share_the_global_ones(
-    markdown: ServedProxy, llm: ScriptedLLM
-) -> None:
+def test_conversations_share_global_memories_only(markdown: ServedProxy, llm: ScriptedLLM) -> None:
     markdown.post(chat(BUDGET, memory_id="trip"))
     other = markdown.post(chat(QUESTION, memory_id="work"))
     assert other.json["memory_hits"] == []
@@ -65,7 +65,7 @@ def test_conversations_keep_their_memories_to_themselves_and_share_the_global_on
     assert any("Rex" in hit["content"] for hit in existing.json["memory_hits"])
 
 
-def test_no_memories_wanted_sends_the_request_as_it_is_and_goes_on_remembering(
+def test_top_k_zero_forwards_the_request_unchanged_and_stores_the_turn(
     markdown: ServedProxy, llm: ScriptedLLM
 ) -> None:
     markdown.post(chat(BUDGET))
@@ -75,7 +75,7 @@ def test_no_memories_wanted_sends_the_request_as_it_is_and_goes_on_remembering(
     assert answer.headers["x-memory-turn"]
 
 
-def test_weights_and_thresholds_of_a_request_are_its_own(markdown: ServedProxy) -> None:
+def test_recency_weight_and_threshold_apply_per_request(markdown: ServedProxy) -> None:
     markdown.post(chat(BUDGET))
     strict = markdown.post(chat(QUESTION, memory_score_threshold=1.0))
     assert strict.json["memory_hits"] == []
@@ -83,12 +83,12 @@ def test_weights_and_thresholds_of_a_request_are_its_own(markdown: ServedProxy) 
         markdown.post(chat(QUESTION, memory_recency_weight=weight, memory_top_k=1)).json["memory_hits"][0]["score"]
         for weight in (0.0, 1.0)
     )
-    # Said a moment ago, it is as recent as can be.
+    # The memory was stored a moment ago.
     assert new > old
     assert new == pytest.approx(1.0, abs=0.01)
 
 
-def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
+def test_the_options_of_the_markdown_proxy_set_settings() -> None:
     options = {
         "memory_path": "./memory_db",
         "openai_base_url": "http://localhost:11434/v1",
@@ -114,7 +114,7 @@ def test_the_options_of_the_markdown_proxy_stand_for_settings() -> None:
     assert proxy_settings({"git_versioning": False}) == {"mirror_git": False}
 
 
-def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: ServedProxy) -> None:
+def test_a_chat_reports_a_backlog_of_jobs(markdown: ServedProxy) -> None:
     assert markdown.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
     late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
     markdown.run(markdown.service._ledger.enqueue(Scope("default"), [late]))
@@ -122,7 +122,9 @@ def test_a_chat_tells_that_nothing_is_learned_any_more(markdown: ServedProxy) ->
     assert markdown.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
 
 
-def test_the_routers_memory_filter_puts_memories_into_the_system_message(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_the_semantic_router_preset_inserts_memories_into_the_system_message(
+    tmp_path: Path, llm: ScriptedLLM
+) -> None:
     context = {"memory_config": {"enabled": True, "auto_store": True}, "memory_context": {"user_id": "user_456"}}
     with served(tmp_path, llm.base_url, preset="semantic-router") as server:
         server.post(chat(BUDGET, **context))
@@ -136,7 +138,7 @@ def test_the_routers_memory_filter_puts_memories_into_the_system_message(tmp_pat
         assert "$10,000" not in json.dumps(llm.requests[-1].json)
 
 
-def test_the_routers_example_request_works_as_it_is_printed(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_the_example_request_of_the_semantic_router_works(tmp_path: Path, llm: ScriptedLLM) -> None:
     context = {"memory_context": {"user_id": "user_456"}}
     config = {"memory_config": {"enabled": True, "auto_store": True}}
     with served(tmp_path, llm.base_url, preset="semantic-router") as server:

@@ -1,4 +1,4 @@
-"""Learning with the chat's own model at the upstream: with access of the server's own, limited, never silently."""
+"""Learning with the model of the chat at the upstream: with the server's own access, limited and reported."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ _T = TypeVar("_T")
 
 
 def learning_server(home: Path, llm: ScriptedLLM, **settings: Any) -> Any:
-    """A server that learns at once, and with the upstream unless the settings say otherwise."""
+    """Serve with learning at once, with the upstream unless the settings say otherwise."""
     usual = {"worker": True, "learn_with_upstream": True, "learn_wait_s": 0}
     return served(home, llm.base_url, **{**usual, **settings})
 
 
-def until(results: Callable[[], _T]) -> _T:
-    """What is found, as soon as it is."""
+def until(condition: Callable[[], _T]) -> _T:
+    """Return the result once it is true, or the last one after a minute."""
     deadline = time.monotonic() + 60
-    while not (value := results()) and time.monotonic() < deadline:
+    while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return value
 
 
 def jobs(server: ServedProxy, user: str = "alex", kind: JobKind = JobKind.EXTRACT) -> list[Job]:
-    """The user's jobs that are done, oldest first."""
+    """Return the finished jobs of a user, oldest first."""
     results = server.run(server.service.jobs.list(user, states=[JobState.DONE, JobState.DEAD]))
     return [job for job in reversed(results) if job.kind is kind]
 
 
 def all_learned(server: ServedProxy, user: str = "alex") -> bool:
-    """Whether both turns of each exchange are kept, and nothing waits to be learned from."""
+    """Return whether both turns of each chat are stored and learned from."""
     conversations = server.run(server.service.sessions.list(user))
     return bool(conversations) and all(
         each.turn_count % 2 == 0 and each.learned_to == each.turn_count for each in conversations
@@ -70,7 +70,7 @@ def all_learned(server: ServedProxy, user: str = "alex") -> bool:
 
 
 def say(server: ServedProxy, text: str = BUDGET, *, model: str = "gpt-5-mini", **headers: str) -> list[Job]:
-    """Chat, and wait until all that was said is learned from; gives the jobs that did so."""
+    """Chat, and wait until all turns are learned from; return the jobs."""
     answer = server.post(chat(text, model=model, user="alex"), **headers)
     assert answer.status == 200, answer.body
     assert until(lambda: all_learned(server))
@@ -83,13 +83,13 @@ def facts(server: ServedProxy, user: str = "alex") -> list[str]:
 
 
 def health(server: ServedProxy) -> str:
-    """How /health says that learning is done."""
+    """Return how /health describes learning."""
     report: str = httpx.get(f"http://127.0.0.1:{server.port}/health", timeout=60).json()["learning"]
     return report
 
 
 def remembered(server: ServedProxy, user: str, *, session: str = "") -> dict[str, Any]:
-    """The job that learned from a turn that came without a chat."""
+    """Store a turn without a chat, and return the job that learned from it."""
     url = f"http://127.0.0.1:{server.port}/recollect/v1/remember"
     headers = {"X-Memory-User": user, "X-Memory-Session": session}
     answer = httpx.post(url, json={"messages": BUDGET, "wait_s": 60}, headers=headers, timeout=90)
@@ -98,7 +98,7 @@ def remembered(server: ServedProxy, user: str, *, session: str = "") -> dict[str
 
 
 class TestWithAKey:
-    def test_the_model_of_the_chat_learns_under_the_servers_key(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_the_model_of_the_chat_learns_with_the_key_of_the_server(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         learns(llm, BUDGET, claim(FACT))
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             assert health(server) == WITH_CHAT_MODEL
@@ -114,7 +114,7 @@ class TestWithAKey:
         assert all("(learning)" in each.headers["user-agent"] for each in questions)
         assert not llm.calls("models")
 
-    def test_each_chat_is_learned_from_with_its_own_model(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_each_chat_is_learned_from_with_its_model(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         llm.when(EXTRACT).reply(NOTHING)
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             say(server, BUDGET, model="first")
@@ -131,7 +131,7 @@ class TestWithAKey:
             assert facts(server) == [FACT]
         assert {each.json["model"] for each in llm_requests(llm, EXTRACT)} == {"gpt-5-nano"}
 
-    def test_of_several_endpoints_the_one_of_the_model_is_asked(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_of_several_endpoints_that_of_the_model_is_used(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         with ScriptedLLM() as other:
             other.when(EXTRACT).reply(NOTHING)
             many = {"big": {"models": "org/*", "url": other.base_url, "api_key": OWN}}
@@ -140,7 +140,7 @@ class TestWithAKey:
             assert {each.headers["authorization"] for each in llm_requests(other, EXTRACT)} == {f"Bearer {OWN}"}
         assert not llm.calls("chat")
 
-    def test_a_key_that_the_upstream_repeats_is_told_nowhere(
+    def test_a_key_in_an_upstream_error_is_not_reported(
         self, tmp_path: Path, llm: ScriptedLLM, caplog: pytest.LogCaptureFixture
     ) -> None:
         complaint = {"error": {"message": f"key {OWN} cannot do that", "type": "invalid_request_error"}}
@@ -158,9 +158,7 @@ def _refused(status: int, body: object = None) -> ScriptedReply:
 
 
 class TestWithoutAKey:
-    def test_an_endpoint_at_home_that_needs_no_key_is_used_without_the_clients(
-        self, tmp_path: Path, llm: ScriptedLLM
-    ) -> None:
+    def test_a_local_endpoint_is_used_without_the_key_of_the_client(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         learns(llm, BUDGET, claim(FACT))
         with learning_server(tmp_path, llm) as server:
             until(lambda: health(server) == WITH_CHAT_MODEL)
@@ -172,7 +170,9 @@ class TestWithoutAKey:
             assert "authorization" not in each.headers
         assert len(llm.calls("models")) == 1
 
-    def test_one_that_wants_a_key_is_not_asked_with_the_clients(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_an_endpoint_that_needs_a_key_is_not_used_with_that_of_the_client(
+        self, tmp_path: Path, llm: ScriptedLLM
+    ) -> None:
         llm.fault(http_error(401), times=None, on="models")
         with learning_server(tmp_path, llm) as server:
             until(lambda: "needs a key" in health(server))
@@ -183,7 +183,7 @@ class TestWithoutAKey:
             assert health(server) == f"{WITHOUT_LLM} (the upstream needs a key and the server holds none)"
         assert not llm_requests(llm, EXTRACT)
 
-    def test_one_that_is_elsewhere_is_never_asked(self) -> None:
+    def test_a_remote_endpoint_without_a_key_is_not_used(self) -> None:
         elsewhere = HttpUpstream("http://llm.example.org/v1", "", connect_s=1, idle_s=1)
         access = access_of(elsewhere)
         assert (access.is_open, access.is_probed) == (False, False)
@@ -195,7 +195,7 @@ class TestWithoutAKey:
 
 
 class TestFallback:
-    def test_an_upstream_that_only_chats_is_asked_once_and_everything_is_learned(
+    def test_a_model_that_answers_without_json_is_tried_once_and_everything_is_learned(
         self, tmp_path: Path, llm: ScriptedLLM
     ) -> None:
         llm.default = PROSE
@@ -213,9 +213,7 @@ class TestFallback:
         assert spent.calls == 1
         assert spent.tokens > 0
 
-    def test_a_model_that_the_upstream_does_not_offer_is_not_asked_again(
-        self, tmp_path: Path, llm: ScriptedLLM
-    ) -> None:
+    def test_a_model_that_the_upstream_does_not_offer_is_tried_once(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         llm.when(EXTRACT).reply(lambda _: _refused(404))
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             say(server, BUDGET)
@@ -226,7 +224,9 @@ class TestFallback:
             assert "does not offer it for chats (404)" in health(server)
         assert len(llm_requests(llm, EXTRACT)) == 1
 
-    def test_an_upstream_that_is_away_for_a_moment_is_waited_for(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_learning_waits_for_an_upstream_that_is_briefly_unavailable(
+        self, tmp_path: Path, llm: ScriptedLLM
+    ) -> None:
         learns(llm, BUDGET, claim(FACT))
         with learning_server(tmp_path, llm, upstream_api_key=OWN) as server:
             answered = llm.when(EXTRACT).reply(lambda _: _refused(503, {"error": "busy"}))
@@ -238,7 +238,7 @@ class TestFallback:
 
 
 class TestWhichModel:
-    def test_turns_without_a_model_are_learned_from_with_the_users_last_one(
+    def test_turns_without_a_model_are_learned_from_with_the_last_one_of_the_user(
         self, tmp_path: Path, llm: ScriptedLLM
     ) -> None:
         llm.when(EXTRACT).reply(NOTHING)
@@ -246,7 +246,7 @@ class TestWhichModel:
         with learning_server(tmp_path, llm, **settings) as server:
             assert "no chat has named a model yet" in remembered(server, "ann")["result"]["by"]
             say(server, "My name is Alex and I live in Oslo.", model="first")
-        # It is known to the next server as well.
+        # The next server reads it from the jobs.
         llm.clear()
         with learning_server(tmp_path, llm, **settings) as server:
             assert remembered(server, "alex", session="monday")["result"]["by"] == "llm"
@@ -254,9 +254,7 @@ class TestWhichModel:
             assert health(server) == "learning with first via the upstream"
         assert [each.json["model"] for each in llm_requests(llm, EXTRACT)] == ["first", "first"]
 
-    def test_a_model_that_nobody_offers_does_not_take_the_place_of_one_that_works(
-        self, tmp_path: Path, llm: ScriptedLLM
-    ) -> None:
+    def test_an_unknown_model_does_not_replace_one_that_works(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         llm.when(EXTRACT).reply(
             lambda request: _refused(404) if request.json["model"] == "typo" else ScriptedReply(NOTHING)
         )
@@ -267,7 +265,7 @@ class TestWhichModel:
             assert remembered(server, "alex", session="monday")["result"]["by"] == "llm"
         assert llm_requests(llm, EXTRACT)[-1].json["model"] == "works"
 
-    def test_switched_off_nothing_is_asked(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_learning_with_the_upstream_can_be_switched_off(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         with learning_server(tmp_path, llm, upstream_api_key=OWN, learn_with_upstream=False) as server:
             [first, *_] = say(server)
             assert first.payload == {}
@@ -275,7 +273,7 @@ class TestWhichModel:
             assert health(server) == WITHOUT_LLM
         assert not llm_requests(llm, EXTRACT)
 
-    def test_an_llm_of_the_settings_comes_first(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_a_configured_llm_has_precedence(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         llm.when(EXTRACT).reply(NOTHING)
         own = {"llm": "own-model", "llm_url": llm.base_url, "upstream_api_key": OWN}
         with served(tmp_path, llm.base_url, worker=True, learn_with_upstream=True, learn_wait_s=0, **own) as server:
@@ -285,12 +283,12 @@ class TestWhichModel:
 
 
 class TestLimits:
-    def test_each_user_has_a_daily_limit_unless_the_settings_say_otherwise(self) -> None:
+    def test_each_user_has_a_daily_limit_by_default(self) -> None:
         assert allowance_of(Settings()).user == USER_TOKENS_A_DAY == 100_000
         assert allowance_of(load({"llm_user_tokens_a_day": 0}, environ={}).settings).user == 0
         assert allowance_of(load({"llm_user_tokens_a_day": 5}, environ={}).settings).user == 5
 
-    def test_beyond_it_learning_goes_on_without(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_beyond_the_limit_learning_continues_without_the_model(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         learns(llm, BUDGET, claim(FACT))
         with learning_server(tmp_path, llm, upstream_api_key=OWN, llm_user_tokens_a_day=1) as server:
             say(server)
@@ -303,7 +301,7 @@ class TestLimits:
 
 class TestStartupReport:
     @pytest.mark.parametrize(
-        ("settings", "told"),
+        ("settings", "description"),
         [
             ({}, WITHOUT_LLM),
             ({"learn": "off"}, "learning is off"),
@@ -324,10 +322,10 @@ class TestStartupReport:
             ({"upstream_api_key": OWN, "worker": False}, f"{WITHOUT_LLM} ({BY_WORKER})"),
         ],
     )
-    def test_how_learning_is_done(self, settings: dict[str, Any], told: str) -> None:
-        assert describe_start(load(settings, environ={}).settings) == told
+    def test_the_start_describes_how_learning_is_done(self, settings: dict[str, Any], description: str) -> None:
+        assert describe_start(load(settings, environ={}).settings) == description
 
-    def test_the_first_log_line_and_health_say_it(self, tmp_path: Path, llm: ScriptedLLM) -> None:
+    def test_the_first_log_line_names_the_model(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         home = tmp_path / "home"
         home.mkdir()
         with RecollectServer(
@@ -335,7 +333,9 @@ class TestStartupReport:
         ) as server:
             assert server.log.splitlines()[0].endswith(": learning with small-1")
 
-    def test_doctor_says_it(self, tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_doctor_describes_how_learning_is_done(
+        self, tmp_path: Path, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         cli = Cli(tmp_path / "home")
         assert f"{WITHOUT_LLM}\n" in cli("doctor").stdout
         monkeypatch.setenv("RECOLLECT_UPSTREAM_URL", llm.base_url)

@@ -1,4 +1,4 @@
-"""Upstreams behind TLS: the certificate is checked, and a client that leaves ends the upstream's work."""
+"""Upstreams with TLS: the certificate is checked, and a disconnect of the client closes the upstream."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_chats_are_streamed_and_share_a_connection(
     assert endpoint.connections == 1
 
 
-def test_a_body_that_is_passed_on_has_one_length(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_a_forwarded_body_has_one_length(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     body = b'{"file": "' + b"x" * 300_000 + b'"}'
     proxy.ask("POST", "/audio/transcriptions?x=%20", body, {"content-type": "multipart/form-data"})
     [request] = llm.requests
@@ -107,7 +107,7 @@ def test_a_client_that_leaves_ends_the_upstreams_answer(llm: ScriptedLLM, proxy:
     assert proxy.stored_turns("leaver") == [("user", BUDGET), ("assistant", "Aloha from")]
 
 
-def test_a_reset_before_the_answer_is_reported(llm: ScriptedLLM, proxy: ServedProxy) -> None:
+def test_a_reset_before_the_answer_is_a_502(llm: ScriptedLLM, proxy: ServedProxy) -> None:
     llm.fault(reset())
     answer = proxy.post(chat(stream=True))
     assert (answer.status, answer.json["error"]["code"]) == (502, "upstream_unavailable")

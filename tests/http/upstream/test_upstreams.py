@@ -1,10 +1,11 @@
-"""Chats go where the operator said and nowhere else, and so do the keys."""
+"""Chats and keys are sent to the configured upstreams only."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tests.support.llm_faults import http_error
 from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
 
 OWN = "sk-operator-fedcba9876543210"
+PATHS = ("/chat/completions", "/embeddings")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +39,7 @@ OWN = "sk-operator-fedcba9876543210"
         "http://ho st/v1", "http://host\r\nX: y/v1", "http://host\\@evil/v1",
     ],
 )  # fmt: skip
-def test_an_address_that_nothing_may_be_sent_to_is_refused(url: str) -> None:
+def test_a_forbidden_address_is_rejected(url: str) -> None:
     with pytest.raises(InvalidSettings) as raised:
         checked_url(url, name="upstream_url")
     assert "secret" not in str(raised.value)
@@ -50,11 +52,11 @@ def test_an_address_that_nothing_may_be_sent_to_is_refused(url: str) -> None:
         "https://api.openai.com/v1", "http://llm:8000", "http://my_vllm.internal/openai/v1", "http://192.168.1.2/v1/",
     ],
 )  # fmt: skip
-def test_endpoints_at_home_and_elsewhere_are_accepted(url: str) -> None:
+def test_local_and_remote_endpoints_are_accepted(url: str) -> None:
     assert checked_url(f" {url} ", name="upstream_url") == url.rstrip("/")
 
 
-def test_what_a_name_points_to_is_looked_at_like_an_address() -> None:
+def test_resolved_addresses_are_checked_in_every_form() -> None:
     assert is_forbidden("fe80::1%3")
     assert is_forbidden("::ffff:169.254.169.254")
     assert not is_forbidden("::ffff:10.0.0.1")
@@ -62,7 +64,7 @@ def test_what_a_name_points_to_is_looked_at_like_an_address() -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1"])
-async def test_a_name_that_points_where_nothing_may_be_sent_is_refused_at_each_connection(
+async def test_a_name_that_resolves_to_a_forbidden_address_is_rejected_at_each_connection(
     monkeypatch: pytest.MonkeyPatch, address: str, scheme: str
 ) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -83,7 +85,7 @@ async def test_a_name_that_points_where_nothing_may_be_sent_is_refused_at_each_c
         await upstream.close()
 
 
-async def test_an_upstream_that_is_not_there_is_told_in_words() -> None:
+async def test_an_unreachable_upstream_is_reported_by_name() -> None:
     for url in ("http://127.0.0.1:9/v1", "https://127.0.0.1:9/v1"):
         upstream = HttpUpstream("the model", url, connect_s=60, idle_s=60)
         with pytest.raises(UpstreamUnavailable, match="the model cannot be reached"):
@@ -91,7 +93,7 @@ async def test_an_upstream_that_is_not_there_is_told_in_words() -> None:
         await upstream.close()
 
 
-def test_no_field_of_a_request_says_where_it_is_sent(llm: ScriptedLLM, tmp_path: Path) -> None:
+def test_no_field_of_a_request_chooses_the_upstream(llm: ScriptedLLM, tmp_path: Path) -> None:
     with ScriptedLLM() as elsewhere, served(tmp_path, llm.base_url) as proxy:
         evil = elsewhere.base_url
         host = evil.removeprefix("http://").removesuffix("/v1")
@@ -104,77 +106,87 @@ def test_no_field_of_a_request_says_where_it_is_sent(llm: ScriptedLLM, tmp_path:
         assert len(llm.requests) == 4
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-def test_the_clients_key_goes_to_the_upstream_and_nowhere_else(
-    llm: ScriptedLLM, tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str
+def test_a_client_key_reaches_the_upstream_only(
+    llm: ScriptedLLM, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     with served(tmp_path, llm.base_url, log_level="debug") as proxy:
-        for fault in (None, http_error(401, {"error": {"message": "bad key"}}), http_error(302)):
-            if fault:
-                llm.fault(fault)
-            proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
+        for path in PATHS:
+            for fault in (None, http_error(401, {"error": {"message": "bad key"}}), http_error(302)):
+                if fault:
+                    llm.fault(fault)
+                proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
         llm.stop()
-        proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
+        for path in PATHS:
+            proxy.post(chat(BUDGET, input="x"), path=path, authorization=f"Bearer {KEY}", x_memory_user="ann")
     assert {request.headers["authorization"] for request in llm.requests} == {f"Bearer {KEY}"}
     assert KEY not in caplog.text
     stored = b"".join(each.read_bytes() for each in tmp_path.rglob("*") if each.is_file())
-    assert path != "/chat/completions" or BUDGET.encode() in stored
+    assert BUDGET.encode() in stored
     assert KEY.encode() not in stored
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-def test_a_key_that_is_set_takes_the_place_of_the_clients(llm: ScriptedLLM, tmp_path: Path, path: str) -> None:
+def test_a_configured_key_replaces_that_of_the_client(llm: ScriptedLLM, tmp_path: Path) -> None:
     with served(tmp_path, llm.base_url, upstream_api_key=OWN) as proxy:
-        theirs = {"authorization": f"Bearer {KEY}", "api_key": KEY, "x_api_key": KEY}
-        proxy.post(chat(input="x"), path=path, **theirs)
-        proxy.post(chat(input="x"), path=path)
+        for path in PATHS:
+            proxy.post(chat(input="x"), path=path, authorization=f"Bearer {KEY}", api_key=KEY, x_api_key=KEY)
+            proxy.post(chat(input="x"), path=path)
+    assert len(llm.requests) == 4
     for request in llm.requests:
         assert request.headers.getlist("authorization") == [f"Bearer {OWN}"]
         assert KEY not in str(request.headers)
 
 
-class TestSeveral:
-    """Several upstreams, by the names of their models."""
+class TestSeveralUpstreams:
+    @pytest.fixture(scope="class")
+    def endpoints(self) -> Iterator[tuple[ScriptedLLM, ScriptedLLM]]:
+        with ScriptedLLM() as default, ScriptedLLM(models=["org/big"]) as other:
+            yield default, other
 
-    @pytest.fixture
-    def other(self) -> Any:
-        with ScriptedLLM(models=["org/big"]) as server:
-            yield server
-
-    @pytest.fixture
-    def proxy(self, llm: ScriptedLLM, other: ScriptedLLM, tmp_path: Path) -> Any:
+    @pytest.fixture(scope="class")
+    def shared_proxy(
+        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[ServedProxy]:
+        default, other = endpoints
         named = {"models": "org/*, big-?", "url": other.base_url, "api_key": OWN}
-        with served(tmp_path, llm.base_url, upstreams={"other": named}) as running:
+        with served(tmp_path_factory.mktemp("home"), default.base_url, upstreams={"other": named}) as running:
             yield running
 
+    @pytest.fixture
+    def proxy(self, endpoints: tuple[ScriptedLLM, ScriptedLLM], shared_proxy: ServedProxy) -> ServedProxy:
+        for endpoint in endpoints:
+            endpoint.clear()
+        return shared_proxy
+
     @pytest.mark.parametrize("model", ["org/big", "org/", "big-1"])
-    @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings", "/completions"])
-    def test_a_model_is_asked_for_where_it_is(
-        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy, model: str, path: str
+    @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
+    def test_a_matching_model_goes_to_its_upstream(
+        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], proxy: ServedProxy, model: str, path: str
     ) -> None:
+        default, other = endpoints
         proxy.post(chat(input="x") | {"model": model}, path=path, authorization=f"Bearer {KEY}")
-        assert not llm.requests
+        assert not default.requests
         assert other.requests[0].headers["authorization"] == f"Bearer {OWN}"
 
     @pytest.mark.parametrize("model", ["scripted", "big-10", "an-org/big", "ORG/big", None, 7])
-    def test_any_other_goes_to_the_first_with_the_clients_own_key(
-        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy, model: Any
+    def test_other_models_go_to_the_default_upstream_with_the_key_of_the_client(
+        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], proxy: ServedProxy, model: Any
     ) -> None:
+        default, other = endpoints
         proxy.post(chat() | {"model": model}, authorization=f"Bearer {KEY}")
         assert not other.requests
-        assert llm.requests[0].headers["authorization"] == f"Bearer {KEY}"
+        assert default.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
-    def test_a_model_named_in_the_path_is_asked_about_where_it_is(
-        self, llm: ScriptedLLM, other: ScriptedLLM, proxy: ServedProxy
+    def test_a_model_in_the_path_goes_to_its_upstream(
+        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], proxy: ServedProxy
     ) -> None:
         proxy.ask("GET", "/models/org%2Fbig")
         proxy.ask("GET", "/models/scripted")
-        assert [request.path for request in other.requests] == ["/v1/models/org%2Fbig"]
-        assert [request.path for request in llm.requests] == ["/v1/models/scripted"]
+        paths = [[request.path for request in endpoint.requests] for endpoint in endpoints]
+        assert paths == [["/v1/models/scripted"], ["/v1/models/org%2Fbig"]]
 
 
-def test_keys_of_upstreams_are_not_shown() -> None:
+def test_keys_of_upstreams_are_hidden_in_settings() -> None:
     named = {"models": "x", "url": "http://host/v1", "api_key": OWN}
     settings = load({"upstream_api_key": OWN, "upstreams": {"a": named}}, environ={}).settings
     assert OWN not in repr(settings)

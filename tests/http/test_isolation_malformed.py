@@ -14,7 +14,7 @@ import pytest
 
 from recollect.config.settings import load
 from recollect.http.app import make_app
-from recollect.http.responses.context import InProgressResponse, ResponsesContext
+from recollect.http.responses.asgi import InProgressResponse, ResponsesContext
 from recollect.maintenance.undo import BACKGROUND_AUTHORS
 from recollect.model.scope import Scope
 from tests.support.isolation_cases import CASES, Call

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from recollect.config.server_fields import ResponsesMode
 from recollect.http.auth.caller import LOCAL_CALLER, STATE_CALLER
 from recollect.http.proxy.chat_memory import ChatContext, ChatMemory
-from recollect.http.responses.context import ResponsesContext
+from recollect.http.responses.asgi import ResponsesContext
 from recollect.http.responses.from_chat import ResponseTranslator
 from recollect.http.responses.items import new_response, output_text
 from recollect.http.responses.passthrough import PassthroughState

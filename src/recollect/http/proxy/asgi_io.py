@@ -153,7 +153,7 @@ async def relay(
         _log.warning("%s", error)
 
 
-# They apply to a single connection, and the proxy has two.
+# Headers of a single connection; the proxy has two.
 _HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
     b"trailer", b"trailers", b"transfer-encoding", b"upgrade", b"expect",

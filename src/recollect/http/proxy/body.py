@@ -6,23 +6,77 @@ Parsing and printing a body would lose its number forms, whitespace and escapes.
 from __future__ import annotations
 
 import json
+import re
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from json.decoder import scanstring  # type: ignore[attr-defined]
-from typing import Any
+from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
+from typing import Any, TypeAlias
 
 from recollect.errors import InvalidInput
-from recollect.http.json_spans import (
-    JsonContainer,
-    JsonItem,
-    JsonPiece,
-    decode_lenient,
-    decode_strict,
-    parse_array,
-    parse_object,
-    skip_whitespace,
-)
+
+_NO_OR_ONE_SPACE = ("", " ", "\t", "\n", "\r")
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _parse_int(digits: str) -> int | float:
+    """Parse an integer; one with more digits than Python accepts is infinite here, and forwarded unchanged."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
+
+
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_Decode: TypeAlias = Callable[[str, int], tuple[Any, int]]
+# Accepts whatever an upstream may accept; the strict one only what can be stored as JSON.
+_decode_lenient: _Decode = JSONDecoder(parse_int=_parse_int).raw_decode
+_decode_strict: _Decode = JSONDecoder(parse_constant=_reject_constant).raw_decode
+# Text that takes the place of an old item, by its number, or is new.
+_Piece: TypeAlias = tuple[int | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A member of an object or an element of an array, with its positions in the text."""
+
+    start: int
+    value_start: int
+    end: int
+    value: Any
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """An object or an array, from its opening bracket to after the closing one, and its items."""
+
+    start: int
+    end: int
+    items: tuple[_Item, ...]
+
+    def render(self, text: str, pieces: Iterable[_Piece]) -> str:
+        """Return the container with these pieces; consecutive old ones keep the text between them."""
+        parts, inserted, expected = [text[self.start]], list[str](), 0
+        for number, piece in pieces:
+            if number is None:
+                inserted.append(piece)
+                continue
+            between = self._text_before(text, number) if number == expected else ", "
+            parts.append(between if len(parts) > 1 else self._text_before(text, 0))
+            parts.append(", ".join([*inserted, piece]))
+            inserted, expected = [], number + 1
+        if inserted:
+            parts.append((", " if len(parts) > 1 else "") + ", ".join(inserted))
+        last = self.items[-1].end if self.items else self.start + 1
+        return "".join([*parts, text[last : self.end]])
+
+    def _text_before(self, text: str, number: int) -> str:
+        start = self.items[number - 1].end if number else self.start + 1
+        return text[start : self.items[number].start]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +84,7 @@ class JsonBody:
     """The object in a body, and its text."""
 
     text: str
-    root: JsonContainer
+    root: _Container
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -46,7 +100,7 @@ class JsonBody:
 
         Where a new value contains parts of the old one (the same objects), these keep their bytes.
         """
-        pieces: list[JsonPiece] = [
+        pieces: list[_Piece] = [
             (number, _render_member(self.text, item, item.value, changed))
             for number, item in enumerate(self.root.items)
             if item.name not in without
@@ -64,8 +118,8 @@ def parse_body(raw: bytes, *, strict: bool = False) -> JsonBody:
     """
     try:
         text = raw.decode("utf-8")
-        root = parse_object(text, skip_whitespace(text, 0), decode_strict if strict else decode_lenient)
-        if skip_whitespace(text, root.end) != len(text):
+        root = _parse_object(text, _skip_whitespace(text, 0), _decode_strict if strict else _decode_lenient)
+        if _skip_whitespace(text, root.end) != len(text):
             raise ValueError("it continues after its end")
         return JsonBody(text, root)
     except UnicodeDecodeError as error:
@@ -78,7 +132,7 @@ def parse_body(raw: bytes, *, strict: bool = False) -> JsonBody:
         raise InvalidInput("the body is not a JSON object: it ends too early") from None
 
 
-def _render_member(text: str, item: JsonItem, old: Any, changed: Mapping[str, Any]) -> str:
+def _render_member(text: str, item: _Item, old: Any, changed: Mapping[str, Any]) -> str:
     if item.name not in changed:
         return text[item.start : item.end]
     return text[item.start : item.value_start] + _render_value(text, item.value_start, old, changed[item.name])
@@ -91,10 +145,10 @@ def _render_value(text: str, at: int, old: Any, new: Any) -> str:
     if isinstance(old, str) and isinstance(new, Sequence):
         return _render_messages(text, at, old, new)
     if isinstance(old, list) and isinstance(new, Sequence) and not isinstance(new, str):
-        root = parse_array(text, at)
+        root = _parse_array(text, at)
         return root.render(text, _render_elements(text, root, old, new))
     if _has_same_keys(old, new):
-        root = parse_object(text, at)
+        root = _parse_object(text, at)
         changed = {name: value for name, value in new.items() if value is not old[name]}
         # Of several members with one name the last was read.
         last_numbers = {item.name: number for number, item in enumerate(root.items)}
@@ -129,14 +183,14 @@ def _render_messages(text: str, at: int, old: str, new: Sequence[Any]) -> str:
     return f"[{', '.join(rendered)}]"
 
 
-def _render_elements(text: str, root: JsonContainer, old: Sequence[Any], new: Sequence[Any]) -> list[JsonPiece]:
+def _render_elements(text: str, root: _Container, old: Sequence[Any], new: Sequence[Any]) -> list[_Piece]:
     """Render the elements of a new array: old ones by their bytes, a changed one by those of its unchanged parts."""
     numbers: dict[int, deque[int]] = {}
     for number, value in enumerate(old):
         # Several: null is one object wherever it stands.
         numbers.setdefault(id(value), deque()).append(number)
     reused = {number for value in new for number in numbers.get(id(value), ())}
-    pieces: list[JsonPiece] = []
+    pieces: list[_Piece] = []
     next_number = 0
     for value in new:
         if positions := numbers.get(id(value)):
@@ -153,3 +207,48 @@ def _render_elements(text: str, root: JsonContainer, old: Sequence[Any], new: Se
 
 def _has_same_keys(old: Any, new: Any) -> bool:
     return isinstance(old, dict) and isinstance(new, Mapping) and list(old) == list(new)
+
+
+def _parse_object(text: str, at: int, decode: _Decode = _decode_lenient) -> _Container:
+    """Parse the object that starts here; raises ValueError, IndexError or StopIteration if none does."""
+    if text[at] != "{":
+        raise ValueError(f"an object is expected at character {at}")
+    start, items = at, list[_Item]()
+    at = _skip_whitespace(text, at + 1)
+    while text[at] != "}":
+        at = _expect(text, at, ",") if items else at
+        if text[at] != '"':
+            raise ValueError(f"a name is expected at character {at}")
+        name, after = scanstring(text, at + 1)
+        value_start = _expect(text, _skip_whitespace(text, after), ":")
+        value, end = decode(text, value_start)
+        items.append(_Item(at, value_start, end, value, name))
+        at = _skip_whitespace(text, end)
+    return _Container(start, at + 1, tuple(items))
+
+
+def _parse_array(text: str, at: int) -> _Container:
+    """Parse the array that starts here."""
+    start, items = at, list[_Item]()
+    at = _skip_whitespace(text, at + 1)
+    while text[at] != "]":
+        at = _expect(text, at, ",") if items else at
+        value, end = _decode_lenient(text, at)
+        items.append(_Item(at, at, end, value))
+        at = _skip_whitespace(text, end)
+    return _Container(start, at + 1, tuple(items))
+
+
+def _expect(text: str, at: int, mark: str) -> int:
+    if text[at] != mark:
+        raise ValueError(f"{mark!r} is expected at character {at}")
+    return _skip_whitespace(text, at + 1)
+
+
+def _skip_whitespace(text: str, at: int) -> int:
+    """Return the position after any whitespace."""
+    # The pattern is needed only for more than one space, which is rare.
+    if text[at : at + 1] not in _NO_OR_ONE_SPACE:
+        return at
+    space = _SPACE.match(text, at)
+    return space.end() if space else at

@@ -42,7 +42,7 @@ class _Strict(BaseModel):
 
 
 class ChatMemoryConfig(_Strict):
-    """How memory takes part in this request."""
+    """The options of memory for this request."""
 
     enabled: bool | None = None
     auto_store: bool | None = None
@@ -52,7 +52,7 @@ class ChatMemoryConfig(_Strict):
 
 
 class ChatMemoryContext(_Strict):
-    """Whose memory it is."""
+    """The user and the project of the memory."""
 
     user_id: Name | None = None
     project_id: Name | None = None
@@ -89,7 +89,7 @@ class MemoryOptions:
     recency_weight: float | None = None
     types: tuple[MemoryType, ...] = ()
     include_hits: bool = False
-    # What the caller may not do, as X-Memory-Status reports it.
+    # The restriction of the caller, as X-Memory-Status reports it.
     restriction: str = ""
     # The request's model, which may be used to learn from the conversation.
     model: str = ""

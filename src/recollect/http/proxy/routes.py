@@ -1,12 +1,14 @@
-"""The proxy's routes, and their dependencies while the server runs."""
+"""The routes of the proxy, and their dependencies while the server runs."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from posixpath import normpath
+from typing import Any
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from recollect.config.settings import Settings
@@ -16,8 +18,7 @@ from recollect.http.proxy.chat_memory import ChatMemory
 from recollect.http.proxy.memory_options import MemoryDefaults
 from recollect.http.proxy.passthrough import Passthrough
 from recollect.http.proxy.resilience import ResilientMemory
-from recollect.http.reserved_paths import UnreservedRoute
-from recollect.http.responses.context import ResponsesContext
+from recollect.http.responses.asgi import ResponsesContext
 from recollect.http.responses.routes import responses_routes
 from recollect.http.upstream.extractive import MODEL as BUILT_IN
 from recollect.http.upstream.router import UpstreamRouter
@@ -26,6 +27,12 @@ from recollect.service.service import Service
 # The second is for clients whose base URL lacks the version.
 _CHAT_PATHS = ("/v1/chat/completions", "/chat/completions")
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+# Names below /v1 that this server owns, with those of mem0's platform that it does not have. They are never
+# forwarded: an upstream stores the responses of all our users together, and would return them to any of them.
+_RESERVED_NAMES = frozenset({
+    "agent", "memory", "memories", "ping", "entities", "batch", "feedback", "exports", "summary", "responses",
+    "conversations",
+})  # fmt: skip
 
 
 class Proxy:
@@ -40,7 +47,7 @@ class Proxy:
     def routes(self) -> list[BaseRoute]:
         """Return the routes; their applications are looked up for each request."""
         chats = [Route(path, _LateApp(lambda: self.chat), methods=["POST"]) for path in _CHAT_PATHS]
-        passthrough = UnreservedRoute("/v1/{path:path}", _LateApp(lambda: self._passthrough), methods=_METHODS)
+        passthrough = _UnreservedRoute("/v1/{path:path}", _LateApp(lambda: self._passthrough), methods=_METHODS)
         return [*chats, *responses_routes(lambda: self.responses), passthrough]
 
     @asynccontextmanager
@@ -100,3 +107,19 @@ class _LateApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app()(scope, receive, send)
+
+
+class _UnreservedRoute(Route):
+    """A route for every path below a prefix, except those that begin with a reserved name."""
+
+    def matches(self, scope: MutableMapping[str, Any]) -> tuple[Match, MutableMapping[str, Any]]:
+        """Match unless the path is reserved."""
+        match, child_scope = super().matches(scope)
+        if match is Match.NONE or _RESERVED_NAMES.isdisjoint(_first_names(child_scope["path_params"]["path"])):
+            return match, child_scope
+        return Match.NONE, {}
+
+
+def _first_names(path: str) -> set[str]:
+    """Return the first name of a path as written and as normalised, because an upstream may normalise it."""
+    return {each.partition("/")[0] for each in (path, normpath(f"/{path}").strip("/"))}

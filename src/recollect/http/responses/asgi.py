@@ -1,25 +1,84 @@
-"""Requests of the Responses API as ASGI delivers them, and the endpoint that answers them."""
+"""Requests of the Responses API as ASGI delivers them, and the context of the server that answers them."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
 from urllib.parse import parse_qsl
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from recollect.errors import NotAllowed, RecollectError
+from recollect.aio.task_set import TaskSet
+from recollect.config.server_fields import ResponsesMode
+from recollect.errors import NotAllowed
 from recollect.http.auth.caller import STATE_CALLER, Caller
 from recollect.http.proxy import asgi_io
-from recollect.http.proxy.memory_options import MemoryOptions, parse_memory_options
-from recollect.http.responses.context import ResponsesContext
-from recollect.http.responses.request import BadRequest, Json, error_response
-from recollect.http.upstream.protocol import Header
+from recollect.http.proxy.chat_memory import ChatMemory
+from recollect.http.proxy.memory_options import MemoryDefaults, MemoryOptions, parse_memory_options
+from recollect.http.responses.request import BadRequest, Json
+from recollect.http.upstream.protocol import Header, Upstream
 from recollect.model.scope import Scope as MemoryScope
+from recollect.service.service import Service
 
 _JSON: Header = (b"content-type", b"application/json")
+_PENDING_WRITE_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True)
+class InProgressResponse:
+    """A response that this process is answering."""
+
+    scope: MemoryScope
+    task: asyncio.Task[Any]
+    response: Callable[[], Json]
+    is_cancelled: bool = False
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponsesContext:
+    """The dependencies and state of one server; `service` raises Unavailable until the ledger is open.
+
+    `modes` says which upstreams have a Responses API; for those that are not listed it is detected.
+    """
+
+    service: Callable[[], Service]
+    memory: ChatMemory
+    upstream_of: Callable[[object], Upstream]
+    defaults: MemoryDefaults = field(default_factory=MemoryDefaults)
+    modes: dict[str, ResponsesMode] = field(default_factory=dict)
+    retention: timedelta = timedelta(days=30)
+    store_timeout_s: float = 0.3
+    max_body_bytes: int = 50_000_000
+    tasks: TaskSet = field(default_factory=TaskSet)
+    # Both by user and id.
+    in_progress: dict[tuple[str, str], InProgressResponse] = field(default_factory=dict)
+    pending_writes: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+
+    async def epoch(self, user: str) -> int:
+        """Return the number of the user's erasures; raises Unavailable when it is awaited, not before."""
+        return await self.service().epoch(user)
+
+    def track_write(self, user: str, ids: Iterable[str], task: asyncio.Task[None]) -> None:
+        """Note that a task stores these ids, until it is done."""
+        keys = [(user, id) for id in ids if id]
+        self.pending_writes.update(dict.fromkeys(keys, task))
+
+        def done(task: asyncio.Task[None]) -> None:
+            for key in keys:
+                if self.pending_writes.get(key) is task:
+                    del self.pending_writes[key]
+
+        task.add_done_callback(done)
+
+    async def wait_for_write(self, user: str, id: str) -> None:
+        """Wait for a response or conversation that is being stored."""
+        if task := self.pending_writes.get((user, id)):
+            await asyncio.wait({task}, timeout=_PENDING_WRITE_TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,43 +144,3 @@ class AsgiRequest:
     ) -> None:
         """Send a complete answer in JSON."""
         await self.answer(status, json.dumps(value, separators=(",", ":")).encode(), [_JSON, *headers])
-
-
-# Returns the JSON to answer with, or None if it has answered itself.
-Handler: TypeAlias = Callable[[AsgiRequest], Awaitable[Json | None]]
-
-
-class AsgiEndpoint:
-    """An ASGI application that runs a handler and answers its errors."""
-
-    def __init__(self, context_of: Callable[[], ResponsesContext], handler: Handler, *, checks_write: bool) -> None:
-        self._context_of = context_of
-        self._handler = handler
-        self._checks_write = checks_write
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_started = False
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal is_started
-            is_started = True
-            await send(message)
-
-        request = AsgiRequest(scope, receive, send_and_note, self._context_of())
-        try:
-            if scope["method"] in ("GET", "HEAD"):
-                request.caller.check_can_read()
-            elif self._checks_write:
-                request.caller.check_can_write()
-            answer = await self._handler(request)
-            if answer is not None:
-                await request.answer_json(answer)
-        except asgi_io.ClientDisconnected:
-            return
-        except RecollectError as error:
-            if is_started:
-                # The status is sent already: raising closes the connection.
-                raise
-            status, body = error_response(error)
-            retry = [(b"retry-after", b"1")] if error.retryable else []
-            await request.answer_json(body, retry, status=status)

@@ -12,8 +12,7 @@ from typing import Any, Protocol
 from recollect.errors import NotFound, RecollectError
 from recollect.http.auth.caller import Caller
 from recollect.http.proxy.chat_memory import ChatContext
-from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.context import InProgressResponse, ResponsesContext
+from recollect.http.responses.asgi import AsgiRequest, InProgressResponse, ResponsesContext
 from recollect.http.responses.items import make_id, output_text, with_id
 from recollect.http.responses.request import BadRequest, Json, ResponseParams
 from recollect.model.response import StoredResponse, Thread, ThreadItems
@@ -26,7 +25,7 @@ _MAX_TASKS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What came before a request: a chain of responses, the items of a conversation, or nothing.
+    """The history of a request: a chain of responses, the items of a conversation, or nothing.
 
     `upstream` can continue from the last response by itself. `epoch` is awaited only to store the response, so that
     no chat waits for it.

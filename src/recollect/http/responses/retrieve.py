@@ -8,8 +8,7 @@ from urllib.parse import quote
 
 from recollect.errors import NotFound, RecollectError
 from recollect.http.proxy.asgi_io import headers_for_upstream
-from recollect.http.responses.asgi import AsgiRequest
-from recollect.http.responses.context import InProgressResponse
+from recollect.http.responses.asgi import AsgiRequest, InProgressResponse
 from recollect.http.responses.request import BadRequest, Json
 from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.response import Plain, StoredResponse

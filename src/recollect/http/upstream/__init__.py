@@ -1,1 +1,1 @@
-"""The endpoints behind the proxy: what is sent to them, and what comes back, byte for byte."""
+"""Upstreams: the endpoints that requests are forwarded to, byte for byte, and the built-in model."""

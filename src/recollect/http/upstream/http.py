@@ -62,7 +62,7 @@ class HttpResponse:
 
 
 class HttpUpstream:
-    """One endpoint; connections are kept for later requests."""
+    """One endpoint; connections are reused."""
 
     def __init__(
         self, name: str, url: str, *, connect_s: float, idle_s: float, trusted: ssl.SSLContext | None = None

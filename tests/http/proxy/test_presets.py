@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,31 @@ import pytest
 
 from recollect.cli.commands.serve import proxy_settings
 from recollect.config.settings import load
+from recollect.model.ids import new_id
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.testing.scripted_llm import ScriptedLLM
-from tests.support.proxy_server import BUDGET, QUESTION, ServedProxy, chat, served
+from tests.support.proxy_server import BUDGET, QUESTION, Answered, ServedProxy, chat, served
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[ScriptedLLM]:
+    with ScriptedLLM() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(llm: ScriptedLLM, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedProxy]:
+    with served(tmp_path_factory.mktemp("home"), llm.base_url, preset="markdown-proxy") as running:
+        yield running
 
 
 @pytest.fixture
-def markdown(tmp_path: Path, llm: ScriptedLLM) -> Iterator[ServedProxy]:
-    with served(tmp_path, llm.base_url, preset="markdown-proxy") as server:
-        yield server
+def post(server: ServedProxy) -> Callable[..., Answered]:
+    """Chats of a user with no memories."""
+    user = new_id()
+    return lambda text, **fields: server.post(chat(text, user=user, **fields))
 
 
 def last_message(llm: ScriptedLLM) -> str:
@@ -31,9 +45,9 @@ def last_message(llm: ScriptedLLM) -> str:
     return str(request["messages"][-1]["content"])
 
 
-def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: ServedProxy, llm: ScriptedLLM) -> None:
+def test_the_markdown_proxy_answers_on_its_port_with_its_health(server: ServedProxy, llm: ScriptedLLM) -> None:
     assert load({"preset": "markdown-proxy"}, environ={}).settings.port == 8100
-    report = httpx.get(markdown.url.removesuffix("/v1") + "/health", timeout=60).json()
+    report = httpx.get(server.url.removesuffix("/v1") + "/health", timeout=60).json()
     assert report["status"] == "ok"
     assert report["openai_base_url"] == llm.base_url
     assert report["default_top_k"] == "5"
@@ -41,11 +55,11 @@ def test_the_markdown_proxy_answers_on_its_port_with_its_health(markdown: Served
 
 
 def test_memories_precede_the_question_and_every_answer_lists_its_hits(
-    markdown: ServedProxy, llm: ScriptedLLM
+    post: Callable[..., Answered], llm: ScriptedLLM
 ) -> None:
-    first = markdown.post(chat(BUDGET, memory_id="trip"))
+    first = post(BUDGET, memory_id="trip")
     assert first.json["memory_hits"] == []
-    answer = markdown.post(chat(QUESTION, memory_id="trip"))
+    answer = post(QUESTION, memory_id="trip")
     hit = answer.json["memory_hits"][0]
     assert {"role", "content", "created_at", "score"} <= hit.keys()
     assert "$10,000" in hit["content"]
@@ -56,31 +70,31 @@ def test_memories_precede_the_question_and_every_answer_lists_its_hits(
     assert not [name for name in sent if name.startswith("memory")]
 
 
-def test_conversations_share_global_memories_only(markdown: ServedProxy, llm: ScriptedLLM) -> None:
-    markdown.post(chat(BUDGET, memory_id="trip"))
-    other = markdown.post(chat(QUESTION, memory_id="work"))
+def test_conversations_share_global_memories_only(post: Callable[..., Answered], llm: ScriptedLLM) -> None:
+    post(BUDGET, memory_id="trip")
+    other = post(QUESTION, memory_id="work")
     assert other.json["memory_hits"] == []
-    markdown.post(chat("My dog is called Rex", memory_id="global"))
-    existing = markdown.post(chat("What is my dog called?", memory_id="work"))
+    post("My dog is called Rex", memory_id="global")
+    existing = post("What is my dog called?", memory_id="work")
     assert any("Rex" in hit["content"] for hit in existing.json["memory_hits"])
 
 
 def test_top_k_zero_forwards_the_request_unchanged_and_stores_the_turn(
-    markdown: ServedProxy, llm: ScriptedLLM
+    post: Callable[..., Answered], llm: ScriptedLLM
 ) -> None:
-    markdown.post(chat(BUDGET))
-    answer = markdown.post(chat(QUESTION, memory_top_k=0))
+    post(BUDGET)
+    answer = post(QUESTION, memory_top_k=0)
     assert last_message(llm) == QUESTION
     assert answer.json["memory_hits"] == []
     assert answer.headers["x-memory-turn"]
 
 
-def test_recency_weight_and_threshold_apply_per_request(markdown: ServedProxy) -> None:
-    markdown.post(chat(BUDGET))
-    strict = markdown.post(chat(QUESTION, memory_score_threshold=1.0))
+def test_recency_weight_and_threshold_apply_per_request(post: Callable[..., Answered]) -> None:
+    post(BUDGET)
+    strict = post(QUESTION, memory_score_threshold=1.0)
     assert strict.json["memory_hits"] == []
     [old, new] = (
-        markdown.post(chat(QUESTION, memory_recency_weight=weight, memory_top_k=1)).json["memory_hits"][0]["score"]
+        post(QUESTION, memory_recency_weight=weight, memory_top_k=1).json["memory_hits"][0]["score"]
         for weight in (0.0, 1.0)
     )
     # The memory was stored a moment ago.
@@ -114,12 +128,13 @@ def test_the_options_of_the_markdown_proxy_set_settings() -> None:
     assert proxy_settings({"git_versioning": False}) == {"mirror_git": False}
 
 
-def test_a_chat_reports_a_backlog_of_jobs(markdown: ServedProxy) -> None:
-    assert markdown.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
-    late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
-    markdown.run(markdown.service._ledger.enqueue(Scope("default"), [late]))
-    markdown.run(markdown.app.state.health_monitor.check())
-    assert markdown.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
+def test_a_chat_reports_a_backlog_of_jobs(tmp_path: Path, llm: ScriptedLLM) -> None:
+    with served(tmp_path, llm.base_url) as server:
+        assert server.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
+        late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
+        server.run(server.service._ledger.enqueue(Scope("default"), [late]))
+        server.run(server.app.state.health_monitor.check())
+        assert server.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
 
 
 def test_the_semantic_router_preset_inserts_memories_into_the_system_message(
@@ -136,16 +151,3 @@ def test_the_semantic_router_preset_inserts_memories_into_the_system_message(
         assert question == {"role": "user", "content": QUESTION}
         server.post(chat(QUESTION, memory_context={"user_id": "someone else"}))
         assert "$10,000" not in json.dumps(llm.requests[-1].json)
-
-
-def test_the_example_request_of_the_semantic_router_works(tmp_path: Path, llm: ScriptedLLM) -> None:
-    context = {"memory_context": {"user_id": "user_456"}}
-    config = {"memory_config": {"enabled": True, "auto_store": True}}
-    with served(tmp_path, llm.base_url, preset="semantic-router") as server:
-        report = {"model": "qwen3", "input": "My budget for the Hawaii trip is $10,000", **context}
-        first = server.post(report, path="/responses").json
-        request = {"model": "qwen3", "input": "What's my budget for the trip?", "previous_response_id": first["id"]}
-        answer = server.post({**request, **config, **context}, path="/responses")
-        assert answer.status == 200
-        assert answer.json["previous_response_id"] == first["id"]
-        assert answer.headers["x-memory-status"] == "ok"

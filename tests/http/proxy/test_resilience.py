@@ -186,7 +186,7 @@ async def test_a_failed_recall_is_reported_and_counts_for_the_breaker(
     async with opened(settings_of(tmp_path, memory_timeout_s=10)) as (resilient, service):
 
         async def recall(*_: Any) -> RecallResult:
-            return RecallResult(RecallOutcome.UNAVAILABLE, "", failure=error)
+            return RecallResult(outcome=RecallOutcome.UNAVAILABLE, reason="", failure=error)
 
         monkeypatch.setattr(service, "recall", recall)
         memory = ChatMemory(resilient, limit=5, min_score=0.1)
@@ -302,7 +302,7 @@ async def test_a_stopped_store_loses_and_duplicates_no_turn(tmp_path: Path, serv
 
 def wait_until_ready(client: TestClient) -> None:
     deadline = time.monotonic() + RECOVERY_S
-    while client.get("/ready").status_code != 200:
+    while client.get("/ready").json()["status"] != "ready":
         assert time.monotonic() < deadline, client.get("/ready").json()
         time.sleep(0.05)
 

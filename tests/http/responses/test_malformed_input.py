@@ -167,7 +167,7 @@ def client(mode: ResponsesMode) -> TestClient:
 TRANSLATING, NATIVE = client("translate"), client("native")
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(nearly_requests)
 def test_a_malformed_request_is_answered_or_rejected(body: dict[str, Any]) -> None:
     for server in (TRANSLATING, NATIVE):
@@ -186,7 +186,7 @@ def test_a_malformed_request_is_answered_or_rejected(body: dict[str, Any]) -> No
             assert repeated.status_code == 200
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(nearly_items | odd, max_size=4), odd)
 def test_a_malformed_conversation_is_created_or_rejected(items: list[Any], metadata: Any) -> None:
     answer = TRANSLATING.post("/v1/conversations", json={"items": items, "metadata": metadata})
@@ -198,7 +198,7 @@ def test_a_malformed_conversation_is_created_or_rejected(items: list[Any], metad
         assert text.status_code == 200
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(st.lists(nearly_chunks, max_size=5))
 def test_malformed_chunks_never_break_a_translation(chunks: list[Any]) -> None:
     request = parse_response_params(b'{"model": "m", "input": "Hi"}')
@@ -213,7 +213,7 @@ def test_malformed_chunks_never_break_a_translation(chunks: list[Any]) -> None:
     json.dumps(events)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(
     st.lists(
         st.fixed_dictionaries(

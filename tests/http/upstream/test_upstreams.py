@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -22,6 +22,8 @@ from tests.support.proxy_server import BUDGET, KEY, ServedProxy, chat, served
 
 OWN = "sk-operator-fedcba9876543210"
 PATHS = ("/chat/completions", "/embeddings")
+# The default one, and one for some models.
+Endpoints: TypeAlias = tuple[ScriptedLLM, ScriptedLLM]
 
 
 @pytest.mark.parametrize(
@@ -137,53 +139,53 @@ def test_a_configured_key_replaces_that_of_the_client(llm: ScriptedLLM, tmp_path
         assert KEY not in str(request.headers)
 
 
-class TestSeveralUpstreams:
-    @pytest.fixture(scope="class")
-    def endpoints(self) -> Iterator[tuple[ScriptedLLM, ScriptedLLM]]:
-        with ScriptedLLM() as default, ScriptedLLM(models=["org/big"]) as other:
-            yield default, other
+@pytest.fixture(scope="module")
+def endpoints() -> Iterator[Endpoints]:
+    with ScriptedLLM() as default, ScriptedLLM(models=["org/big"]) as other:
+        yield default, other
 
-    @pytest.fixture(scope="class")
-    def shared_proxy(
-        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], tmp_path_factory: pytest.TempPathFactory
-    ) -> Iterator[ServedProxy]:
-        default, other = endpoints
-        named = {"models": "org/*, big-?", "url": other.base_url, "api_key": OWN}
-        with served(tmp_path_factory.mktemp("home"), default.base_url, upstreams={"other": named}) as running:
-            yield running
 
-    @pytest.fixture
-    def proxy(self, endpoints: tuple[ScriptedLLM, ScriptedLLM], shared_proxy: ServedProxy) -> ServedProxy:
-        for endpoint in endpoints:
-            endpoint.clear()
-        return shared_proxy
+@pytest.fixture(scope="module")
+def shared_proxy(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedProxy]:
+    default, other = endpoints
+    named = {"models": "org/*, big-?", "url": other.base_url, "api_key": OWN}
+    with served(tmp_path_factory.mktemp("home"), default.base_url, upstreams={"other": named}) as running:
+        yield running
 
-    @pytest.mark.parametrize("model", ["org/big", "org/", "big-1"])
-    @pytest.mark.parametrize("path", ["/chat/completions", "/embeddings"])
-    def test_a_matching_model_goes_to_its_upstream(
-        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], proxy: ServedProxy, model: str, path: str
-    ) -> None:
-        default, other = endpoints
-        proxy.post(chat(input="x") | {"model": model}, path=path, authorization=f"Bearer {KEY}")
-        assert not default.requests
-        assert other.requests[0].headers["authorization"] == f"Bearer {OWN}"
 
-    @pytest.mark.parametrize("model", ["scripted", "big-10", "an-org/big", "ORG/big", None, 7])
-    def test_other_models_go_to_the_default_upstream_with_the_key_of_the_client(
-        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], proxy: ServedProxy, model: Any
-    ) -> None:
-        default, other = endpoints
-        proxy.post(chat() | {"model": model}, authorization=f"Bearer {KEY}")
-        assert not other.requests
-        assert default.requests[0].headers["authorization"] == f"Bearer {KEY}"
+@pytest.fixture
+def proxy(endpoints: Endpoints, shared_proxy: ServedProxy) -> ServedProxy:
+    for endpoint in endpoints:
+        endpoint.clear()
+    return shared_proxy
 
-    def test_a_model_in_the_path_goes_to_its_upstream(
-        self, endpoints: tuple[ScriptedLLM, ScriptedLLM], proxy: ServedProxy
-    ) -> None:
-        proxy.ask("GET", "/models/org%2Fbig")
-        proxy.ask("GET", "/models/scripted")
-        paths = [[request.path for request in endpoint.requests] for endpoint in endpoints]
-        assert paths == [["/v1/models/scripted"], ["/v1/models/org%2Fbig"]]
+
+@pytest.mark.parametrize("model", ["org/big", "org/", "big-1"])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_matching_model_goes_to_its_upstream(
+    endpoints: Endpoints, proxy: ServedProxy, model: str, path: str
+) -> None:
+    default, other = endpoints
+    proxy.post(chat(input="x") | {"model": model}, path=path, authorization=f"Bearer {KEY}")
+    assert not default.requests
+    assert other.requests[0].headers["authorization"] == f"Bearer {OWN}"
+
+
+@pytest.mark.parametrize("model", ["scripted", "big-10", "an-org/big", "ORG/big", None, 7])
+def test_other_models_go_to_the_default_upstream_with_the_key_of_the_client(
+    endpoints: Endpoints, proxy: ServedProxy, model: Any
+) -> None:
+    default, other = endpoints
+    proxy.post(chat() | {"model": model}, authorization=f"Bearer {KEY}")
+    assert not other.requests
+    assert default.requests[0].headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_a_model_in_the_path_goes_to_its_upstream(endpoints: Endpoints, proxy: ServedProxy) -> None:
+    proxy.ask("GET", "/models/org%2Fbig")
+    proxy.ask("GET", "/models/scripted")
+    paths = [[request.path for request in endpoint.requests] for endpoint in endpoints]
+    assert paths == [["/v1/models/scripted"], ["/v1/models/org%2Fbig"]]
 
 
 def test_keys_of_upstreams_are_hidden_in_settings() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,6 @@ import pytest
 from recollect.cli.commands.serve import proxy_settings
 from recollect.config.settings import load
 from recollect.model.ids import new_id
-from recollect.model.job import JobKind, NewJob
-from recollect.model.scope import Scope
-from recollect.model.times import now
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.proxy_server import BUDGET, QUESTION, Answered, ServedProxy, chat, served
 
@@ -126,15 +122,6 @@ def test_the_options_of_the_markdown_proxy_set_settings() -> None:
     assert (results.recency_weight, results.search_min_score) == (0.1, 0.2)
     assert (results.learn, results.summary_every, results.log_level) == ("off", 0, "warning")
     assert proxy_settings({"git_versioning": False}) == {"mirror_git": False}
-
-
-def test_a_chat_reports_a_backlog_of_jobs(tmp_path: Path, llm: ScriptedLLM) -> None:
-    with served(tmp_path, llm.base_url) as server:
-        assert server.post(chat(BUDGET)).headers["x-memory-status"] == "ok"
-        late = NewJob(kind=JobKind.EXTRACT, key="late", due_at=now() - timedelta(seconds=400))
-        server.run(server.service._ledger.enqueue(Scope("default"), [late]))
-        server.run(server.app.state.health_monitor.check())
-        assert server.post(chat(QUESTION)).headers["x-memory-status"] == "degraded; reason=backlog"
 
 
 def test_the_semantic_router_preset_inserts_memories_into_the_system_message(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from recollect.http.responses.items import new_response, output_text
 from recollect.http.responses.passthrough import PassthroughState
 from recollect.http.responses.request import parse_response_params
 from recollect.http.responses.routes import responses_routes
-from recollect.http.upstream.protocol import Header, UpstreamRequest
+from recollect.http.upstream.protocol import BufferedResponse, UpstreamRequest
 from recollect.ledger.sqlite import open_in_memory
 from recollect.service.service import Service
 from recollect.sessions.resolve import SessionMatch
@@ -103,7 +103,7 @@ class Answering:
 
     name: str = "main"
 
-    async def send(self, upstream_request: UpstreamRequest) -> Any:
+    async def send(self, upstream_request: UpstreamRequest) -> BufferedResponse:
         assert isinstance(upstream_request.body, bytes)
         request = json.loads(upstream_request.body)
         if "messages" in request:
@@ -113,19 +113,7 @@ class Answering:
             part = {"type": "output_text", "text": "Aloha", "annotations": []}
             item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
             body = {"id": "resp_1", "object": "response", "status": "completed", "output": [item]}
-        return Replied(json.dumps(body).encode())
-
-    async def close(self) -> None: ...
-
-
-@dataclass
-class Replied:
-    body: bytes
-    status: int = 200
-    headers: Sequence[Header] = ((b"content-type", b"application/json"),)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        yield self.body
+        return BufferedResponse(200, [(b"content-type", b"application/json")], [json.dumps(body).encode()])
 
     async def close(self) -> None: ...
 

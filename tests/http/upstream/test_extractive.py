@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,9 +11,7 @@ from typing import Any
 
 import openai
 import pytest
-import uvicorn
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from starlette.types import Receive, Scope, Send
 
 from recollect import AsyncMemory
 from recollect.http.upstream.extractive import MODEL, ExtractiveUpstream
@@ -21,7 +19,7 @@ from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.memory import Category
 from recollect.model.result import Hit
 from recollect.service.extractive_answer import RequestMemory, answer_from_memory
-from tests.support.recollect_server import in_thread
+from tests.support.proxy_server import served
 
 NO_LLM = "No LLM is configured"
 
@@ -282,33 +280,13 @@ async def test_a_body_in_parts_with_malformed_messages_is_answered() -> None:
     assert "Tell me something" in body.decode()
 
 
-@pytest.fixture
-def base_url() -> Iterator[str]:
-    upstream = ExtractiveUpstream()
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        body = b""
-        while (message := await receive())["type"] == "http.request":
-            body += message["body"]
-            if not message.get("more_body"):
-                break
-        path = scope["path"].removeprefix("/v1")
-        reply = await upstream.send(
-            UpstreamRequest(method=scope["method"], path=path, body=body, memory=RequestMemory())
-        )
-        await send({"type": "http.response.start", "status": reply.status, "headers": list(reply.headers)})
-        async for part in reply.chunks():
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-    with in_thread(uvicorn.Config(app, lifespan="off", ws="none", log_config=None)) as address:
-        yield f"{address}/v1"
-
-
-def test_the_openai_client_can_use_it(base_url: str) -> None:
-    with openai.OpenAI(base_url=base_url, api_key="none", max_retries=0) as client:
+def test_the_openai_client_can_use_it(tmp_path: Path) -> None:
+    messages: Any = [{"role": "user", "content": "My sister lives in Porto"}]
+    with (
+        served(tmp_path, "") as server,
+        openai.OpenAI(base_url=server.url, api_key="none", max_retries=0) as client,
+    ):
         assert [model.id for model in client.models.list()] == [MODEL]
-        messages: Any = [{"role": "user", "content": "My sister lives in Porto"}]
         whole = client.chat.completions.create(model=MODEL, messages=messages).choices[0].message.content
         with client.chat.completions.create(model=MODEL, messages=messages, stream=True) as stream:
             pieces = [chunk.choices[0].delta.content or "" for chunk in stream]

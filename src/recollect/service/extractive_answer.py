@@ -87,24 +87,24 @@ def _compose(question: str, memory: RequestMemory, phrases: Mapping[str, str]) -
     statements = [each for each in _split_sentences(question) if not _is_question(each, phrases)]
     decision = decide(question)
     if decision.rule in (DecisionRule.NO_WORDS, DecisionRule.SMALL_TALK):
-        yield phrases["hello"]
+        yield phrases["greeting"]
         return
     if (
         statements
         and not questions
         and (decision.rule is DecisionRule.GENERAL_KNOWLEDGE or _is_command(statements[0], phrases))
     ):
-        yield phrases["beyond"]
+        yield phrases["needs_llm"]
         return
     if statements and (decision.search or not questions):
-        yield phrases["kept" if memory.stores_turns else "not_kept"]
+        yield phrases["stored" if memory.stores_turns else "not_stored"]
     if questions:
         yield from _answer_question(" ".join(questions), memory, phrases)
 
 
 def _answer_question(question: str, memory: RequestMemory, phrases: Mapping[str, str]) -> Iterator[str]:
     if memory.degraded_reason:
-        yield phrases["away"]
+        yield phrases["unavailable"]
         return
     quotes = _select_quotes(question, memory.hits)
     about_all = any(cue in question.lower() for cue in phrases["about_me"].split("|"))
@@ -114,9 +114,9 @@ def _answer_question(question: str, memory: RequestMemory, phrases: Mapping[str,
         sure = about_all or any(each.relevance >= _CONFIDENT_SCORE or each.shared > 1 for each in quotes)
         yield "\n".join([phrases["found" if sure else "unsure"], *(_format_quote(each, phrases) for each in quotes)])
     elif decide(question).rule is DecisionRule.GENERAL_KNOWLEDGE:
-        yield phrases["beyond"]
+        yield phrases["needs_llm"]
     else:
-        yield phrases["nothing" if memory.stores_turns else "nothing_unkept"]
+        yield phrases["nothing" if memory.stores_turns else "nothing_not_stored"]
 
 
 def _select_quotes(question: str, hits: Sequence[Hit]) -> list[_Quote]:
@@ -254,12 +254,12 @@ def _is_question(sentence: str, phrases: Mapping[str, str]) -> bool:
     if sentence.endswith(_QUESTION_MARKS) or sentence.startswith("¿"):
         return True
     words = [word.replace("’", "'") for word in _WORD.findall(sentence.lower())]
-    return any(words[: len(opening)] == opening for opening in _openings(phrases["asks"]))
+    return any(words[: len(opening)] == opening for opening in _openings(phrases["question_openings"]))
 
 
 def _is_command(sentence: str, phrases: Mapping[str, str]) -> bool:
     first = _WORD.search(sentence.lower())
-    return first is not None and first.group() in phrases["does"].split()
+    return first is not None and first.group() in phrases["command_verbs"].split()
 
 
 @cache

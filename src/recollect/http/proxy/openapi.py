@@ -280,90 +280,79 @@ _PAGE = [
 ]
 
 
-def _responses_paths() -> Schema:
-    response, conversation = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
-    items, item = f"{conversation}/items", f"{conversation}/items/{{item_id}}"
-    create_description = (
-        "Answers as the upstream does, with recalled memories before the question, also if the upstream has only "
-        "chat completions. The history is named by a response or by a conversation, not by both."
-    )
-    create = _with_memory("Respond with memory", create_description, _CREATE_REQUEST, _json(_RESPONSE), 404, 502, 507)
-    item_answer = {**_ANY, "examples": [_STORED_EXAMPLE]}
-    body = _operation_with_body
-    return {
-        "/v1/responses": {"post": {"tags": ["responses"], "operationId": "create_response", **create}},
-        response: {
-            "get": _operation("retrieve_response", "Return a stored response", _RESPONSE, response),
-            "delete": _operation("delete_response", "Delete a response", _deleted("response"), response),
-        },
-        f"{response}/cancel": {
-            "post": _operation("cancel_response", "Cancel a response in progress", _RESPONSE, response)
-        },
-        f"{response}/input_items": {
-            "get": _operation("list_input_items", "List the input of a response", _LIST, response, *_PAGE)
-        },
-        "/v1/conversations": {
-            "post": body("create_conversation", "Create a conversation", _CONVERSATION, "", ("items", "metadata"))
-        },
-        conversation: {
-            "get": _operation("retrieve_conversation", "Return a conversation", _CONVERSATION, conversation),
-            "post": body(
-                "update_conversation", "Change the metadata", _CONVERSATION, conversation, ("metadata",), "metadata"
-            ),
-            "delete": _operation(
-                "delete_conversation", "Delete a conversation", _deleted("conversation.deleted"), conversation
-            ),
-        },
-        items: {
-            "get": _operation("list_items", "List the items of a conversation", _LIST, items, *_PAGE),
-            "post": body("create_items", "Add items to a conversation", _LIST, items, ("items",), "items"),
-        },
-        item: {
-            "get": _operation("retrieve_item", "Return one item", item_answer, item),
-            "delete": _operation("delete_item", "Delete an item of a conversation", _CONVERSATION, item),
-        },
-    }
-
-
-def _operation(name: str, summary: str, answer: Schema, path: str, *more: Schema) -> Schema:
-    named = [
-        _parameter(each, "path", f"The id of the {each.removesuffix('_id')}.", _ID)
-        for each in ("response_id", "conversation_id", "item_id")
-        if f"{{{each}}}" in path
-    ]
-    return {
-        "tags": [path.split("/")[2] if path else "conversations"],
-        "operationId": name,
-        "summary": summary,
-        "description": f"{summary} of the user.",
-        "parameters": [*named, *_MEMORY_HEADERS, _USER, *more],
-        "responses": {
-            "200": {"description": f"{summary}.", "content": _json(answer)},
-            **_errors(*_COMMON_ERRORS, *((404,) if path else ()), 507),
-        },
-    }
-
-
-def _operation_with_body(
-    name: str, summary: str, answer: Schema, path: str, fields: tuple[str, ...], *required: str
-) -> Schema:
-    kinds = {"items": _ITEMS if required else _nullable(_ITEMS), "metadata": _METADATA}
-    examples: Mapping[str, Any] = {"items": [_INPUT_EXAMPLE], "metadata": {"topic": "hawaii"}}
-    body = _object(
-        {field: kinds[field] for field in fields},
-        *required,
-        additionalProperties=True,
-        example={field: examples[field] for field in fields},
-    )
-    operation = _operation(name, summary, answer, path)
-    # The body names the user.
-    operation["parameters"] = [each for each in operation["parameters"] if each is not _USER]
-    return {**operation, "requestBody": {"required": bool(required), "content": _json(body)}}
-
-
 def _deleted(kind: str) -> Schema:
     return _object(
         {"id": _STRING, "object": {"const": kind}, "deleted": {"const": True}},
         *("id", "object", "deleted"),
         examples=[{"id": f"{kind[:4]}_0198c6f1", "object": kind, "deleted": True}],
     )
+
+
+_RESPONSE_PATH, _CONVERSATION_PATH = "/v1/responses/{response_id}", "/v1/conversations/{conversation_id}"
+_ITEMS_PATH, _ITEM_PATH = f"{_CONVERSATION_PATH}/items", f"{_CONVERSATION_PATH}/items/{{item_id}}"
+# Method, path, operation id, summary and answer.
+_OPERATIONS: tuple[tuple[str, str, str, str, Schema], ...] = (
+    ("get", _RESPONSE_PATH, "retrieve_response", "Return a stored response", _RESPONSE),
+    ("delete", _RESPONSE_PATH, "delete_response", "Delete a response", _deleted("response")),
+    ("post", f"{_RESPONSE_PATH}/cancel", "cancel_response", "Cancel a response in progress", _RESPONSE),
+    ("get", f"{_RESPONSE_PATH}/input_items", "list_input_items", "List the input of a response", _LIST),
+    ("post", "/v1/conversations", "create_conversation", "Create a conversation", _CONVERSATION),
+    ("get", _CONVERSATION_PATH, "retrieve_conversation", "Return a conversation", _CONVERSATION),
+    ("post", _CONVERSATION_PATH, "update_conversation", "Change the metadata", _CONVERSATION),
+    ("delete", _CONVERSATION_PATH, "delete_conversation", "Delete a conversation", _deleted("conversation.deleted")),
+    ("get", _ITEMS_PATH, "list_items", "List the items of a conversation", _LIST),
+    ("post", _ITEMS_PATH, "create_items", "Add items to a conversation", _LIST),
+    ("get", _ITEM_PATH, "retrieve_item", "Return one item", {**_ANY, "examples": [_STORED_EXAMPLE]}),
+    ("delete", _ITEM_PATH, "delete_item", "Delete an item of a conversation", _CONVERSATION),
+)
+_BODY_FIELDS = {
+    "create_conversation": ("items", "metadata"),
+    "update_conversation": ("metadata",),
+    "create_items": ("items",),
+}
+
+
+def _responses_paths() -> Schema:
+    description = (
+        "Answers as the upstream does, with recalled memories before the question, also if the upstream has only "
+        "chat completions. The history is named by a response or by a conversation, not by both."
+    )
+    create = _with_memory("Respond with memory", description, _CREATE_REQUEST, _json(_RESPONSE), 404, 502, 507)
+    paths: Schema = {"/v1/responses": {"post": {"tags": ["responses"], "operationId": "create_response", **create}}}
+    for method, path, name, summary, answer in _OPERATIONS:
+        fields = _BODY_FIELDS.get(name, ())
+        # A body names the user itself.
+        query = [] if fields else [_USER, *(_PAGE if name.startswith("list") else ())]
+        parameters = [
+            _parameter(each, "path", f"The id of the {each.removesuffix('_id')}.", _ID)
+            for each in ("response_id", "conversation_id", "item_id")
+            if f"{{{each}}}" in path
+        ]
+        operation = {
+            "tags": [path.split("/")[2]],
+            "operationId": name,
+            "summary": summary,
+            "description": f"{summary} of the user.",
+            "parameters": [*parameters, *_MEMORY_HEADERS, *query],
+            "responses": {
+                "200": {"description": f"{summary}.", "content": _json(answer)},
+                **_errors(*_COMMON_ERRORS, *((404,) if parameters else ()), 507),
+            },
+        }
+        if fields:
+            # Only a new conversation may be empty.
+            operation["requestBody"] = _body(fields, required=bool(parameters))
+        paths.setdefault(path, {})[method] = operation
+    return paths
+
+
+def _body(fields: tuple[str, ...], *, required: bool) -> Schema:
+    kinds = {"items": _ITEMS if required else _nullable(_ITEMS), "metadata": _METADATA}
+    examples: Mapping[str, Any] = {"items": [_INPUT_EXAMPLE], "metadata": {"topic": "hawaii"}}
+    schema = _object(
+        {field: kinds[field] for field in fields},
+        *(fields if required else ()),
+        additionalProperties=True,
+        example={field: examples[field] for field in fields},
+    )
+    return {"required": required, "content": _json(schema)}

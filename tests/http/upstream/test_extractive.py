@@ -14,6 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from recollect import AsyncMemory
+from recollect.config.settings import load
 from recollect.http.upstream.extractive import MODEL, ExtractiveUpstream
 from recollect.http.upstream.protocol import UpstreamRequest
 from recollect.model.memory import Category
@@ -26,7 +27,9 @@ NO_LLM = "No LLM is configured"
 
 @pytest.fixture
 async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
-    async with AsyncMemory(home=tmp_path) as memory:
+    # On a loaded machine, loading the models may take longer than a recall may.
+    settings = load({"home": tmp_path, "recall_timeout_s": 60}, environ={}).settings
+    async with AsyncMemory(settings=settings) as memory:
         yield memory
 
 

@@ -18,11 +18,13 @@ from recollect.agent import Agent, AgentConfig, function_tool
 from recollect.agent.start import start_run
 from recollect.agent.working_memory import WorkingMemoryLimits
 from recollect.errors import InvalidInput
+from recollect.model.change import Author
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.prompts import prompt
+from recollect.service.tool_memory import ToolMemory
 from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.text.tokens import count_tokens
@@ -488,13 +490,13 @@ async def test_thousands_of_facts_and_episodes_do_not_hold_up_a_run(tmp_path: Pa
     async with memory_of(tmp_path, llm, worker=False) as memory:
         done = await memory.import_(lines(), user_id="alex")
         assert done.added == FACTS + EPISODES
-        service = await memory.service()
+        tool_memory = ToolMemory(service=await memory.service(), scope=SCOPE, by=Author("test"))
         took = []
         for number in (1234, 17, 1999, 801, 1500, 333, 64, 1077, 905, 1666):
             thing, place = THINGS[number % 10], PLACES[number // 10 % 10]
             question = f"Repair the {thing} number {number} in {place}"
             began = time.perf_counter()
-            started = await start_run(service, SCOPE, question, state="", config=AgentConfig(recall_s=60))
+            started = await start_run(tool_memory, question, state="", config=AgentConfig(recall_s=60))
             took.append(time.perf_counter() - began)
             assert (len(started.facts), len(started.episodes)) == (5, 3)
             assert f"Goal: {question} Steps: 1. inspect(id={number})" in started.block

@@ -15,7 +15,9 @@ from recollect import AsyncMemory
 from recollect.agent.tools.memory_tools import MemoryLimits, memory_tools
 from recollect.agent.tools.tool import Tool, Toolbox, function_tool
 from recollect.errors import InvalidInput, ToolFailed
+from recollect.model.change import Author
 from recollect.model.scope import Scope
+from recollect.service.tool_memory import ToolMemory
 from tests.support.remember_samples import opened_async
 
 HERE = Scope("alex", "payments", "monday")
@@ -118,7 +120,8 @@ async def memory(tmp_path: Path) -> AsyncIterator[AsyncMemory]:
 
 
 async def hands(memory: AsyncMemory, scope: Scope = HERE, **limits: int) -> dict[str, Tool]:
-    tools = memory_tools(await memory.service(), scope, limits=MemoryLimits(**limits))
+    tool_memory = ToolMemory(service=await memory.service(), scope=scope, by=Author("agent"), source="agent")
+    tools = memory_tools(tool_memory, MemoryLimits(**limits))
     return {tool.name: tool for tool in tools}
 
 

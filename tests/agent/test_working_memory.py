@@ -150,7 +150,7 @@ async def test_a_model_tells_the_gist_and_the_results_stand_beside_it(llm: Scrip
     assert memory.summary.startswith("The port is in the configuration")
     assert f"look_{memory.compressed - 1}(at=0) -> port" in memory.summary
     assert memory.tokens <= 800
-    assert memory.cost.calls == len(llm.calls("chat")) > 0
+    assert memory.usage.calls == len(llm.calls("chat")) > 0
     await chat.close()
 
 

@@ -12,7 +12,8 @@ from typing import Any, Self
 from recollect.agent.config import AgentConfig, load_agent_config
 from recollect.agent.finish import BY, RecordedTurns, finish_run, record_turns
 from recollect.agent.loop import Loop
-from recollect.agent.prompt import AgentPrompt, Mode
+from recollect.agent.modes import Mode
+from recollect.agent.prompt import AgentPrompt
 from recollect.agent.start import StartContext, start_run
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS, memory_tools
 from recollect.agent.tools.tool import Tool, Toolbox
@@ -22,11 +23,13 @@ from recollect.client import AsyncMemory
 from recollect.config.settings import Settings, load
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError
 from recollect.model.arguments import parse_scope
+from recollect.model.change import Author
 from recollect.model.ids import new_id
 from recollect.model.scope import Scope
 from recollect.model.text import validate_text
 from recollect.models.chat import ConversingChat
 from recollect.service.service import Service
+from recollect.service.tool_memory import ToolMemory
 from recollect.wiring import open_chat
 
 
@@ -117,8 +120,19 @@ class Agent:
                 answer = Answer(text=_OVER_BUDGET, ended="tokens", conversation_id=scope.session, notes=(refusal,))
                 yield Event(kind=EventKind.ANSWER, text=_OVER_BUDGET, answer=answer, failed=True)
                 return
-            context = await start_run(service, scope, task.question, state=task.state, config=self.config)
-            tools = self.toolbox.with_tools(self._memory_tools(service, scope, task.by)).allowed(task.group)
+            memory = ToolMemory(
+                service=service,
+                scope=scope,
+                by=Author(task.by),
+                source=BY,
+                min_score=self.config.min_score,
+                time_words=self.config.time_words,
+                withheld=self.config.withheld,
+            )
+            context = await start_run(memory, task.question, state=task.state, config=self.config)
+            limits = self.config.memory_tools
+            memory_toolset = memory_tools(memory, limits) if limits is not None else ()
+            tools = self.toolbox.with_tools(memory_toolset).allowed(task.group)
             prompt = AgentPrompt(
                 question=task.question,
                 state=task.state,
@@ -220,12 +234,6 @@ class Agent:
             return await service.usage.refusal(scope.user)
         except RecollectError:
             return ""
-
-    def _memory_tools(self, service: Service, scope: Scope, by: str) -> tuple[Tool, ...]:
-        limits = self.config.memory_tools
-        if limits is None:
-            return ()
-        return memory_tools(service, scope, by=by, limits=limits, withheld=self.config.withheld)
 
     async def _service(self) -> Service:
         if self.memory is None:

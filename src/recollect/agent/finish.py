@@ -10,7 +10,7 @@ from recollect.agent.config import AgentConfig
 from recollect.agent.tools.memory_tools import MEMORY_TOOLS
 from recollect.agent.types import Answer, Call, Observation, Step
 from recollect.errors import RecollectError
-from recollect.model.change import Author
+from recollect.model.change import Author, ModelUsage
 from recollect.model.scope import Scope
 from recollect.model.text import repair_text
 from recollect.model.times import now
@@ -19,7 +19,6 @@ from recollect.observability.logs import format_traceback
 from recollect.prompts.rendering import shorten
 from recollect.service.service import Service
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
-from recollect.write.ask_llm import LlmCost
 
 _MAX_LESSONS = 3
 _LESSON_CHARS = 120
@@ -104,9 +103,17 @@ async def finish_run(
         last_turn=recorded.turns[-1].position if recorded.turns else 0,
         ended_at=now(),
     )
-    cost = LlmCost(answer.model_calls, answer.tokens_in, answer.tokens_out, model)
+    usage = ModelUsage(
+        user=scope.user,
+        step=BY,
+        model=model,
+        calls=answer.model_calls,
+        tokens_in=answer.tokens_in,
+        tokens_out=answer.tokens_out,
+        at=run.ended_at,
+    )
     try:
-        for usage in cost.usage(scope.user, BY, at=run.ended_at):
+        if usage.calls:
             await service.usage.record(usage)
         await service.sessions.end_run(scope, run)
     except RecollectError as error:

@@ -12,21 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recollect.agent.config import AgentLimits
-from recollect.agent.parse_reply import (
-    ParsedReply,
-    parse_native_reply,
-    parse_schema_reply,
-    parse_text_reply,
-    reply_schema,
-)
-from recollect.agent.prompt import AgentPrompt, Mode
+from recollect.agent.modes import Mode, ParsedReply, parse_reply, reply_schema
+from recollect.agent.prompt import AgentPrompt
 from recollect.agent.tools.tool import Tool
 from recollect.agent.types import Answer, Call, EndReason, Event, EventKind, Observation, Step
 from recollect.agent.working_memory import WorkingMemory
 from recollect.errors import BrokenAnswer, InvalidInput, InvalidSettings, ModelUnavailable, RecollectError
 from recollect.model.text import repair_text
 from recollect.models.chat import AnsweringChat, ChatReply, ConversingChat
-from recollect.text.tokens import count_tokens
 
 _ABOUT_TOOLS = ("tool", "jinja", "function")
 _FORMAT_HINT = "Write an Action with its Action Input, or a Final Answer."
@@ -52,9 +45,6 @@ class Loop:
     mode: Mode = "native"
     may_fall_back: bool = True
     steps: list[Step] = field(default_factory=list)
-    tokens_in: int = 0
-    tokens_out: int = 0
-    model_calls: int = 0
     _deadline: float = 0.0
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -70,7 +60,7 @@ class Loop:
                 parsed = self._parse(await self._next_reply())
                 broken = 0
             except BrokenAnswer as error:
-                self._count_usage(error)
+                self.working.usage.add(error, ())
                 broken += 1
                 if broken < _MAX_BROKEN:
                     continue
@@ -144,7 +134,7 @@ class Loop:
                     raise
                 self.mode = "text"
                 continue
-            self._count_usage(reply, messages)
+            self.working.usage.add(reply, messages)
             return reply
 
     async def _call_model(
@@ -165,10 +155,7 @@ class Loop:
         return any(word in str(error).casefold() for word in _ABOUT_TOOLS)
 
     def _parse(self, reply: ChatReply) -> ParsedReply:
-        if self.mode == "native":
-            return parse_native_reply(reply, self.tools)
-        parse = parse_text_reply if self.mode == "text" else parse_schema_reply
-        parsed = parse(reply.text, self.tools, number=len(self.steps))
+        parsed = parse_reply(self.mode, reply, self.tools, number=len(self.steps))
         was_unparsed = self.steps and not self.steps[-1].calls
         if parsed.answer is None and not parsed.calls and was_unparsed:
             # It was given the format and ignores it again, so take its text as the answer.
@@ -183,8 +170,7 @@ class Loop:
             reply = await self._next_reply(last=True)
         except (RecollectError, TimeoutError):
             return self._unfinished("iterations")
-        parse = parse_schema_reply if self.mode == "schema" else parse_text_reply
-        parsed = parse_native_reply(reply, {}) if self.mode == "native" else parse(reply.text, {}, number=0)
+        parsed = parse_reply(self.mode, reply, {})
         text = parsed.answer if parsed.answer is not None else parsed.thought
         return self._event(text, "iterations") if text else self._unfinished("iterations")
 
@@ -192,16 +178,7 @@ class Loop:
         if _clock() >= self._deadline:
             return "time"
         max_tokens = self.limits.tokens
-        summary_cost = self.working.cost
-        spent = self.tokens_in + self.tokens_out + summary_cost.tokens_in + summary_cost.tokens_out
-        return "tokens" if max_tokens and spent >= max_tokens else None
-
-    def _count_usage(self, reply: ChatReply | BrokenAnswer, messages: Sequence[Mapping[str, Any]] = ()) -> None:
-        """Count calls and tokens; estimate tokens that the server does not count."""
-        text = reply.text if isinstance(reply, ChatReply) else ""
-        self.model_calls += 1
-        self.tokens_in += reply.tokens_in or sum(count_tokens(str(each.get("content"))) for each in messages)
-        self.tokens_out += reply.tokens_out or count_tokens(text)
+        return "tokens" if max_tokens and self.working.usage.total >= max_tokens else None
 
     def _failed(self, error: Exception) -> list[Event]:
         ended: EndReason = "time" if isinstance(error, TimeoutError) or self._exceeded_limit() == "time" else "failed"
@@ -212,13 +189,14 @@ class Loop:
         return self._event(_UNFINISHED[ended], ended)
 
     def _event(self, text: str, ended: EndReason) -> Event:
+        usage = self.working.usage
         answer = Answer(
             text=text,
             ended=ended,
             steps=tuple(self.steps),
-            tokens_in=self.tokens_in + self.working.cost.tokens_in,
-            tokens_out=self.tokens_out + self.working.cost.tokens_out,
-            model_calls=self.model_calls + self.working.cost.calls,
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            model_calls=usage.calls,
         )
         return Event(kind=EventKind.ANSWER, text=text, answer=answer, failed=ended != "answered")
 

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
 
-from recollect.agent.parse_reply import schema_messages
+from recollect.agent.modes import Message, Mode, step_messages
 from recollect.agent.tools.tool import Tool
-from recollect.agent.types import Step
 from recollect.agent.working_memory import WorkingMemory
 from recollect.prompts import prompt
 from recollect.prompts.rendering import new_delimiter
-
-# How tools are called: by the endpoint, in text, or as JSON with a schema.
-Mode: TypeAlias = Literal["native", "text", "schema"]
-Message: TypeAlias = dict[str, Any]
 
 _NOW_ANSWER = "You have no steps left. Answer the user now with what you know; call no tool."
 _WITH_TOOLS = "With {names} you can look for more, and keep what will matter again."
@@ -44,7 +38,7 @@ class AgentPrompt:
             messages.append({"role": "user", "content": block})
         messages.append({"role": "user", "content": self._task(working)})
         for step in working.steps:
-            messages += _RENDERERS[mode](step)
+            messages += step_messages(mode, step)
         if last:
             messages.append({"role": "user", "content": _NOW_ANSWER})
         return messages
@@ -74,43 +68,3 @@ class AgentPrompt:
             working=working.summary or "- the steps below, if any",
             question=self.question,
         )
-
-
-def _native_messages(step: Step) -> list[Message]:
-    """Return a step as messages with native tool calls."""
-    assistant: Message = {"role": "assistant", "content": step.thought or None}
-    if step.calls:
-        assistant["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.tool, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
-            }
-            for call in step.calls
-        ]
-    else:
-        # A step of the history without a call.
-        observations = [{"role": "user", "content": f"Observation: {each.text}"} for each in step.observations]
-        return [assistant, *observations] if step.thought else observations
-    results = [{"role": "tool", "tool_call_id": each.call_id, "content": each.text} for each in step.observations]
-    return [assistant, *results]
-
-
-def _text_messages(step: Step) -> list[Message]:
-    """Return a step as ReAct text."""
-    lines = [f"Thought: {step.thought}"] if step.thought else []
-    for call in step.calls:
-        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
-        lines += [f"Action: {call.tool}", f"Action Input: {arguments}"]
-    messages: list[Message] = [{"role": "assistant", "content": "\n".join(lines)}] if lines else []
-    if step.observations:
-        observations = "\n".join(f"Observation: {each.text}" for each in step.observations)
-        messages.append({"role": "user", "content": observations})
-    return messages
-
-
-_RENDERERS: Mapping[Mode, Callable[[Step], list[Message]]] = {
-    "native": _native_messages,
-    "text": _text_messages,
-    "schema": schema_messages,
-}

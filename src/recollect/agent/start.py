@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.agent.config import AgentConfig
-from recollect.agent.retrieval import EPISODES, FACTS, MemorySearch
+from recollect.agent.tools.memory_tools import EPISODES, FACTS
 from recollect.errors import RecollectError
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.result import Hit
 from recollect.model.scope import Scope
 from recollect.model.times import now
-from recollect.model.turn import Conversation
 from recollect.prompts.rendering import shorten
-from recollect.read.format import format_context
-from recollect.service.service import Service
+from recollect.service.tool_memory import ToolMemory
 
-STYLE = "react-mem"
+_STYLE = "react-mem"
 _MAX_INVOCATIONS = 10
 _MAX_CHARS = 500
 
@@ -34,14 +32,11 @@ class StartContext:
     notes: tuple[str, ...] = ()
 
 
-async def start_run(
-    service: Service, scope: Scope, question: str, *, state: str, config: AgentConfig
-) -> StartContext:
+async def start_run(memory: ToolMemory, question: str, *, state: str, config: AgentConfig) -> StartContext:
     """Fetch memories for a run; without them if memory is unavailable. The question is embedded once."""
-    notes: list[str] = []
     try:
         async with asyncio.timeout(config.recall_s):
-            facts, episodes, invocations = await _fetch(service, scope, question, state, config)
+            facts, episodes, invocations = await _fetch(memory, question, state, config)
     except TimeoutError:
         return StartContext(notes=(f"without memory: it took more than {config.recall_s:g} s",))
     except RecollectError as error:
@@ -49,40 +44,27 @@ async def start_run(
     episode_text = " ".join(hit.memory for hit in episodes)
     # Drop lessons that one of the episodes contains.
     facts = [hit for hit in facts if hit.record.category is not Category.LESSON or hit.memory not in episode_text]
-    hits = [*facts, *episodes, *(_as_hit(scope, each) for each in invocations)]
-    context = format_context(STYLE, hits, budget_tokens=config.memory_tokens, now=now())
-    notes += [f"left out: {reason}" for reason in set(context.dropped.values())]
+    hits = [*facts, *episodes, *(_as_hit(memory.scope, each) for each in invocations)]
+    context = memory.service.format_context(_STYLE, hits, budget_tokens=config.memory_tokens)
     return StartContext(
         block=context.text,
         facts=tuple(hit.id for hit in facts),
         episodes=tuple(hit.id for hit in episodes),
-        notes=tuple(notes),
+        notes=tuple(f"left out: {reason}" for reason in set(context.dropped.values())),
     )
 
 
 async def _fetch(
-    service: Service, scope: Scope, question: str, state: str, config: AgentConfig
+    memory: ToolMemory, question: str, state: str, config: AgentConfig
 ) -> tuple[Sequence[Hit], Sequence[Hit], Sequence[Mapping[str, Any]]]:
-    texts = [question] if not state else [question, f"{question}\n{state}"]
-    vectors = await service.embed_queries(texts)
-
-    search = MemorySearch(
-        service=service,
-        scope=scope,
-        min_score=config.min_score,
-        time_words=config.time_words,
-        withheld=config.withheld,
+    texts = [question, f"{question}\n{state}"] if state else [question]
+    vectors = await memory.service.embed_queries(texts)
+    facts, episodes, conversation = await asyncio.gather(
+        memory.search(texts[0], config.facts, among=FACTS, turns=False, vector=vectors[0]),
+        memory.search(texts[-1], config.episodes, among=EPISODES, turns=False, vector=vectors[-1]),
+        memory.service.conversation(memory.scope),
     )
-
-    async def load_conversation() -> Conversation | None:
-        return await service.conversation(scope) if scope.session else None
-
-    facts, episodes, session_state = await asyncio.gather(
-        search.find(texts[0], FACTS, config.facts, vector=vectors[0]),
-        search.find(texts[-1], EPISODES, config.episodes, vector=vectors[-1]),
-        load_conversation(),
-    )
-    return facts, episodes, session_state.invocations[-_MAX_INVOCATIONS:] if session_state is not None else ()
+    return facts, episodes, conversation.invocations[-_MAX_INVOCATIONS:]
 
 
 def _as_hit(scope: Scope, invocation: Mapping[str, Any]) -> Hit:

@@ -9,8 +9,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-from recollect.errors import InvalidInput
+from recollect.errors import BrokenAnswer, InvalidInput
 from recollect.model.times import now
+from recollect.models.chat import ChatReply
 from recollect.sessions.agent_runs import StepKind
 from recollect.text.tokens import count_tokens
 
@@ -96,6 +97,27 @@ class Step:
 
     def _item(self, kind: StepKind, content: str, **metadata: Any) -> StepItem:
         return StepItem(kind, content, self.at, count_tokens(content) + OVERHEAD_TOKENS, metadata)
+
+
+@dataclass(slots=True)
+class TokenUsage:
+    """The calls of a model and their tokens so far."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return all tokens."""
+        return self.tokens_in + self.tokens_out
+
+    def add(self, reply: ChatReply | BrokenAnswer, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Count a call; estimate tokens that the server does not count."""
+        text = reply.text if isinstance(reply, ChatReply) else ""
+        self.calls += 1
+        self.tokens_in += reply.tokens_in or sum(count_tokens(str(each.get("content"))) for each in messages)
+        self.tokens_out += reply.tokens_out or count_tokens(text)
 
 
 # How a run ended: with an answer, at a limit of iterations, time or tokens, or with an error.

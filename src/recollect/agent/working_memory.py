@@ -11,13 +11,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from recollect.agent.types import OVERHEAD_TOKENS, Call, Observation, Step, StepItem
-from recollect.errors import InvalidInput, RecollectError
-from recollect.models.chat import Chat
+from recollect.agent.types import OVERHEAD_TOKENS, Call, Observation, Step, StepItem, TokenUsage
+from recollect.errors import BrokenAnswer, InvalidInput, RecollectError
+from recollect.models.chat import ConversingChat
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.text.tokens import count_tokens, truncate_words
-from recollect.write.ask_llm import LlmCost, ask_for_text
 
 _MAX_LINES = 200
 # Lengths of results to try in turn; the second row is for lines without decisions.
@@ -106,6 +105,8 @@ _log = logging.getLogger("recollect")
 
 MIN_TOKENS = 400
 _GIST_CHARS = 2_000
+_GIST_TOKENS = 1_024
+_GIST_TIMEOUT_S = 20.0
 # Per item in the prompt that asks for a summary.
 _MAX_ITEM_CHARS = 2_000
 
@@ -142,20 +143,20 @@ UNBOUNDED = WorkingMemoryLimits(tokens=0)
 
 
 class WorkingMemory:
-    """The steps of one run; older ones are summarised by the model, or by rules without one."""
+    """The steps of one run; older ones are summarised by the model, or by rules without one.
 
-    def __init__(
-        self, limits: WorkingMemoryLimits | None = None, *, chat: Chat | None = None, timeout_s: float = 20.0
-    ) -> None:
+    `usage` counts all calls of the model in the run.
+    """
+
+    def __init__(self, limits: WorkingMemoryLimits | None = None, *, chat: ConversingChat | None = None) -> None:
         self.limits = limits or WorkingMemoryLimits()
         self.steps: tuple[Step, ...] = ()
         self.compressed = 0
-        self.cost = LlmCost()
+        self.usage = TokenUsage()
         self._digest = Digest()
         # Steps that the model has not summarised yet.
         self._unsummarized: tuple[Step, ...] = ()
         self._chat = chat
-        self._timeout_s = timeout_s
 
     @property
     def summary(self) -> str:
@@ -192,7 +193,7 @@ class WorkingMemory:
 
     async def _gist(self, older: Sequence[Step], within_s: float | None) -> str:
         """Return the model's summary of the steps; empty if there is no usable one."""
-        limit_s = self._timeout_s if within_s is None else min(self._timeout_s, within_s)
+        limit_s = _GIST_TIMEOUT_S if within_s is None else min(_GIST_TIMEOUT_S, within_s)
         self._unsummarized = (*self._unsummarized, *older)
         # Asking for every step would cost more than it saves; the digest has a line of each call in any case.
         if self._chat is None or limit_s <= 0 or _total(self._unsummarized) < self.limits.tokens // 2:
@@ -208,20 +209,18 @@ class WorkingMemory:
             summary=json_line({"summary so far": self._digest.gist or None}),
             steps="\n".join(lines),
         )
+        messages = [{"role": "user", "content": question}]
         try:
             async with asyncio.timeout(limit_s):
-                answer = await ask_for_text(self._chat, question, check=_find_problem, timeout_s=limit_s)
+                reply = await self._chat.converse(messages, max_tokens=_GIST_TOKENS)
         except (RecollectError, TimeoutError) as error:
-            _log.info("working memory is summarised by rules: %s", error or "it took too long")
+            if isinstance(error, BrokenAnswer):
+                self.usage.add(error, messages)
+            _log.info("working memory is summarised by rules: %s", error or f"no answer in {limit_s:g} s")
             return ""
-        self.cost += answer.cost
-        return answer.value or ""
-
-
-def _find_problem(text: str) -> str:
-    if not text.strip():
-        return "it is empty"
-    return "it is too long" if len(text) > _GIST_CHARS else ""
+        self.usage.add(reply, messages)
+        text = reply.text.strip()
+        return "" if reply.cut_off or len(text) > _GIST_CHARS else text
 
 
 def _total(steps: Sequence[Step]) -> int:

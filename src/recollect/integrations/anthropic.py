@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, overload
 
 from recollect.client import AsyncMemory
 from recollect.errors import MissingExtra, RecollectError
@@ -20,19 +20,20 @@ BY = "anthropic"
 _M = TypeVar("_M", bound=AnyMemory)
 
 
+class ToolOptions(TypedDict):
+    """The options of a memory tool."""
+
+    user_id: str
+    project_id: NotRequired[str | None]
+    cache_control: NotRequired[BetaCacheControlEphemeralParam | None]
+
+
 class _UserScoped(Generic[_M]):
     """The memory and the scope of a tool; a base class before the SDK's."""
 
-    def __init__(
-        self,
-        memory: _M,
-        *,
-        user_id: str,
-        project_id: str | None = None,
-        cache_control: BetaCacheControlEphemeralParam | None = None,
-    ) -> None:
-        super().__init__(cache_control=cache_control)  # type: ignore[call-arg]
-        self._memory, self._scope = memory, Scope(user_id, project_id or "")
+    def __init__(self, memory: _M, **options: Unpack[ToolOptions]) -> None:
+        super().__init__(cache_control=options.get("cache_control"))  # type: ignore[call-arg]
+        self._memory, self._scope = memory, Scope(options["user_id"], options.get("project_id") or "")
 
 
 class MemoryTool(_UserScoped[Memory], BetaAbstractMemoryTool):
@@ -72,36 +73,16 @@ class AsyncMemoryTool(_UserScoped[AnyMemory], BetaAsyncAbstractMemoryTool):
 
 
 @overload
-def memory_tool(
-    memory: Memory,
-    *,
-    user_id: str,
-    project_id: str | None = None,
-    cache_control: BetaCacheControlEphemeralParam | None = None,
-) -> MemoryTool: ...
+def memory_tool(memory: Memory, **options: Unpack[ToolOptions]) -> MemoryTool: ...
 
 
 @overload
-def memory_tool(
-    memory: AsyncMemory,
-    *,
-    user_id: str,
-    project_id: str | None = None,
-    cache_control: BetaCacheControlEphemeralParam | None = None,
-) -> AsyncMemoryTool: ...
+def memory_tool(memory: AsyncMemory, **options: Unpack[ToolOptions]) -> AsyncMemoryTool: ...
 
 
-def memory_tool(
-    memory: AnyMemory,
-    *,
-    user_id: str,
-    project_id: str | None = None,
-    cache_control: BetaCacheControlEphemeralParam | None = None,
-) -> MemoryTool | AsyncMemoryTool:
+def memory_tool(memory: AnyMemory, **options: Unpack[ToolOptions]) -> MemoryTool | AsyncMemoryTool:
     """Return the blocking or the async tool of a user, as the memory is."""
-    if isinstance(memory, AsyncMemory):
-        return AsyncMemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)
-    return MemoryTool(memory, user_id=user_id, project_id=project_id, cache_control=cache_control)
+    return AsyncMemoryTool(memory, **options) if isinstance(memory, AsyncMemory) else MemoryTool(memory, **options)
 
 
 async def _run_command(memory: AsyncMemory, scope: Scope, command: dict[str, Any]) -> str:

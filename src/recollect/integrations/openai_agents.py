@@ -6,12 +6,11 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from recollect.client import AsyncMemory
 from recollect.errors import Backlog, Conflict, InvalidInput, MissingExtra, NotFound, QuotaReached, Unavailable
-from recollect.integrations.common import AnyMemory, MemoryCalls, call_memory, memory_functions
-from recollect.ledger.ledger import Ledger
+from recollect.integrations.common import AnyMemory, IdSource, RunMemory, call_memory, memory_functions, resolve_id
 from recollect.model.ids import new_id
 from recollect.model.messages import message_role, message_text
 from recollect.model.response import Plain, Thread, ThreadItems
@@ -28,8 +27,6 @@ except ImportError as error:
 _log = logging.getLogger("recollect")
 BY = "openai-agents"
 _PAGE = 200
-# An id, or a function that returns it from the context of the run.
-IdSource: TypeAlias = str | Callable[[Any], str]
 
 
 class RecollectSession:
@@ -112,7 +109,7 @@ class RecollectSession:
 
     async def _write(self, memory: AsyncMemory, lines: Sequence[Plain], names: tuple[str, ...] = ()) -> None:
         """Append lines to the log; erasing one of the turns `names` removes them."""
-        responses = await self._responses(memory)
+        responses = (await memory.service()).responses
         added = ThreadItems(self._thread, lines, names)
         try:
             await responses.add_items(self._scope, added)
@@ -141,7 +138,7 @@ class RecollectSession:
         return lines[:max_items]
 
     async def _page(self, memory: AsyncMemory, after: str) -> list[Plain]:
-        responses = await self._responses(memory)
+        responses = (await memory.service()).responses
         try:
             return await responses.thread_items(
                 self._scope, self._thread, after=after, newest_first=True, limit=_PAGE
@@ -185,7 +182,7 @@ class RecollectSession:
         while page := await self._page(memory, after):
             mark = next((line for line in page if "item" not in line), None)
             if mark is not None:
-                await (await self._responses(memory)).drop_item(self._scope, self._thread, mark["id"])
+                await (await memory.service()).responses.drop_item(self._scope, self._thread, mark["id"])
                 await self._restore(memory, mark.get("forgot", ()))
                 return
             after = page[-1]["id"]
@@ -197,9 +194,6 @@ class RecollectSession:
                 await memory.acting_as(BY, why="the item came back").restore(id, user_id=self._scope.user)
             except (Conflict, NotFound) as error:
                 _log.warning("a memory was not restored with its item: %s", error)
-
-    async def _responses(self, memory: AsyncMemory) -> Ledger:
-        return (await memory.service()).responses
 
 
 def _line(item: TResponseInputItem) -> dict[str, Any]:
@@ -223,8 +217,8 @@ def recalling(
 
     async def recall(data: CallModelData[Any]) -> ModelInputData:
         input_items = cast("Sequence[Mapping[str, Any]]", data.model_data.input)
-        user = _resolve_id(user_id, data.context)
-        project = None if project_id is None else _resolve_id(project_id, data.context)
+        user = resolve_id(user_id, data.context)
+        project = None if project_id is None else resolve_id(project_id, data.context)
         try:
             result = await call_memory(
                 memory, lambda each: each.recall(input_items, user_id=user, project_id=project, session_id=session_id)
@@ -241,12 +235,8 @@ def recalling(
 def memory_tools(memory: AnyMemory, *, user_id: IdSource, project_id: IdSource | None = None) -> list[FunctionTool]:
     """Return tools with which a model recalls, stores, corrects and forgets its user's memories."""
 
-    def calls_for(ctx: RunContextWrapper[Any]) -> MemoryCalls:
-        project = None if project_id is None else _resolve_id(project_id, ctx.context)
-        return MemoryCalls(memory=memory, user_id=_resolve_id(user_id, ctx.context), project_id=project, by=BY)
+    def memory_of(ctx: RunContextWrapper[Any]) -> RunMemory:
+        project = None if project_id is None else resolve_id(project_id, ctx.context)
+        return RunMemory(memory=memory, user_id=resolve_id(user_id, ctx.context), project_id=project, by=BY)
 
-    return [function_tool(each) for each in memory_functions(calls_for, RunContextWrapper[Any])]
-
-
-def _resolve_id(source: IdSource, context: Any) -> str:
-    return source if isinstance(source, str) else source(context)
+    return [function_tool(each) for each in memory_functions(memory_of, RunContextWrapper[Any])]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from recollect.client import AsyncMemory
 from recollect.errors import MissingExtra, Unavailable
-from recollect.integrations.common import AnyMemory, MemoryCalls, call_memory, memory_functions
+from recollect.integrations.common import AnyMemory, IdSource, RunMemory, call_memory, memory_functions, resolve_id
 
 try:
     from pydantic_ai import FunctionToolset, RunContext
@@ -22,8 +22,6 @@ except ImportError as error:
 
 _log = logging.getLogger("recollect")
 BY = "pydantic-ai"
-# An id, or a function that returns it from the run.
-IdSource: TypeAlias = str | Callable[[RunContext[Any]], str]
 
 
 def memory_tools(
@@ -31,17 +29,11 @@ def memory_tools(
 ) -> FunctionToolset[Any]:
     """Return tools with which a model recalls, stores, corrects and forgets its user's memories."""
 
-    def calls_for(ctx: RunContext[Any]) -> MemoryCalls:
-        project = None if project_id is None else _resolve_id(project_id, ctx)
-        return MemoryCalls(
-            memory=memory,
-            user_id=_resolve_id(user_id, ctx),
-            project_id=project,
-            session_id=ctx.conversation_id,
-            by=BY,
-        )
+    def memory_of(ctx: RunContext[Any]) -> RunMemory:
+        user, project = resolve_id(user_id, ctx), None if project_id is None else resolve_id(project_id, ctx)
+        return RunMemory(memory=memory, user_id=user, project_id=project, session_id=ctx.conversation_id, by=BY)
 
-    return FunctionToolset(memory_functions(calls_for, RunContext[Any]), id=id)
+    return FunctionToolset(memory_functions(memory_of, RunContext[Any]), id=id)
 
 
 @dataclass
@@ -68,9 +60,9 @@ class Remembering(AbstractCapability[Any]):
 
     async def for_run(self, ctx: RunContext[Any]) -> Remembering:
         """Return a copy with the ids of a run, since runs of two users may be concurrent."""
-        session = _resolve_id(self.session_id, ctx) if self.session_id is not None else ctx.conversation_id
-        project = None if self.project_id is None else _resolve_id(self.project_id, ctx)
-        return replace(self, user_id=_resolve_id(self.user_id, ctx), project_id=project, session_id=session)
+        session = resolve_id(self.session_id, ctx) if self.session_id is not None else ctx.conversation_id
+        project = None if self.project_id is None else resolve_id(self.project_id, ctx)
+        return replace(self, user_id=resolve_id(self.user_id, ctx), project_id=project, session_id=session)
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -118,7 +110,7 @@ class Remembering(AbstractCapability[Any]):
 
     def _ids(self, ctx: RunContext[Any]) -> dict[str, Any]:
         ids = {"user_id": self.user_id, "project_id": self.project_id, "session_id": self.session_id}
-        return {name: None if source is None else _resolve_id(source, ctx) for name, source in ids.items()}
+        return {name: None if source is None else resolve_id(source, ctx) for name, source in ids.items()}
 
 
 def chat_messages(messages: Sequence[ModelMessage]) -> list[dict[str, str]]:
@@ -155,7 +147,3 @@ def _text_of(prompt: UserPromptPart) -> str:
         return prompt.content
     texts = (part.content if isinstance(part, TextContent) else part for part in prompt.content)
     return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _resolve_id(source: IdSource, ctx: RunContext[Any]) -> str:
-    return source if isinstance(source, str) else source(ctx)

@@ -31,8 +31,9 @@ from recollect.model.erasure import Receipt
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
 from recollect.model.query import EVERYTHING, Listing
-from recollect.model.result import Page, RecallResult, RememberResult, SearchResult
+from recollect.model.result import Hit, Page, PromptBlock, RecallResult, RememberResult, SearchResult
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.model.validity import exclude_expired
 from recollect.models.chat import Chat
@@ -41,6 +42,7 @@ from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.read import as_of_queries
 from recollect.read.access_counter import AccessCounter
+from recollect.read.format import format_context
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.result_cache import CachedAnswer, ResultCache
 from recollect.read.telemetry import observe_read
@@ -320,6 +322,10 @@ class Service:
             watching.record_recall(result)
         self._access_counter.record(scope, result.context.used)
         return result
+
+    def format_context(self, style: str, hits: Sequence[Hit], *, budget_tokens: int) -> PromptBlock:
+        """Return the text block of hits for a prompt, within the budget."""
+        return format_context(style, hits, budget_tokens=budget_tokens, now=now())
 
     async def embed_queries(self, questions: Sequence[str]) -> list[Vector | None]:
         """Return the vectors of questions for several searches; None for each while the embedder is unavailable."""

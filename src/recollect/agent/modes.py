@@ -1,18 +1,23 @@
-"""Parse a reply of a model into a thought with calls or an answer, in each of the three modes."""
+"""The modes of calling tools: by the endpoint, in ReAct text, or as JSON with a schema.
+
+Each mode renders a step as messages, and parses a reply into a thought with calls or an answer.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from recollect.agent.tools.tool import Tool
 from recollect.agent.types import Call, Step
 from recollect.models.chat import ChatReply, ToolRequest
 from recollect.models.loose_json import parse_json_values
 
+Mode: TypeAlias = Literal["native", "text", "schema"]
+Message: TypeAlias = dict[str, Any]
 _LABEL = re.compile(
     r"^[ \t*#]{0,6}(thought|action input|action|observation|final answer)[ \t*]{0,4}:[ \t*]{0,4}",
     re.MULTILINE | re.IGNORECASE,
@@ -29,15 +34,26 @@ class ParsedReply:
     answer: str | None = None
 
 
-def parse_native_reply(reply: ChatReply, tools: Mapping[str, Tool]) -> ParsedReply:
-    """Parse the reply of an endpoint with native tool calls; text without a call is the answer."""
+def parse_reply(mode: Mode, reply: ChatReply, tools: Mapping[str, Tool], *, number: int = 0) -> ParsedReply:
+    """Parse the reply of a model; `number` becomes the id of a call that has none."""
+    return _PARSERS[mode](reply, tools, number)
+
+
+def step_messages(mode: Mode, step: Step) -> list[Message]:
+    """Return a step as messages."""
+    return _RENDERERS[mode](step)
+
+
+def _parse_native(reply: ChatReply, tools: Mapping[str, Tool], number: int) -> ParsedReply:
+    """Parse native tool calls; text without a call is the answer."""
     if not reply.tool_requests:
         return ParsedReply(answer=reply.text)
-    return ParsedReply(reply.text, tuple(to_call(tool_request, tools) for tool_request in reply.tool_requests))
+    return ParsedReply(reply.text, tuple(_to_call(tool_request, tools) for tool_request in reply.tool_requests))
 
 
-def parse_text_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> ParsedReply:
-    """Parse a ReAct text; `number` becomes the id of its call. Text without labels is the answer."""
+def _parse_text(reply: ChatReply, tools: Mapping[str, Tool], number: int) -> ParsedReply:
+    """Parse a ReAct text; text without labels is the answer."""
+    text = reply.text
     parts = _split_labels(text)
     sections = dict(reversed(parts))
     thought = " ".join(part for name, part in parts if name in ("thought", "")).strip()
@@ -47,7 +63,7 @@ def parse_text_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> Pa
     if "action" in names:
         name = sections["action"].strip("`\"'[]() ").partition("\n")[0].partition("(")[0].strip()
         tool_request = ToolRequest(id=f"call_{number}", name=name, arguments=sections.get("action input", ""))
-        return ParsedReply(thought, (to_call(tool_request, tools, allow_plain_text=True),))
+        return ParsedReply(thought, (_to_call(tool_request, tools, allow_plain_text=True),))
     return ParsedReply(thought) if "thought" in names else ParsedReply(answer=text.strip())
 
 
@@ -64,7 +80,7 @@ def _split_labels(text: str) -> list[tuple[str, str]]:
     return parts
 
 
-def to_call(tool_request: ToolRequest, tools: Mapping[str, Tool], *, allow_plain_text: bool = False) -> Call:
+def _to_call(tool_request: ToolRequest, tools: Mapping[str, Tool], *, allow_plain_text: bool = False) -> Call:
     """Return the requested call, with an error if it is invalid."""
     tool = tools.get(tool_request.name)
     if tool is None:
@@ -129,34 +145,18 @@ def reply_schema(tools: Mapping[str, Tool]) -> dict[str, Any]:
     return {"anyOf": [*calls, final], "title": "next_step"}
 
 
-def parse_schema_reply(text: str, tools: Mapping[str, Tool], *, number: int) -> ParsedReply:
-    """Parse the reply of a model that was given the schema; text without JSON is the answer."""
-    reply = _first_object(text)
-    if reply is None:
-        return ParsedReply(answer=text.strip())
-    thought = str(reply.get("thought") or "").strip()
-    if "tool" not in reply:
-        return ParsedReply(thought, answer=str(reply.get("answer") or thought).strip())
+def _parse_schema(reply: ChatReply, tools: Mapping[str, Tool], number: int) -> ParsedReply:
+    """Parse JSON of the schema; text without JSON is the answer."""
+    fields = _first_object(reply.text)
+    if fields is None:
+        return ParsedReply(answer=reply.text.strip())
+    thought = str(fields.get("thought") or "").strip()
+    if "tool" not in fields:
+        return ParsedReply(thought, answer=str(fields.get("answer") or thought).strip())
     tool_request = ToolRequest(
-        id=f"call_{number}",
-        name=str(reply["tool"]),
-        arguments=json.dumps(reply.get("arguments") or {}, ensure_ascii=False),
+        id=f"call_{number}", name=str(fields["tool"]), arguments=_json(fields.get("arguments") or {})
     )
-    return ParsedReply(thought, (to_call(tool_request, tools),))
-
-
-def schema_messages(step: Step) -> list[dict[str, Any]]:
-    """Return a step as messages of the schema mode."""
-    messages: list[dict[str, Any]] = []
-    for call in step.calls:
-        reply = {"thought": step.thought, "tool": call.tool, "arguments": dict(call.arguments)}
-        messages.append({"role": "assistant", "content": json.dumps(reply, ensure_ascii=False)})
-    if not step.calls and step.thought:
-        messages.append({"role": "assistant", "content": json.dumps({"thought": step.thought}, ensure_ascii=False)})
-    if step.observations:
-        observations = "\n".join(f"Observation: {each.text}" for each in step.observations)
-        messages.append({"role": "user", "content": observations})
-    return messages
+    return ParsedReply(thought, (_to_call(tool_request, tools),))
 
 
 def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,3 +171,54 @@ def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
 def _arguments_schema(tool: Tool) -> dict[str, Any]:
     """Return the schema of the arguments; one with references is only checked by the call."""
     return {"type": "object"} if "$defs" in tool.parameters else dict(tool.parameters)
+
+
+def _native_messages(step: Step) -> list[Message]:
+    if not step.calls:
+        # A step of the history without a call.
+        thought = [{"role": "assistant", "content": step.thought}] if step.thought else []
+        return [*thought, *({"role": "user", "content": f"Observation: {each.text}"} for each in step.observations)]
+    tool_calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": _json(call.arguments)}}
+        for call in step.calls
+    ]
+    results = [{"role": "tool", "tool_call_id": each.call_id, "content": each.text} for each in step.observations]
+    return [{"role": "assistant", "content": step.thought or None, "tool_calls": tool_calls}, *results]
+
+
+def _text_messages(step: Step) -> list[Message]:
+    lines = [f"Thought: {step.thought}"] if step.thought else []
+    for call in step.calls:
+        lines += [f"Action: {call.tool}", f"Action Input: {_json(call.arguments)}"]
+    return [*([{"role": "assistant", "content": "\n".join(lines)}] if lines else []), *_observation_message(step)]
+
+
+def _schema_messages(step: Step) -> list[Message]:
+    replies: list[dict[str, Any]] = [
+        {"thought": step.thought, "tool": call.tool, "arguments": dict(call.arguments)} for call in step.calls
+    ]
+    if not replies and step.thought:
+        replies = [{"thought": step.thought}]
+    return [*({"role": "assistant", "content": _json(each)} for each in replies), *_observation_message(step)]
+
+
+def _observation_message(step: Step) -> list[Message]:
+    if not step.observations:
+        return []
+    return [{"role": "user", "content": "\n".join(f"Observation: {each.text}" for each in step.observations)}]
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(dict(value), ensure_ascii=False)
+
+
+_PARSERS: Mapping[Mode, Callable[[ChatReply, Mapping[str, Tool], int], ParsedReply]] = {
+    "native": _parse_native,
+    "text": _parse_text,
+    "schema": _parse_schema,
+}
+_RENDERERS: Mapping[Mode, Callable[[Step], list[Message]]] = {
+    "native": _native_messages,
+    "text": _text_messages,
+    "schema": _schema_messages,
+}

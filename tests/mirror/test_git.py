@@ -1,8 +1,10 @@
-"""Versions of the files: a commit for each change, and nothing left in any of them of what was erased."""
+"""The git history of the files: a commit for each change, and erasure from all commits."""
 
 from __future__ import annotations
 
+import os
 import subprocess
+import time
 import zlib
 from pathlib import Path
 
@@ -22,7 +24,7 @@ def git(root: Path, *arguments: str) -> str:
 
 
 def holders(root: Path, needle: str = CANARY) -> set[str]:
-    """Where the word is still on disk: in the bytes of any file, also those that git has packed."""
+    """Return the files that contain a word, also in objects that git has packed."""
     results = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file() and _holds(path, needle)}
     objects = git(root, "cat-file", "--batch-all-objects", "--batch")
     return results | ({"a version"} if needle in objects else set())
@@ -48,7 +50,7 @@ async def mirror(tmp_path: Path) -> MirroredService:  # type: ignore[misc]
         yield opened
 
 
-async def test_each_change_is_a_commit_that_says_what(mirror: MirroredService) -> None:
+async def test_each_change_is_a_commit_with_a_message(mirror: MirroredService) -> None:
     fact = await mirror.add("The bike is red")
     await mirror.sync()
     await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
@@ -69,7 +71,7 @@ async def test_each_change_is_a_commit_that_says_what(mirror: MirroredService) -
     assert git(mirror.root, "status", "--porcelain") == ""
 
 
-async def test_nothing_but_the_files_is_versioned(mirror: MirroredService) -> None:
+async def test_only_memory_files_are_versioned(mirror: MirroredService) -> None:
     (mirror.root / "config.toml").write_text("llm_api_key = 'x'")
     await mirror.add("The bike is red")
     await mirror.add("The car is blue", Scope("ann"))
@@ -94,7 +96,7 @@ async def test_a_batch_is_one_commit_in_a_watched_folder(tmp_path: Path) -> None
     assert 2 <= len(git(tmp_path, "log", "--format=%h").split()) <= 6
 
 
-async def test_what_was_changed_while_nobody_mirrored_is_committed_at_the_start(tmp_path: Path) -> None:
+async def test_edits_made_while_no_process_mirrors_are_committed_at_the_next_start(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path, mirror_git=True) as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
@@ -105,7 +107,7 @@ async def test_what_was_changed_while_nobody_mirrored_is_committed_at_the_start(
         assert (await mirror.words(), git(tmp_path, "status", "--porcelain")) == ({"The bike is green"}, "")
 
 
-async def test_settings_and_hooks_of_the_user_do_not_matter(
+async def test_git_settings_and_hooks_of_the_user_are_ignored(
     mirror: MirroredService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await mirror.sync()
@@ -122,7 +124,7 @@ async def test_settings_and_hooks_of_the_user_do_not_matter(
 
 
 async def fill(mirror: MirroredService) -> tuple[str, str]:
-    """A canary in many files and versions, among other things; gives the ids of its fact and of its turn."""
+    """Write a canary into several files and versions; return the ids of its fact and its turn."""
     messages = [{"role": "user", "content": f"The {CANARY} is mine"}, {"role": "assistant", "content": "Fine"}]
     turns = (await mirror.service.remember(HOME, messages, by=BY)).turns
     fact = await mirror.add(f"The {CANARY} is red", evidence=[turns[0].id])
@@ -145,7 +147,7 @@ async def fill(mirror: MirroredService) -> tuple[str, str]:
     return fact.id, turns[0].id
 
 
-async def test_of_a_user_who_is_erased_not_even_the_name_stays(mirror: MirroredService) -> None:
+async def test_erasing_a_user_removes_the_name_from_disk(mirror: MirroredService) -> None:
     name = f"someone/{CANARY}"
     await mirror.add("The bike is red", Scope(name))
     await mirror.sync()
@@ -157,11 +159,13 @@ async def test_of_a_user_who_is_erased_not_even_the_name_stays(mirror: MirroredS
 
 
 @pytest.mark.parametrize("what", ["turn", "session", "project", "user"])
-async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(
+async def test_an_erasure_removes_text_from_files_snapshot_and_git_history(
     mirror: MirroredService, what: str
 ) -> None:
     _, turn = await fill(mirror)
     assert holders(mirror.root)
+    # Make it look written well after the files, whose lines are then reused.
+    os.utime(mirror.root / "memory_index.json", (time.time() + 60,) * 2)
     before = git(mirror.root, "log", "--format=%s").splitlines()
     target = Target(what)
     scope = {
@@ -188,7 +192,7 @@ async def test_what_is_erased_is_gone_from_files_snapshot_and_every_version(
     assert git(mirror.root, "status", "--porcelain") == ""
 
 
-async def test_an_erased_file_that_is_put_back_is_left_aside(mirror: MirroredService) -> None:
+async def test_an_erased_file_that_is_copied_back_is_rejected(mirror: MirroredService) -> None:
     fact = await mirror.add(f"The {CANARY} is red")
     await mirror.sync()
     path = mirror.file(CANARY)
@@ -201,7 +205,7 @@ async def test_an_erased_file_that_is_put_back_is_left_aside(mirror: MirroredSer
     assert "erased" in mirror.rejected()[path.name]
 
 
-async def test_a_server_that_mirrors_sees_to_what_another_process_erases(tmp_path: Path) -> None:
+async def test_the_mirroring_server_removes_files_that_another_process_erases(tmp_path: Path) -> None:
     async with watched(tmp_path, mirror_git=True) as server, mirrored_service(tmp_path, mirror_git=True) as other:
         fact = await server.add(f"The {CANARY} is red")
         await until(server.files)
@@ -211,7 +215,7 @@ async def test_a_server_that_mirrors_sees_to_what_another_process_erases(tmp_pat
         assert not server.files()
 
 
-async def test_what_a_person_edit_took_the_place_of_is_erased_with_the_memory(mirror: MirroredService) -> None:
+async def test_erasing_a_memory_removes_its_conflict_file(mirror: MirroredService) -> None:
     fact = await mirror.add("The bike is red")
     await mirror.sync()
     path = mirror.file("red")
@@ -224,7 +228,7 @@ async def test_what_a_person_edit_took_the_place_of_is_erased_with_the_memory(mi
     assert holders(mirror.root) == set()
 
 
-def test_a_rewrite_that_was_broken_off_is_finished_or_taken_back(tmp_path: Path) -> None:
+def test_an_interrupted_rewrite_of_history_is_finished_or_rolled_back(tmp_path: Path) -> None:
     repository = module.GitRepository(tmp_path)
     (tmp_path / "entries").mkdir()
     (tmp_path / "entries/a.md").write_text("one")
@@ -242,7 +246,7 @@ def test_a_rewrite_that_was_broken_off_is_finished_or_taken_back(tmp_path: Path)
     assert not list(tmp_path.glob(".git.*"))
 
 
-async def test_without_git_there_are_files_all_the_same(
+async def test_files_are_mirrored_without_git_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module.shutil, "which", lambda name: None)

@@ -315,7 +315,8 @@ class Synchronizer:
                 shutil.rmtree(self.folder.root / base / name, ignore_errors=True)
             (self.folder.root / ENTRIES).mkdir(exist_ok=True)
         if not everything and self.state.count(user)["memories"] <= MAX_EAGER_MEMORIES:
-            self.write_snapshots([user])
+            # As changed: their rows are dropped only at the end, and lines of unchanged files are reused.
+            self.write_snapshots([user], {row.path for row in gone})
         else:
             # The snapshot may contain what was erased, and takes long to write.
             self.folder.remove(base + SNAPSHOT)

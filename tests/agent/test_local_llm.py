@@ -1,4 +1,4 @@
-"""The agent with a real small model on this machine: all is wired, however little so small a model can do."""
+"""The agent with a small model on this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model() -> str:
 
 
 @pytest.mark.parametrize("tool_calls", ["auto", "text", "schema"])
-async def test_a_real_small_model_answers_with_what_memory_has_and_its_run_is_kept(
+async def test_a_small_local_model_answers_with_memory_and_its_run_is_stored(
     model: str, tmp_path: Path, tool_calls: Any
 ) -> None:
     chat = LocalChat(model, timeout_s=300, context_tokens=4096)

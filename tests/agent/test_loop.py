@@ -1,4 +1,4 @@
-"""The loop of an agent: tools by the endpoint or in words, mistakes as observations, limits, cancellation."""
+"""The loop of an agent: modes of calling tools, errors as observations, limits, cancellation."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_an_error_of_a_tool_is_an_observation(llm: ScriptedLLM, chat: Open
         (ToolCall("port_of", ""), "service: Field required"),
     ],
 )
-async def test_a_malformed_call_is_an_observation_and_goes_back_as_json(
+async def test_a_malformed_call_is_an_observation_and_is_replayed_as_json(
     llm: ScriptedLLM, chat: OpenAIChat, made: ToolCall, told: str
 ) -> None:
     script(llm, calls(made), "I give up.")
@@ -105,12 +105,14 @@ async def test_a_malformed_call_is_an_observation_and_goes_back_as_json(
     assert dialogue["tool_calls"][0]["function"]["name"]
 
 
-async def test_arguments_that_are_almost_json_are_understood(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_almost_valid_json_arguments_are_parsed(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, calls(ToolCall("port_of", '```json\n{"service": "shop",}\n```')), "It is 8080.")
     assert seen(await agent(chat).run(QUESTION)) == ["8080"]
 
 
-async def test_calls_of_one_step_run_side_by_side_and_are_told_in_order(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_calls_of_one_step_run_concurrently_and_are_observed_in_order(
+    llm: ScriptedLLM, chat: OpenAIChat
+) -> None:
     both = asyncio.Barrier(2)
 
     async def meet(name: str) -> str:
@@ -125,14 +127,14 @@ async def test_calls_of_one_step_run_side_by_side_and_are_told_in_order(llm: Scr
     assert len(set(ids)) == 3
 
 
-async def test_too_many_calls_at_once_are_not_made(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_calls_above_the_limit_per_step_are_refused(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, calls(*(call("restart", service=str(at)) for at in range(5))), "Done.")
     answer = await agent(chat, restart, calls=2).run(QUESTION)
     assert [each.failed for each in answer.steps[0].observations] == [False, False, True, True, True]
     assert "2 calls at once are the limit" in seen(answer)[2]
 
 
-async def test_a_tool_that_hangs_is_given_up(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_a_hanging_tool_times_out(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     stopped = asyncio.Event()
 
     async def wait() -> str:
@@ -158,7 +160,7 @@ async def test_after_the_last_step_the_model_is_asked_to_answer(llm: ScriptedLLM
     assert "no steps left" in messages(agent_requests(llm)[-1])[-1]["content"]
 
 
-async def test_a_model_that_still_wants_tools_then_is_not_obeyed(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_tool_calls_after_the_last_step_are_ignored(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     llm.default = calls(call("restart", service="payments"))
     answer = await agent(chat, iterations=2).run(QUESTION)
     assert (answer.ended, answer.actions) == ("iterations", 2)
@@ -193,7 +195,7 @@ async def test_a_run_ends_when_its_tokens_are_used_up(llm: ScriptedLLM, chat: Op
     assert answer.actions < 6
 
 
-async def test_a_model_that_is_away_is_an_error_and_an_answer(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_an_unavailable_model_yields_an_error_and_an_answer(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     llm.fault(http_error(401), times=None)
     events = await stream_events(agent(chat))
     assert [event.kind for event in events] == ["error", "answer"]
@@ -201,14 +203,14 @@ async def test_a_model_that_is_away_is_an_error_and_an_answer(llm: ScriptedLLM, 
     assert events[-1].answer.ended == "failed"
 
 
-async def test_an_answer_that_says_nothing_is_asked_for_again(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_an_empty_answer_is_retried_once(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, ScriptedReply(""), "It is 8443.")
     assert (await agent(chat).run(QUESTION)).text == "It is 8443."
     script(llm, ScriptedReply(""), ScriptedReply(""), ScriptedReply(""))
     assert (await agent(chat).run(QUESTION)).ended == "failed"
 
 
-async def test_who_cancels_a_run_stops_its_tools(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_cancelling_a_run_stops_its_tools(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
     async def wait() -> str:
@@ -230,7 +232,7 @@ async def test_who_cancels_a_run_stops_its_tools(llm: ScriptedLLM, chat: OpenAIC
     assert len(agent_requests(llm)) == 1
 
 
-async def test_who_stops_listening_stops_the_run(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_closing_the_stream_stops_the_run(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     llm.default = calls(call("restart", service="payments"), thought="Again.")
     stream = agent(chat, iterations=100).stream(QUESTION)
     async for event in stream:
@@ -247,7 +249,7 @@ Observation: 1234
 Final Answer: It is 1234."""
 
 
-async def test_a_model_that_knows_no_tools_calls_them_in_words(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_text_mode_calls_tools_with_action_lines(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, SAYS, "Thought: Now I know.\nFinal Answer: It is 8443.\nIndeed.")
     events = await stream_events(agent(chat, tool_calls="text"))
     assert [(event.kind, event.text) for event in events] == [
@@ -276,14 +278,14 @@ async def test_a_model_that_knows_no_tools_calls_them_in_words(llm: ScriptedLLM,
         ("I think so.\nAction: fly", "fly()"),
     ],
 )
-async def test_words_are_read_loosely(llm: ScriptedLLM, chat: OpenAIChat, said: str, action: str) -> None:
+async def test_action_lines_are_parsed_leniently(llm: ScriptedLLM, chat: OpenAIChat, said: str, action: str) -> None:
     script(llm, said, "Final Answer: done")
     events = await stream_events(agent(chat, port_of, tool_calls="text"))
     assert [event.text for event in events if event.kind == "action"] == [action]
     assert events[-1].text == "done"
 
 
-async def test_a_thought_that_leads_nowhere_is_told_how_and_then_taken_for_the_answer(
+async def test_a_thought_without_action_is_corrected_once_and_then_becomes_the_answer(
     llm: ScriptedLLM, chat: OpenAIChat
 ) -> None:
     script(llm, "Thought: Hm.", "Thought: It is 8443, I think.")
@@ -296,7 +298,7 @@ async def test_a_thought_that_leads_nowhere_is_told_how_and_then_taken_for_the_a
 
 
 @pytest.mark.parametrize("status", [400, 500])
-async def test_an_endpoint_that_refuses_tools_is_told_of_them_in_words(
+async def test_text_mode_is_used_when_the_endpoint_refuses_tools(
     llm: ScriptedLLM, chat: OpenAIChat, status: int
 ) -> None:
     refusal = ScriptedReply(faults=[http_error(status, {"error": {"message": "tools param requires --jinja flag"}})])
@@ -313,7 +315,7 @@ async def test_an_endpoint_that_refuses_tools_is_told_of_them_in_words(
     assert (await agent(chat, tool_calls="native").run(QUESTION)).ended == "failed"
 
 
-async def test_a_model_that_is_held_to_a_schema_calls_tools_as_json(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_schema_mode_calls_tools_as_json(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(
         llm,
         '{"thought": "I look.", "tool": "port_of", "arguments": {"service": "payments"}}',
@@ -338,7 +340,7 @@ async def test_a_model_that_is_held_to_a_schema_calls_tools_as_json(llm: Scripte
     assert (await agent(chat, tool_calls="schema").run(QUESTION)).text == "It is 8443, in plain words."
 
 
-async def test_steps_that_were_taken_before_are_gone_on_from(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_a_run_continues_from_earlier_steps(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     script(llm, "It is 8443.")
     history = [
         {"thought": "I look.", "action": "port_of", "arguments": {"service": "payments"}, "observation": "8443"},
@@ -353,7 +355,7 @@ async def test_steps_that_were_taken_before_are_gone_on_from(llm: ScriptedLLM, c
         await agent(chat).run(QUESTION, history=[{"toughts": "x"}])
 
 
-async def test_only_the_tools_of_the_group_are_offered_and_obeyed(llm: ScriptedLLM, chat: OpenAIChat) -> None:
+async def test_only_the_tools_of_the_group_are_offered_and_run(llm: ScriptedLLM, chat: OpenAIChat) -> None:
     from recollect.agent import Toolbox
 
     box = Toolbox.of([port_of, restart], {"default": ["port_of"], "ops": ["*"]})

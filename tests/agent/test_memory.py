@@ -1,13 +1,11 @@
-"""An agent with memory: what a run begins with and leaves behind; without memory it is a plain agent."""
+"""An agent with memory: the context that a run starts with, and the turns, episodes and facts that it stores."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import httpx
@@ -17,7 +15,7 @@ from recollect import AsyncMemory, Memory
 from recollect.agent import Agent, AgentConfig, function_tool
 from recollect.agent.start import start_run
 from recollect.agent.working_memory import WorkingMemoryLimits
-from recollect.errors import InvalidInput
+from recollect.errors import InvalidInput, StoreUnavailable
 from recollect.model.change import Author
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
@@ -29,7 +27,6 @@ from recollect.testing.fake_embedder import FakeEmbedder
 from recollect.testing.scripted_llm import ScriptedLLM
 from recollect.text.tokens import count_tokens
 from tests.support.agent_samples import (
-    AGENT,
     ALEX,
     MONDAY,
     agent_of,
@@ -82,12 +79,12 @@ async def deploys(agent: Agent, llm: ScriptedLLM, **where: Any) -> None:
 
 
 def recalled(llm: ScriptedLLM) -> str:
-    """What the last run was shown of memory, and its task."""
+    """Return the memories and the task in the last request."""
     return "\n".join(each["content"] for each in messages(agent_requests(llm)[-1]) if each["role"] == "user")
 
 
 async def by_hand(url: str, question: str) -> None:
-    """A plain ReAct agent, as one writes it without us."""
+    """Run a plain ReAct agent, written without this package."""
     tools = [function_tool(function) for function in (port_of, restart)]
     messages: list[dict[str, Any]] = [
         {"role": "system", "content": prompt("agent").fill(context="").strip()},
@@ -107,7 +104,7 @@ async def by_hand(url: str, question: str) -> None:
                 messages.append({"role": "tool", "tool_call_id": made["id"], "content": text})
 
 
-async def test_without_memory_it_is_a_plain_agent_same_messages_same_tools_nothing_written(
+async def test_without_memory_the_agent_sends_plain_react_requests_and_writes_nothing(
     tmp_path: Path, llm: ScriptedLLM
 ) -> None:
     steps = [
@@ -147,7 +144,7 @@ async def test_without_memory_it_is_a_plain_agent_same_messages_same_tools_nothi
         assert await memory.admin.usage() == []
 
 
-async def test_without_memory_the_ledger_is_not_even_opened(tmp_path: Path, llm: ScriptedLLM) -> None:
+async def test_without_memory_the_ledger_is_not_opened(tmp_path: Path, llm: ScriptedLLM) -> None:
     script(llm, "Hello.")
     memory = memory_of(tmp_path / "home", llm)
     agent = agent_of(memory, enable_memory=False)
@@ -156,7 +153,7 @@ async def test_without_memory_the_ledger_is_not_even_opened(tmp_path: Path, llm:
     assert not (tmp_path / "home").exists()
 
 
-async def test_a_run_begins_with_facts_episodes_and_the_conversation_in_the_order_of_the_design(
+async def test_a_run_starts_with_facts_episodes_and_the_conversation_in_order(
     memory: AsyncMemory, llm: ScriptedLLM
 ) -> None:
     agent = agent_of(memory)
@@ -183,7 +180,7 @@ async def test_a_run_begins_with_facts_episodes_and_the_conversation_in_the_orde
     await agent.close()
 
 
-async def test_it_begins_with_five_facts_and_three_episodes(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_a_run_starts_with_five_facts_and_three_episodes(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     for number in range(8):
         await memory.add(f"Service {number} listens on port {9000 + number}", user_id="alex", project_id="payments")
         steps = [{"kind": "action", "content": f"look {number}"}, {"kind": "action", "content": "restart"}]
@@ -209,7 +206,7 @@ async def test_the_question_is_embedded_once(tmp_path: Path, llm: ScriptedLLM) -
         await agent.close()
 
 
-async def test_a_run_that_was_a_task_is_an_episode_with_its_lesson(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_a_task_is_stored_as_an_episode_with_lessons(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory)
     await deploys(agent, llm)
     [episode] = await episodes(memory)
@@ -228,7 +225,7 @@ async def test_a_run_that_was_a_task_is_an_episode_with_its_lesson(memory: Async
     assert (invocation["query"], invocation["result"]) == ("Restart the payment service", "It runs on 8443 again.")
 
 
-async def test_an_answer_without_a_task_is_no_episode(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_a_simple_answer_is_no_episode(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory)
     script(llm, calls(call("port_of", service="payments")), "8443.")
     await agent.run(QUESTION, **MONDAY)
@@ -238,7 +235,7 @@ async def test_an_answer_without_a_task_is_no_episode(memory: AsyncMemory, llm: 
     assert [each["query"] for each in conversation.invocations] == [QUESTION]
 
 
-async def test_a_model_may_say_that_it_was_no_task(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_the_model_may_decide_that_a_run_was_no_task(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     story = {"task": False, "goal": "", "steps": [], "outcome": "", "lessons": [], "summary": ""}
     script(llm, calls(call("port_of", service="payments")), calls(call("port_of", service="shop")), "8443 and 8080.")
     llm.when(EPISODE).reply_json(story)
@@ -249,7 +246,7 @@ async def test_a_model_may_say_that_it_was_no_task(memory: AsyncMemory, llm: Scr
     assert await episodes(memory) == []
 
 
-async def test_a_run_that_failed_is_an_episode_too(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_a_failed_run_is_an_episode_too(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory, config=AgentConfig(limits=_few(2)))
     wrong = calls(call("port_of", service="billing"))
     script(llm, wrong, wrong, "I do not know.")
@@ -268,7 +265,7 @@ def _few(iterations: int) -> Any:
     return AgentLimits(iterations=iterations)
 
 
-async def test_facts_are_learned_from_what_was_asked_and_answered(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_facts_are_learned_from_question_and_answer(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory)
     script(llm, "Understood.", "8443.")
     learns(llm, "port 8443", claim(PORT))
@@ -279,7 +276,7 @@ async def test_facts_are_learned_from_what_was_asked_and_answered(memory: AsyncM
     assert f"Long-term Facts:\n- {PORT}" in recalled(llm)
 
 
-async def test_neither_facts_nor_episodes_are_kept_where_that_is_not_wanted(tmp_path: Path, llm: ScriptedLLM) -> None:
+async def test_learning_and_episodes_can_be_disabled(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with memory_of(tmp_path, llm, worker=False, agent_learn=False, agent_episodes_kept=False) as memory:
         agent = agent_of(memory)
         await deploys(agent, llm)
@@ -289,7 +286,7 @@ async def test_neither_facts_nor_episodes_are_kept_where_that_is_not_wanted(tmp_
         assert len(conversation.invocations) == 1
 
 
-async def test_a_conversation_goes_on_over_invocations_and_restarts(tmp_path: Path, llm: ScriptedLLM) -> None:
+async def test_a_conversation_continues_across_runs_and_restarts(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with memory_of(tmp_path, llm) as memory, agent_of(memory) as agent:
         await deploys(agent, llm)
     async with memory_of(tmp_path, llm) as memory, agent_of(memory) as agent:
@@ -309,7 +306,7 @@ async def test_a_conversation_goes_on_over_invocations_and_restarts(tmp_path: Pa
         ]
 
 
-async def test_an_episode_helps_in_another_conversation_and_its_summaries_do_not_leak(
+async def test_episodes_are_visible_in_other_conversations_and_invocations_are_not(
     memory: AsyncMemory, llm: ScriptedLLM
 ) -> None:
     agent = agent_of(memory)
@@ -321,7 +318,9 @@ async def test_an_episode_helps_in_another_conversation_and_its_summaries_do_not
 
 
 @pytest.mark.parametrize("other", [{"user_id": "eve"}, {"project_id": "other"}])
-async def test_nobody_else_sees_any_of_it(memory: AsyncMemory, llm: ScriptedLLM, other: dict[str, Any]) -> None:
+async def test_other_users_and_projects_see_nothing(
+    memory: AsyncMemory, llm: ScriptedLLM, other: dict[str, Any]
+) -> None:
     agent = agent_of(memory)
     await memory.add(PORT, user_id="alex", project_id="payments")
     await deploys(agent, llm)
@@ -333,7 +332,7 @@ async def test_nobody_else_sees_any_of_it(memory: AsyncMemory, llm: ScriptedLLM,
     assert "Restart the payment" not in report
 
 
-async def test_what_an_agent_stores_in_one_run_the_next_begins_with(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_the_next_run_starts_with_facts_stored_by_tools(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory)
     script(llm, calls(call("StoreFact", content=PORT)), "Stored.", "8443.")
     await agent.run("Keep in mind where the payment service listens", **MONDAY)
@@ -341,7 +340,7 @@ async def test_what_an_agent_stores_in_one_run_the_next_begins_with(memory: Asyn
     assert PORT in recalled(llm)
 
 
-async def test_a_long_run_is_compressed_and_goes_on(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_a_long_run_is_compressed_and_continues(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     def read_log(page: int) -> str:
         """Read a page of the log."""
         return f"page {page} says code {page}77. " + "Nothing else of note happened. " * 40
@@ -365,20 +364,23 @@ async def test_a_long_run_is_compressed_and_goes_on(memory: AsyncMemory, llm: Sc
     await agent.close()
 
 
-async def test_an_agent_goes_on_without_a_memory_that_is_away(tmp_path: Path, llm: ScriptedLLM) -> None:
-    async with memory_of(tmp_path, llm, worker=False) as memory:
-        agent = agent_of(memory)
-        service = await memory.service()
-        await service._ledger.close()
-        script(llm, calls(call("port_of", service="payments")), "8443.")
-        answer = await agent.run(QUESTION, **MONDAY)
-        assert answer.text == "8443."
-        assert any("without memory" in note for note in answer.notes)
-        assert any("not remembered" in note for note in answer.notes)
-        await agent.close()
+async def test_a_run_continues_while_memory_is_unavailable(
+    memory: AsyncMemory, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the ledger does not answer")
+
+    service = await memory.service()
+    for operation in ("search", "remember"):
+        monkeypatch.setattr(service, operation, unavailable)
+    script(llm, calls(call("port_of", service="payments")), "8443.")
+    answer = await agent_of(memory).run(QUESTION, **MONDAY)
+    assert answer.text == "8443."
+    assert any("without memory" in note for note in answer.notes)
+    assert any("not remembered" in note for note in answer.notes)
 
 
-async def test_a_run_that_is_cancelled_leaves_nothing(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_a_cancelled_run_stores_nothing(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     started = asyncio.Event()
 
     async def wait() -> str:
@@ -398,7 +400,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing(memory: AsyncMemory, llm: 
     assert await memory.sessions.list(user_id="alex") == []
 
 
-async def test_memories_that_no_prompt_may_hold_are_withheld(tmp_path: Path, llm: ScriptedLLM) -> None:
+async def test_memories_with_a_withheld_tag_are_not_shown(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with memory_of(tmp_path, llm, worker=False, recall_withhold="private") as memory:
         await memory.add(PORT, user_id="alex", project_id="payments", tags=["private"])
         agent = agent_of(memory)
@@ -421,7 +423,7 @@ async def test_the_end_of_a_conversation_promotes_what_matters(memory: AsyncMemo
     assert len(await episodes(memory)) == 1
 
 
-async def test_looking_things_up_in_memory_is_no_task(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_calls_of_memory_tools_are_no_task(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     agent = agent_of(memory)
     lookups = [calls(call("RetrieveFacts", query="port")), calls(call("ForgetFact", number="f9"))]
     script(llm, *lookups, "I do not know.")
@@ -430,7 +432,7 @@ async def test_looking_things_up_in_memory_is_no_task(memory: AsyncMemory, llm: 
     assert await episodes(memory) == []
 
 
-async def test_what_a_run_costs_is_put_down_and_the_limit_of_the_day_holds(tmp_path: Path, llm: ScriptedLLM) -> None:
+async def test_the_usage_of_runs_is_recorded_and_limited_per_day(tmp_path: Path, llm: ScriptedLLM) -> None:
     async with memory_of(tmp_path, llm, worker=False, llm_user_tokens_a_day=100) as memory:
         agent = agent_of(memory)
         script(llm, calls(call("port_of", service="payments")), "8443.")
@@ -445,7 +447,7 @@ async def test_what_a_run_costs_is_put_down_and_the_limit_of_the_day_holds(tmp_p
         await agent.close()
 
 
-async def test_memory_needs_a_memory_and_a_user(memory: AsyncMemory, llm: ScriptedLLM) -> None:
+async def test_memory_requires_a_memory_and_a_user(memory: AsyncMemory, llm: ScriptedLLM) -> None:
     chat = OpenAIChat(llm.base_url, model="m")
     with pytest.raises(InvalidInput, match="no memory"):
         await Agent(None, chat).run("Hi there", user_id="alex", enable_memory=True)
@@ -456,16 +458,10 @@ async def test_memory_needs_a_memory_and_a_user(memory: AsyncMemory, llm: Script
     await chat.close()
 
 
-def test_the_samples_know_an_agent_by_its_prompt() -> None:
-    assert prompt("agent").text.startswith(AGENT)
-
-
-FACTS, EPISODES = 4000, 2000
+FACTS, EPISODES = 1000, 500
 PLACES = ("Lyon", "Oslo", "Porto", "Quito", "Riga", "Sofia", "Turin", "Utrecht", "Vienna", "Warsaw")
 THINGS = ("gateway", "printer", "warehouse", "invoice", "contract", "backup", "door", "server", "parcel", "refund")
 SCOPE = Scope("alex", "office", "monday")
-# Most of a second on a machine that does other things as well; alone it takes some ten milliseconds.
-MOST_S = 2.0
 
 
 def lines() -> list[dict[str, object]]:
@@ -486,21 +482,16 @@ def lines() -> list[dict[str, object]]:
     return made
 
 
-async def test_thousands_of_facts_and_episodes_do_not_hold_up_a_run(tmp_path: Path, llm: ScriptedLLM) -> None:
-    async with memory_of(tmp_path, llm, worker=False) as memory:
+async def test_the_right_fact_and_episode_are_found_among_many(tmp_path: Path, llm: ScriptedLLM) -> None:
+    settings = memory_of(tmp_path, llm, worker=False, late_interaction=False).settings
+    async with AsyncMemory(settings=settings, embedder=FakeEmbedder()) as memory:
         done = await memory.import_(lines(), user_id="alex")
         assert done.added == FACTS + EPISODES
         tool_memory = ToolMemory(service=await memory.service(), scope=SCOPE, by=Author("test"))
-        took = []
-        for number in (1234, 17, 1999, 801, 1500, 333, 64, 1077, 905, 1666):
+        for number in (123, 17, 499):
             thing, place = THINGS[number % 10], PLACES[number // 10 % 10]
             question = f"Repair the {thing} number {number} in {place}"
-            began = time.perf_counter()
             started = await start_run(tool_memory, question, state="", config=AgentConfig(recall_s=60))
-            took.append(time.perf_counter() - began)
             assert (len(started.facts), len(started.episodes)) == (5, 3)
             assert f"Goal: {question} Steps: 1. inspect(id={number})" in started.block
             assert f"The {thing} number {number} in {place}" in started.block
-        then = median(took[1:])
-        print(f"\n{FACTS:,} facts, {EPISODES:,} episodes: first {took[0] * 1e3:.0f} ms, then {then * 1e3:.0f} ms")
-        assert then < MOST_S

@@ -1,4 +1,4 @@
-"""Tools from elsewhere: HTTP requests by their description, a real MCP server over stdio, lists for groups."""
+"""Tools of the settings: HTTP requests, a real MCP server over stdio, and groups."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def program(tmp_path: Path) -> list[str]:
 
 @asynccontextmanager
 async def listening(status: int = 200, body: str = "fine") -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """A real server that answers always the same, and what it was asked."""
+    """Run a server with one fixed answer; yield its URL and the recorded requests."""
     seen: list[dict[str, Any]] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -94,7 +94,7 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_an_http_tool_puts_arguments_in_their_places(client: httpx.AsyncClient) -> None:
+async def test_an_http_tool_puts_arguments_into_path_and_query(client: httpx.AsyncClient) -> None:
     async with listening(body='{"status": "shipped"}') as (url, seen):
         tool = http_tool(
             "order",
@@ -113,7 +113,7 @@ async def test_an_http_tool_puts_arguments_in_their_places(client: httpx.AsyncCl
     assert seen[0]["headers"]["x-key"] == "secret"
 
 
-async def test_an_http_tool_that_writes_sends_json(client: httpx.AsyncClient) -> None:
+async def test_an_http_tool_posts_json(client: httpx.AsyncClient) -> None:
     async with listening(status=201, body="") as (url, seen):
         takes = {"title": {"type": "string"}, "days": {"type": "integer"}}
         tool = http_tool("note", "Note.", f"{url}/notes", client=client, method="POST", parameters=takes)
@@ -121,7 +121,7 @@ async def test_an_http_tool_that_writes_sends_json(client: httpx.AsyncClient) ->
     assert json.loads(seen[0]["body"]) == {"title": "Ring Pat", "days": 3}
 
 
-async def test_what_an_http_tool_is_refused_is_told(client: httpx.AsyncClient) -> None:
+async def test_an_http_tool_reports_refusals_and_invalid_arguments(client: httpx.AsyncClient) -> None:
     async with listening(status=404, body="no such order") as (url, seen):
         tool = http_tool("order", "Tell an order.", f"{url}/orders/{{id}}", client=client)
         with pytest.raises(ToolFailed, match="404: no such order"):
@@ -137,22 +137,22 @@ async def test_what_an_http_tool_is_refused_is_told(client: httpx.AsyncClient) -
 @pytest.mark.parametrize(
     "url", ["http://{host}/x", "http://a{b}/x", "ftp://a/x", "/x", "http:///x", "https://a.b@{c}"]
 )
-def test_a_model_cannot_choose_whom_an_http_tool_talks_to(url: str) -> None:
+def test_a_model_cannot_choose_the_host_of_an_http_tool(url: str) -> None:
     with pytest.raises(InvalidSettings, match="a fixed host"):
         http_tool("x", "X.", url, client=httpx.AsyncClient())
 
 
 @asynccontextmanager
-async def sums(program: list[str], **more: Any) -> AsyncIterator[tuple[McpSource, dict[str, Tool]]]:
+async def sums(program: list[str], **more: Any) -> AsyncIterator[dict[str, Tool]]:
     source = McpSource("sums", command=sys.executable, args=program, **more)
     try:
-        yield source, {tool.name: tool for tool in await source.tools()}
+        yield {tool.name: tool for tool in await source.tools()}
     finally:
         await source.close()
 
 
-async def test_the_tools_of_an_mcp_server_are_tools_of_the_agent(program: list[str]) -> None:
-    async with sums(program, env={"SUMS_KEY": "seven"}) as (_, tools):
+async def test_mcp_tools_are_called_and_a_dead_server_is_restarted(program: list[str]) -> None:
+    async with sums(program, env={"SUMS_KEY": "seven"}) as tools:
         assert list(tools) == ["sums_add", "sums_fail", "sums_die", "sums_variable"]
         assert tools["sums_add"].description == "Add two numbers."
         assert set(tools["sums_add"].parameters["properties"]) == {"a", "b"}
@@ -163,16 +163,12 @@ async def test_the_tools_of_an_mcp_server_are_tools_of_the_agent(program: list[s
             await tools["sums_fail"].run({})
         with pytest.raises(ToolFailed):
             await tools["sums_add"].run({"a": "two"})
-
-
-async def test_an_mcp_server_that_died_is_started_again(program: list[str]) -> None:
-    async with sums(program) as (_, tools):
         with pytest.raises(ToolFailed):
             await tools["sums_die"].run({})
         assert await tools["sums_add"].run({"a": 2, "b": 3}) == "5"
 
 
-async def test_an_mcp_server_that_cannot_be_started_says_so() -> None:
+async def test_an_mcp_server_that_cannot_start_is_reported() -> None:
     source = McpSource("gone", command="/nowhere/at-all")
     for _ in range(2):
         # The second time at once: it is tried again only after a while.
@@ -183,9 +179,7 @@ async def test_an_mcp_server_that_cannot_be_started_says_so() -> None:
         McpSource("both", command="x", url="http://127.0.0.1/mcp")
 
 
-async def test_settings_name_tools_servers_and_what_each_group_may_use(
-    program: list[str], tmp_path: Path, llm: ScriptedLLM
-) -> None:
+async def test_settings_define_tools_servers_and_groups(program: list[str], tmp_path: Path, llm: ScriptedLLM) -> None:
     async with listening(body="42 boxes") as (url, _):
         options = {
             "home": tmp_path,

@@ -1,4 +1,4 @@
-"""Anthropic's memory tool: with the SDK's real runner, and against the answers of the SDK's own tool for files."""
+"""Anthropic's memory tool, with the SDK's real runner and compared to the SDK's own tool for files."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tool(memory: Memory, user: str) -> MemoryTool:
 
 
 def call_tool(tool: BetaAbstractMemoryTool, **command: Any) -> str:
-    """The answer of a tool, or what it says went wrong."""
+    """Return the reply of a tool, or its error message."""
     try:
         return str(tool.call(command))
     except ToolError as error:
@@ -104,7 +104,7 @@ COMMANDS = st.one_of(
 
 
 def theirs(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> str:
-    """What the SDK answers; where it breaks, just that it is an error. Folders that are empty are not kept by us."""
+    """Return the reply of the SDK, without a message if it raises; remove empty folders, which we do not store."""
     try:
         answer = call_tool(tool, **command)
     except (OSError, ValueError):
@@ -127,7 +127,7 @@ def theirs(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> str:
 
 
 @settings(
-    max_examples=60,
+    max_examples=25,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
@@ -147,7 +147,7 @@ def theirs(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> str:
     ]
 )
 @given(commands=st.lists(COMMANDS, min_size=3, max_size=12))
-def test_the_answers_are_those_of_the_sdk(
+def test_replies_equal_those_of_the_sdk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, commands: list[dict[str, Any]]
 ) -> None:
     # What the SDK writes here need not outlast a power cut.
@@ -165,7 +165,7 @@ def test_the_answers_are_those_of_the_sdk(
 
 
 async def ours(commands: list[dict[str, Any]]) -> list[str]:
-    """What we answer, one after the other."""
+    """Return our replies to the commands, in order."""
     embedder = FakeEmbedder()
     ledger = await open_in_memory(embedder.model)
     index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
@@ -192,7 +192,7 @@ def ask(address: str, tool: MemoryTool, words: str) -> str:
         return str(getattr(block, "text", ""))
 
 
-def test_what_a_model_writes_down_it_reads_in_the_next_conversation_after_a_restart(tmp_path: Path) -> None:
+def test_a_file_is_read_in_the_next_conversation_after_a_restart(tmp_path: Path) -> None:
     with endpoint() as address:
         with Memory(home=tmp_path) as memory:
             output = ask(address, memory_tool(memory, user_id="alex"), REMEMBER_PREFIX + BUDGET)
@@ -207,7 +207,7 @@ def test_what_a_model_writes_down_it_reads_in_the_next_conversation_after_a_rest
     assert rest == projects == NOTHING
 
 
-async def test_the_same_holds_for_the_client_that_is_awaited(tmp_path: Path) -> None:
+async def test_the_async_client_reads_and_writes_files(tmp_path: Path) -> None:
     async def ask(tool: AsyncMemoryTool, words: str) -> str:
         runner = client.beta.messages.tool_runner(
             model="claude", max_tokens=100, tools=[tool], messages=[{"role": "user", "content": words}]
@@ -238,7 +238,7 @@ def view(tool: MemoryTool, path: str = "/memories") -> str:
     return call_tool(tool, command="view", path=path)
 
 
-def test_a_file_has_a_history_and_each_step_is_undone(memory: Memory, user: str, tool: MemoryTool) -> None:
+def test_each_change_of_a_file_is_in_history_and_can_be_undone(memory: Memory, user: str, tool: MemoryTool) -> None:
     create(tool, "/memories/a/x.md", "one\n")
     create(tool, "/memories/a/y.md", "")
     call_tool(tool, command="str_replace", path="/memories/a/x.md", old_str="one", new_str="two")
@@ -274,7 +274,7 @@ def test_an_erased_file_is_gone_for_good(memory: Memory, user: str, tool: Memory
     assert create(tool, NOTES, "new") == f"File created successfully at: {NOTES}"
 
 
-def test_secrets_are_not_kept_and_the_model_hears_of_it(memory: Memory, user: str, tool: MemoryTool) -> None:
+def test_secrets_are_removed_and_reported_to_the_model(memory: Memory, user: str, tool: MemoryTool) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz123456"
     answer = create(tool, NOTES, f"key: {secret}\n")
     assert answer == f"File created successfully at: {NOTES}\nSecrets are not kept, and were left out: api key"
@@ -311,5 +311,5 @@ def test_files_are_exported_and_imported_whole(memory: Memory, user: str, tool: 
         {"command": "rename", "old_path": NOTES},
     ],
 )
-def test_what_a_model_leaves_out_or_mixes_up_is_told(tool: MemoryTool, command: dict[str, Any]) -> None:
+def test_invalid_commands_are_reported(tool: MemoryTool, command: dict[str, Any]) -> None:
     assert call_tool(tool, **command).startswith("Error: ")

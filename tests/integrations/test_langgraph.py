@@ -1,4 +1,4 @@
-"""The LangGraph store, with real graphs, against what LangGraph's own store in memory gives."""
+"""The LangGraph store, with real graphs and compared to LangGraph's store in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from langgraph.store.memory import InMemoryStore
 
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidFilter, InvalidInput
-from recollect.integrations.langgraph import ItemKey, RecollectStore, search_text
+from recollect.integrations.langgraph import RecollectStore, search_text
 from recollect.maintenance.prune import Decay, PruneConfig, retention_score
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
@@ -30,7 +30,7 @@ ODD_VALUES: list[dict[str, Any]] = [
     {"n": 1, "x": 1.5, "yes": True, "none": None, "list": [1, ["a", {"b": "c"}]], "deep": {"er": {"est": "🍍"}}},
     {"password": False, "text": "zero\u200bwidth and\nlines"},
     {"image": "data:image/png;base64,iVBORw0KGgo="},
-    {"text": "word " * 20_000},
+    {"text": "word " * 2_000},
 ]
 
 
@@ -55,7 +55,7 @@ class Who(TypedDict):
 
 
 def graph(sdk: openai.OpenAI, store: RecollectStore) -> Any:
-    """A model and its tools: what it calls is done on the store, until it answers."""
+    """Build a graph whose model calls tools on the store until it answers."""
 
     def think(state: State, runtime: Runtime[Who]) -> State:
         assert runtime.store is not None
@@ -104,7 +104,7 @@ def test_a_graph_recalls_after_a_restart_what_a_tool_stored_for_its_user_only(
 
 
 @pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: str(sorted(value))[:30])
-def test_a_value_is_given_back_as_it_was_put(store: RecollectStore, value: dict[str, Any]) -> None:
+def test_a_value_is_returned_as_it_was_put(store: RecollectStore, value: dict[str, Any]) -> None:
     started = datetime.now(UTC)
     store.put(("alex", "odd"), "it", value)
     stored = store.get(("alex", "odd"), "it")
@@ -115,13 +115,13 @@ def test_a_value_is_given_back_as_it_was_put(store: RecollectStore, value: dict[
 
 
 @pytest.mark.parametrize("value", [{"f": object()}, {"x": float("nan")}, {"t": "a\0b"}], ids=["object", "nan", "nul"])
-def test_what_is_no_plain_json_is_refused_and_leaves_nothing(store: RecollectStore, value: dict[str, Any]) -> None:
+def test_values_that_are_not_plain_json_are_refused(store: RecollectStore, value: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         store.put(("alex", "odd"), "it", value)
     assert store.search(("alex",)) == []
 
 
-def test_secrets_are_kept_out_of_values_as_of_all_memories(store: RecollectStore) -> None:
+def test_secrets_are_removed_from_values(store: RecollectStore) -> None:
     store.put(("alex",), "wifi", {"name": "home", "password": "x7Kq2pL9vW3nR8tZ"})
     stored = store.get(("alex",), "wifi")
     assert stored is not None
@@ -129,7 +129,7 @@ def test_secrets_are_kept_out_of_values_as_of_all_memories(store: RecollectStore
     assert "x7Kq2pL9vW3nR8tZ" not in str(stored.value)
 
 
-def test_items_with_the_same_words_are_kept_apart_by_namespace_key_and_user(store: RecollectStore) -> None:
+def test_items_with_equal_text_are_separate_by_namespace_key_and_user(store: RecollectStore) -> None:
     places = [("alex", "a"), ("alex", "b"), ("alex", "a", "b"), ("kim", "a")]
     for number, place in enumerate(places):
         for key in ("one", "two"):
@@ -145,7 +145,7 @@ def test_items_with_the_same_words_are_kept_apart_by_namespace_key_and_user(stor
     assert len(store.search(("kim",), query="Which colour is nice?")) == 2
 
 
-def test_putting_again_changes_the_item_and_can_be_undone(memory: Memory, store: RecollectStore) -> None:
+def test_a_second_put_updates_the_item_and_can_be_undone(memory: Memory, store: RecollectStore) -> None:
     store.put(("alex",), "city", {"text": "Oslo"})
     first = store.get(("alex",), "city")
     store.put(("alex",), "city", {"text": "Lisbon"})
@@ -162,7 +162,7 @@ def test_putting_again_changes_the_item_and_can_be_undone(memory: Memory, store:
     assert repeated.value == {"text": "Oslo"}
 
 
-def test_a_deleted_item_is_gone_until_undo_brings_it_back(memory: Memory, store: RecollectStore) -> None:
+def test_a_deleted_item_is_restored_by_undo(memory: Memory, store: RecollectStore) -> None:
     store.put(("alex",), "city", {"text": "Oslo"})
     store.delete(("alex",), "city")
     store.delete(("alex",), "never there")
@@ -184,7 +184,7 @@ def test_a_search_finds_by_meaning_with_scores_that_fall(store: RecollectStore) 
     assert [item.key for item in page] == [item.key for item in hits[1:]]
 
 
-def test_only_the_fields_that_are_named_are_searched(memory: Memory) -> None:
+def test_only_the_configured_fields_are_searched(memory: Memory) -> None:
     store = RecollectStore(memory, fields=["title"])
     store.put(("alex",), "a", {"title": "Bread", "body": "Volcano"})
     store.put(("alex",), "b", {"title": "Volcano", "body": "Bread"})
@@ -212,7 +212,7 @@ FILTERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
 @pytest.mark.parametrize("query", [None, "note"])
-def test_filters_pass_what_langgraphs_own_store_passes(
+def test_filters_match_the_in_memory_store_of_langgraph(
     store: RecollectStore, wanted: dict[str, Any], query: str | None
 ) -> None:
     reference = InMemoryStore()
@@ -229,7 +229,7 @@ def test_filters_pass_what_langgraphs_own_store_passes(
     assert {item.key for item in store.search(("alex",), filter=wanted, query=query)} == expected
 
 
-def test_a_filter_that_makes_no_sense_is_an_error(store: RecollectStore) -> None:
+def test_an_unknown_filter_operator_is_an_error(store: RecollectStore) -> None:
     store.put(("alex",), "a", {"stars": 1})
     with pytest.raises(InvalidFilter, match=r"\$like"):
         store.search(("alex",), filter={"stars": {"$like": 2}})
@@ -249,9 +249,7 @@ def test_a_filter_that_makes_no_sense_is_an_error(store: RecollectStore) -> None
     ],
     ids=str,
 )
-def test_namespaces_are_listed_as_langgraphs_own_store_lists_them(
-    store: RecollectStore, asked: dict[str, Any]
-) -> None:
+def test_namespaces_match_the_in_memory_store_of_langgraph(store: RecollectStore, asked: dict[str, Any]) -> None:
     reference = InMemoryStore()
     for space in [("alex",), ("alex", "docs", "draft"), ("alex", "docs", "final"), ("alex", "notes", "draft")]:
         for each in (store, reference):
@@ -260,7 +258,7 @@ def test_namespaces_are_listed_as_langgraphs_own_store_lists_them(
     assert store.list_namespaces(**asked) == reference.list_namespaces(**asked)
 
 
-def test_what_names_no_user_is_refused_unless_the_store_has_one(memory: Memory) -> None:
+def test_a_namespace_without_a_user_is_refused(memory: Memory) -> None:
     second = RecollectStore(memory, user_at=1)
     second.put(("memories", "alex"), "k", {"text": "x"})
     for wrong in (lambda: second.search(()), lambda: second.search(("memories",)), lambda: second.list_namespaces()):
@@ -275,7 +273,7 @@ def test_what_names_no_user_is_refused_unless_the_store_has_one(memory: Memory) 
     assert [each.key for each in second.search(("memories", "alex"))] == ["k"]
 
 
-def test_an_item_lives_as_long_as_it_is_read(store: RecollectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_an_item_renews_its_time_to_live(store: RecollectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     from recollect.integrations import langgraph
 
     start = datetime.now(UTC)
@@ -297,7 +295,7 @@ def test_an_item_lives_as_long_as_it_is_read(store: RecollectStore, monkeypatch:
     assert store.get(("alex",), "k") is not None
 
 
-def test_a_default_time_to_live_holds_for_all_items(memory: Memory) -> None:
+def test_the_default_time_to_live_applies_to_all_items(memory: Memory) -> None:
     store = RecollectStore(memory, ttl={"default_ttl": 5, "refresh_on_read": False})
     store.put(("alex",), "k", {"text": "x"})
     [record] = memory.get_all(user_id="alex")
@@ -307,7 +305,7 @@ def test_a_default_time_to_live_holds_for_all_items(memory: Memory) -> None:
     assert memory.get_all(user_id="alex")[0].version == 1
 
 
-def test_a_batch_reads_what_was_there_before_and_the_last_put_of_a_key_stays(store: RecollectStore) -> None:
+def test_a_batch_reads_the_state_before_its_puts_and_the_last_put_wins(store: RecollectStore) -> None:
     store.put(("alex",), "k", {"text": "old"})
     got, *_, listed = store.batch(
         [
@@ -323,7 +321,7 @@ def test_a_batch_reads_what_was_there_before_and_the_last_put_of_a_key_stays(sto
     assert [item.value for item in store.search(("alex",))] == [{"text": "newest"}]
 
 
-def test_many_threads_that_put_the_same_keys_leave_one_item_each(memory: Memory, store: RecollectStore) -> None:
+def test_concurrent_puts_of_a_key_leave_one_item(memory: Memory, store: RecollectStore) -> None:
     def put(number: int) -> None:
         store.put(("alex", "race"), f"k{number % 3}", {"text": f"value {number}"})
 
@@ -333,28 +331,29 @@ def test_many_threads_that_put_the_same_keys_leave_one_item_each(memory: Memory,
     assert len(memory.get_all(user_id="alex", statuses=[Status.ACTIVE])) == 3
 
 
-async def test_an_item_that_is_deleted_while_it_is_put_is_there_after_it(
+async def test_a_put_succeeds_if_the_item_is_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    results = RecollectStore._find_record
-    between: list[Any] = []
+    real, deleted = AsyncMemory.get_all, list[str]()
 
-    async def then_deleted(store: RecollectStore, memory: AsyncMemory, place: ItemKey) -> Any:
-        stored = await results(store, memory, place)
-        if stored is not None and not between:
-            between.append(await memory.delete(stored.id, user_id=place.user))
-        return stored
+    async def then_delete(memory: AsyncMemory, **options: Any) -> Any:
+        page = await real(memory, **options)
+        for record in page:
+            if not deleted:
+                deleted.append(record.id)
+                await memory.delete(record.id, user_id="alex")
+        return page
 
     async with AsyncMemory(home=tmp_path) as memory:
         store = RecollectStore(memory)
         await store.aput(("alex",), "k", {"text": "first"})
-        monkeypatch.setattr(RecollectStore, "_find_record", then_deleted)
+        monkeypatch.setattr(AsyncMemory, "get_all", then_delete)
         await store.aput(("alex",), "k", {"text": "second"})
-        assert between
+        assert deleted
         assert [item.value for item in await store.asearch(("alex",))] == [{"text": "second"}]
 
 
-async def test_an_async_memory_serves_what_is_awaited_and_refuses_what_blocks(tmp_path: Path) -> None:
+async def test_an_async_memory_refuses_blocking_calls(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         store = RecollectStore(memory)
         await asyncio.gather(*(store.aput((f"user {n}", "x"), "k", {"text": f"v{n}"}) for n in range(10)))
@@ -364,7 +363,7 @@ async def test_an_async_memory_serves_what_is_awaited_and_refuses_what_blocks(tm
             store.get(("user 1", "x"), "k")
 
 
-async def test_what_is_learned_elsewhere_leaves_items_alone_and_recall_finds_them_when_asked(tmp_path: Path) -> None:
+async def test_learning_does_not_change_items_and_a_project_search_finds_them(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         store = RecollectStore(memory)
         await store.aput(("alex", "profile"), "city", {"text": "The user lives in Oslo"})
@@ -378,7 +377,7 @@ async def test_what_is_learned_elsewhere_leaves_items_alone_and_recall_finds_the
         assert not any(hit.memory == "The user lives in Oslo" for hit in alone)
 
 
-async def test_upkeep_leaves_items_alone_however_old_and_alike_they_are(tmp_path: Path) -> None:
+async def test_maintenance_does_not_remove_old_or_similar_items(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         store = RecollectStore(memory)
         for number in range(6):
@@ -390,12 +389,12 @@ async def test_upkeep_leaves_items_alone_however_old_and_alike_they_are(tmp_path
         assert len(await store.asearch(("alex",))) == 6
 
 
-def test_words_for_search_are_told_without_a_name_where_there_is_one_thing_to_say() -> None:
+def test_a_single_value_is_searched_without_its_name() -> None:
     assert search_text({"text": "I love pizza"}, None) == "I love pizza"
     assert search_text({"food": {"likes": ["pizza", "rice"]}}, None) == ("food likes: pizza\nfood likes: rice")
 
 
-async def test_items_are_kept_in_postgresql_too(dsn: str) -> None:
+async def test_items_are_stored_in_postgresql(dsn: str) -> None:
     async with AsyncMemory(dsn) as memory:
         store = RecollectStore(memory)
         for number, value in enumerate(ODD_VALUES):

@@ -1,4 +1,4 @@
-"""Memory for the OpenAI Agents SDK, with its real agents and a scripted model behind real HTTP."""
+"""Memory for the OpenAI Agents SDK, with real agents and a scripted model over HTTP."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_a_fact_stored_by_a_tool_is_recalled_in_a_new_session_after_a_rest
     assert await ask(tmp_path, "kim", "monday", QUESTION) == UNKNOWN
 
 
-async def test_a_session_gives_the_model_what_was_said_before_and_a_new_one_recalls_it(
+async def test_a_session_replays_its_items_and_another_session_recalls_them(
     llm: ScriptedLLM, scripted: Model, tmp_path: Path
 ) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
@@ -119,7 +119,9 @@ async def test_a_session_gives_the_model_what_was_said_before_and_a_new_one_reca
         assert [turn.content for turn in turns] == [BUDGET, "Aloha!", QUESTION, RECALLED_ANSWER]
 
 
-async def test_a_streamed_run_with_a_picture_and_tools_is_kept_whole(scripted: Model, memory: AsyncMemory) -> None:
+async def test_a_streamed_run_with_a_picture_and_tools_is_stored_completely(
+    scripted: Model, memory: AsyncMemory
+) -> None:
     agent = Agent("assistant", model=scripted, tools=[*memory_tools(memory, user_id="alex")])
     session = RecollectSession("s", memory, user_id="alex")
     visible: Any = [{"role": "user", "content": [{"type": "input_image", "image_url": PICTURE, "detail": "auto"}]}]
@@ -135,7 +137,7 @@ async def test_a_streamed_run_with_a_picture_and_tools_is_kept_whole(scripted: M
     assert (await Runner.run(agent, QUESTION, session=session, run_config=QUIET)).final_output == RECALLED_ANSWER
 
 
-async def test_odd_items_are_given_back_as_they_were(memory: AsyncMemory, tmp_path: Path) -> None:
+async def test_odd_items_are_returned_unchanged(memory: AsyncMemory, tmp_path: Path) -> None:
     session = RecollectSession("odd", memory, user_id="alex")
     await session.add_items([])
     assert await session.get_items() == []
@@ -157,7 +159,7 @@ async def test_odd_items_are_given_back_as_they_were(memory: AsyncMemory, tmp_pa
     assert len(await session.get_items()) == 2 * len(ODD)
 
 
-async def test_a_session_with_more_items_than_a_page_is_given_in_order(memory: AsyncMemory) -> None:
+async def test_a_long_session_is_returned_in_order(memory: AsyncMemory) -> None:
     session = RecollectSession("long", memory, user_id="alex", learns=False)
     items: list[Any] = [{"type": "function_call_output", "call_id": str(n), "output": "x"} for n in range(450)]
     await session.add_items(items[:10])
@@ -166,7 +168,7 @@ async def test_a_session_with_more_items_than_a_page_is_given_in_order(memory: A
     assert await session.get_items(limit=250) == items[-250:]
 
 
-async def test_sessions_of_other_users_projects_and_names_are_apart(memory: AsyncMemory) -> None:
+async def test_sessions_of_other_users_projects_and_names_are_separate(memory: AsyncMemory) -> None:
     sessions = [
         RecollectSession("a", memory, user_id="alex"),
         RecollectSession("b", memory, user_id="alex"),
@@ -181,7 +183,7 @@ async def test_sessions_of_other_users_projects_and_names_are_apart(memory: Asyn
         assert messages == ([] if number == 1 else [f"number {number}"])
 
 
-async def test_a_cleared_session_begins_anew_and_undo_brings_back_what_was(tmp_path: Path) -> None:
+async def test_a_cleared_session_is_empty_until_undo(tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         session = RecollectSession("s", memory, user_id="alex")
         await session.clear_session()
@@ -202,7 +204,7 @@ async def test_a_cleared_session_begins_anew_and_undo_brings_back_what_was(tmp_p
             await session.undo()
 
 
-async def test_a_popped_item_is_taken_back_with_what_was_learned_from_it_until_undo(memory: AsyncMemory) -> None:
+async def test_popping_an_item_forgets_its_memories_until_undo(memory: AsyncMemory) -> None:
     session = RecollectSession("s", memory, user_id="alex")
     await session.add_items([{"role": "user", "content": "Hello there"}])
     await session.add_items([{"role": "user", "content": "I am allergic to peanuts"}])
@@ -221,7 +223,7 @@ async def test_a_popped_item_is_taken_back_with_what_was_learned_from_it_until_u
     assert len(await session.get_items()) == 2
 
 
-async def test_of_many_that_pop_and_add_at_once_each_item_is_given_once(memory: AsyncMemory) -> None:
+async def test_concurrent_pops_return_each_item_once(memory: AsyncMemory) -> None:
     session = RecollectSession("s", memory, user_id="alex", learns=False)
     items: list[Any] = [{"type": "function_call_output", "call_id": str(n), "output": "x"} for n in range(12)]
     await asyncio.gather(*(session.add_items([item]) for item in items))
@@ -231,7 +233,7 @@ async def test_of_many_that_pop_and_add_at_once_each_item_is_given_once(memory: 
     assert await session.pop_item() is None
 
 
-async def test_what_is_erased_is_gone_from_the_session_for_good(memory: AsyncMemory) -> None:
+async def test_an_erased_turn_is_removed_from_the_session(memory: AsyncMemory) -> None:
     session = RecollectSession("s", memory, user_id="alex")
     await session.add_items([{"role": "user", "content": BUDGET}])
     await session.add_items([{"role": "user", "content": "Hello"}])
@@ -242,7 +244,7 @@ async def test_what_is_erased_is_gone_from_the_session_for_good(memory: AsyncMem
     assert await session.get_items() == []
 
 
-async def test_a_call_goes_on_while_memory_is_away(
+async def test_a_call_continues_while_memory_is_unavailable(
     scripted: Model, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = await AsyncMemory(home=tmp_path).open()
@@ -254,7 +256,7 @@ async def test_a_call_goes_on_while_memory_is_away(
     assert "has no memories" in caplog.text
 
 
-async def test_items_are_kept_while_too_much_waits_to_be_learned(
+async def test_items_are_stored_while_the_learning_backlog_is_full(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = Settings(home=tmp_path, worker=False, most_waiting_jobs=1, learn_wait_s=0)
@@ -271,7 +273,7 @@ async def test_items_are_kept_while_too_much_waits_to_be_learned(
         assert await session.pop_item() == {"role": "user", "content": "Hello"}
 
 
-def test_a_blocking_memory_serves_sessions_in_loops_that_come_and_go(tmp_path: Path) -> None:
+def test_a_blocking_memory_serves_several_event_loops(tmp_path: Path) -> None:
     with Memory(home=tmp_path) as memory:
         session = RecollectSession("s", memory, user_id="alex")
         for number in range(3):
@@ -279,7 +281,7 @@ def test_a_blocking_memory_serves_sessions_in_loops_that_come_and_go(tmp_path: P
         assert len(asyncio.run(session.get_items())) == 3
 
 
-async def test_a_session_is_kept_in_postgresql_too(dsn: str) -> None:
+async def test_a_session_is_stored_in_postgresql(dsn: str) -> None:
     async with AsyncMemory(dsn) as memory:
         await RecollectSession("odd", memory, user_id="alex").add_items(ODD)
     async with AsyncMemory(dsn) as memory:

@@ -1,4 +1,4 @@
-"""Memory for Pydantic AI, with its real agents and a scripted model behind real HTTP."""
+"""Memory for Pydantic AI, with real agents and a scripted model over HTTP."""
 
 from __future__ import annotations
 
@@ -53,9 +53,7 @@ async def test_a_fact_stored_by_a_tool_is_recalled_after_a_restart_by_its_user_o
         assert (await agent.run(QUESTION, deps="kim")).output == UNKNOWN
 
 
-async def test_a_model_corrects_and_forgets_what_it_finds_and_history_tells(
-    chat: OpenAIChatModel, tmp_path: Path
-) -> None:
+async def test_a_model_corrects_and_forgets_memories_in_history(chat: OpenAIChatModel, tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         agent = _with_tools(chat, memory)
         await agent.run("Remember: The budget for the Hawaii trip is $7,000", deps="alex")
@@ -70,7 +68,7 @@ async def test_a_model_corrects_and_forgets_what_it_finds_and_history_tells(
         assert [each.content for each in await memory.get_all(user_id="alex")] == [BUDGET]
 
 
-async def test_a_tool_that_cannot_do_it_says_so_and_touches_nobody_elses_memories(
+async def test_a_failed_tool_reports_the_error_and_changes_no_other_user(
     llm: ScriptedLLM, chat: OpenAIChatModel, tmp_path: Path
 ) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
@@ -86,7 +84,7 @@ async def test_a_tool_that_cannot_do_it_says_so_and_touches_nobody_elses_memorie
         assert (await memory.get(hers.id, user_id="kim")).status == "active"
 
 
-async def test_what_a_model_is_made_to_store_as_an_instruction_waits_for_a_person(
+async def test_an_instruction_stored_by_a_model_waits_for_review(
     llm: ScriptedLLM, chat: OpenAIChatModel, tmp_path: Path
 ) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
@@ -102,7 +100,7 @@ async def test_what_a_model_is_made_to_store_as_an_instruction_waits_for_a_perso
         assert [hit.id for hit in hits] == [stored.id]
 
 
-async def test_what_is_said_in_one_run_is_recalled_in_the_next_after_a_restart_and_only_for_its_user(
+async def test_messages_of_a_run_are_recalled_after_a_restart_for_their_user_only(
     llm: ScriptedLLM, chat: OpenAIChatModel, tmp_path: Path
 ) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
@@ -123,7 +121,7 @@ async def test_what_is_said_in_one_run_is_recalled_in_the_next_after_a_restart_a
         assert (await agent.run(QUESTION, deps="kim")).output == UNKNOWN
 
 
-async def test_recalled_memories_stay_with_the_question_through_the_steps_of_a_run(
+async def test_recalled_memories_precede_the_question_in_every_step(
     llm: ScriptedLLM, chat: OpenAIChatModel, tmp_path: Path
 ) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
@@ -146,7 +144,7 @@ async def test_recalled_memories_stay_with_the_question_through_the_steps_of_a_r
         assert [turn.content for turn in earlier_messages][1:] == ["Go to Hilo for $10,000."]
 
 
-async def test_a_streamed_run_is_remembered_too(chat: OpenAIChatModel, tmp_path: Path) -> None:
+async def test_a_streamed_run_is_remembered(chat: OpenAIChatModel, tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         agent = _remembering(chat, memory)
         async with agent.run_stream(BUDGET, deps="alex", conversation_id="s") as answer:
@@ -155,7 +153,7 @@ async def test_a_streamed_run_is_remembered_too(chat: OpenAIChatModel, tmp_path:
         assert [turn.content for turn in turns] == [BUDGET, "Aloha!"]
 
 
-async def test_pictures_reach_the_model_and_only_words_are_remembered(
+async def test_pictures_reach_the_model_and_only_text_is_remembered(
     llm: ScriptedLLM, chat: OpenAIChatModel, tmp_path: Path
 ) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
@@ -167,7 +165,7 @@ async def test_pictures_reach_the_model_and_only_words_are_remembered(
         assert [turn.content for turn in turns] == ["What is in it?", "A beach.", "A beach."]
 
 
-async def test_many_runs_at_once_keep_their_users_apart(chat: OpenAIChatModel, tmp_path: Path) -> None:
+async def test_concurrent_runs_separate_their_users(chat: OpenAIChatModel, tmp_path: Path) -> None:
     async with AsyncMemory(home=tmp_path) as memory:
         agent = _remembering(chat, memory)
         users = [f"user {number}" for number in range(8)]
@@ -179,7 +177,7 @@ async def test_many_runs_at_once_keep_their_users_apart(chat: OpenAIChatModel, t
             assert not any(f"${other}1,000" in recalled.context.text for other in range(8) if other != number)
 
 
-async def test_a_run_goes_on_while_memory_is_away(
+async def test_a_run_continues_while_memory_is_unavailable(
     chat: OpenAIChatModel, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     memory = AsyncMemory(home=tmp_path)
@@ -191,7 +189,7 @@ async def test_a_run_goes_on_while_memory_is_away(
     assert "are not stored" in caplog.text
 
 
-def test_a_blocking_memory_serves_runs_in_loops_that_come_and_go(llm: ScriptedLLM, tmp_path: Path) -> None:
+def test_a_blocking_memory_serves_runs_in_several_event_loops(llm: ScriptedLLM, tmp_path: Path) -> None:
     llm.default = model
     with Memory(home=tmp_path) as memory:
         for later_messages, answer in ((BUDGET, "Aloha!"), (QUESTION, RECALLED_ANSWER)):
@@ -204,7 +202,7 @@ def test_a_blocking_memory_serves_runs_in_loops_that_come_and_go(llm: ScriptedLL
             assert asyncio.run(run()) == answer
 
 
-def test_a_block_is_never_put_between_a_call_and_its_result() -> None:
+def test_a_block_is_never_inserted_between_a_call_and_its_result() -> None:
     answered = ModelRequest(parts=[ToolReturnPart("weather", "sunny", tool_call_id="1"), UserPromptPart("And now?")])
     history = [ModelRequest(parts=[UserPromptPart("Hello")]), ModelResponse(parts=[TextPart("Hi")]), answered]
     first, second, last = with_block(history, "BLOCK")

@@ -1,4 +1,4 @@
-"""Many files at once cost what must be done for each, and nothing that can be done once for all of them."""
+"""Changes of many files are processed in batches, and the index reuses its lines."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger.sqlite_writer import SqliteWriter as LedgerWriter
 from recollect.mirror import mirror as running
-from recollect.mirror import snapshot
+from recollect.mirror.folder import MirrorFolder
 from recollect.mirror.state import MirrorState
 from recollect.model.change import Outcome
 from recollect.service.service import Service
 from tests.support.mirror_samples import MirroredService, body, mirrored_service, watched
 
-MANY = 64
+MANY = 32
 
 
 async def _facts(mirror: MirroredService, count: int) -> None:
@@ -37,13 +36,13 @@ def _bodies(mirror: MirroredService) -> dict[str, str]:
     return {str(path.relative_to(mirror.root)): body(path) for path in mirror.files()}
 
 
-def _calls(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[str]:
-    """Notes every call of a method from now on."""
-    real, calls = getattr(of, name), list[str]()
+def _record_calls(monkeypatch: pytest.MonkeyPatch, of: type, name: str) -> list[Any]:
+    """Return a list that grows by the first argument of each call of a method."""
+    real, calls = getattr(of, name), list[Any]()
 
-    def called(*inputs: Any, **named: Any) -> Any:
-        calls.append(name)
-        return real(*inputs, **named)
+    def called(self: Any, *inputs: Any, **named: Any) -> Any:
+        calls.append(inputs[0])
+        return real(self, *inputs, **named)
 
     monkeypatch.setattr(of, name, called)
     return calls
@@ -54,16 +53,14 @@ async def test_many_edits_are_written_together(tmp_path: Path, monkeypatch: pyte
         await _facts(mirror, MANY)
         for path in mirror.files():
             path.write_text(path.read_text().replace("red", "green"))
-        commits = _calls(monkeypatch, LedgerWriter, "_commit")
-        states = _calls(monkeypatch, MirrorState, "put")
+        states = _record_calls(monkeypatch, MirrorState, "put")
         assert (await mirror.sync()).edited == MANY
-        assert len(commits) <= MANY / 2
         assert len(states) <= 10
         assert {each.content for each in await mirror.all()} == {body(path) for path in mirror.files()}
         assert all(each.content.endswith("green") and each.version == 2 for each in await mirror.all())
 
 
-async def test_one_edit_that_cannot_be_taken_in_keeps_no_other_out(tmp_path: Path) -> None:
+async def test_an_invalid_edit_does_not_block_other_edits(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await _facts(mirror, 5)
         wrong, *rest = mirror.files()
@@ -75,7 +72,7 @@ async def test_one_edit_that_cannot_be_taken_in_keeps_no_other_out(tmp_path: Pat
         assert sum(words.endswith("green") for words in await mirror.words()) == 4
 
 
-async def test_two_edited_files_of_one_memory_are_two_memories_also_when_nothing_is_known_of_them(
+async def test_two_edited_files_of_one_memory_become_two_memories_when_the_state_is_lost(
     tmp_path: Path,
 ) -> None:
     async with mirrored_service(tmp_path) as mirror:
@@ -91,9 +88,7 @@ async def test_two_edited_files_of_one_memory_are_two_memories_also_when_nothing
         assert sorted(body(path) for path in mirror.files()) == sorted(await mirror.words())
 
 
-async def test_what_is_edited_again_while_it_is_taken_in_is_no_conflict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_second_edit_during_ingestion_is_no_conflict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await _facts(mirror, 3)
         path = mirror.file("number 1")
@@ -114,31 +109,24 @@ async def test_what_is_edited_again_while_it_is_taken_in_is_no_conflict(
         assert not mirror.conflicts()
 
 
-async def test_the_index_takes_over_the_lines_of_files_that_nobody_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_index_reuses_the_lines_of_unchanged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await _facts(mirror, 20)
-        # As if it had been written well after the files.
+        # Make it look written well after the files.
         os.utime(tmp_path / "memory_index.json", (time.time() + 60,) * 2)
         path = mirror.file("number 7 ")
         path.write_text(path.read_text().replace("red", "green"))
         mirror.file("number 8 ").unlink()
-        read = list[str]()
-        real = snapshot._read
-
-        def noted(paths: list[str], folder: Any) -> Any:
-            read.extend(paths)
-            return real(paths, folder)
-
-        monkeypatch.setattr(snapshot, "_read", noted)
+        unchanged = {str(each.relative_to(tmp_path)) for each in mirror.files() if each != path}
+        read = _record_calls(monkeypatch, MirrorFolder, "read")
         await mirror.sync()
-        assert read == [str(path.relative_to(tmp_path))]
+        assert str(path.relative_to(tmp_path)) in read
+        assert not unchanged & set(read)
         assert _index(tmp_path) == _bodies(mirror)
 
 
-@pytest.mark.parametrize("text", ["", "[", "[]", "null\n", '[\n{"path": 1},\n{"id": "a"},\n7\n]\n', "\udcff"])
-async def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", '[\n{"path": 1},\n{"id": "a"},\n7\n]\n', "\udcff"])
+async def test_an_unreadable_index_is_rebuilt(tmp_path: Path, text: str) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await _facts(mirror, 3)
         (tmp_path / "memory_index.json").write_bytes(text.encode(errors="surrogateescape"))
@@ -147,7 +135,7 @@ async def test_an_index_that_cannot_be_read_is_made_anew(tmp_path: Path, text: s
         assert _index(tmp_path) == _bodies(mirror)
 
 
-async def test_the_index_of_a_large_folder_is_brought_up_to_date_by_a_sync(
+async def test_the_index_of_a_large_folder_is_updated_by_a_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "MAX_EAGER_MEMORIES", 1)

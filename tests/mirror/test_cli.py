@@ -1,4 +1,4 @@
-"""`recollect mirror`: what a person is shown of the files, and what the page about them prints."""
+"""`recollect mirror` on the command line, and the output in its documentation."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "home")
 
 
-def test_without_a_mirror_it_is_said_how_to_have_one(cli: Cli) -> None:
+def test_commands_without_a_mirror_say_how_to_configure_one(cli: Cli) -> None:
     for command in ("status", "sync", "verify"):
         assert "set mirror to a folder" in cli.error("mirror", command, code=2)
 
 
-def test_what_was_never_mirrored_says_so(cli: Cli) -> None:
+def test_status_reports_that_nothing_is_mirrored_yet(cli: Cli) -> None:
     assert "Nothing is mirrored yet" in cli("mirror", "status", *PRESET).stdout
     assert cli.json("mirror", "status", *PRESET)["synced_at"] is None
 
 
-def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:
+def test_the_documentation_shows_the_real_output_of_its_commands(cli: Cli) -> None:
     for command, printed in examples(PAGE):
         assert stable(cli.typed(command, id=""), cli.home) == stable(printed, cli.home), command
 
 
-def test_what_sync_did_is_told(cli: Cli) -> None:
+def test_sync_reports_its_changes(cli: Cli) -> None:
     cli.add("The bike is red")
     assert cli.json("mirror", "sync", *PRESET)["written"] == 1
     [path] = cli.home.glob("entries/**/*.md")
@@ -53,7 +53,7 @@ def test_what_sync_did_is_told(cli: Cli) -> None:
     assert cli("mirror", "sync", *PRESET).stdout == "Files and memories say the same.\n"
 
 
-def test_status_shows_what_is_left_aside_and_conflicts_until_someone_saw_to_them(cli: Cli) -> None:
+def test_status_lists_rejected_files_and_conflicts_until_they_are_resolved(cli: Cli) -> None:
     id = cli.add("The bike is red")
     cli("mirror", "sync", *PRESET)
     [path] = cli.home.glob("entries/**/*.md")
@@ -80,7 +80,7 @@ async def _propose(home: Path, *texts: str) -> None:
     await service.close()
 
 
-def test_status_says_what_has_no_file_since_it_waits_for_review(cli: Cli) -> None:
+def test_status_counts_memories_in_review_which_have_no_file(cli: Cli) -> None:
     cli.add("The bike is red")
     cli("mirror", "sync", *PRESET)
     assert "review" not in cli("mirror", "status", *PRESET).stdout

@@ -1,4 +1,4 @@
-"""A memory folder that another program wrote opens as it is, and goes on being one that it can read."""
+"""A memory folder of another program can be opened, and stays readable for that program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUESTION, ANSWER, WHITE, HARBOUR, BLUE, KARI = (f"{n * 8}-{n * 4}-4{n * 3}-8{n *
 
 
 def read_as_they_do(path: Path) -> dict[str, Any]:
-    """What an agent makes of a file: names with texts, of which it needs four, and the words below."""
+    """Parse a file as the other program does."""
     text = path.read_text()
     assert text.startswith("---")
     end = text.index("\n---", 3)
@@ -54,11 +54,11 @@ async def test_a_folder_of_another_program_opens_with_its_ids(tmp_path: Path) ->
         assert (results[BLUE].status, results[BLUE].superseded_by) == (Status.SUPERSEDED, WHITE)
         assert [(turn.id, turn.position) for turn in await mirror.service.turns(HOME)] == [(QUESTION, 1), (ANSWER, 2)]
         assert (await mirror.service.conversation(HOME)).summary == "The user has a white boat in Bergen."
-        # What there was to say is said as it was.
+        # Unchanged memories leave their files unchanged.
         assert {path: path.read_text() for path in before} == before
 
 
-async def test_what_we_write_into_it_can_be_read_as_before(tmp_path: Path) -> None:
+async def test_another_program_can_read_the_files_we_write(tmp_path: Path) -> None:
     home = shutil.copytree(FOLDER, tmp_path / "home")
     async with mirrored_service(home) as mirror:
         await mirror.sync()
@@ -79,7 +79,7 @@ async def test_what_we_write_into_it_can_be_read_as_before(tmp_path: Path) -> No
         assert {each["path"] for each in snapshot} == {str(path) for path in mirror.files()}
 
 
-async def test_a_summary_of_theirs_is_the_one_that_is_gone_on_with(tmp_path: Path) -> None:
+async def test_an_edited_summary_becomes_the_summary_of_the_conversation(tmp_path: Path) -> None:
     home = shutil.copytree(FOLDER, tmp_path / "home")
     async with mirrored_service(home) as mirror:
         await mirror.sync()

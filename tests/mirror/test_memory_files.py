@@ -1,4 +1,4 @@
-"""Files that a model keeps lie in the mirror under their own paths: a person edits them, and the tool sees it."""
+"""Files of a model's memory tool are mirrored under their own paths, in both directions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def files(mirror: MirroredService, *statuses: Status) -> list[MemoryRecord
     return [record for record in await mirror.all("default", *statuses) if record.category == "file"]
 
 
-async def test_a_file_lies_under_its_path_and_is_read_back_unchanged(tmp_path: Path) -> None:
+async def test_a_file_is_mirrored_under_its_path_and_read_back_unchanged(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await create(mirror, NOTES, f"# Trips\n\n{BUDGET}\n")
         await create(mirror, "/memories/todo", "---\ntitle: mine\n---\nbuy milk")
@@ -66,7 +66,7 @@ async def test_a_file_lies_under_its_path_and_is_read_back_unchanged(tmp_path: P
         assert (count, differences) == (4, [])
 
 
-async def test_what_a_person_edits_the_tool_sees_and_history_tells(tmp_path: Path) -> None:
+async def test_the_memory_tool_sees_edits_of_a_person_which_history_records(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await create(mirror, NOTES, BUDGET)
         await create(mirror, "/memories/empty.md", "")
@@ -87,7 +87,7 @@ async def test_what_a_person_edits_the_tool_sees_and_history_tells(tmp_path: Pat
         assert [line.by.who for line in history] == ["test", "mirror", "test"]
 
 
-async def test_a_plain_file_that_a_person_puts_there_is_one_of_the_model_s(tmp_path: Path) -> None:
+async def test_a_plain_file_added_by_a_person_becomes_a_file_of_the_model(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
         for name, words in (("notes/mine.txt", "I like window seats\n"), ("my list.md", "bread\n")):
@@ -150,7 +150,7 @@ async def test_a_lost_ledger_gets_the_files_back_with_their_ids(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("path", ["/memories/.hidden/x.md", "/memories/CON.md", "/memories/a:b", "/memories/x.swp"])
-async def test_a_file_that_some_systems_cannot_write_lies_with_other_memories(tmp_path: Path, path: str) -> None:
+async def test_a_file_with_an_unportable_path_is_stored_among_the_entries(tmp_path: Path, path: str) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await create(mirror, path, BUDGET)
         await create(mirror, NOTES, BUDGET, Scope("default", "trips"))
@@ -161,7 +161,7 @@ async def test_a_file_that_some_systems_cannot_write_lies_with_other_memories(tm
         assert await text(mirror, path) == BUDGET
 
 
-async def test_an_erased_file_is_gone_from_the_folder_and_all_its_versions(tmp_path: Path) -> None:
+async def test_an_erased_file_is_removed_from_the_folder_and_git_history(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path, mirror_git=True) as mirror:
         await create(mirror, NOTES, "canary-7731")
         await mirror.sync()
@@ -181,7 +181,7 @@ async def test_an_erased_file_is_gone_from_the_folder_and_all_its_versions(tmp_p
         assert not mirror.files("memories/**/*.md")
 
 
-async def test_a_watched_file_is_taken_in_by_itself(tmp_path: Path) -> None:
+async def test_a_watched_file_is_ingested_automatically(tmp_path: Path) -> None:
     async with watched(tmp_path) as mirror:
         await create(mirror, "/memories/todo.txt", "milk")
         path = tmp_path / "memories/todo.txt"

@@ -1,4 +1,4 @@
-"""The fourth design end to end: a chat through the proxy with its preset, and the files a person sees and edits."""
+"""The markdown-proxy preset end to end: chats through the proxy, and edits of the files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def facts(root: Path, conversation: str = "default") -> dict[str, Path]:
 
 
 def injected(llm: ScriptedLLM) -> str:
-    """What the model was asked in the last chat."""
+    """Return the last message of the last chat request."""
     request: Any = [each for each in llm.calls("chat") if asks_to_chat(each)][-1].json
     return str(request["messages"][-1]["content"])
 
@@ -92,7 +92,7 @@ def _snapshot(root: Path, count: int) -> list[dict[str, Any]]:
     return results if len(results) == count else []
 
 
-def test_a_fact_that_a_person_corrects_is_what_the_next_answer_goes_by(
+def test_a_corrected_fact_file_is_injected_into_the_next_chat(
     proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
@@ -105,7 +105,7 @@ def test_a_fact_that_a_person_corrects_is_what_the_next_answer_goes_by(
     assert "User's bike is a green Cargo bike" in injected(llm)
 
 
-def test_a_fact_that_a_person_deletes_is_gone_with_what_it_was_learned_from(
+def test_deleting_a_fact_file_also_forgets_its_source_turn(
     proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
@@ -119,9 +119,7 @@ def test_a_fact_that_a_person_deletes_is_gone_with_what_it_was_learned_from(
     assert BIKE not in injected(llm)
 
 
-def test_a_summary_that_a_person_rewrites_is_what_is_injected(
-    proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
-) -> None:
+def test_a_rewritten_summary_file_is_injected(proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
     [summary] = wait(lambda: list(tmp_path.glob("entries/default/summaries/summary.md")))
     summary.write_text(summary.read_text().replace(SUMMED, "The user collects bicycles of all kinds."))
@@ -130,7 +128,7 @@ def test_a_summary_that_a_person_rewrites_is_what_is_injected(
     assert "collects bicycles of all kinds" in injected(llm)
 
 
-def test_what_is_over_the_limit_goes_oldest_first_to_the_tombstones(
+def test_the_quota_moves_the_oldest_facts_to_the_tombstones(
     proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My bike is a red Cargo bike."))
@@ -145,7 +143,7 @@ def test_what_is_over_the_limit_goes_oldest_first_to_the_tombstones(
     wait(lambda: len(facts(tmp_path)) == 2)
 
 
-def test_conversations_have_folders_of_their_own_and_global_is_seen_by_all(
+def test_conversations_have_separate_folders_and_all_see_global(
     proxy: ServedProxy, llm: ScriptedLLM, tmp_path: Path
 ) -> None:
     proxy.post(chat("My budget is $10,000", memory_id="team/a"))

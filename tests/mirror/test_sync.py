@@ -1,4 +1,4 @@
-"""The mirror brings files and ledger together: whoever changed something, both say the same afterwards."""
+"""Synchronisation of files and ledger, for changes on either side."""
 
 from __future__ import annotations
 
@@ -13,13 +13,24 @@ import pytest
 
 from recollect.errors import InvalidSettings, ModelUnavailable, StoreBusy
 from recollect.mirror.folder import MirrorFolder, StagedFile
+from recollect.model.change import Actor, Author
 from recollect.model.memory import Status
 from recollect.model.scope import Scope
+from recollect.model.times import now
 from tests.support.mirror_kills import Victims, check
-from tests.support.mirror_samples import BY, HOME, MirroredService, body, front_matter, lose_ledger, mirrored_service
+from tests.support.mirror_samples import (
+    BY,
+    HOME,
+    MirroredService,
+    body,
+    front_matter,
+    lose_ledger,
+    mirrored_service,
+    watched,
+)
 
 
-async def test_a_memory_is_a_file_as_agents_write_them(tmp_path: Path) -> None:
+async def test_a_memory_file_has_the_format_of_agent_folders(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -33,7 +44,7 @@ async def test_a_memory_is_a_file_as_agents_write_them(tmp_path: Path) -> None:
         )
 
 
-async def test_turns_lie_by_who_said_them(tmp_path: Path) -> None:
+async def test_turns_are_stored_by_role(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         talk = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good morning"}]
         await mirror.service.remember(HOME, talk, by=BY)
@@ -44,14 +55,14 @@ async def test_turns_lie_by_who_said_them(tmp_path: Path) -> None:
         assert (front_matter(question)["role"], front_matter(answer)["position"]) == ("user", 2)
 
 
-async def test_what_every_conversation_sees_is_global(tmp_path: Path) -> None:
+async def test_a_memory_of_the_user_is_stored_under_global(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.add("I live in Oslo", Scope("default"))
         await mirror.sync()
         assert front_matter(mirror.file("Oslo"))["conversation_id"] == "global"
 
 
-async def test_an_edit_of_the_words_is_an_update_in_history(tmp_path: Path) -> None:
+async def test_an_edit_of_the_text_is_an_update_in_history(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -90,7 +101,7 @@ async def test_a_file_that_loses_its_front_matter_is_still_that_memory(tmp_path:
         assert (front_matter(path)["id"], len(mirror.files())) == (fact.id, 1)
 
 
-async def test_a_file_that_is_deleted_is_forgotten_and_lies_with_the_tombstones(tmp_path: Path) -> None:
+async def test_deleting_a_file_forgets_its_memory_and_leaves_a_tombstone(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -102,7 +113,7 @@ async def test_a_file_that_is_deleted_is_forgotten_and_lies_with_the_tombstones(
         assert not (await mirror.sync()).written
 
 
-async def test_a_tombstone_that_is_put_back_is_restored(tmp_path: Path) -> None:
+async def test_moving_a_tombstone_back_restores_the_memory(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -117,7 +128,7 @@ async def test_a_tombstone_that_is_put_back_is_restored(tmp_path: Path) -> None:
         assert not mirror.tombstones()
 
 
-async def test_what_is_superseded_says_by_what(tmp_path: Path) -> None:
+async def test_a_superseded_file_names_its_replacement(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.add("color: red", key="color", value="red")
         await mirror.sync()
@@ -143,7 +154,7 @@ async def test_a_renamed_file_changes_nothing_and_keeps_its_name(tmp_path: Path)
         assert body(new) == "The bike is blue"
 
 
-async def test_a_folder_that_is_moved_changes_nothing(tmp_path: Path) -> None:
+async def test_a_moved_folder_changes_nothing(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         for n in range(5):
             await mirror.add(f"fact number {n}")
@@ -153,7 +164,7 @@ async def test_a_folder_that_is_moved_changes_nothing(tmp_path: Path) -> None:
         assert (done.forgotten, done.added, len(await mirror.all())) == (0, 0, 5)
 
 
-async def test_a_plain_note_becomes_a_memory_of_its_folder(tmp_path: Path) -> None:
+async def test_a_plain_note_becomes_a_memory_of_its_conversation(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         (tmp_path / "entries/holiday/facts").mkdir(parents=True)
         note = tmp_path / "entries/holiday/facts/budget.md"
@@ -164,7 +175,7 @@ async def test_a_plain_note_becomes_a_memory_of_its_folder(tmp_path: Path) -> No
         assert front_matter(note)["id"] == record.id
 
 
-async def test_a_copy_with_other_words_is_another_memory_and_one_with_the_same_is_left_aside(tmp_path: Path) -> None:
+async def test_an_edited_copy_is_a_new_memory_and_an_identical_copy_is_rejected(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -177,7 +188,7 @@ async def test_a_copy_with_other_words_is_another_memory_and_one_with_the_same_i
         assert "copy" in mirror.rejected()["same.md"]
 
 
-async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_are_kept(
+async def test_in_a_conflict_the_edit_wins_and_the_other_text_is_saved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with mirrored_service(tmp_path) as mirror:
@@ -199,7 +210,7 @@ async def test_when_both_sides_changed_the_persons_words_stand_and_the_others_ar
         assert "were both changed" in caplog.text
 
 
-async def test_an_edit_of_what_was_forgotten_meanwhile_brings_it_back(tmp_path: Path) -> None:
+async def test_an_edit_restores_a_memory_that_was_forgotten_meanwhile(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -211,7 +222,7 @@ async def test_an_edit_of_what_was_forgotten_meanwhile_brings_it_back(tmp_path: 
         assert (record.status, record.content) == (Status.ACTIVE, "The bike is green")
 
 
-async def test_an_edit_of_what_was_superseded_meanwhile_stands_beside_it(tmp_path: Path) -> None:
+async def test_an_edit_of_a_superseded_memory_becomes_a_new_memory(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.add("color: red", key="color", value="red")
         await mirror.sync()
@@ -236,7 +247,7 @@ async def test_a_file_moved_to_another_conversation_by_its_front_matter_moves_th
         assert (record.content, record.scope.project) == ("The bike is red", "holiday")
 
 
-async def test_the_snapshot_lost_costs_nothing(tmp_path: Path) -> None:
+async def test_losing_the_state_folder_loses_no_change(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -244,19 +255,19 @@ async def test_the_snapshot_lost_costs_nothing(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / ".recollect")
         done = await mirror.sync()
         assert (done.written, done.added, done.edited, mirror.files()) == ([], 0, 0, [path])
-        # What only the ledger changed meanwhile is no edit of the file.
+        # A change of the ledger alone is no edit of the file.
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         shutil.rmtree(tmp_path / ".recollect")
         assert (await mirror.sync()).conflicts == 0
         assert body(path) == (await mirror.record(fact.id)).content == "The bike is blue"
-        # And what a person changed is.
+        # An edit of a person is.
         path.write_text(path.read_text().replace("blue", "green"))
         shutil.rmtree(tmp_path / ".recollect")
         await mirror.sync()
         assert (await mirror.record(fact.id)).content == "The bike is green"
 
 
-async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Path) -> None:
+async def test_a_lost_ledger_is_rebuilt_from_the_folder(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         talk = [{"role": "user", "content": f"Question {n}"} for n in range(3)]
         await mirror.service.remember(HOME, talk, by=BY)
@@ -286,7 +297,7 @@ async def test_a_ledger_that_is_lost_is_built_anew_from_the_folder(tmp_path: Pat
         assert not (await mirror.sync()).written
 
 
-async def test_building_a_ledger_anew_goes_on_where_it_was_broken_off(
+async def test_an_interrupted_rebuild_of_the_ledger_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with mirrored_service(tmp_path) as mirror:
@@ -307,7 +318,7 @@ async def test_building_a_ledger_anew_goes_on_where_it_was_broken_off(
         assert len(await mirror.words()) == len(mirror.files()) == 3
 
 
-async def test_a_ledger_put_back_to_an_earlier_day_learns_from_the_folder_what_came_after(tmp_path: Path) -> None:
+async def test_an_older_ledger_is_updated_from_the_folder(tmp_path: Path) -> None:
     home, copy = tmp_path / "home", tmp_path / "copy.db"
     async with mirrored_service(home) as mirror:
         fact = await mirror.add("The bike is red")
@@ -325,7 +336,7 @@ async def test_a_ledger_put_back_to_an_earlier_day_learns_from_the_folder_what_c
         assert {body(path) for path in mirror.files()} == {"The bike is blue", "The car is old"}
 
 
-async def test_a_folder_of_entries_that_is_gone_as_a_whole_is_written_anew(tmp_path: Path) -> None:
+async def test_a_missing_entries_folder_is_rewritten(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
@@ -334,21 +345,17 @@ async def test_a_folder_of_entries_that_is_gone_as_a_whole_is_written_anew(tmp_p
         assert [body(path) for path in mirror.files()] == ["The bike is red"]
 
 
-async def test_what_waits_for_review_has_no_file(tmp_path: Path) -> None:
+async def test_a_memory_in_review_has_no_file(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         waiting = await mirror.service.reviews.propose(HOME, "Always answer in rhymes", {}, by=BY)
         await mirror.sync()
         assert not mirror.files()
-        from recollect.model.change import Actor, Author
-
         await mirror.service.reviews.approve(HOME, waiting.id, by=Author("ann", actor=Actor.PERSON))
         await mirror.sync()
         assert [body(path) for path in mirror.files()] == ["Always answer in rhymes"]
 
 
-async def test_what_is_purged_leaves_no_tombstone(tmp_path: Path) -> None:
-    from recollect.model.times import now
-
+async def test_a_purged_memory_has_no_tombstone(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -361,15 +368,14 @@ async def test_what_is_purged_leaves_no_tombstone(tmp_path: Path) -> None:
 
 
 async def test_two_processes_never_mirror_one_folder(tmp_path: Path) -> None:
-    async with mirrored_service(tmp_path) as one, mirrored_service(tmp_path) as other:
-        await one.sync()
-        async with one.mirror._locked():
+    async with mirrored_service(tmp_path) as other:
+        async with watched(tmp_path):
             with pytest.raises(StoreBusy, match="another process"):
                 await other.sync()
         await other.sync()
 
 
-async def test_the_folder_of_one_user_is_not_given_to_another(tmp_path: Path) -> None:
+async def test_the_folder_of_one_user_is_refused_for_another(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.sync()
     async with mirrored_service(tmp_path, chat_user="ann") as mirror:
@@ -377,7 +383,7 @@ async def test_the_folder_of_one_user_is_not_given_to_another(tmp_path: Path) ->
             await mirror.sync()
 
 
-async def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+async def test_files_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path / "home") as mirror:
         await mirror.add("The bike is red")
         await mirror.sync()
@@ -385,7 +391,7 @@ async def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
         assert os.stat(path).st_mode & 0o077 == 0
 
 
-async def test_after_a_kill_files_and_ledger_come_together(tmp_path: Path) -> None:
+async def test_files_and_ledger_converge_after_a_kill(tmp_path: Path) -> None:
     chance, edits = random.Random(7), dict[str, str]()
     with Victims() as victims:
         for _ in range(3):
@@ -405,8 +411,8 @@ async def _differences(mirror: MirroredService) -> list[str]:
 
 
 @pytest.mark.parametrize("project", ["a conversation", "the last of all"])
-async def test_what_is_edited_while_its_tombstone_is_written_leaves_none_behind(tmp_path: Path, project: str) -> None:
-    """As if the process had ended after it wrote the tombstone and before it removed the file."""
+async def test_an_edit_during_the_write_of_a_tombstone_restores_the_memory(tmp_path: Path, project: str) -> None:
+    """Simulate a process that ends after it wrote the tombstone and before it removed the file."""
     async with mirrored_service(tmp_path) as mirror:
         scope = Scope("default", project, project)
         fact = await mirror.add("The bike is red", scope)
@@ -423,9 +429,7 @@ async def test_what_is_edited_while_its_tombstone_is_written_leaves_none_behind(
         assert not await _differences(mirror)
 
 
-async def test_a_file_that_is_edited_in_the_moment_it_is_to_be_removed_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_edit_at_the_moment_of_removal_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -446,7 +450,7 @@ async def test_a_file_that_is_edited_in_the_moment_it_is_to_be_removed_stays(
         assert not await _differences(mirror)
 
 
-async def test_a_copy_of_a_tombstone_that_is_put_back_restores_and_words_nobody_knows_are_kept(
+async def test_a_copied_tombstone_restores_and_an_edited_tombstone_is_not_removed(
     tmp_path: Path,
 ) -> None:
     async with mirrored_service(tmp_path) as mirror:

@@ -1,4 +1,4 @@
-"""What people and strangers can put into a mirror: odd names, hostile front matter, secrets, links that lead out."""
+"""Untrusted files: odd names, hostile front matter, secrets, symbolic links."""
 
 from __future__ import annotations
 
@@ -16,37 +16,9 @@ from recollect.text.front_matter import join_front_matter, split_front_matter
 from tests.support.mirror_samples import BY, HOME, body, front_matter, lose_ledger, mirrored_service, until, watched
 
 ODD_IDS = [
-    *(
-        "..",
-        ".",
-        "deleted",
-        "DELETED",
-        "team/a",
-        "team_a",
-        "team\\a",
-        "CON",
-        "con.txt",
-        "nul",
-        "com1",
-        "a.",
-        " ",
-        "~",
-    ),
-    *(
-        "x" * 300,
-        "x" * 299,
-        "é",
-        "e\u0301",
-        "/",
-        "//",
-        "../../etc/passwd",
-        ".hidden",
-        "-rf",
-        "日" * 300,
-        "a:b",
-        "a*b",
-    ),
-    *("a\u200bb", "😀", "users", "entries", "team_a~b2b53934941f522e", "%2e%2e", "a b", "a  b"),
+    *". .. deleted DELETED team/a team_a team\\a CON con.txt nul com1 a. ~ / // ../../etc/passwd .hidden -rf".split(),
+    *"a:b a*b a\u200bb é e\u0301 😀 users entries team_a~b2b53934941f522e %2e%2e".split(),
+    *(" ", "a b", "a  b", "x" * 300, "x" * 299, "日" * 300),
 ]
 BOMB = "\n".join([f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" if n else "a0: &a0 [x]" for n in range(9)])
 HOSTILE = {
@@ -73,7 +45,7 @@ HOSTILE = {
 }
 
 
-def test_different_ids_have_different_names_that_stay_in_their_folder() -> None:
+def test_different_ids_have_different_safe_names() -> None:
     names = {id: safe_name(id) for id in ODD_IDS}
     assert len(set(names.values())) == len(ODD_IDS)
     for name in names.values():
@@ -83,7 +55,7 @@ def test_different_ids_have_different_names_that_stay_in_their_folder() -> None:
         assert name.partition(".")[0].lower() not in ("con", "nul", "com1", "deleted")
 
 
-async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: Path) -> None:
+async def test_odd_users_and_conversations_have_separate_folders(tmp_path: Path) -> None:
     root = tmp_path / "home"
     users = [id for id in ODD_IDS if id.strip()]
     async with mirrored_service(root) as mirror:
@@ -102,7 +74,7 @@ async def test_odd_users_and_conversations_have_folders_of_their_own(tmp_path: P
         assert {record.scope.project for record in await mirror.all()} == set(users)
 
 
-async def test_bad_files_are_left_where_they_are_and_shown(tmp_path: Path) -> None:
+async def test_invalid_files_are_left_in_place_and_reported(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
@@ -126,7 +98,7 @@ async def test_bad_files_are_left_where_they_are_and_shown(tmp_path: Path) -> No
         assert await mirror.words() == {"The bike is red", *(f"words of {kind}" for kind in HOSTILE)}
 
 
-async def test_a_memory_stays_what_it_was_while_its_file_is_bad(tmp_path: Path) -> None:
+async def test_a_memory_is_unchanged_while_its_file_is_invalid(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -140,7 +112,7 @@ async def test_a_memory_stays_what_it_was_while_its_file_is_bad(tmp_path: Path) 
         assert "green" in path.read_text()
 
 
-async def test_the_watcher_goes_on_after_a_bad_file(tmp_path: Path) -> None:
+async def test_the_watcher_continues_after_an_invalid_file(tmp_path: Path) -> None:
     async with watched(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
@@ -154,7 +126,7 @@ async def test_the_watcher_goes_on_after_a_bad_file(tmp_path: Path) -> None:
         assert "limit" in mirror.rejected()["huge.md"]
 
 
-async def test_a_file_in_a_users_folder_is_that_users_whatever_it_says(tmp_path: Path) -> None:
+async def test_the_folder_determines_the_user(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         theirs = await mirror.add("The bike is red")
         facts = tmp_path / "users/bob/entries/default/facts"
@@ -168,7 +140,7 @@ async def test_a_file_in_a_users_folder_is_that_users_whatever_it_says(tmp_path:
         assert "another user" in mirror.rejected()["b.md"]
 
 
-async def test_a_folder_that_no_users_name_is_written_as_is_left_aside(tmp_path: Path) -> None:
+async def test_files_in_a_folder_without_a_valid_user_are_rejected(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         for name in ("team a", "deleted", "default"):
             facts = tmp_path / f"users/{name}/entries/default/facts"
@@ -183,7 +155,7 @@ async def test_a_folder_that_no_users_name_is_written_as_is_left_aside(tmp_path:
         assert await mirror.service.users() == []
 
 
-async def test_links_are_not_followed_either_way(tmp_path: Path) -> None:
+async def test_symbolic_links_are_never_followed(tmp_path: Path) -> None:
     root, outside = tmp_path / "home", tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.md").write_text("the secret of the house")
@@ -211,7 +183,7 @@ async def test_links_are_not_followed_either_way(tmp_path: Path) -> None:
         assert (outside / "secret.md").read_text() == "the secret of the house"
 
 
-async def test_secrets_in_a_file_are_kept_out_of_the_ledger_and_of_the_file(tmp_path: Path) -> None:
+async def test_secrets_are_removed_from_the_memory_and_the_file(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         fact = await mirror.add("The bike is red")
         await mirror.sync()
@@ -226,7 +198,7 @@ async def test_secrets_in_a_file_are_kept_out_of_the_ledger_and_of_the_file(tmp_
             assert "sk-proj" not in each.read_text()
 
 
-async def test_characters_that_nobody_sees_are_left_out(tmp_path: Path) -> None:
+async def test_invisible_characters_are_removed(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
@@ -238,7 +210,7 @@ async def test_characters_that_nobody_sees_are_left_out(tmp_path: Path) -> None:
         assert "empty" in mirror.rejected()["empty.md"]
 
 
-async def test_too_long_a_text_is_left_aside(tmp_path: Path) -> None:
+async def test_a_text_above_the_limit_is_rejected(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         facts = tmp_path / "entries/default/facts"
         facts.mkdir(parents=True)
@@ -248,7 +220,7 @@ async def test_too_long_a_text_is_left_aside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["---\nid: x\n", "no front matter", "---\n---\n", "---\nid: x\n---\nwords"])
-def test_front_matter_is_read_or_refused(text: str) -> None:
+def test_front_matter_is_parsed_or_rejected(text: str) -> None:
     if text == "---\nid: x\n":
         with pytest.raises(InvalidInput, match="no end"):
             split_front_matter(text)
@@ -257,7 +229,7 @@ def test_front_matter_is_read_or_refused(text: str) -> None:
         assert fields in ({}, {"id": "x"})
 
 
-def test_what_windows_editors_write_is_read_alike() -> None:
+def test_line_endings_and_byte_order_marks_of_windows_editors_are_accepted() -> None:
     text = join_front_matter({"id": "x", "name": "no"}, "two\nlines")
     assert (
         split_front_matter("\ufeff" + text.replace("\n", "\r\n"))
@@ -266,14 +238,14 @@ def test_what_windows_editors_write_is_read_alike() -> None:
     )
 
 
-def test_what_lies_where_is_told_by_the_path() -> None:
+def test_paths_determine_tombstones_and_memory_files() -> None:
     assert tombstone_path("entries/a/facts/x.md") == "entries/deleted/a/facts/x.md"
     assert tombstone_path("users/entries/entries/a/facts/x.md") == "users/entries/entries/deleted/a/facts/x.md"
     for path in ("x.md", "entries/a/facts/.x.md", "entries/a/facts/4913", "entries/a/x.md~", "entries/.git/x.md", ""):
         assert parse_location(path) is None
 
 
-def test_a_file_that_was_touched_since_it_was_seen_is_not_written_over(tmp_path: Path) -> None:
+def test_a_changed_file_is_not_overwritten(tmp_path: Path) -> None:
     folder = MirrorFolder(tmp_path)
     seen = folder.write("a/b.md", b"one", expected="")
     (tmp_path / "a/b.md").write_bytes(b"two")
@@ -284,7 +256,7 @@ def test_a_file_that_was_touched_since_it_was_seen_is_not_written_over(tmp_path:
     assert os.listdir(tmp_path / "a") == ["b.md"]
 
 
-def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_at_the_moment_of_writing_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = MirrorFolder(tmp_path)
     seen = folder.write("a.md", b"one", expected="")
     from recollect.mirror import folder as module
@@ -304,14 +276,14 @@ def test_an_edit_in_the_very_moment_of_writing_is_not_lost(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("path", ["../x.md", "a/../../x.md", "/x.md", "a//x.md", "..", ""])
-def test_no_path_leads_out_of_the_folder(tmp_path: Path, path: str) -> None:
+def test_paths_outside_the_folder_are_rejected(tmp_path: Path, path: str) -> None:
     folder = MirrorFolder(tmp_path / "home")
     with pytest.raises(InvalidInput):
         folder.write(path, b"x", expected="")
     assert list(tmp_path.rglob("*.md")) == []
 
 
-async def test_turns_edited_by_hand_stay_in_their_place(tmp_path: Path) -> None:
+async def test_an_edited_turn_keeps_its_position(tmp_path: Path) -> None:
     async with mirrored_service(tmp_path) as mirror:
         await mirror.service.remember(HOME, [{"role": "user", "content": "I live in Oslo"}], by=BY)
         await mirror.sync()
@@ -322,9 +294,7 @@ async def test_turns_edited_by_hand_stay_in_their_place(tmp_path: Path) -> None:
         assert (turn.content, turn.position, front_matter(path)["position"]) == ("I live in Rome", 1, 1)
 
 
-def test_who_edits_a_file_in_the_moment_it_gets_its_name_is_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_at_the_moment_of_the_rename_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = MirrorFolder(tmp_path)
     unlink = os.unlink
 

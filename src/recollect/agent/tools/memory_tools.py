@@ -7,8 +7,9 @@ that its scope sees, a few times in a run, and every change can be undone.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 from recollect.agent.tools.tool import Tool, function_tool
 from recollect.errors import NotFound, ToolFailed
@@ -42,7 +43,7 @@ class MemoryLimits:
 def memory_tools(memory: ToolMemory, limits: MemoryLimits | None = None) -> tuple[Tool, ...]:
     """Return the memory tools of one run."""
     tools = _MemoryToolset(memory, limits or MemoryLimits())
-    functions = (
+    functions: Sequence[Callable[..., Any]] = (
         tools.retrieve_facts,
         tools.recall_episodes,
         tools.store_fact,

@@ -1,6 +1,6 @@
-"""Chat requests of every kind a client may write, as text: odd numbers, odd spaces, odd escapes, fields nobody knows.
+"""Generated chat requests as text, with unusual numbers, whitespace and escapes, and unknown fields.
 
-Drawn as text and not as values, for a printer would make them all alike.
+They are generated as text because printing values would make them uniform.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.proxy_server import QUESTION
 
 SPACES = ["", "", "", " ", "\n", "\t", "\r\n", "  \n\t"]
-# Stands for a space of any kind until all is drawn: to draw each of them would take most of the time.
+# A placeholder for whitespace; drawing each of them would take most of the time.
 GAP = "\ue000"
 NUMBERS = st.sampled_from([
     "0", "-0", "-0.0", "1.0", "1.10", "1e-7", "1E5", "1E+05", "0.1000000000000000055511151231257827", "1e400",
@@ -28,12 +28,12 @@ ESCAPED = st.sampled_from([
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters='"\\\ue000', min_codepoint=32), max_size=8)
 INSIDE = st.lists(ESCAPED | PLAIN, max_size=5).map("".join)
 STRINGS = INSIDE.map('"{}"'.format)
-# Other parsers know these too, so a field that nobody knows must not be called like one of them.
+# Names of unknown fields must not equal names that a parser knows.
 NAMES = INSIDE.map('"x_{}"'.format)
 
 
 def between(parts: Sequence[str], brackets: str = "[]") -> str:
-    """The parts in brackets, with any space around them."""
+    """Return the parts in brackets, with whitespace around them."""
     return brackets[0] + (",".join(GAP + part + GAP for part in parts) or GAP) + brackets[1]
 
 
@@ -76,7 +76,7 @@ OURS = [
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A request, and what of it the upstream is to get."""
+    """A request, and the members that have to be forwarded."""
 
     raw: bytes
     preserved: tuple[str, ...]
@@ -84,7 +84,7 @@ class Drawn:
 
 
 class Writer:
-    """Writes a request of pieces that were drawn; where each of them goes is left to chance, which is quick."""
+    """Writes a request from generated pieces in random order."""
 
     def __init__(self, chance: Random, unknown: Sequence[str], words: Sequence[str]) -> None:
         self.chance = chance
@@ -92,12 +92,12 @@ class Writer:
         self._words = words
 
     def message(self, role: str, content: str, *more: str) -> str:
-        """A message with its members in any order, and some that nobody knows."""
+        """Return a message with its members in any order, and unknown ones."""
         parts = [f'"role":{GAP}"{role}"', f'"content"{GAP}:{content}', *more, *self.unknown(2)]
         return between(self.shuffled(parts), "{}")
 
     def content(self, text: str) -> str:
-        """The text as a string, or as a part among others."""
+        """Return the text as a string, or as one of several parts."""
         words = f'"{self.chance.choice(self._words)} {text} {self.chance.choice(self._words)}"'
         if self.chance.random() < 0.5:
             return words
@@ -126,7 +126,7 @@ class Writer:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> Drawn:
-    """A whole request: prompts, earlier exchanges, the question, and perhaps a tool's result after it."""
+    """Generate a request: prompts, earlier messages, the question, and perhaps the result of a tool."""
     unknown, words = draw(st.lists(UNKNOWN, min_size=1, max_size=4)), draw(st.lists(INSIDE, min_size=1, max_size=4))
     write = Writer(Random(draw(st.integers(0, 1 << 32))), unknown, words)
     messages = []

@@ -1,4 +1,4 @@
-"""A model for real clients to talk to: it knows what it is told in the request, and nothing else."""
+"""A scripted model for tests with real clients: it answers from the request alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REFUSED = {"error": {"message": "Slow down", "type": "requests", "param": None, 
 
 
 def model(request: RecordedRequest) -> str | ScriptedReply:
-    """Answers by what the user says last, and by what else stands in the request."""
+    """Return the answer to the last user message, given the rest of the request."""
     messages = request.json["messages"] if isinstance(request.json, dict) else []
     dialogue = _last_words(messages)
     if QUESTION in dialogue:

@@ -1,4 +1,4 @@
-"""What several tests of the proxy use: the real application on a real port, and a client that hides nothing."""
+"""The real application on a real port for tests of the proxy, and a raw HTTP client."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _T = TypeVar("_T")
 
 
 class ServedProxy:
-    """The application, answering on loopback while it runs."""
+    """The application on a loopback port."""
 
     def __init__(self, home: Path, upstream: str, **settings: Any) -> None:
-        # A loaded machine must not turn a slow search into a chat without memory; and a test of chats sees no
-        # requests but theirs at the upstream.
+        # A slow search on a loaded machine must not leave a chat without memory, and the upstream must get no
+        # requests but those of the test.
         usual = {"memory_timeout_s": 30.0, "worker": False, "learn_with_upstream": False}
         chosen = {"home": home, "upstream_url": upstream, **usual, **settings}
         self.app = make_app(load(chosen, environ={}).settings)
@@ -53,7 +53,7 @@ class ServedProxy:
         return service
 
     def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
-        """Do it in the server's own loop."""
+        """Run a coroutine in the loop of the server."""
         return asyncio.run_coroutine_threadsafe(doing, self._server.loop).result(60)
 
     def start(self) -> ServedProxy:
@@ -68,7 +68,7 @@ class ServedProxy:
         self._listening.close()
 
     def stored_turns(self, user: str, count: int = 2) -> list[tuple[str, str]]:
-        """Who said what, in the user's latest session, as soon as so much is kept: that goes on behind the answer."""
+        """Return roles and texts of the user's latest session, once `count` turns are stored in the background."""
         deadline = time.monotonic() + 60
         while len(results := self.run(self._turns(user))) < count and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -80,7 +80,7 @@ class ServedProxy:
         return await ledger.turns(latest[0].scope) if latest else []
 
     def post(self, body: bytes | dict[str, Any], *, path: str = "/chat/completions", **headers: str) -> Answered:
-        """A request of JSON, and its whole answer."""
+        """Send a JSON request and return the complete answer."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.ask("POST", path, raw, {"content-type": "application/json", **named})
@@ -92,7 +92,7 @@ class ServedProxy:
             return Answered(answer.status, answer.headers, answer.read())
 
     def leave(self, body: dict[str, Any], user: str, ready: Callable[[bytes], bool]) -> float:
-        """Ask, wait until what was heard so far is enough, leave; gives when."""
+        """Send a chat, disconnect once the received bytes are `ready`, and return the time of that."""
         raw = json.dumps(body).encode()
         head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Memory-User: {user}\r\n"
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as client:
@@ -104,7 +104,7 @@ class ServedProxy:
 
 
 class Answered:
-    """The answer as it came."""
+    """An answer as received."""
 
     def __init__(self, status: int, headers: Any, body: bytes) -> None:
         self.status = status
@@ -117,7 +117,7 @@ class Answered:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and leaves the signals of the process alone."""
+    """Reports when it listens, and installs no signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -131,7 +131,7 @@ class _Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def served(home: Path, upstream: str, **settings: Any) -> Iterator[ServedProxy]:
-    """The application as long as the block lasts."""
+    """Serve the application while the block lasts."""
     server = ServedProxy(home, upstream, **settings).start()
     try:
         yield server
@@ -140,7 +140,7 @@ def served(home: Path, upstream: str, **settings: Any) -> Iterator[ServedProxy]:
 
 
 def chat(text: str = QUESTION, **fields: Any) -> dict[str, Any]:
-    """A chat request of one message."""
+    """Return a chat request with one message."""
     return {"model": "scripted", "messages": [{"role": "user", "content": text}], **fields}
 
 

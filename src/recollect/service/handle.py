@@ -86,8 +86,7 @@ class ServiceHandle:
             try:
                 await self.open()
             except Exception as error:
-                may_pass = isinstance(error, DiskFull | ModelUnavailable)
-                may_pass = may_pass or (remote_store and isinstance(error, Unavailable))
+                may_pass = isinstance(error, Unavailable if remote_store else DiskFull | ModelUnavailable)
                 if may_pass and str(error) != str(self._unavailable):
                     _log.warning("chats are served without memory for now: %s", error)
                 self._unavailable = error if isinstance(error, Unavailable) else StoreUnavailable(str(error))

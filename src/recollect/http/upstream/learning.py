@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from recollect.config.settings import Settings
 from recollect.errors import BrokenAnswer, ModelUnavailable, RecollectError, UpstreamUnavailable
-from recollect.http.auth.address import is_loopback, parse_address
+from recollect.http.auth.address import parse_address
 from recollect.http.upstream.extractive import ExtractiveUpstream
 from recollect.http.upstream.protocol import Upstream, UpstreamRequest
 from recollect.http.upstream.router import (
@@ -296,10 +296,7 @@ def access_of(upstream: Upstream) -> Access:
 
 def is_local(host: str) -> bool:
     """Return whether a host is this machine or on the local network, by its address or name."""
-    if is_loopback(host):
-        return True
-    address = parse_address(host.strip("[]"))
-    if address is not None:
+    if (address := parse_address(host.strip("[]"))) is not None:
         return address.is_private
     return "." not in host or host.endswith(_LOCAL_NAMES)
 

@@ -27,7 +27,7 @@ from recollect.model.change import (
     IdempotencyToken,
     Outcome,
 )
-from recollect.model.job import Appended, Job, JobKind, NewJob
+from recollect.model.job import Appended, ExtractPayload, Job, JobKind, NewJob
 from recollect.model.memory import Category, Status
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -122,9 +122,7 @@ async def remember(
         return Appended()
     with span("recollect.embed"):
         vectors = await embed([turn.content for turn in turns], embedder=deps.embedder)
-    jobs = [] if config.by == "off" else [await _learning_job(scope, turns, vectors, deps, config)]
-    if mode is not None:
-        jobs = [replace(job, payload={**job.payload, "mode": mode}) for job in jobs]
+    jobs = [] if config.by == "off" else [await _learning_job(scope, turns, vectors, deps, config, mode)]
     with span("recollect.append"):
         appended = await deps.ledger.append(scope, turns, vectors=vectors, by=by, jobs=jobs, received_at=received_at)
     return replace(appended, redacted=redacted)
@@ -148,7 +146,12 @@ def normalize_turns(
 
 
 async def _learning_job(
-    scope: Scope, turns: Sequence[Turn], vectors: Sequence[Vector | None], deps: Deps, config: LearningConfig
+    scope: Scope,
+    turns: Sequence[Turn],
+    vectors: Sequence[Vector | None],
+    deps: Deps,
+    config: LearningConfig,
+    mode: str | None,
 ) -> NewJob:
     triggers = config.triggers
     conversation = Conversation(scope=scope)
@@ -160,7 +163,8 @@ async def _learning_job(
             user_texts = [turn.content for turn in last if turn.role == "user"]
             [before] = await embed(user_texts[-1:], embedder=deps.embedder) if user_texts else [None]
             drifted = has_drifted(before, turns, vectors, triggers.drift)
-    return extraction_job(scope, conversation, turns, triggers, drifted=drifted, now=now())
+    job = extraction_job(scope, conversation, turns, triggers, drifted=drifted, now=now())
+    return replace(job, payload=ExtractPayload(mode=mode or "", model=triggers.model))
 
 
 def immediate_learning_job(scope: Scope) -> NewJob:
@@ -170,7 +174,8 @@ def immediate_learning_job(scope: Scope) -> NewJob:
 
 async def learn(job: Job, deps: Deps, config: LearningConfig) -> Mapping[str, Any]:
     """Extract facts from the new turns of a session, and finish the job in the same transaction."""
-    config = replace(config, mode=job.payload.get("mode", config.mode))
+    if isinstance(job.payload, ExtractPayload) and job.payload.mode:
+        config = replace(config, mode=job.payload.mode)
     since = await deps.ledger.revision(job.scope.user)
     conversation = await deps.ledger.conversation(job.scope)
     batch = await _next_batch(conversation, deps, config)

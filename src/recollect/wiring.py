@@ -17,7 +17,6 @@ from recollect.config.settings import Settings
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.ledger import Ledger
 from recollect.maintenance.embedding_selection import Openers, select_embedder
-from recollect.maintenance.prune import PruneConfig
 from recollect.maintenance.quota import Quotas
 from recollect.maintenance.scheduler import HOURLY, NIGHTLY, MaintenanceConfig, MaintenanceSchedule
 from recollect.maintenance.tasks import MaintenanceTask
@@ -214,7 +213,6 @@ def _learning_config(settings: Settings) -> LearningConfig:
             episode=settings.session_episode,
             tasks=settings.task_episodes,
             promote_from=settings.promote_importance if settings.promote else None,
-            timeout_s=settings.llm_timeout_s,
         ),
     )
 
@@ -242,12 +240,11 @@ def _maintenance_config(settings: Settings) -> MaintenanceConfig:
             session=settings.quota_session,
             order=settings.quota_order,
         ),
-        pruning=PruneConfig(days=settings.prune_days),
+        prune_days=settings.prune_days,
         schedule=MaintenanceSchedule(
             tasks=frozenset((*HOURLY, *map(MaintenanceTask, nightly))), idle_s=settings.session_idle_s
         ),
         forget_days=settings.forget_days,
-        timeout_s=settings.llm_timeout_s,
     )
 
 

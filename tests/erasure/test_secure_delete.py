@@ -23,7 +23,7 @@ from recollect.ledger.sqlite import SqliteEngine, open_in_memory, open_sqlite
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.change import Add, ConversationUpdate, IdempotencyToken, Supersede, Update
 from recollect.model.erasure import ErasureRequest, Target
-from recollect.model.job import JobKind, NewJob
+from recollect.model.job import ExtractPayload, JobKind, NewJob
 from recollect.model.memory import Status
 from recollect.model.query import EVERYTHING
 from recollect.model.scope import Level, Scope
@@ -63,7 +63,7 @@ async def fill(ledger: Ledger, scope: Scope, word: str, *, rows: int = 40) -> li
     ids = []
     for n in range(rows):
         logged_turn = turn(f"{word} {' '.join(random.choices(PLAIN, k=random.randint(1, 60)))} {n}")
-        jobs = [NewJob(kind=JobKind.EXTRACT, key=f"{word} {n}", payload={"words": f"{word} {n}"})]
+        jobs = [NewJob(kind=JobKind.EXTRACT, key=f"{word} {n}", payload=ExtractPayload(mode=f"{word} {n}"))]
         (placed,) = (await ledger.append(scope, [logged_turn], vectors=[vector], by=BY, jobs=jobs)).turns
         ids.append(placed.id)
         fact = memory(

@@ -13,7 +13,7 @@ from recollect import AsyncMemory
 from recollect.config.settings import Settings
 from recollect.errors import Backlog, InvalidInput, NotFound
 from recollect.maintenance.scheduler import MaintenanceConfig, MaintenanceSchedule, Scheduler
-from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.job import ExtractPayload, JobKind, JobState, MaintenancePayload, NewJob
 from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
@@ -92,7 +92,7 @@ async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are
 async def test_a_mode_goes_with_the_job_and_an_unknown_one_is_refused(memory: AsyncMemory) -> None:
     stored = await memory.remember("I live in Oslo", user_id="ann", mode="document")
     assert stored.job is not None
-    assert stored.job.payload == {"mode": "document"}
+    assert stored.job.payload == ExtractPayload(mode="document")
     with pytest.raises(InvalidInput, match="the modes are chat"):
         await memory.remember("I live in Oslo", user_id="ann", mode="shouting")
 
@@ -141,7 +141,8 @@ async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> N
     ledger = service._ledger
     assert (await service.jobs.stats()).trouble == ""
     for number in range(5):
-        await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload={"chore": "dust"})])
+        dust = NewJob(kind=JobKind.UPKEEP, key=str(number), payload=MaintenancePayload(chore="dust"))
+        await ledger.enqueue(ANN, [dust])
     await memory.jobs.run_pending()
     report = (await service.jobs.stats()).trouble
     assert report.startswith("work failed ")

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from recollect.deps import Deps
-from recollect.errors import InvalidInput, ModelUnavailable
+from recollect.errors import ModelUnavailable
 from recollect.index.exact import ExactIndex
-from recollect.maintenance.clusters import ClusterLimits
-from recollect.maintenance.consolidate import ConsolidationLimits, consolidate
+from recollect.maintenance.consolidate import consolidate
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author, FinishJob, Update
 from recollect.model.erasure import ErasureRequest, Target
@@ -259,12 +258,12 @@ async def test_a_mistake_is_told_to_the_model_which_may_mend_it(chatty: Deps, ll
     ],
 )  # fmt: skip
 async def test_names_and_dates_that_still_hold_are_never_lost(
-    chatty: Deps, llm: ScriptedLLM, said: tuple[str, str], statement: str
+    chatty: Deps, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, said: tuple[str, str], statement: str
 ) -> None:
+    monkeypatch.setattr("recollect.maintenance.clusters.MIN_COSINE", 0.1)
     await learned_memories(chatty, *said)
     llm.default = json.dumps(answer(update(2, statement), end(1)))
-    loose = ConsolidationLimits(clusters=ClusterLimits(similarity=0.1))
-    report = await consolidate(ANN, deps=chatty, run=run(), limits=loose)
+    report = await consolidated(chatty)
     assert len(llm.calls("chat")) == 2
     assert report.steps == ()
     assert await contents(chatty.ledger) == {*said}
@@ -385,18 +384,21 @@ class TestBounds:
         assert max(visible) - 2 <= 8
         assert sum(each - 2 for each in visible) == 12
 
-    async def test_a_run_asks_so_often_and_says_that_there_is_more(self, chatty: Deps, llm: ScriptedLLM) -> None:
+    async def test_a_run_has_a_limit_of_calls_and_reports_that_there_is_more(
+        self, chatty: Deps, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         await learned_memories(chatty, *BUDGET)
         await learned_memories(
             chatty, "The dog Rex eats fish", "The dog Rex eats fish and rice on Monday", "The dog Rex eats 3 times"
         )
         llm.default = json.dumps(APART)
-        report = await consolidate(ANN, deps=chatty, run=run(), limits=ConsolidationLimits(max_calls=1))
+        monkeypatch.setattr("recollect.maintenance.consolidate.MAX_CALLS", 1)
+        report = await consolidated(chatty)
         assert (len(llm.calls("chat")), report.more) == (1, True)
 
     async def test_nothing_new_since_the_last_time_asks_nobody(self, chatty: Deps, llm: ScriptedLLM) -> None:
         await learned_memories(chatty, *BUDGET)
-        report = await consolidate(ANN, deps=chatty, run=run(), limits=ConsolidationLimits(after=days(0)))
+        report = await consolidate(ANN, deps=chatty, run=run(), after=days(0))
         assert (report.steps, report.looked_at, llm.calls("chat")) == ((), 0, [])
 
     async def test_one_new_memory_is_looked_at_with_the_old_ones_near_it(
@@ -404,17 +406,11 @@ class TestBounds:
     ) -> None:
         await learned_memories(chatty, *BUDGET)
         llm.reply_json(GOOD)
-        limits = ConsolidationLimits(after=days(1.5))
-        assert reported_contents(await consolidate(ANN, deps=chatty, run=run(), limits=limits)) == {MERGED}
+        assert reported_contents(await consolidate(ANN, deps=chatty, run=run(), after=days(1.5))) == {MERGED}
 
     async def test_a_user_without_memories_costs_nothing(self, chatty: Deps, llm: ScriptedLLM) -> None:
         assert (await consolidated(chatty)).steps == ()
         assert llm.calls("chat") == []
-
-    @pytest.mark.parametrize("wrong", [{"max_memories": 1}, {"max_calls": -1}])
-    def test_settings_that_make_no_sense_are_refused(self, wrong: dict[str, Any]) -> None:
-        with pytest.raises(InvalidInput):
-            ConsolidationLimits(**wrong)
 
 
 class TestTrouble:

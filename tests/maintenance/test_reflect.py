@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from recollect.errors import BrokenAnswer, Conflict, InvalidInput
-from recollect.ledger.ledger import Ledger
-from recollect.maintenance.reflect import ReflectionLimits, reflect
+from recollect.deps import Deps
+from recollect.errors import BrokenAnswer, Conflict
+from recollect.index.exact import ExactIndex
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author, FinishJob, Forget, Supersede
 from recollect.model.erasure import ErasureRequest, Target
@@ -76,8 +78,9 @@ def answer(*insights: dict[str, Any]) -> str:
 async def reflected(
     ledger: Ledger, chat: OpenAIChat | None, *, scope: Scope = ANN, **options: Any
 ) -> MaintenanceReport:
-    limits = options.pop("limits", None)
-    return await reflect(scope, ledger=ledger, embedder=EMBEDDER, chat=chat, run=run(**options), limits=limits)
+    after = options.pop("after", None)
+    index = ExactIndex(ledger, EMBEDDER.model, budget_bytes=1 << 20)
+    return await reflect(scope, deps=Deps(ledger, index, EMBEDDER, chat), run=run(**options), after=after)
 
 
 async def test_insights_and_lessons_are_kept_with_their_evidence(
@@ -167,11 +170,16 @@ async def test_what_tells_others_what_to_do_waits_for_review(
     assert order not in await contents(ledger)
 
 
-async def test_at_most_so_many_come_of_one_run_the_most_important(
-    ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
+async def test_a_run_adds_only_the_most_important_insights(
+    ledger: Ledger,
+    chat: OpenAIChat,
+    llm: ScriptedLLM,
+    deployed: list[MemoryRecord],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     llm.reply(answer(insight(COMPOSE, 1, 3, importance=0.3), insight(PORTS, 2, 4, importance=0.9)))
-    report = await reflected(ledger, chat, limits=ReflectionLimits(max_insights=1))
+    monkeypatch.setattr("recollect.maintenance.reflect.MAX_INSIGHTS", 1)
+    report = await reflected(ledger, chat)
     assert reported_contents(report) == {PORTS}
     assert report.left == (f"more than the 1 of a run: {COMPOSE}",)
 
@@ -252,8 +260,9 @@ class TestRuns:
     async def test_few_memories_or_nothing_new_ask_nobody(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
-        few = await reflected(ledger, chat, limits=ReflectionLimits(min_memories=6))
-        old = await reflected(ledger, chat, limits=ReflectionLimits(after=days(-1)))
+        old = await reflected(ledger, chat, after=days(-1))
+        await ledger.apply(ANN, [Forget(deployed[0].id)], by=BY)
+        few = await reflected(ledger, chat)
         assert ("too few" in few.left[0], "nothing is new" in old.left[0]) == (True, True)
         assert llm.calls("chat") == []
 
@@ -294,8 +303,3 @@ class TestRuns:
         with pytest.raises(Conflict, match="erased"):
             await reflected(ledger, chat)
         assert PORTS not in await contents(ledger, *Status)
-
-    @pytest.mark.parametrize("wrong", [{"max_memories": 1}, {"max_insights": 0}])
-    def test_settings_that_make_no_sense_are_refused(self, wrong: dict[str, int]) -> None:
-        with pytest.raises(InvalidInput):
-            ReflectionLimits(**wrong)

@@ -16,10 +16,10 @@ from recollect.model.memory import Category
 from recollect.model.scope import Scope
 from recollect.models.openai_chat import OpenAIChat
 from recollect.service.sessions import SessionService
-from recollect.sessions.compress import close_session
+from recollect.sessions.compress import session_episode
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.remember_samples import opened_async
-from tests.support.session_samples import DAY, HAWAII, NOW, a_ledger, after, apply, state, stored_memories, talk
+from tests.support.session_samples import ANN, DAY, HAWAII, NOW, a_ledger, apply, state, stored_memories, talk
 
 HERE = Scope("alex", "", "monday")
 BY = Author("test")
@@ -84,7 +84,7 @@ class TestTheEndOfASession:
         llm.reply("On Dec 29 2024, user planned Hawaii vacation with $10K budget")
         turns = talk(*HAWAII)
         ledger = await a_ledger(turns)
-        conversation = await apply(ledger, state(turns), await close_session(state(turns), turns, chat=chat, now=NOW))
+        await apply(ledger, state(turns), await session_episode(ANN, turns, chat=chat, now=NOW))
         [episode] = await stored_memories(ledger)
         assert episode.content == "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
         assert (episode.category, episode.detail["kind"], episode.occurred_at) == (
@@ -93,57 +93,39 @@ class TestTheEndOfASession:
             turns[0].said_at,
         )
         assert episode.evidence == tuple(turn.id for turn in turns)
-        assert conversation.closed_at == NOW
         assert "On Dec 29 2024, the user planned a trip to Lisbon" in llm.calls("chat")[0].text
 
     async def test_a_date_the_model_left_out_is_put_before_it(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply("The user planned a Hawaii vacation with a budget of $10,000.")
         turns = talk(*HAWAII)
-        [change] = (await close_session(state(turns), turns, chat=chat, now=NOW)).changes
+        [change] = (await session_episode(ANN, turns, chat=chat, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content == "On Dec 29 2024: The user planned a Hawaii vacation with a budget of $10,000."
 
     async def test_without_a_model_it_quotes_the_user(self) -> None:
         turns = talk(*HAWAII)
-        [change] = (await close_session(state(turns), turns, chat=None, now=NOW)).changes
+        [change] = (await session_episode(ANN, turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content.startswith("On Dec 29 2024, the user said: “")
         assert "$10,000" in change.record.content
         assert change.record.detail["made"] == "extract"
 
-    async def test_closed_twice_there_is_still_one(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
-        llm.default = "On Dec 29 2024, user planned Hawaii vacation with $10K budget"
-        turns = talk(*HAWAII)
-        ledger = await a_ledger(turns)
-        conversation = await apply(ledger, state(turns), await close_session(state(turns), turns, chat=chat, now=NOW))
-        await apply(ledger, conversation, await close_session(conversation, turns, chat=chat, now=NOW))
-        assert len(await stored_memories(ledger)) == len(llm.calls("chat")) == 1
-
-    async def test_a_session_that_goes_on_gets_another_with_its_own_date(self) -> None:
-        turns = talk(*HAWAII)
-        later = talk("My flight to Hawaii moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))
-        closed = after(state(turns), await close_session(state(turns), turns, chat=None, now=NOW))
-        [change] = (await close_session(closed, [*turns, *later], chat=None, now=NOW)).changes
-        assert isinstance(change, Add)
-        assert change.record.content.startswith("On Jan 2 2025, the user said: “My flight to Hawaii")
-        assert change.record.detail["turn_start"] == 7
-
     async def test_over_several_days_it_says_from_when_to_when(self) -> None:
         turns = [*talk(*HAWAII), *talk("My flight moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))]
-        [change] = (await close_session(state(turns), turns, chat=None, now=NOW)).changes
+        [change] = (await session_episode(ANN, turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content.startswith("On Dec 29 2024 to Jan 2 2025, the user said")
 
     async def test_a_greeting_makes_no_episode_and_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         turns = talk("Hello!", "Hi! How can I help you?")
-        output = await close_session(state(turns), turns, chat=chat, now=NOW)
-        assert (output.changes, output.fields) == ((), {"closed_at": NOW})
+        output = await session_episode(ANN, turns, chat=chat, now=NOW)
+        assert output.changes == ()
         assert not llm.calls("chat")
 
     async def test_a_bad_answer_is_replaced_by_what_was_said(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = "On Dec 29 2024, the user planned a Hawaii vacation with a budget of $99,000."
         turns = talk(*HAWAII)
-        output = await close_session(state(turns), turns, chat=chat, now=NOW)
+        output = await session_episode(ANN, turns, chat=chat, now=NOW)
         [change] = output.changes
         assert isinstance(change, Add)
         assert "99,000" not in change.record.content

@@ -10,7 +10,7 @@ from recollect.model.erasure import ErasureRequest, Target
 from recollect.model.memory import Category, MemoryType, Trust
 from recollect.model.scope import Level, Scope
 from recollect.models.openai_chat import OpenAIChat
-from recollect.sessions.compress import compress, due_ranges, is_due, rebuild_episode
+from recollect.sessions.compress import compress, due_ranges, is_due, range_episode
 from recollect.sessions.step_output import step_position
 from recollect.testing.llm_server import RecordedRequest
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -213,9 +213,9 @@ class TestWhatGoesWrong:
 
     async def test_what_is_not_long_enough_is_left_alone(self) -> None:
         turns = long_talk(19)
-        assert not is_due(state(turns))
+        assert not is_due(state(turns), every=20, keep=10)
         assert (await compress(state(turns), turns, chat=None, now=NOW)).changes == ()
-        assert is_due(state(long_talk(20)))
+        assert is_due(state(long_talk(20)), every=20, keep=10)
 
     @pytest.mark.parametrize(("every", "keep"), [(10, 10), (5, 9), (20, -1)])
     async def test_keeping_as_much_as_is_compressed_is_refused(self, every: int, keep: int) -> None:
@@ -238,7 +238,7 @@ class TestErasing:
         assert remade.turns is not None
         first, last = remade.turns
         left = [turn for turn in await ledger.turns(ANN, limit=100) if first <= turn.position <= last]
-        await apply(ledger, conversation, await rebuild_episode(ANN, left, chat=None, now=NOW))
+        await apply(ledger, conversation, await range_episode(ANN, left, chat=None, now=NOW))
         episodes = await stored_memories(ledger, ANN, Category.EPISODE)
         assert len(episodes) == 2
         assert not any("500" in each.content for each in episodes if each.detail["turn_start"] == 1)

@@ -149,6 +149,18 @@ class TestJobs:
         conversation = await ledger.conversation(ANN)
         assert (conversation.closed_at, step_position(conversation, "close")) == (None, 6)
 
+    async def test_a_session_that_continues_after_its_end_gets_another_episode(self) -> None:
+        ledger = await a_ledger(talk(*HAWAII))
+        for _ in range(2):
+            await end_session(await leased(ledger, JobKind.CLOSE), make_deps(ledger), QUIET)
+        assert len(await stored_memories(ledger, ANN, Category.EPISODE)) == 1
+        later = talk("My flight to Hawaii moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))
+        await ledger.append(ANN, later, vectors=[None, None], by=BY)
+        await end_session(await leased(ledger, JobKind.CLOSE), make_deps(ledger), QUIET)
+        [_, episode] = await stored_memories(ledger, ANN, Category.EPISODE)
+        assert episode.content.startswith("On Jan 2 2025, the user said: “My flight to Hawaii")
+        assert episode.detail["turn_start"] == 7
+
     async def test_the_end_of_a_very_long_session_is_in_its_episodes(self) -> None:
         ledger = await a_ledger(long_talk(2_300))
         job: Job | None = await leased(ledger, JobKind.CLOSE)

@@ -12,7 +12,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import open_postgres
 from recollect.model.change import Add, IdempotencyToken, ModelUsage
 from recollect.model.erasure import ErasureRequest, Target, TombstoneSet, user_digest
-from recollect.model.job import JobKind, NewJob
+from recollect.model.job import JobKind, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from tests.support.ledger_samples import BY, MODEL, direction, items, keep, memory, response, thread, turn
@@ -60,7 +60,7 @@ async def fill(ledger: Ledger, scope: Scope) -> dict[str, Any]:
         for n in range(3)
     ]
     applied = await ledger.apply(scope, adds, by=BY, once=IdempotencyToken("once", "digest"))
-    job = NewJob(kind=JobKind.UPKEEP, key="k", payload={"chore": "expire"})
+    job = NewJob(kind=JobKind.UPKEEP, key="k", payload=MaintenancePayload(chore="expire"))
     logged_turn = await ledger.append(scope, [turn(f"{user} said tea"), turn("gone")], vectors=[None, None], by=BY)
     await ledger.enqueue_due([(scope, job)])
     await keep(ledger, response(scope=scope))

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from recollect.model.job import Job, JobKind, NewJob
+from recollect.model.job import Job, JobKind, JobState, JobStats, MaintenancePayload, NewJob
+from recollect.model.scope import Scope
+from recollect.model.turn import Conversation
+from recollect.model.usage import Part, SpentToday, Usage
 
 # The author of what maintenance writes, which does not count as activity of the user.
 MAINTENANCE_AUTHOR = "upkeep"
@@ -17,7 +20,9 @@ FAILURE_WINDOW = timedelta(minutes=10)
 
 def maintenance_task_name(job: Job | NewJob) -> str | None:
     """Return the name of the maintenance task that a job does, if it does one."""
-    return str(job.payload.get("chore") or job.kind) if job.kind in MAINTENANCE_KINDS else None
+    if job.kind not in MAINTENANCE_KINDS:
+        return None
+    return job.payload.chore if isinstance(job.payload, MaintenancePayload) else str(job.kind)
 
 
 @dataclass(frozen=True, slots=True)

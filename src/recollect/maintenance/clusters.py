@@ -40,14 +40,9 @@ _PLAIN_DETAIL = frozenset(["sources", "unreconciled", "review", "proposed_by", "
 _PAGE = 500
 # A longer text stands by itself and is not merged with others.
 MAX_CLUSTER_CHARS = 600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLimits:
-    """The cosine from which memories are near each other, and the size of a cluster."""
-
-    similarity: float = 0.6
-    max_size: int = 8
+_MAX_CLUSTER_SIZE = 8
+# Memories are near each other from this cosine on.
+MIN_COSINE = 0.6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,13 +160,13 @@ async def find_duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:
 
 
 async def find_clusters(
-    group: Sequence[MergeCandidate], limits: ClusterLimits, *, without: Collection[str] = ()
+    group: Sequence[MergeCandidate], *, without: Collection[str] = ()
 ) -> list[list[MergeCandidate]]:
     """Return clusters of near memories, each in order of time; no memory is in two."""
     short = [
         each for each in group if each.record.id not in without and len(each.record.content) <= MAX_CLUSTER_CHARS
     ]
-    return await asyncio.to_thread(_clusters, short, limits)
+    return await asyncio.to_thread(_clusters, short)
 
 
 def _duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:
@@ -186,11 +181,11 @@ def _duplicates(group: Sequence[MergeCandidate]) -> list[Duplicates]:
     return duplicates
 
 
-def _clusters(group: Sequence[MergeCandidate], limits: ClusterLimits) -> list[list[MergeCandidate]]:
+def _clusters(group: Sequence[MergeCandidate]) -> list[list[MergeCandidate]]:
     if len(group) < 2:
         return []
     near = _cosines(group)
-    linked = near >= limits.similarity
+    linked = near >= MIN_COSINE
     free = set(range(len(group)))
     clusters: list[list[MergeCandidate]] = []
     # Start with the memory that has most neighbours, so that all of a cluster are near one of its members.
@@ -198,7 +193,7 @@ def _clusters(group: Sequence[MergeCandidate], limits: ClusterLimits) -> list[li
         if at not in free:
             continue
         neighbours = [other for other in near[at].argsort()[::-1].tolist() if other in free and linked[at, other]]
-        cluster = [at, *neighbours[: limits.max_size - 1]]
+        cluster = [at, *neighbours[: _MAX_CLUSTER_SIZE - 1]]
         if len(cluster) > 1 and any(group[each].fresh for each in cluster):
             free -= set(cluster)
             members = [group[each] for each in cluster]

@@ -6,7 +6,7 @@ A merge is optional, so a doubtful one is refused: the sources stay as they are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recollect.deps import Deps
@@ -15,7 +15,6 @@ from recollect.ledger.tokenizer import terms_of
 from recollect.ledger.types import Revision
 from recollect.maintenance.clusters import (
     MAX_CLUSTER_CHARS,
-    ClusterLimits,
     Duplicates,
     MergeCandidate,
     find_clusters,
@@ -176,43 +175,23 @@ def join_evidence(records: Sequence[MemoryRecord]) -> tuple[str, ...]:
 
 
 SCHEMA = operations_schema("op", "memory", "content")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsolidationLimits:
-    """The limits of memories that a run reads, of similarity, and of the cost.
-
-    With `after`, only clusters with a memory that changed since are processed.
-    """
-
-    max_memories: int = 2000
-    clusters: ClusterLimits = field(default_factory=ClusterLimits)
-    after: datetime | None = None
-    max_calls: int = 20
-    max_tokens: int = 1024
-    timeout_s: float | None = None
-
-    def __post_init__(self) -> None:
-        for name, value, lowest in (
-            ("max_memories", self.max_memories, 2),
-            ("max_calls", self.max_calls, 0),
-            ("clusters.max_size", self.clusters.max_size, 2),
-        ):
-            if value < lowest:
-                raise InvalidInput(f"`{name}` must be at least {lowest}, got {value}")
+# The limits of a run: memories read, and calls of the LLM.
+MAX_MEMORIES = 2000
+MAX_CALLS = 20
+_MAX_TOKENS = 1024
 
 
 async def consolidate(
-    scope: Scope, *, deps: Deps, run: MaintenanceRun, limits: ConsolidationLimits | None = None
+    scope: Scope, *, deps: Deps, run: MaintenanceRun, after: datetime | None = None
 ) -> MaintenanceReport:
     """Join duplicates, merge clusters, and report what was changed and what was left alone.
 
-    Without a chat model only duplicates are joined.
+    With `after`, only clusters with a memory that changed since are processed. Without a chat model only duplicates
+    are joined.
     """
-    limits = limits or ConsolidationLimits()
-    work = _Consolidation(scope, deps, run, limits, await deps.ledger.revision(scope.user))
+    work = _Consolidation(scope, deps, run, await deps.ledger.revision(scope.user))
     groups, more = await load_candidates(
-        scope, ledger=deps.ledger, index=deps.index, max_memories=limits.max_memories, after=limits.after
+        scope, ledger=deps.ledger, index=deps.index, max_memories=MAX_MEMORIES, after=after
     )
     joined: set[str] = set()
     for group in groups:
@@ -222,7 +201,7 @@ async def consolidate(
     async with record_cost_on_error(deps.ledger, scope, work.unrecorded_usage, by=run.by):
         if (chat := deps.chat) is not None:
             for group in groups:
-                for cluster in await find_clusters(group, limits.clusters, without=joined):
+                for cluster in await find_clusters(group, without=joined):
                     await work.merge(cluster, chat)
         await finish(scope, run, deps.ledger, *work.unrecorded_usage())
     report = run.report(
@@ -240,9 +219,7 @@ async def consolidate(
 class _Consolidation:
     """Applies one transaction for each merge, and records the steps and the cost."""
 
-    def __init__(
-        self, scope: Scope, deps: Deps, run: MaintenanceRun, limits: ConsolidationLimits, since: Revision
-    ) -> None:
+    def __init__(self, scope: Scope, deps: Deps, run: MaintenanceRun, since: Revision) -> None:
         self.steps: list[MaintenanceStep] = []
         self.left: list[str] = []
         self.cost = LlmCost()
@@ -251,7 +228,6 @@ class _Consolidation:
         self._scope = scope
         self._deps = deps
         self._run = run
-        self._limits = limits
         self._since = since
         self._calls = 0
         self._is_unavailable = False
@@ -280,7 +256,7 @@ class _Consolidation:
 
     async def merge(self, cluster: Sequence[MergeCandidate], chat: Chat) -> None:
         """Ask the LLM how to merge a cluster, and supersede the sources by the merged memory."""
-        if self._is_full() or self._is_unavailable or self._calls >= self._limits.max_calls:
+        if self._is_full() or self._is_unavailable or self._calls >= MAX_CALLS:
             self.skipped = True
             return
         self._calls += 1
@@ -292,8 +268,7 @@ class _Consolidation:
                 template.fill(fence=new_delimiter(), memories=rows),
                 schema=SCHEMA,
                 check=lambda value: parse_merge(value, cluster),
-                max_tokens=self._limits.max_tokens,
-                timeout_s=self._limits.timeout_s,
+                max_tokens=_MAX_TOKENS,
             )
         except ModelUnavailable as error:
             if self._calls == 1 and not self.steps:

@@ -46,8 +46,8 @@ async def check_user_clock(scope: Scope, at: datetime, *, ledger: Ledger) -> str
     if last_turn_at is not None and last_turn_at >= since:
         return ""
     return (
-        f"nothing is known from {since:%Y-%m-%d} to {until:%Y-%m-%d}: the clock may have leapt ahead; "
-        "if it is right, force this run"
+        f"there was no activity from {since:%Y-%m-%d} to {until:%Y-%m-%d}: the clock may have jumped ahead; "
+        "if it is right, delete them yourself"
     )
 
 
@@ -64,21 +64,21 @@ async def check_clock(at: datetime, *, ledger: Ledger) -> str:
     if since is None:
         return ""
     return (
-        f"the clock may have leapt ahead on {since:%Y-%m-%d}; it is believed from {since + SETTLE_TIME:%Y-%m-%d} on"
+        f"the clock may have jumped ahead on {since:%Y-%m-%d}; it is trusted from {since + SETTLE_TIME:%Y-%m-%d} on"
     )
 
 
-async def expire(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, force: bool = False) -> MaintenanceReport:
+async def expire(scope: Scope, *, ledger: Ledger, run: MaintenanceRun) -> MaintenanceReport:
     """Forget memories whose `expires_at` has passed.
 
-    If the clock may have jumped ahead, only memories newer than such a jump are forgotten, unless `force` is set.
+    If the clock may have jumped ahead, only memories newer than such a jump are forgotten.
     After an undo they are expired still: give them another `expires_at` first.
     """
     expired: Filter = Where("expires_at", Op.LTE, run.at)
     page = await ledger.find(scope, _expired_listing(expired, run))
     left: list[str] = []
     old = [each for each in page if each.created_at < settled_since(run.at)]
-    if old and not force and (reason := await check_user_clock(scope, run.at, ledger=ledger)):
+    if old and (reason := await check_user_clock(scope, run.at, ledger=ledger)):
         left.append(f"at least {len(old)} memories seem to have expired, but {reason}")
         page = await ledger.find(
             scope, _expired_listing(And((expired, Where("created_at", Op.GTE, settled_since(run.at)))), run)

@@ -5,53 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from recollect.errors import InvalidInput
-from recollect.ledger.ledger import Ledger
-from recollect.maintenance.prune import Decay, is_lasting, retention_score
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.prune import is_lasting, retention_score
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import EVERYTHING, And, Filter, Listing, Not, any_of, both
 from recollect.model.scope import Level, Scope
 
 _PAGE = 1000
+_COUNTED: Filter = Not(any_of("category", sorted((Category.SUMMARY, Category.FILE, Category.TURN))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
     """The maximum number of memories of a user, of a project, and of a session; 0 for no limit.
 
-    The `weakest` by `Decay` are forgotten first, lasting ones last; or simply the `oldest`. Memories written after
-    the run's `since` are spared. Summaries and files do not count, nor do turns unless `turns` is set.
+    The `weakest` by retention score are forgotten first, lasting ones last; or simply the `oldest`. Memories written
+    after the run's `since` are spared. Turns, summaries and files do not count.
     """
 
     user: int = 0
     project: int = 0
     session: int = 0
     order: Literal["weakest", "oldest"] = "weakest"
-    turns: bool = False
-    exempt: tuple[Category, ...] = (Category.SUMMARY, Category.FILE)
-    decay: Decay = field(default_factory=Decay)
-
-    def __post_init__(self) -> None:
-        if min(self.user, self.project, self.session) < 0:
-            raise InvalidInput("a quota must be at least 0; 0 is no limit")
-        if self.order not in ("weakest", "oldest"):
-            raise InvalidInput(f"`order` must be 'weakest' or 'oldest', got {self.order!r}")
 
     @property
     def min_limit(self) -> int:
         """Return the smallest of the limits; 0 if there is none."""
         return min(filter(None, (self.user, self.project, self.session)), default=0)
-
-    @property
-    def counted_filter(self) -> Filter:
-        """Return the filter for memories that count."""
-        exempt = {*self.exempt} if self.turns else {*self.exempt, Category.TURN}
-        return Not(any_of("category", sorted(map(str, exempt))))
 
 
 async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool:
@@ -61,7 +46,7 @@ async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool
     parts += [(quotas.session, session)] if scope.session else []
     parts += [(quotas.project, any_of("project_id", scope.project))] if scope.project else []
     for limit, part in parts:
-        listing = Listing(filter=both(quotas.counted_filter, part))
+        listing = Listing(filter=both(_COUNTED, part))
         if limit and await ledger.count(Scope(scope.user), listing) > limit:
             return True
     return False
@@ -70,22 +55,21 @@ async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool
 async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
     """Forget what exceeds the quotas: of sessions first, then of projects, then of the user."""
     owner = Scope(scope.user)
-    count = await ledger.count(owner, Listing(filter=quotas.counted_filter)) if quotas.min_limit else 0
+    count = await ledger.count(owner, Listing(filter=_COUNTED)) if quotas.min_limit else 0
     surplus: list[MemoryRecord] = []
     if count > quotas.min_limit:
-        records = await _load_counted(owner, quotas, ledger)
+        records = await _load_counted(owner, ledger)
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)
     more = len(surplus) > run.max_changes
     steps, left = await forget(owner, surplus[: run.max_changes], why="quota", run=run, ledger=ledger)
     return run.report(MaintenanceTask.QUOTA, scope, steps, left=left, looked_at=count, more=more)
 
 
-async def _load_counted(owner: Scope, quotas: Quotas, ledger: Ledger) -> list[MemoryRecord]:
+async def _load_counted(owner: Scope, ledger: Ledger) -> list[MemoryRecord]:
     records: list[MemoryRecord] = []
     cursor = None
     while True:
-        listing = Listing(filter=quotas.counted_filter, order="oldest", limit=_PAGE, cursor=cursor)
-        page = await ledger.find(owner, listing)
+        page = await ledger.find(owner, Listing(filter=_COUNTED, order="oldest", limit=_PAGE, cursor=cursor))
         records += page.records
         if page.cursor is None:
             return records
@@ -132,4 +116,4 @@ def _grouped(records: Iterable[MemoryRecord], level: Level) -> Mapping[Any, list
 def _rank(record: MemoryRecord, quotas: Quotas, at: datetime) -> tuple[Any, ...]:
     if quotas.order == "oldest":
         return record.created_at, record.id
-    return is_lasting(record), retention_score(record, at, decay=quotas.decay), record.created_at, record.id
+    return is_lasting(record), retention_score(record, at), record.created_at, record.id

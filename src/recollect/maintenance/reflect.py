@@ -8,8 +8,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from recollect.errors import InvalidInput
-from recollect.ledger.ledger import Ledger
+from recollect.deps import Deps
+from recollect.ledger.protocol import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.reviews import PROPOSED_BY
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
@@ -121,67 +121,44 @@ _MAX_EXISTING_IN_PROMPT = 20
 _MAX_VERSIONS = 20
 # From this cosine on an insight with the same numbers and names repeats a known one.
 _SAME_MEANING = 0.9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectionLimits:
-    """The limits of memories that the LLM reads, of insights that a run adds, and of the cost.
-
-    A run is skipped with fewer than `min_memories`, or if none of them changed since `after`.
-    """
-
-    max_memories: int = 100
-    min_memories: int = 5
-    max_insights: int = 5
-    after: datetime | None = None
-    max_tokens: int = 2048
-    timeout_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_memories < 2:
-            raise InvalidInput(f"`max_memories` must be at least 2, got {self.max_memories}")
-        if not 1 <= self.max_insights <= 50:
-            raise InvalidInput(f"`max_insights` must be between 1 and 50, got {self.max_insights}")
+_MAX_MEMORIES = 100
+_MIN_MEMORIES = 5
+MAX_INSIGHTS = 5
+_MAX_TOKENS = 2048
 
 
 async def reflect(
-    scope: Scope,
-    *,
-    ledger: Ledger,
-    embedder: Embedder,
-    chat: Chat | None,
-    run: MaintenanceRun,
-    limits: ReflectionLimits | None = None,
+    scope: Scope, *, deps: Deps, run: MaintenanceRun, after: datetime | None = None
 ) -> MaintenanceReport:
     """Add insights into the memories that the scope sees; never one that exists or existed, forgotten or not.
 
     An insight lives where its evidence does: one that cites a project's memory stays in that project. Insights whose
-    evidence no longer holds are reported as stale. Without a chat model nothing else is done.
+    evidence no longer holds are reported as stale; nothing else is done without a chat model, or if no memory changed
+    since `after`.
     """
-    limits = limits or ReflectionLimits()
+    ledger, chat = deps.ledger, deps.chat
     since = await ledger.revision(scope.user)
-    page = await ledger.find(scope, Listing(filter=_INPUT_FILTER, visible=True, limit=limits.max_memories))
+    page = await ledger.find(scope, Listing(filter=_INPUT_FILTER, visible=True, limit=_MAX_MEMORIES))
     memories = [each for each in page if is_valid_now(each, run.at)]
     existing = await _existing_insights(scope, ledger)
     stale = await _stale(scope, existing, ledger)
-    if why := _reason_to_skip(memories, limits, chat):
+    if why := _reason_to_skip(memories, after, chat):
         await finish(scope, run, ledger)
         report = run.report(MaintenanceTask.REFLECT, scope, (), left=[why], looked_at=len(memories))
         return replace(report, stale=stale)
     assert chat is not None
-    answer, digest = await _ask(memories, existing, chat, limits)
+    answer, digest = await _ask(memories, existing, chat)
     spent = answer.cost.usage(scope.user, str(MaintenanceTask.REFLECT), at=run.at)
-    max_insights = limits.max_insights
     async with record_cost_on_error(ledger, scope, lambda: spent, by=run.by):
         if answer.error is not None:
             raise answer.error
-        new, repeated = await _drop_repeated(answer.value or (), existing, embedder=embedder)
+        new, repeated = await _drop_repeated(answer.value or (), existing, embedder=deps.embedder)
         changes = [
             Add(_build_record(scope, each, memories, at=run.at, digest=digest), vector) for each, vector in new
         ]
         changes.sort(key=lambda each: -each.record.importance)
-        surplus = [f"more than the {max_insights} of a run: {each.record.content}" for each in changes[max_insights:]]
-        del changes[max_insights:]
+        surplus = [f"more than the {MAX_INSIGHTS} of a run: {each.record.content}" for each in changes[MAX_INSIGHTS:]]
+        del changes[MAX_INSIGHTS:]
         applied = () if run.dry_run else tuple(changes)
         await ledger.apply(
             scope, applied, by=run.author_for("reflected"), effects=[*spent, *run.effects], since=since
@@ -194,12 +171,12 @@ async def reflect(
     return replace(report, stale=stale, calls=cost.calls, tokens_in=cost.tokens_in, tokens_out=cost.tokens_out)
 
 
-def _reason_to_skip(memories: Sequence[MemoryRecord], limits: ReflectionLimits, chat: Chat | None) -> str:
+def _reason_to_skip(memories: Sequence[MemoryRecord], after: datetime | None, chat: Chat | None) -> str:
     if chat is None:
         return "insights need an LLM, and none is configured or available"
-    if len(memories) < max(limits.min_memories, 2):
-        return f"{len(memories)} memories are too few; {max(limits.min_memories, 2)} are needed"
-    if limits.after is not None and not any(each.updated_at > limits.after for each in memories):
+    if len(memories) < _MIN_MEMORIES:
+        return f"{len(memories)} memories are too few; {_MIN_MEMORIES} are needed"
+    if after is not None and not any(each.updated_at > after for each in memories):
         return "nothing is new since the last run"
     return ""
 
@@ -235,7 +212,7 @@ async def _stale(scope: Scope, insights: Sequence[MemoryRecord], ledger: Ledger)
 
 
 async def _ask(
-    memories: Sequence[MemoryRecord], existing: Sequence[MemoryRecord], chat: Chat, limits: ReflectionLimits
+    memories: Sequence[MemoryRecord], existing: Sequence[MemoryRecord], chat: Chat
 ) -> tuple[LlmAnswer[tuple[Insight, ...]], str]:
     active = [each for each in existing if each.status is Status.ACTIVE][:_MAX_EXISTING_IN_PROMPT]
     template = prompt("reflect")
@@ -243,15 +220,14 @@ async def _ask(
         fence=new_delimiter(),
         known="\n".join(json_line({"known": shorten(each.content, MAX_PROMPT_CHARS)}) for each in active),
         memories=memory_rows(memories, MAX_PROMPT_CHARS),
-        most=str(limits.max_insights),
+        most=str(MAX_INSIGHTS),
     )
     answer: LlmAnswer[tuple[Insight, ...]] = await ask_for_json(
         chat,
         text,
         schema=SCHEMA,
         check=lambda value: parse_insights(value, memories),
-        max_tokens=limits.max_tokens,
-        timeout_s=limits.timeout_s,
+        max_tokens=_MAX_TOKENS,
     )
     return answer, template.digest
 

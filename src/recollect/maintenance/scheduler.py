@@ -15,17 +15,17 @@ from datetime import UTC, datetime, timedelta
 
 from recollect.aio.background import BackgroundTask
 from recollect.deps import Deps
-from recollect.errors import InvalidInput, RecollectError
+from recollect.errors import RecollectError
 from recollect.ledger.jobs import MaintenanceState, TaskRun
-from recollect.ledger.ledger import Ledger
-from recollect.maintenance.consolidate import ConsolidationLimits, consolidate
+from recollect.ledger.protocol import Ledger
+from recollect.maintenance.consolidate import consolidate
 from recollect.maintenance.embed_missing import drop_old_vectors
 from recollect.maintenance.expire import check_clock, expire
-from recollect.maintenance.prune import PruneConfig, prune
+from recollect.maintenance.prune import prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
-from recollect.maintenance.reflect import ReflectionLimits, reflect
+from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask
-from recollect.model.job import Job, JobKind, NewJob
+from recollect.model.job import Job, JobKind, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.model.turn import Conversation
@@ -34,6 +34,8 @@ from recollect.write.triggers import close_job
 
 HOURLY = (MaintenanceTask.EXPIRE, MaintenanceTask.QUOTA)
 NIGHTLY = (MaintenanceTask.PRUNE, MaintenanceTask.CONSOLIDATE, MaintenanceTask.REFLECT)
+# When nightly tasks start, UTC.
+_NIGHT_HOUR = 3
 # Below 0: learning from turns comes first.
 _HOURLY_PRIORITY, _NIGHTLY_PRIORITY = -10, -20
 _KINDS: Mapping[MaintenanceTask, JobKind] = {
@@ -44,23 +46,15 @@ _KINDS: Mapping[MaintenanceTask, JobKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceSchedule:
-    """Which tasks run, how often, and when an idle session ends.
+    """Which tasks run, and when an idle session ends.
 
-    Nightly tasks start at `night_hour`, UTC, and only for users who were active since the last run. Jobs are spread
-    over `spread_s`, so that those of all users are not due at once.
+    Nightly tasks run only for users who were active since the last run. Jobs are spread over `spread_s`, so that
+    those of all users are not due at once.
     """
 
     tasks: frozenset[MaintenanceTask] = frozenset(HOURLY)
-    every_s: float = 3600.0
-    night_hour: int = 3
     spread_s: float = 600.0
     idle_s: float = 1800.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.night_hour <= 23:
-            raise InvalidInput(f"`night_hour` must be from 0 to 23, got {self.night_hour}")
-        if self.every_s <= 0 or self.spread_s < 0 or self.idle_s < 0:
-            raise InvalidInput("`every_s` must be greater than 0, `spread_s` and `idle_s` at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ def due_jobs(
         for task in MaintenanceTask:
             for scope in _scopes(task, user) if task in schedule.tasks else ():
                 last = user.tasks.get((scope.project, str(task)))
-                if _is_due(task, last, user.last_active_at, now, schedule):
+                if _is_due(task, last, user.last_active_at, now):
                     jobs.append(DueJob(scope, _task_job(task, scope, _last_start(last, now), at)))
     return tuple(jobs)
 
@@ -106,17 +100,11 @@ def _scopes(task: MaintenanceTask, user: MaintenanceState) -> list[Scope]:
     return scopes
 
 
-def _is_due(
-    task: MaintenanceTask,
-    last: TaskRun | None,
-    last_active_at: datetime | None,
-    now: datetime,
-    schedule: MaintenanceSchedule,
-) -> bool:
+def _is_due(task: MaintenanceTask, last: TaskRun | None, last_active_at: datetime | None, now: datetime) -> bool:
     if last is not None and last.queued_at <= now:
         if task in HOURLY:
-            return now - last.queued_at >= timedelta(seconds=schedule.every_s)
-        if last.queued_at >= _night_start(now, schedule.night_hour):
+            return now - last.queued_at >= timedelta(hours=1)
+        if last.queued_at >= _night_start(now):
             return False
     # A run in the future is ignored: the clock was set back since.
     started = _last_start(last, now)
@@ -128,9 +116,9 @@ def _last_start(last: TaskRun | None, now: datetime) -> datetime | None:
     return None if last is None or last.started_at is None or last.started_at > now else last.started_at
 
 
-def _night_start(now: datetime, hour: int) -> datetime:
+def _night_start(now: datetime) -> datetime:
     """Return when the last night began."""
-    start = now.astimezone(UTC).replace(hour=hour, minute=0, second=0, microsecond=0)
+    start = now.astimezone(UTC).replace(hour=_NIGHT_HOUR, minute=0, second=0, microsecond=0)
     return start if start <= now else start - timedelta(days=1)
 
 
@@ -138,7 +126,7 @@ def _task_job(task: MaintenanceTask, scope: Scope, after: datetime | None, at: d
     return NewJob(
         kind=_KINDS.get(task, JobKind.UPKEEP),
         key=f"{task}:{scope.project}" if scope.project else str(task),
-        payload={"chore": str(task), "after": None if after is None else after.isoformat()},
+        payload=MaintenancePayload(chore=str(task), after=after),
         priority=_HOURLY_PRIORITY if task in HOURLY else _NIGHTLY_PRIORITY,
         due_at=at,
     )
@@ -154,10 +142,9 @@ class MaintenanceConfig:
     """Quotas, pruning, and the schedule of tasks."""
 
     quotas: Quotas = field(default_factory=Quotas)
-    pruning: PruneConfig = field(default_factory=PruneConfig)
+    prune_days: float = 90.0
     schedule: MaintenanceSchedule = field(default_factory=MaintenanceSchedule)
     forget_days: float = 30.0
-    timeout_s: float | None = None
 
 
 def follow_up_job(job: Job, report: MaintenanceReport) -> NewJob | None:
@@ -184,15 +171,11 @@ async def run_task(
         case MaintenanceTask.QUOTA:
             return await enforce_quotas(scope, ledger=ledger, run=run, quotas=config.quotas)
         case MaintenanceTask.PRUNE:
-            return await prune(scope, ledger=ledger, run=run, pruning=config.pruning)
+            return await prune(scope, ledger=ledger, run=run, unused_days=config.prune_days)
         case MaintenanceTask.CONSOLIDATE:
-            limits = ConsolidationLimits(after=after, timeout_s=config.timeout_s)
-            return await consolidate(scope, deps=deps, run=run, limits=limits)
+            return await consolidate(scope, deps=deps, run=run, after=after)
         case MaintenanceTask.REFLECT:
-            reflection = ReflectionLimits(after=after, timeout_s=config.timeout_s)
-            return await reflect(
-                scope, ledger=ledger, embedder=deps.embedder, chat=deps.chat, run=run, limits=reflection
-            )
+            return await reflect(scope, deps=deps, run=run, after=after)
 
 
 _log = logging.getLogger("recollect")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeAlias
 
 from recollect.errors import InvalidInput, InvalidText
 from recollect.model.ids import new_id
@@ -46,6 +46,57 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractPayload:
+    """The interaction mode of the turns to extract from, and the model of the chat that they came from."""
+
+    mode: str = ""
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildPayload:
+    """The positions of the turns whose episode is rebuilt; `at_end` for the episode of a whole session."""
+
+    first: int
+    last: int
+    at_end: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenancePayload:
+    """The name of a maintenance task; with `after`, tasks that ask an LLM consider later changes only."""
+
+    chore: str
+    after: datetime | None = None
+
+
+JobPayload: TypeAlias = ExtractPayload | RebuildPayload | MaintenancePayload
+_PAYLOADS: Mapping[JobKind, type[JobPayload]] = {
+    JobKind.EXTRACT: ExtractPayload,
+    JobKind.SUMMARISE: RebuildPayload,
+    JobKind.CONSOLIDATE: MaintenancePayload,
+    JobKind.REFLECT: MaintenancePayload,
+    JobKind.UPKEEP: MaintenancePayload,
+}
+
+
+def payload_to_dict(payload: JobPayload | None) -> dict[str, Any]:
+    """Return a payload as a ledger stores it, without empty fields."""
+    return {} if payload is None else {name: value for name, value in plain_fields(payload).items() if value}
+
+
+def parse_payload(kind: JobKind, plain: Mapping[str, Any]) -> JobPayload | None:
+    """Return the payload of a stored job of that kind; None if it has none."""
+    if not plain or kind not in _PAYLOADS:
+        return None
+    values = dict(plain)
+    if values.get("after"):
+        values["after"] = datetime.fromisoformat(values["after"])
+    names = {each.name for each in fields(_PAYLOADS[kind])}
+    return _PAYLOADS[kind](**{name: value for name, value in values.items() if name in names})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewJob:
     """A job to enqueue for a user, due now or later; higher priorities run first.
 
@@ -56,19 +107,18 @@ class NewJob:
 
     kind: JobKind
     key: str = ""
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    payload: JobPayload | None = None
     priority: int = 0
     due_at: datetime | None = None
     postpone: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.key, str) or len(self.key) > MAX_KEY_CHARS or not is_storable(self.key):
-            raise InvalidText(f"the key of a job is a text of at most {MAX_KEY_CHARS} characters, not {self.key!r}")
+            raise InvalidText(f"a job's `key` must be a text of up to {MAX_KEY_CHARS} characters, got {self.key!r}")
         if not -MAX_PRIORITY <= self.priority <= MAX_PRIORITY:
             raise InvalidInput(
-                f"the priority of a job is from -{MAX_PRIORITY} to {MAX_PRIORITY}, not {self.priority}"
+                f"the `priority` of a job must be from -{MAX_PRIORITY} to {MAX_PRIORITY}, got {self.priority}"
             )
-        as_json(self.payload, name="the payload of a job")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +134,7 @@ class Job:
     key: str
     state: JobState
     priority: int
-    payload: Mapping[str, Any]
+    payload: JobPayload | None
     tries: int
     due_at: datetime
     created_at: datetime
@@ -99,7 +149,8 @@ class Job:
         """Return plain values for JSON, without the lease."""
         scope = self.scope
         ids = {"user_id": scope.user, "project_id": scope.project or None, "session_id": scope.session or None}
-        return {"id": self.id, **ids, **plain_fields(self, omit=("scope", "lease")), "key": self.key or None}
+        plain = {**plain_fields(self, omit=("scope", "lease", "payload")), "payload": payload_to_dict(self.payload)}
+        return {"id": self.id, **ids, **plain, "key": self.key or None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +208,7 @@ def create_job(scope: Scope, new: NewJob, *, at: datetime) -> Job:
         key=new.key,
         state=JobState.WAITING,
         priority=new.priority,
-        payload=_plain_payload(new.payload),
+        payload=_merge_payloads(new.kind, None, new.payload),
         tries=0,
         due_at=new.due_at or at,
         created_at=at,
@@ -174,16 +225,14 @@ def join_job(waiting: Job, scope: Scope, new: NewJob, *, at: datetime) -> Job:
         waiting,
         scope=_common_scope(waiting.scope, scope),
         priority=max(waiting.priority, new.priority),
-        payload=_plain_payload({**waiting.payload, **new.payload}) if new.payload else waiting.payload,
+        payload=_merge_payloads(new.kind, waiting.payload, new.payload),
         due_at=due_at,
     )
     return waiting if after == waiting else replace(after, updated_at=at)
 
 
-def _plain_payload(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a payload as a ledger returns it."""
-    plain: dict[str, Any] = json.loads(as_json(payload, name="the payload of a job")) if payload else {}
-    return plain
+def _merge_payloads(kind: JobKind, waiting: JobPayload | None, new: JobPayload | None) -> JobPayload | None:
+    return parse_payload(kind, payload_to_dict(waiting) | payload_to_dict(new))
 
 
 def _common_scope(one: Scope, other: Scope) -> Scope:

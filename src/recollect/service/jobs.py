@@ -21,7 +21,7 @@ from recollect.maintenance.scheduler import MaintenanceConfig, Scheduler
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, parse_tasks
 from recollect.maintenance.worker import RetryPolicy, Worker
 from recollect.model.change import Author, FinishJob
-from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob
+from recollect.model.job import Job, JobKind, JobState, JobStats, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
 from recollect.remember import LearningConfig
@@ -151,12 +151,12 @@ class JobService:
         return await step(job, await deps_within_budget(job.scope.user, deps, learning), learning.after)
 
     async def _run_maintenance_job(self, job: Job) -> Mapping[str, Any]:
-        task = MaintenanceTask(job.payload.get("chore", str(job.kind)))
-        after = job.payload.get("after")
+        payload = job.payload if isinstance(job.payload, MaintenancePayload) else MaintenancePayload(chore=job.kind)
+        task = MaintenanceTask(payload.chore)
         # The records that a job was enqueued for were written shortly before it.
         since = job.created_at - timedelta(seconds=_RECENT_S)
         run = MaintenanceRun(effects=(FinishJob(job.id, job.lease or "", {"chore": str(task)}),), since=since)
-        report = await self._run_task(task, job.scope, run, after=datetime.fromisoformat(after) if after else None)
+        report = await self._run_task(task, job.scope, run, after=payload.after)
         if (follow_up := scheduler.follow_up_job(job, report)) is not None:
             await self._ledger.enqueue(job.scope, [follow_up], existing_only=True)
         return report.to_dict()
@@ -194,8 +194,8 @@ class JobService:
         except RecollectError as error:
             # The write that exceeded the quota succeeded.
             _log.warning("the memory quota is enforced later: %s", error)
-        payload = {"chore": str(MaintenanceTask.QUOTA), "after": None}
-        job = NewJob(kind=JobKind.UPKEEP, key=str(MaintenanceTask.QUOTA), payload=payload)
+        quota = str(MaintenanceTask.QUOTA)
+        job = NewJob(kind=JobKind.UPKEEP, key=quota, payload=MaintenancePayload(chore=quota))
         await self._ledger.enqueue(Scope(scope.user), [job], existing_only=True)
         self.worker.wake()
 

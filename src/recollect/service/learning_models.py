@@ -21,8 +21,6 @@ from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
 from recollect.remember import LearningConfig
 
-# Where a job records the model of the chat that brought its turns.
-MODEL = "model"
 # How many tries a model that does not answer gets before the job is done without it.
 _MAX_TRIES = 3
 # `learn` does not fall back by itself here; `learn_with_model` does.
@@ -81,7 +79,7 @@ def with_chat_model(learning: LearningConfig, model: str, models: LearningModels
     """Return the config with the model of the chat in its jobs, and a delay while models are ready."""
     if models is None:
         return learning
-    triggers = replace(learning.triggers, payload={MODEL: model} if model else {})
+    triggers = replace(learning.triggers, model=model)
     if models.is_ready:
         triggers = replace(triggers, wait_s=models.wait_s)
     return replace(learning, triggers=triggers)

@@ -17,7 +17,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Conversation, Turn
 from recollect.models.chat import Chat
 from recollect.prompts.rendering import json_line
-from recollect.sessions.extractive_summary import BY_ASSISTANT, BY_USER, summarize_extractively
+from recollect.sessions.extractive_summary import summarize_extractively
 from recollect.sessions.step_output import StepOutput, evidence_ids, stable_id, step_position, turn_range
 from recollect.sessions.summary_text import Summary, check_summary, summarize_with_llm, turns_as_json
 from recollect.write.ask_llm import LlmCost
@@ -30,15 +30,15 @@ _RANGE_IMPORTANCE = 0.5
 _SESSION_IMPORTANCE = 0.6
 _MAX_RANGE_EXTRACT_CHARS = 800
 _MAX_SESSION_EXTRACT_CHARS = 500
-_NO_MODEL = "there is no model to sum it up"
-_NOT_USED = "the model's summary was not used: {reason}"
+_NO_MODEL = "there is no model to summarise it"
+_NOTHING_LEFT = "nothing is left of these turns"
 # A date that a summary names itself stands at its beginning.
 _HEAD_CHARS = 60
 # Not from the calendar module, whose names depend on the locale.
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def is_due(conversation: Conversation, *, every: int = EVERY, keep: int = KEEP) -> bool:
+def is_due(conversation: Conversation, *, every: int, keep: int) -> bool:
     """Return whether there may be turns to compress, as far as the turn count tells."""
     mark = step_position(conversation, "compress")
     return conversation.turn_count - mark >= every + (keep if mark else 0)
@@ -67,7 +67,6 @@ async def compress(
     every: int = EVERY,
     keep: int = KEEP,
     extracts: bool = True,
-    timeout_s: float | None = None,
 ) -> StepOutput:
     """Return an episode for each range that is due; `turns` are those after the mark "compress", in order.
 
@@ -82,9 +81,7 @@ async def compress(
     cost, done = LlmCost(), 0
     for group in ranges:
         try:
-            output = await rebuild_episode(
-                conversation.scope, group, chat=chat, now=now, extracts=extracts, timeout_s=timeout_s
-            )
+            output = await range_episode(conversation.scope, group, chat=chat, now=now, extracts=extracts)
         except ModelUnavailable as error:
             if not done:
                 raise
@@ -103,120 +100,71 @@ async def compress(
     )
 
 
-async def rebuild_episode(
-    scope: Scope,
-    turns: Sequence[Turn],
-    *,
-    chat: Chat | None,
-    now: datetime,
-    extracts: bool = True,
-    timeout_s: float | None = None,
+async def range_episode(
+    scope: Scope, turns: Sequence[Turn], *, chat: Chat | None, now: datetime, extracts: bool = True
 ) -> StepOutput:
-    """Return the episode of exactly these turns, such as those left of a range after some were erased."""
+    """Return the episode of a range of turns, or of those left of it after some were erased."""
     if not turns:
-        return StepOutput(reasons=("nothing is left of these turns",))
-    summary = await _summarize_range(turns, chat=chat, extracts=extracts, timeout_s=timeout_s)
+        return StepOutput(reasons=(_NOTHING_LEFT,))
+    screened = screen(turns)
+    # Small talk is not worth a call.
+    chat = chat if screened.has_content else None
+    summary = await _summarize(screened.turns, "compress", chat=chat, max_chars=_MAX_RANGE_EXTRACT_CHARS)
+    if summary.made == "extract" and not extracts:
+        summary = replace(summary, text="", reason=summary.reason or screened.reason)
+    elif not summary.text and not summary.reason:
+        summary = replace(summary, reason="there is no sentence to quote")
     return _episode_output(scope, turns, summary, now=now, kind="range", importance=_RANGE_IMPORTANCE)
 
 
-async def _summarize_range(
-    turns: Sequence[Turn], *, chat: Chat | None, extracts: bool, timeout_s: float | None
-) -> Summary:
-    """Summarise with the model, else extractively if `extracts` allows it."""
-    screened = screen(turns)
-    clean = screened.turns
-    reason, cost = "", LlmCost()
-    # Small talk is not worth a call.
-    if chat is not None and screened.has_content:
-        summary = await summarize_with_llm(
-            chat,
-            "compress",
-            check=lambda text: check_summary(text, "", clean),
-            timeout_s=timeout_s,
-            conversation=turns_as_json(clean),
-        )
-        if summary.text:
-            return summary
-        reason, cost = _NOT_USED.format(reason=summary.reason), summary.cost
-    if not extracts:
-        return Summary(cost=cost, reason=reason or (_NO_MODEL if chat is None else screened.reason))
-    extract = summarize_extractively(clean, max_chars=_MAX_RANGE_EXTRACT_CHARS)
-    reason = reason or ("" if extract.text else "nothing was said that could be kept")
-    return Summary(extract.text, trust=Trust.HIGH if extract.by_user else Trust.LOW, cost=cost, reason=reason)
-
-
-async def close_session(
-    conversation: Conversation,
-    turns: Sequence[Turn],
-    *,
-    chat: Chat | None,
-    now: datetime,
-    timeout_s: float | None = None,
+async def session_episode(
+    scope: Scope, turns: Sequence[Turn], *, chat: Chat | None, now: datetime, running_summary: str = ""
 ) -> StepOutput:
-    """Return the episode of a session that ends; `turns` are those after the mark "close", in order.
-
-    A session that goes on after its end gets another episode for the later turns. Small talk alone makes none.
-    """
-    done = step_position(conversation, "close")
-    new_turns = [turn for turn in turns if turn.position > done]
-    if not new_turns:
-        return StepOutput(fields={"closed_at": now})
-    # The running summary of a session that was opened again is about the earlier part.
-    output = await rebuild_session_episode(
-        conversation.scope,
-        new_turns,
-        chat=chat,
-        now=now,
-        summary="" if done else conversation.summary,
-        timeout_s=timeout_s,
-    )
-    return replace(output, fields={"closed_at": now}, marks={"close": new_turns[-1].position})
-
-
-async def rebuild_session_episode(
-    scope: Scope,
-    turns: Sequence[Turn],
-    *,
-    chat: Chat | None,
-    now: datetime,
-    summary: str = "",
-    timeout_s: float | None = None,
-) -> StepOutput:
-    """Return the episode of the turns of an ended session, such as those left after some were erased."""
+    """Return the episode of an ended session, or of the turns left of it; small talk alone makes none."""
     if not turns:
-        return StepOutput(reasons=("nothing is left of these turns",))
+        return StepOutput(reasons=(_NOTHING_LEFT,))
     screened = screen(turns)
     if not screened.has_content:
         return StepOutput(reasons=(f"no episode: {screened.reason}",))
-    text = await _summarize_session(screened.turns, summary, chat=chat, timeout_s=timeout_s)
-    return _episode_output(scope, turns, text, now=now, kind="session", importance=_SESSION_IMPORTANCE)
+    first, last = (pick(turn.said_at for turn in screened.turns).date() for pick in (min, max))
+    days = _format_days(first, last)
+    summary = await _summarize(
+        screened.turns,
+        "summary_session",
+        chat=chat,
+        max_chars=_MAX_SESSION_EXTRACT_CHARS,
+        # It need not repeat all of the running summary, but may say what is in it.
+        context=running_summary,
+        day=days,
+        summary=json_line({"summary so far": running_summary or None}),
+    )
+    text = summary.text
+    if summary.made == "model":
+        summary = replace(summary, text=_with_date(text, first, days))
+    elif text:
+        # "The user said" continues as a sentence that begins with its date.
+        summary = replace(summary, text=f"On {days}, {text[0].lower()}{text[1:]}")
+    return _episode_output(scope, turns, summary, now=now, kind="session", importance=_SESSION_IMPORTANCE)
 
 
-async def _summarize_session(
-    turns: Sequence[Turn], running: str, *, chat: Chat | None, timeout_s: float | None
+async def _summarize(
+    turns: Sequence[Turn], prompt_name: str, *, chat: Chat | None, max_chars: int, context: str = "", **inputs: str
 ) -> Summary:
-    first, last = min(turn.said_at for turn in turns).date(), max(turn.said_at for turn in turns).date()
-    day = _format_days(first, last)
+    """Summarise with the model, or extractively if there is none or its summary fails the checks."""
     reason, cost = "", LlmCost()
     if chat is not None:
-        # It need not repeat all of the running summary, but may say what is in it.
         summary = await summarize_with_llm(
             chat,
-            "summary_session",
-            check=lambda text: check_summary(text, "", turns, context=running),
-            timeout_s=timeout_s,
-            day=day,
-            summary=json_line({"summary so far": running or None}),
+            prompt_name,
+            check=lambda text: check_summary(text, "", turns, context=context),
             conversation=turns_as_json(turns),
+            **inputs,
         )
         if summary.text:
-            return replace(summary, text=_with_date(summary.text, first, day))
-        reason, cost = _NOT_USED.format(reason=summary.reason), summary.cost
-    picked = summarize_extractively(turns, max_chars=_MAX_SESSION_EXTRACT_CHARS)
-    prefix = BY_USER if picked.by_user else BY_ASSISTANT
-    # "The user said" continues as a sentence that begins with its date.
-    text = f"On {day}, {prefix[0].lower()}{picked.text[1:]}" if picked.text else ""
-    return Summary(text, trust=Trust.HIGH if picked.by_user else Trust.LOW, cost=cost, reason=reason)
+            return summary
+        reason, cost = f"the model's summary was not used: {summary.reason}", summary.cost
+    extract = summarize_extractively(turns, max_chars=max_chars)
+    return Summary(extract.text, trust=Trust.HIGH if extract.by_user else Trust.LOW, cost=cost, reason=reason)
 
 
 def _format_days(first: date, last: date) -> str:

@@ -145,7 +145,7 @@ class _TaskSource:
 
 
 async def episode_of_run(
-    conversation: Conversation, run: RunRecord, *, chat: Chat | None, now: datetime, timeout_s: float | None = None
+    conversation: Conversation, run: RunRecord, *, chat: Chat | None, now: datetime
 ) -> StepOutput:
     """Return the episode and lessons of a run that was a task, and in any case an invocation.
 
@@ -156,7 +156,7 @@ async def episode_of_run(
         return StepOutput(reasons=("the run was told before",))
     summary, cost, reason = stated, LlmCost(), ""
     if chat is not None and run.is_task:
-        answer, cost, reason = await _ask_summary(chat, _run_lines(run), _run_as_turns(scope, run), timeout_s)
+        answer, cost, reason = await _ask_summary(chat, _run_lines(run), _run_as_turns(scope, run))
         if answer is not None:
             # What the agent stated is certain; the model only adds the rest.
             lessons = stated.lessons or answer.lessons
@@ -178,14 +178,13 @@ async def episode_of_turns_as_task(
     *,
     chat: Chat | None,
     now: datetime,
-    timeout_s: float | None = None,
 ) -> StepOutput:
     """Return the episode and lessons of turns that a model recognises as a task; else nothing."""
     if chat is None or not may_be_task(turns):
         reason = "there is no model to tell it" if chat is None else "it does not look like a task"
         return StepOutput(reasons=(f"no episode: {reason}",))
     clean = screen(turns).turns
-    summary, cost, reason = await _ask_summary(chat, turns_as_json(clean), clean, timeout_s)
+    summary, cost, reason = await _ask_summary(chat, turns_as_json(clean), clean)
     if summary is None:
         return StepOutput(cost=cost, reasons=(f"no episode: {reason}",))
     at = max(turn.said_at for turn in turns)
@@ -202,7 +201,6 @@ async def episode_of_notes(
     chat: Chat | None,
     now: datetime,
     tasks_only: bool = False,
-    timeout_s: float | None = None,
 ) -> StepOutput:
     """Return the episode and lessons of invocations that agents reported, by a model or else as reported.
 
@@ -214,7 +212,7 @@ async def episode_of_notes(
         return StepOutput(reasons=(f"no episode: {screened.reason}",))
     summary, cost, reason = None, LlmCost(), ""
     if chat is not None:
-        summary, cost, reason = await _ask_summary(chat, turns_as_json(screened.turns), screened.turns, timeout_s)
+        summary, cost, reason = await _ask_summary(chat, turns_as_json(screened.turns), screened.turns)
     if reason == _NO_TASK and tasks_only:
         return StepOutput(cost=cost, reasons=(f"no episode: {reason}",))
     at = max(turn.said_at for turn in turns)
@@ -242,9 +240,7 @@ def _summary_from_notes(invocations: Sequence[Mapping[str, Any]]) -> TaskSummary
     )
 
 
-async def _ask_summary(
-    chat: Chat, record: str, turns: Sequence[Turn], timeout_s: float | None
-) -> tuple[TaskSummary | None, LlmCost, str]:
+async def _ask_summary(chat: Chat, record: str, turns: Sequence[Turn]) -> tuple[TaskSummary | None, LlmCost, str]:
     """Return the model's summary if the turns support it, its cost, and otherwise the reason."""
     template = prompt("episode")
     answer: LlmAnswer[TaskSummary] = await ask_for_json(
@@ -253,7 +249,6 @@ async def _ask_summary(
         schema=SCHEMA,
         check=parse_task_summary,
         max_tokens=_MAX_TOKENS,
-        timeout_s=timeout_s,
     )
     if answer.value is None:
         return None, answer.cost, answer.reason

@@ -15,7 +15,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.ledger.types import Revision
 from recollect.model.change import Author, ConversationUpdate, Effect, EnqueueJob, FinishJob, Outcome
 from recollect.model.erasure import Remade
-from recollect.model.job import Job, JobKind, NewJob
+from recollect.model.job import Job, JobKind, NewJob, RebuildPayload
 from recollect.model.memory import Category
 from recollect.model.query import Listing, Op, Where
 from recollect.model.scope import Level, Scope
@@ -23,7 +23,7 @@ from recollect.model.times import now
 from recollect.model.turn import Conversation, Turn
 from recollect.sessions import compress as compressing
 from recollect.sessions.agent_runs import RunRecord, note_digest, unprocessed_notes
-from recollect.sessions.compress import close_session, rebuild_session_episode
+from recollect.sessions.compress import range_episode, session_episode
 from recollect.sessions.episodes import episode_of_notes, episode_of_run, episode_of_turns_as_task
 from recollect.sessions.promote import promote
 from recollect.sessions.step_output import (
@@ -96,7 +96,6 @@ class SessionConfig:
     episode: bool = True
     tasks: bool = False
     promote_from: float | None = 0.6
-    timeout_s: float | None = None
 
     def is_due(self, conversation: Conversation, *, has_model: bool = True) -> bool:
         """Return whether there is anything to compress or to summarise."""
@@ -114,14 +113,14 @@ def rebuild_job(lost: Remade) -> NewJob | None:
     if lost.kind != Category.EPISODE or lost.turns is None:
         return None
     first, last = lost.turns
-    payload = {"first": first, "last": last, "at_end": lost.at_end}
+    payload = RebuildPayload(first=first, last=last, at_end=lost.at_end)
     suffix = " at the end" if lost.at_end else ""
     return NewJob(kind=JobKind.SUMMARISE, key=f"{key} {first}-{last}{suffix}", payload=payload)
 
 
 async def summarize_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
     """Compress what is due, update the running summary and the invocations, and finish the job."""
-    steps = _rebuild_step if "first" in job.payload else _summary_steps
+    steps = _rebuild_step if isinstance(job.payload, RebuildPayload) else _summary_steps
     return await _run_steps(job, steps, deps, config)
 
 
@@ -166,10 +165,11 @@ async def _rebuild_step(
     job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
 ) -> None:
     scope, payload = job.scope, job.payload
-    turns = await deps.ledger.turns(scope, after=payload["first"] - 1, limit=_MAX_TURNS)
-    left = [turn for turn in turns if turn.position <= payload["last"]]
-    rebuild = rebuild_session_episode if payload.get("at_end") else compressing.rebuild_episode
-    outputs.append(await rebuild(scope, left, chat=deps.chat, now=now(), timeout_s=config.timeout_s))
+    assert isinstance(payload, RebuildPayload)
+    turns = await deps.ledger.turns(scope, after=payload.first - 1, limit=_MAX_TURNS)
+    left = [turn for turn in turns if turn.position <= payload.last]
+    rebuild = session_episode if payload.at_end else range_episode
+    outputs.append(await rebuild(scope, left, chat=deps.chat, now=now()))
 
 
 async def _summary_steps(
@@ -189,7 +189,6 @@ async def _summary_steps(
                 now=now(),
                 stored=next(iter(await ledger.get(scope, [summary_id(scope)])), None),
                 every=config.summary_every,
-                timeout_s=config.timeout_s,
             )
         )
     if config.invocations:
@@ -210,7 +209,6 @@ async def _compress(conversation: Conversation, deps: Deps, config: SessionConfi
         every=every,
         keep=keep,
         extracts=config.extracts,
-        timeout_s=config.timeout_s,
     )
     # There may be more turns than were read; another job continues as long as this one made progress.
     more = len(turns) == limit and bool(output.marks)
@@ -220,7 +218,7 @@ async def _compress(conversation: Conversation, deps: Deps, config: SessionConfi
 async def _end_steps(
     job: Job, conversation: Conversation, outputs: list[StepOutput], deps: Deps, config: SessionConfig
 ) -> None:
-    scope, chat, timeout_s = job.scope, deps.chat, config.timeout_s
+    scope, chat = job.scope, deps.chat
     turns: list[Turn] = []
     if config.episode or config.tasks:
         done = step_position(conversation, "close")
@@ -231,18 +229,15 @@ async def _end_steps(
     if notes:
         marks["told"] = note_digest(notes[-1])
     outputs.append(StepOutput(fields={} if more else {"closed_at": now()}, marks=marks, left=int(more)))
-    if config.episode:
-        closing = await close_session(conversation, turns, chat=chat, now=now(), timeout_s=timeout_s)
-        outputs.append(replace(closing, fields={}))
+    if config.episode and turns:
+        # The running summary of a session that was opened again is about the earlier part.
+        summary = "" if step_position(conversation, "close") else conversation.summary
+        outputs.append(await session_episode(scope, turns, chat=chat, now=now(), running_summary=summary))
     if config.tasks:
-        outputs.append(await episode_of_turns_as_task(conversation, turns, chat=chat, now=now(), timeout_s=timeout_s))
+        outputs.append(await episode_of_turns_as_task(conversation, turns, chat=chat, now=now()))
     if notes and (config.episode or config.tasks):
         tasks_only = not config.episode
-        outputs.append(
-            await episode_of_notes(
-                conversation, notes, chat=chat, now=now(), tasks_only=tasks_only, timeout_s=timeout_s
-            )
-        )
+        outputs.append(await episode_of_notes(conversation, notes, chat=chat, now=now(), tasks_only=tasks_only))
     if config.promote_from is not None and not more:
         memories = await deps.ledger.find(scope, Listing(filter=STATEMENTS, visible=True, limit=_MAX_PROMOTED))
         promoted = promote(scope, list(memories), conversation, now=now(), min_importance=config.promote_from)
@@ -253,7 +248,7 @@ async def end_run(scope: Scope, run: RunRecord, deps: Deps, config: SessionConfi
     """Store a run's invocation, and its episode if it was a task; a run is stored once however often it ends."""
     since = await deps.ledger.revision(scope.user)
     conversation = await deps.ledger.conversation(scope)
-    output = await episode_of_run(conversation, run, chat=deps.chat, now=now(), timeout_s=config.timeout_s)
+    output = await episode_of_run(conversation, run, chat=deps.chat, now=now())
     effects, by = output.cost.usage(scope.user, "run"), Author(SESSION_AUTHOR, "the end of a run")
     async with record_cost_on_error(deps.ledger, scope, lambda: effects, by=by):
         return await _apply_outputs(conversation, [output], deps, by=by, effects=effects, since=since)

@@ -42,7 +42,6 @@ async def update_summary(
     now: datetime,
     stored: MemoryRecord | None = None,
     every: int = 1,
-    timeout_s: float | None = None,
 ) -> StepOutput:
     """Update the summary with `turns`, those after the mark "summary", once there are `every` of them.
 
@@ -64,7 +63,6 @@ async def update_summary(
             chat,
             "summary",
             check=lambda text: check_summary(text, old, screened.turns),
-            timeout_s=timeout_s,
             summary=json_line({"summary so far": old or None}),
             conversation=turns_as_json(screened.turns),
         )

@@ -55,13 +55,11 @@ class Summary:
     reason: str = ""
 
 
-async def summarize_with_llm(
-    chat: Chat, prompt_name: str, *, check: Callable[[str], str], timeout_s: float | None, **inputs: str
-) -> Summary:
+async def summarize_with_llm(chat: Chat, prompt_name: str, *, check: Callable[[str], str], **inputs: str) -> Summary:
     """Return the summary that the LLM writes; an empty one with a reason if `check` objects to it twice."""
     template = prompt(prompt_name)
     question = template.fill(fence=new_delimiter(), **inputs)
-    answer = await ask_for_text(chat, question, check=check, timeout_s=timeout_s)
+    answer = await ask_for_text(chat, question, check=check)
     if answer.value:
         return Summary(answer.value, "model", Trust.LOW, template.digest, answer.cost)
     return Summary(cost=answer.cost, reason=answer.reason)

@@ -87,7 +87,7 @@ async def ask_for_json(
     schema: Mapping[str, Any],
     check: Callable[[object], T | Partial[T]],
     max_tokens: int,
-    timeout_s: float | None,
+    timeout_s: float | None = None,
 ) -> LlmAnswer[T]:
     """Ask for JSON that `check` accepts, with at most one corrective question.
 
@@ -109,7 +109,7 @@ async def ask_for_json(
 
 
 async def ask_for_text(
-    chat: Chat, prompt: str, *, check: Callable[[str], str], timeout_s: float | None
+    chat: Chat, prompt: str, *, check: Callable[[str], str], timeout_s: float | None = None
 ) -> LlmAnswer[str]:
     """Ask for a text, with at most one corrective question; `check` returns what is wrong with a text.
 

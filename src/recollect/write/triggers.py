@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recollect.model.job import JobKind, NewJob
 from recollect.model.scope import Scope
@@ -22,14 +22,14 @@ class Triggers:
 
     After `every` new turns; turns within `wait_s` of each other are learned from together. When the topic changes:
     the cosine of two consecutive user turns is below `drift`; 0 for never. Else after `idle_s` without a turn.
-    `payload` is recorded in the job.
+    `model` is that of the chat that the turns came from.
     """
 
     every: int = 1
     wait_s: float = 0.0
     drift: float = 0.0
     idle_s: float = 1800.0
-    payload: Mapping[str, Any] = field(default_factory=dict)
+    model: str = ""
 
 
 def extraction_job(
@@ -49,7 +49,6 @@ def extraction_job(
     return NewJob(
         kind=JobKind.EXTRACT,
         key=job_key(scope),
-        payload=triggers.payload,
         due_at=now + timedelta(seconds=wait_s),
         postpone=not is_time,
     )

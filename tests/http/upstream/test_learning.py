@@ -21,7 +21,7 @@ from recollect.http.upstream.learning import (
     describe_start,
     is_local,
 )
-from recollect.model.job import Job, JobKind, JobState
+from recollect.model.job import ExtractPayload, Job, JobKind, JobState
 from recollect.model.query import Listing
 from recollect.model.scope import Scope
 from recollect.testing.llm_replies import ScriptedReply
@@ -106,7 +106,7 @@ class TestWithAKey:
             assert facts(server) == [FACT]
             assert done[0].result is not None
             assert done[0].result["by"] == "llm"
-            assert done[0].payload["model"] == "gpt-5-mini"
+            assert done[0].payload == ExtractPayload(model="gpt-5-mini")
             assert health(server) == "learning with gpt-5-mini via the upstream"
         questions = llm_requests(llm, EXTRACT)
         assert {each.json["model"] for each in questions} == {"gpt-5-mini"}
@@ -268,7 +268,7 @@ class TestWhichModel:
     def test_learning_with_the_upstream_can_be_switched_off(self, tmp_path: Path, llm: ScriptedLLM) -> None:
         with learning_server(tmp_path, llm, upstream_api_key=OWN, learn_with_upstream=False) as server:
             [first, *_] = say(server)
-            assert first.payload == {}
+            assert first.payload is None
             assert facts(server)
             assert health(server) == WITHOUT_LLM
         assert not llm_requests(llm, EXTRACT)

@@ -23,7 +23,7 @@ from recollect.model.change import (
     Update,
 )
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, Remade, Target, parse_erasure, user_digest
-from recollect.model.job import JobKind, JobState, NewJob
+from recollect.model.job import JobKind, JobState, MaintenancePayload, NewJob
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.scope import Level, Scope
 from recollect.model.times import now
@@ -347,7 +347,7 @@ class TestEraseReplay:
 
     async def test_who_was_erased_does_not_come_back_by_what_was_under_way(self, ledger: Ledger) -> None:
         await at_work(ledger)
-        await ledger.enqueue_due([(ANN, NewJob(kind=JobKind.UPKEEP, payload={"chore": "expire"}))])
+        await ledger.enqueue_due([(ANN, NewJob(kind=JobKind.UPKEEP, payload=MaintenancePayload(chore="expire")))])
         await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
         spent = ModelUsage(user="ann", step="extract", model="m", tokens_in=7, at=now())
         await ledger.apply(ANN, [], by=BY, effects=[spent])
@@ -365,7 +365,7 @@ class TestEraseReplay:
     ) -> None:
         await at_work(ledger)
         await say(ledger, Scope("ann", "q", "monday"), "hello")
-        reflect = NewJob(kind=JobKind.REFLECT, key="reflect:p", payload={"chore": "reflect"})
+        reflect = NewJob(kind=JobKind.REFLECT, key="reflect:p", payload=MaintenancePayload(chore="reflect"))
         await ledger.enqueue_due([(Scope("ann", "p"), reflect)])
         scope = MONDAY if target is Target.SESSION else Scope("ann", "p")
         await ledger.erase(scope, ErasureRequest(target), by=BY)
@@ -406,12 +406,10 @@ class TestEraseReplay:
         assert len(await ledger.lease(worker="w", limit=5, lease_s=60)) == (1 if target is Target.USER else 2)
 
     async def test_no_job_is_lost_that_has_more_to_do(self, ledger: Ledger) -> None:
-        one, two = await say(ledger, MONDAY, "one", "two")
-        job = NewJob(kind=JobKind.EXTRACT, payload={"turns": [one.id, two.id], "last": two.id, "n": 2})
-        (waiting,) = await ledger.enqueue(MONDAY, [job])
+        _, two = await say(ledger, MONDAY, "one", "two")
+        (waiting,) = await ledger.enqueue(MONDAY, [NewJob(kind=JobKind.EXTRACT)])
         await ledger.erase(ANN, ErasureRequest(Target.TURN, two.id), by=BY)
-        results = await ledger.job("ann", waiting.id)
-        assert (results.state, dict(results.payload)) == (JobState.WAITING, {"turns": [one.id], "n": 2})
+        assert (await ledger.job("ann", waiting.id)).state is JobState.WAITING
 
     async def test_what_came_of_jobs_and_why_they_failed_is_not_kept(self, ledger: Ledger) -> None:
         logged, finish = await at_work(ledger)

@@ -29,12 +29,12 @@ from recollect.http.upstream.router import (
     open_upstream_router,
 )
 from recollect.http.upstream.transport import LEARNING_HEADERS, UpstreamTransport
-from recollect.model.job import Job, JobKind
+from recollect.model.job import ExtractPayload, Job, JobKind
 from recollect.model.usage import LlmQuota
 from recollect.models.learning_chat import LearningChat
 from recollect.models.local_models import find_model, is_small_model
 from recollect.models.openai_chat import OpenAIChat
-from recollect.service.learning_models import MODEL, ModelChoice, RecentJobs
+from recollect.service.learning_models import ModelChoice, RecentJobs
 
 _log = logging.getLogger("recollect")
 
@@ -148,7 +148,7 @@ class UpstreamModels:
     async def choose(self, job: Job, recent_jobs: RecentJobs) -> ModelChoice:
         """Return the model of the chat that caused a job, or else the last one of the user, or of anyone."""
         user = job.scope.user
-        if name := job.payload.get(MODEL):
+        if name := _model_in(job):
             self._last_model = name
             self._note(user, name)
             model: _Model | None = self._model(name)
@@ -370,7 +370,11 @@ def _without_llm(reason: str) -> str:
 
 def _newest_model_in(jobs: list[Job]) -> str:
     """Return the newest model that jobs record."""
-    return next((str(job.payload[MODEL]) for job in jobs if job.payload.get(MODEL)), "")
+    return next(filter(None, map(_model_in, jobs)), "")
+
+
+def _model_in(job: Job) -> str:
+    return job.payload.model if isinstance(job.payload, ExtractPayload) else ""
 
 
 def _describe_error(error: Exception) -> str:

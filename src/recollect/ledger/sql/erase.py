@@ -17,7 +17,6 @@ from recollect.ledger.cascade import (
     check_exists,
     erasure_seeds,
     mentions_any,
-    strip_ids,
     with_older_versions,
 )
 from recollect.ledger.sql.changes import Owner, apply, lock_user
@@ -381,16 +380,6 @@ async def _reset_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
         "WHERE user_id = :user AND (result IS NOT NULL OR error IS NOT NULL)",
         {"user": user},
     )
-    rows = await tx.rows("SELECT id, payload FROM jobs WHERE user_id = :user AND payload <> '{}'", {"user": user})
-    removed = set(ids)
-    for id, text in rows:
-        payload = json.loads(text)
-        stripped = strip_ids(payload, removed)
-        if stripped != payload:
-            await tx.run(
-                "UPDATE jobs SET payload = :payload WHERE user_id = :user AND id = :id",
-                {"user": user, "id": id, "payload": json.dumps(stripped, ensure_ascii=False)},
-            )
 
 
 async def _drop_mentions(tx: Tx, user: str, ids: Collection[str], counts: dict[str, int]) -> None:

@@ -20,7 +20,17 @@ from recollect.errors import NotFound
 from recollect.ledger.jobs import FAILURE_WINDOW
 from recollect.ledger.sql.methods import PRUNE_BATCH
 from recollect.ledger.sql.tx import Row, Tx, fetch_one
-from recollect.model.job import Job, JobKind, JobState, JobStats, NewJob, as_json, create_job, join_job
+from recollect.model.job import (
+    Job,
+    JobKind,
+    JobState,
+    JobStats,
+    NewJob,
+    create_job,
+    join_job,
+    parse_payload,
+    payload_to_dict,
+)
 from recollect.model.query import validate_limit
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
@@ -43,7 +53,7 @@ def job_from_row(row: Row) -> Job:
         key=row[5],
         state=JobState(row[6]),
         priority=row[7],
-        payload=json.loads(row[8]),
+        payload=parse_payload(JobKind(row[4]), json.loads(row[8])),
         tries=row[9],
         due_at=from_micros(row[10]),
         created_at=from_micros(row[11]),
@@ -156,7 +166,7 @@ def _waiting_params(job: Job) -> dict[str, Any]:
         "priority": job.priority,
         "due": to_micros(job.due_at),
         "at": to_micros(job.updated_at),
-        "payload": as_json(job.payload, name="the payload of a job"),
+        "payload": json.dumps(payload_to_dict(job.payload)),
     }
 
 

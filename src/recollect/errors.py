@@ -1,111 +1,111 @@
-"""Every error Recollect raises on purpose.
+"""All errors that Recollect raises on purpose.
 
 RecollectError
-├── InvalidInput          what was given cannot be used; the message says what to change
-│   ├── InvalidText       empty, too long, or holding characters no store can keep
-│   ├── InvalidFilter     an unknown field, operator or a value of the wrong kind
-│   ├── InvalidSettings   a setting, a file of settings or a preset is wrong
-│   └── MissingUser       whoever asks may speak for many, and does not say for whom
-├── Unauthenticated       nobody we know is asking: no key, or none that holds
-├── NotAllowed            we know who is asking, and they may not do that
-├── NotFound              no such thing for this user; a foreign id answers the same
-├── Conflict              someone else changed it first, or it would break a promise
-│   ├── StaleVersion      it is no longer at the version that was named
-│   └── IdempotencyReuse  the same idempotency key came with another request
-├── QuotaReached          as much is kept for a user as may be; something has to go first
-├── Unsupported           this backend does not claim that ability
-├── Unavailable           a part we depend on cannot serve now           (retryable)
-│   ├── StoreUnavailable  the ledger cannot be reached or opened         (retryable)
-│   │   ├── StoreBusy     other writers held the ledger for too long     (retryable)
-│   │   └── DiskFull      no space left for the ledger                   (retryable)
-│   ├── Backlog           more work waits for a user than may            (retryable)
-│   │   └── TooFast       more is asked for in a minute than may be      (retryable)
-│   ├── IndexUnavailable  a vector database does not answer; the ledger is searched  (retryable)
-│   │   └── IndexNotReady    it answers, but has nothing of this user yet   (retryable)
-│   ├── CacheUnavailable  Redis does not answer; nothing depends on it   (retryable)
-│   ├── UpstreamUnavailable  the endpoint chats are sent to does not answer  (retryable)
-│   │   └── UpstreamBroken   it broke off in the middle of its answer      (retryable)
-│   └── ModelUnavailable  an embedder, reranker or LLM does not answer   (retryable)
-│       └── BrokenAnswer  it answered, but nothing that can be used      (retryable)
-├── ToolFailed            a tool of an agent did not do it; the message is told to the model
-├── StoreCorrupt          the ledger's file is damaged
-├── StoreTooNew           the ledger was written by a newer Recollect
-└── MissingExtra          an optional part is not installed; the message has the pip line
+├── InvalidInput             an argument is invalid; the message says what to change
+│   ├── InvalidText          the text is empty, too long, or has characters that cannot be stored
+│   ├── InvalidFilter        an unknown field or operator, or a value of the wrong type
+│   ├── InvalidSettings      a setting, a settings file or a preset is invalid
+│   └── MissingUser          the caller may act for many users, and names none
+├── Unauthenticated          the API key or token is missing, unknown, revoked or expired
+├── NotAllowed               the caller's rights do not include the operation
+├── NotFound                 no such object of this user; ids of other users raise the same
+├── Conflict                 a concurrent change, or a violation of a constraint of the ledger
+│   ├── StaleVersion         the expected version is outdated
+│   └── IdempotencyReuse     the idempotency key was used for a different request
+├── QuotaReached             the user has the maximum number of records; delete some first
+├── Unsupported              the backend does not support the operation
+├── Unavailable              a dependency is temporarily unavailable               (retryable)
+│   ├── StoreUnavailable     the ledger cannot be reached or opened
+│   │   ├── StoreBusy        other writers held the lock of the ledger for too long
+│   │   └── DiskFull         no disk space is left for the ledger
+│   ├── Backlog              too many jobs of the user are waiting
+│   │   └── TooFast          the rate limit is exceeded; `retry_after_s` says how long to wait
+│   ├── IndexUnavailable     the vector database does not answer; searches use the ledger
+│   │   └── IndexNotReady    the vector database is not synchronised for this user yet
+│   ├── CacheUnavailable     Redis does not answer; everything works without it
+│   ├── UpstreamUnavailable  the chat endpoint does not answer
+│   │   └── UpstreamBroken   the chat endpoint closed the connection during its answer
+│   └── ModelUnavailable     an embedder, reranker or LLM does not answer
+│       └── BrokenAnswer     a model returned an unusable answer
+├── ToolFailed               a tool of an agent failed; the message is for the model
+├── StoreCorrupt             the file of the ledger is damaged
+├── StoreTooNew              the ledger was written by a newer version of Recollect
+└── MissingExtra             an optional dependency is not installed; the message has the pip command
 
-A library's own exceptions are translated in the one file that imports the library.
+The exceptions of a library are translated in the one file that imports it.
 """
 
 
 class RecollectError(Exception):
-    """The root of the tree: catch it to catch everything Recollect raises on purpose."""
+    """The base of all errors that Recollect raises on purpose."""
 
     retryable = False
 
 
 class InvalidInput(RecollectError):
-    """What was given cannot be used."""
+    """An argument is invalid."""
 
 
 class InvalidText(InvalidInput):
-    """The text is empty, too long, or holds characters no store can keep."""
+    """The text is empty, too long, or has characters that cannot be stored."""
 
 
 class InvalidFilter(InvalidInput):
-    """The filter names an unknown field or operator, or compares with the wrong kind of value."""
+    """The filter has an unknown field or operator, or a value of the wrong type."""
 
 
 class InvalidSettings(InvalidInput):
-    """A setting, a settings file or a preset is wrong."""
+    """A setting, a settings file or a preset is invalid."""
 
 
 class MissingUser(InvalidInput):
-    """Whoever asks may speak for many users, and does not say for whom."""
+    """The caller may act for many users, and names none."""
 
 
 class Unauthenticated(RecollectError):
-    """Nobody we know is asking: there is no key, or none that holds."""
+    """The API key or token is missing, unknown, revoked or expired."""
 
 
 class NotAllowed(RecollectError):
-    """We know who is asking, and they may not do that."""
+    """The caller's rights do not include the operation."""
 
 
 class NotFound(RecollectError):
-    """There is no such thing for this user. Ids of other users answer exactly alike."""
+    """The user has no such object; ids of other users raise the same error."""
 
 
 class Conflict(RecollectError):
-    """Someone else changed it first, or the change would break a promise of the ledger."""
+    """The object was changed concurrently, or the change would violate a constraint of the ledger."""
 
 
 class StaleVersion(Conflict):
-    """It is no longer at the version that whoever changes it had seen."""
+    """The object is not at the expected version."""
 
 
 class IdempotencyReuse(Conflict):
-    """The same idempotency key came with a different request."""
+    """The idempotency key was used for a different request."""
 
 
 class QuotaReached(RecollectError):
-    """As much is kept for a user as may be; nothing was kept, and trying again does not help by itself."""
+    """The user has the maximum number of records; nothing was stored, and a retry fails until some are deleted."""
 
 
 class Unsupported(RecollectError):
-    """This backend does not claim that ability."""
+    """The backend does not support the operation."""
 
 
 class Unavailable(RecollectError):
-    """A part we depend on cannot serve now; trying again later can help."""
+    """A dependency is temporarily unavailable; a later retry may succeed."""
 
     retryable = True
 
 
 class Backlog(Unavailable):
-    """More work waits for a user than may; nothing was kept."""
+    """Too many jobs of the user are waiting; nothing was stored."""
 
 
 class TooFast(Backlog):
-    """More is asked for in a minute than may be; nothing was kept. `retry_after_s` says how long to wait."""
+    """The rate limit is exceeded; nothing was stored. Retry after `retry_after_s`."""
 
     def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
@@ -113,15 +113,15 @@ class TooFast(Backlog):
 
 
 class IndexUnavailable(Unavailable):
-    """A vector database does not answer. Searches do without it; who looks after it hears of this."""
+    """The vector database does not answer; searches use the ledger, and operators are warned."""
 
 
 class IndexNotReady(IndexUnavailable):
-    """A vector database answers, but has not taken in this user yet; nobody else has to do without it."""
+    """The vector database answers, but is not synchronised for this user yet."""
 
 
 class CacheUnavailable(Unavailable):
-    """Redis does not answer. Nothing depends on it, so nobody outside hears of this."""
+    """Redis does not answer; everything works without it, so callers never see this error."""
 
 
 class StoreUnavailable(Unavailable):
@@ -129,29 +129,29 @@ class StoreUnavailable(Unavailable):
 
 
 class StoreBusy(StoreUnavailable):
-    """Other writers held the ledger for longer than we are willing to wait."""
+    """Other writers held the lock of the ledger for too long."""
 
 
 class DiskFull(StoreUnavailable):
-    """There is no space left for the ledger."""
+    """No disk space is left for the ledger."""
 
 
 class UpstreamUnavailable(Unavailable):
-    """The endpoint that chats are sent to gave no answer."""
+    """The chat endpoint does not answer."""
 
 
 class UpstreamBroken(UpstreamUnavailable):
-    """The endpoint that chats are sent to broke off in the middle of its answer."""
+    """The chat endpoint closed the connection during its answer."""
 
 
 class ModelUnavailable(Unavailable):
-    """An embedder, reranker or LLM did not answer in time, or answered nonsense."""
+    """An embedder, reranker or LLM did not answer in time, or returned an error."""
 
 
 class BrokenAnswer(ModelUnavailable):
-    """A model answered, but nothing that can be used; what it cost all the same is told, where it is known.
+    """A model returned an unusable answer, with its cost as far as known.
 
-    `cut_off` says that it ran out of tokens, so that more of them could help.
+    `cut_off` is set if the answer reached the token limit, so that a higher limit may help.
     """
 
     def __init__(
@@ -165,11 +165,11 @@ class BrokenAnswer(ModelUnavailable):
 
 
 class ToolFailed(RecollectError):
-    """A tool of an agent did not do what it was asked; the message is for the model that asked."""
+    """A tool of an agent failed; the message is for the model that called it."""
 
 
 class StoreCorrupt(RecollectError):
-    """The ledger's file is damaged."""
+    """The file of the ledger is damaged."""
 
 
 class StoreTooNew(RecollectError):
@@ -177,7 +177,7 @@ class StoreTooNew(RecollectError):
 
 
 class MissingExtra(RecollectError):
-    """An optional part is not installed."""
+    """An optional dependency is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs an optional part: pip install 'recollect[{extra}]'")
+        super().__init__(f"{what} needs an optional dependency: pip install 'recollect[{extra}]'")

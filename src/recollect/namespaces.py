@@ -22,7 +22,7 @@ from recollect.model.arguments import (
 from recollect.model.change import Actor, Author, Outcome
 from recollect.model.erasure import Erasure, ErasureRequest, Receipt, Target, parse_erasure, user_digest
 from recollect.model.job import Job, JobState
-from recollect.model.key import ApiKey, NewKey
+from recollect.model.key import ApiKey, NewKey, new_key
 from recollect.model.result import Page
 from recollect.model.scope import Scope
 from recollect.model.times import as_utc
@@ -271,7 +271,7 @@ class AsyncKeys(AsyncNamespace):
         expires_at: TimeInput | None = None,
     ) -> NewKey:
         """Create a key for one user, for everyone, or for an admin; its text is returned only here."""
-        return await (await self._service()).api_keys.add(
+        key = new_key(
             user=user_id,
             project=project_id,
             everyone=everyone,
@@ -281,6 +281,7 @@ class AsyncKeys(AsyncNamespace):
             name=name,
             expires_at=None if expires_at is None else as_utc(expires_at, name="expires_at"),
         )
+        return await (await self._service()).api_keys.add(key)
 
     async def list(self, *, user_id: str | None = None) -> builtins.list[ApiKey]:
         """Return the keys of the server or of a user, oldest first."""

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from recollect.config.settings import load
+from recollect.model.key import new_key
 from recollect.wiring import open_service
 from tests.support.api_server import served
 from tests.support.browser import Browser, browsing
@@ -73,7 +74,7 @@ async def _executed(browser: Browser) -> str:
 async def _key(home: Path) -> str:
     service = await open_service(load({"home": home}, environ={}).settings)
     try:
-        return (await service.api_keys.add(user="alex")).text
+        return (await service.api_keys.add(new_key(user="alex"))).text
     finally:
         await service.close()
 

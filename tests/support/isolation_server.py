@@ -24,6 +24,7 @@ from recollect.http.app import make_app
 from recollect.model.change import Author
 from recollect.model.erasure import ErasureRequest, Target, user_digest
 from recollect.model.ids import new_id
+from recollect.model.key import new_key
 from recollect.model.query import Listing
 from recollect.model.response import StoredResponse, Thread, ThreadItems
 from recollect.model.scope import Scope
@@ -109,7 +110,7 @@ class World:
 
         async def add() -> str:
             await self.service.add(Scope(name), MemoryInput(content="Ada's budget is 5 dollars"), by=BY)
-            return (await self.service.api_keys.add(user=name)).text
+            return (await self.service.api_keys.add(new_key(user=name))).text
 
         self.keys["ada"] = self.run(add)
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from recollect.deps import Deps
 from recollect.ledger.protocol import Ledger
 from recollect.ledger.tokenizer import terms_of
-from recollect.maintenance.reviews import PROPOSED_BY
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Add, ChangeKind
 from recollect.model.extracted_fact import FactOp
 from recollect.model.ids import new_id
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status, Trust
+from recollect.model.memory import PROPOSED_BY, Category, MemoryRecord, MemoryType, Status, Trust
 from recollect.model.query import Filter, Listing, Not, any_of
 from recollect.model.scope import Level, Scope
 from recollect.model.validity import is_valid_now

@@ -14,6 +14,7 @@ from recollect.ledger.ledger import Ledger
 from recollect.model.change import Author, ChangeKind, Effect, Forget
 from recollect.model.ids import new_id
 from recollect.model.memory import MemoryRecord
+from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
 from recollect.model.times import now
 
@@ -39,7 +40,9 @@ def parse_tasks(names: Sequence[str]) -> list[MaintenanceTask]:
         return [MaintenanceTask(name) for name in names]
     except ValueError:
         wrong = next(name for name in names if name not in tuple(MaintenanceTask))
-        raise InvalidInput(f"there is no chore {wrong!r}; there are {', '.join(MaintenanceTask)}") from None
+        raise InvalidInput(
+            f"unknown maintenance task {wrong!r}; use {', '.join(MaintenanceTask)}"
+        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,7 @@ class MaintenanceStep:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "verb": str(self.verb),
-            "id": self.id,
-            "memory": self.content,
-            "why": self.why,
-            "sources": list(self.sources),
-        }
+        return {"memory": self.content, **plain_fields(self, omit=("content",))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +83,7 @@ class MaintenanceReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "chore": str(self.chore),
-            "user_id": self.user,
-            "dry_run": self.dry_run,
-            "batch": self.batch,
-            "steps": [step.to_dict() for step in self.steps],
-            "left": list(self.left),
-            "stale": list(self.stale),
-            "looked_at": self.looked_at,
-            "more": self.more,
-            "calls": self.calls,
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-        }
+        return {"user_id": self.user, **plain_fields(self, omit=("user",))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from recollect.errors import InvalidInput
 from recollect.model.job import NewJob, as_json
 from recollect.model.memory import MemoryRecord
+from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Add a memory; one with the same text in the same place stays as it is.
+    """Add a memory; a duplicate with the same visibility changes nothing.
 
     A new value for a key supersedes the old one if it is at least as confident, or a correction. With `first`, raise
     Conflict if there is any such memory.
@@ -76,7 +77,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Make a forgotten or superseded memory active again."""
+    """Make a forgotten or superseded memory active."""
 
     id: str
     expected_version: int | None = None
@@ -86,7 +87,7 @@ Change: TypeAlias = Add | Update | Supersede | Forget | Restore
 
 
 class Actor(StrEnum):
-    """Whether a person or a program acts; the interface says which, since names can be chosen."""
+    """Whether a person or a program acts. The interface determines it, because names can be chosen freely."""
 
     PERSON = "person"
     AGENT = "agent"
@@ -94,10 +95,7 @@ class Actor(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who makes a change, and why; a `batch` joins several writes, to be undone as one.
-
-    Unless the interface vouches for a person it is taken for an agent.
-    """
+    """The author of a change, with a reason; several writes with the same `batch` are undone as one."""
 
     who: str
     why: str = ""
@@ -115,7 +113,7 @@ class IdempotencyToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One entry of history: what was done to which memory, by whom, when, why, and the values before."""
+    """One change of a memory: its kind, author, time and reason, and the changed values before and after."""
 
     id: int
     batch: str
@@ -130,19 +128,7 @@ class HistoryEntry:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "id": self.id,
-            "memory_id": self.memory_id,
-            "verb": str(self.verb),
-            "at": self.at.isoformat(),
-            "who": self.by.who,
-            "why": self.by.why,
-            "version": self.version,
-            "before": None if self.before is None else dict(self.before),
-            "after": dict(self.after),
-            "undoes": self.undoes,
-            "batch": self.batch,
-        }
+        return {**plain_fields(self, omit=("by",)), "who": self.by.who, "why": self.by.why}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +150,7 @@ class Outcome:
         return self.record.content
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: those of the memory, and what happened to it."""
+        """Return plain values for JSON: those of the memory, and the kind of change."""
         return {
             **self.record.to_dict(),
             "event": str(self.verb) if self.changed else "none",
@@ -206,8 +192,7 @@ class FinishJob:
 class ConversationUpdate:
     """Set some fields of a conversation; raise Conflict if it is not at the expected version.
 
-    New turns change the version, too. The holder of the only job that may change these fields, who need not have read
-    the last turn, expects none.
+    New turns change the version, too. The holder of the only job that may change these fields passes no version.
     """
 
     scope: Scope
@@ -217,14 +202,14 @@ class ConversationUpdate:
     def __post_init__(self) -> None:
         if wrong := set(self.fields) - set(UPDATABLE_FIELDS):
             raise InvalidInput(
-                f"a conversation cannot be given {', '.join(sorted(wrong))}; "
-                f"it can: {', '.join(sorted(UPDATABLE_FIELDS))}"
+                f"unknown fields of a conversation: {', '.join(sorted(wrong))}; "
+                f"the fields are {', '.join(sorted(UPDATABLE_FIELDS))}"
             )
         for name, value in self.fields.items():
             if not isinstance(value, UPDATABLE_FIELDS[name]):
-                raise InvalidInput(f"{name} of a conversation cannot be {value!r}")
+                raise InvalidInput(f"`{name}` of a conversation cannot be {value!r}")
         if not 0 <= self.fields.get("learned_to", 0) < 1 << 63:
-            raise InvalidInput(f"learned_to is a position in a conversation, not {self.fields['learned_to']}")
+            raise InvalidInput(f"`learned_to` must be a position in a conversation, got {self.fields['learned_to']}")
         plain = {name: value for name, value in self.fields.items() if name != "closed_at"}
         as_json(plain, name="the state of a conversation")
 
@@ -253,18 +238,15 @@ class ModelUsage:
 Effect: TypeAlias = FinishJob | ConversationUpdate | EnqueueJob | ModelUsage
 
 
-def owner_of(effect: Effect) -> str | None:
-    """Return the user of an effect; None if it names none."""
-    match effect:
-        case ConversationUpdate(scope=scope) | EnqueueJob(scope=scope):
-            return scope.user
-        case ModelUsage(user=user):
-            return user
-    return None
-
-
 def check_effects(scope: Scope, effects: Sequence[Effect]) -> None:
-    """Raise InvalidInput if an effect is of another user than the one that is written for."""
+    """Raise InvalidInput if an effect is of another user than the scope."""
     for effect in effects:
-        if owner_of(effect) not in (None, scope.user):
-            raise InvalidInput(f"{type(effect).__name__} concerns another user than the scope it is written in")
+        match effect:
+            case ConversationUpdate(scope=Scope(user=user)) | EnqueueJob(scope=Scope(user=user)):
+                pass
+            case ModelUsage(user=user):
+                pass
+            case _:
+                continue
+        if user != scope.user:
+            raise InvalidInput(f"{type(effect).__name__} is of another user than the scope")

@@ -1,19 +1,19 @@
-"""Erasing for good: requests, what was erased from each store, and the records by which it is repeated.
+"""Permanent erasure: requests, receipts of each store, and records from which an erasure is replayed.
 
 Forgetting takes a memory out of recall and can be undone. Erasing removes it, with its history and everything derived
 from it, and cannot be undone. The rules are the same in every store:
 
-- Derived memories are erased too: whatever names an erased memory or turn in its evidence or in the ids of its
-  detail, whatever summarises a range of turns with an erased one in it, and what was derived from that in turn.
-- What had several sources, some of which stay, is erased all the same and reported as `remade`: it can be derived
-  anew from what is left.
+- Derived memories are erased too, recursively: those with an erased memory or turn in their evidence or in the ids of
+  their detail, and summaries of a range of turns that includes an erased one.
+- A memory with several sources, some of which stay, is erased and reported as `remade`: it can be derived anew from
+  the remaining ones.
 - A memory that is erased by its id is erased with the older versions it superseded. Its sources stay, and are
   reported in `stays`; erase them too if they have to go. The turns among them are forgotten and reported in `hidden`,
   because recall would find them saying the same.
 - Copies of an erased turn in its session, and the next answer if it repeats the fact, are erased with the turn, or
   forgotten with the memory.
-- Erased and forgotten turns leave a tombstone, so that they are not learned from again.
-- What was superseded by a memory that is erased along with its source is restored.
+- Erased and forgotten turns leave a tombstone, so that they are not stored when a client resends them.
+- A memory that was superseded by one that is erased together with its source is restored.
 - Rows of other users are never touched.
 """
 
@@ -37,7 +37,7 @@ from recollect.model.turn import Turn
 
 
 class Target(StrEnum):
-    """How much is erased."""
+    """The kind of object to erase."""
 
     USER = "user"
     PROJECT = "project"
@@ -59,7 +59,7 @@ _NAMED = {
 
 @dataclass(frozen=True, slots=True)
 class ErasureRequest:
-    """What to erase of a scope: all of the user, the project or the session, or a turn or memory by its id."""
+    """The target of an erasure: all data of the scope's user, project or session, or one turn or memory."""
 
     target: Target
     id: str = ""
@@ -71,24 +71,24 @@ class ErasureRequest:
         validate_id(self.id, name="id")
         if bool(self.id) != (self.target in _BY_ID):
             raise InvalidInput(
-                f"to erase a {self.target}, give its id"
+                f"to erase a {self.target}, pass its id"
                 if self.target in _BY_ID
-                else f"the scope says which {self.target} to erase; an id is only for a turn or a memory"
+                else f"the scope names the {self.target} to erase; an id is only for a turn or a memory"
             )
 
     def check(self, scope: Scope) -> None:
         """Raise InvalidInput unless the scope names exactly what to erase, and no more."""
         if self.target is Target.USER and (scope.project or scope.session):
-            raise InvalidInput("to erase all of a user, name no project and no session")
+            raise InvalidInput("to erase all data of a user, pass no project and no session")
         if self.target is Target.PROJECT and (not scope.project or scope.session):
-            raise InvalidInput("to erase a project, name it, and no session")
+            raise InvalidInput("to erase a project, pass its id and no session")
         if self.target is Target.SESSION and not scope.session:
-            raise InvalidInput("to erase a session, name it")
+            raise InvalidInput("to erase a session, pass its id")
 
 
 @dataclass(frozen=True, slots=True)
 class Remade:
-    """Something erased that had other sources too, so that it can be derived anew.
+    """An erased record that had other sources too, from which it can be derived anew.
 
     `kind` is the category of a memory, or "conversation" for the running summary of a session; `at_end` marks the
     episode of a whole session.
@@ -103,20 +103,18 @@ class Remade:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            "kind": self.kind,
             "project_id": self.scope.project or None,
             "session_id": self.scope.session or None,
-            "sources": list(self.sources),
-            "turns": None if self.turns is None else list(self.turns),
+            **plain_fields(self, omit=("scope", "at_end")),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class StoreErasure:
-    """What was erased from one store, and whether its bytes are gone; the note says what was not reached.
+    """The counts erased from one store, and whether its bytes are gone; `note` names what could not be reached.
 
-    `parts` says the same of each part of a store: the rows, the full text, the log of the database. A part that no
-    client can reach, such as the log of a server, counts as not reached without making the store one to retry.
+    `parts` has the same for each part: the rows, the full text, the log of the database. A part that no client can
+    reach, such as the log of a server, does not make the store one to retry.
     """
 
     store: str
@@ -132,7 +130,7 @@ class StoreErasure:
 
 @dataclass(frozen=True, slots=True)
 class UnreachedStore:
-    """A place that no erasure reaches from here, and what to do there."""
+    """A place that an erasure cannot reach, and what to do there."""
 
     store: str
     note: str
@@ -145,15 +143,15 @@ class UnreachedStore:
 OUT_OF_REACH = (
     UnreachedStore("backups", "copies of the database that are older than this: replay it on one that is restored"),
     UnreachedStore("exports", "files that were exported or copied out: delete them where they are"),
-    UnreachedStore("logs", "what your programs, servers and terminals wrote down elsewhere"),
-    UnreachedStore("other processes", "what they hold of it in memory goes when they next ask the ledger, or end"),
-    UnreachedStore("providers", "what an LLM, embedder or reranker behind an address was sent"),
+    UnreachedStore("logs", "logs of your programs, servers and terminals"),
+    UnreachedStore("other processes", "their caches are cleared when they next query the ledger, or end"),
+    UnreachedStore("providers", "texts that were sent to an LLM, embedder or reranker"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The result of an erasure in each store; it holds ids and counts, none of what was erased."""
+    """The result of an erasure in each store: ids and counts without content."""
 
     id: str
     at: datetime
@@ -173,19 +171,11 @@ class Receipt:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            "id": self.id,
-            "at": self.at.isoformat(),
             "target": str(self.what.target),
             "target_id": self.what.id or None,
-            "user_id": self.scope.user,
-            "project_id": self.scope.project or None,
-            "session_id": self.scope.session or None,
             "reached": self.reached,
-            "stores": [store.to_dict() for store in self.stores],
-            "remade": [each.to_dict() for each in self.remade],
-            "stays": list(self.stays),
-            "hidden": list(self.hidden),
-            "out_of_reach": [each.to_dict() for each in self.out_of_reach],
+            **self.scope.to_dict(),
+            **plain_fields(self, omit=("scope", "what")),
         }
 
 
@@ -193,7 +183,7 @@ class Receipt:
 class Erasure:
     """The record of an erasure, to be replayed on an older backup; the user is a digest.
 
-    `ids` are all that were erased along with one turn or memory.
+    `ids` are those of all records erased together with one turn or memory.
     """
 
     id: str
@@ -206,12 +196,12 @@ class Erasure:
 
     @property
     def is_replayable(self) -> bool:
-        """Whether it can be replayed: records from before an erasure of the whole user name nothing any more."""
+        """Whether it can be replayed; a later erasure of the whole user removes the ids of earlier records."""
         return self.target is Target.USER or bool(self.project or self.session or self.ids)
 
     @property
     def what(self) -> ErasureRequest:
-        """The request; of several ids the first stands for all."""
+        """The request, with the first of several ids."""
         return ErasureRequest(self.target, self.ids[0] if self.target in _BY_ID else "")
 
     def to_dict(self) -> dict[str, Any]:
@@ -232,11 +222,11 @@ def parse_erasure(plain: Mapping[str, Any]) -> Erasure:
             ids=tuple(validate_id(id, name="ids") for id in plain.get("ids", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidInput(f"this is not an erasure as `to_dict` writes it: {error}") from None
+        raise InvalidInput(f"not an erasure as written by `to_dict`: {error}") from None
     named = (bool(erasure.project), bool(erasure.session), bool(erasure.ids))
     if not erasure.user or not erasure.id or named not in _NAMED[erasure.target]:
         # A replay cannot be undone, so nothing is guessed.
-        raise InvalidInput(f"this does not say which {erasure.target} was erased, or says more than that")
+        raise InvalidInput(f"the ids do not fit an erasure of a {erasure.target}")
     return erasure
 
 
@@ -251,7 +241,7 @@ _TEXT, _ID = "text", "id"
 
 @dataclass(frozen=True, slots=True)
 class TombstoneSet:
-    """A user's tombstones for another ledger: the keys they were made with, and each with its time."""
+    """A user's tombstones for another ledger: the keys of their digests, and the time of each digest."""
 
     keys: tuple[str, ...] = ()
     digests: Mapping[str, datetime] = field(default_factory=dict)
@@ -282,6 +272,6 @@ def digests_of(keys: Sequence[str], turn: Turn) -> tuple[frozenset[str], frozens
 
 
 def _digest(key: str, *parts: str) -> str:
-    # NUL is in no text that is stored, so the parts cannot run into each other.
+    # No stored text has a NUL, so that the parts are unambiguous.
     message = "\0".join(parts).encode(errors="surrogatepass")
     return hmac.digest(key.encode(), message, "sha256")[:_DIGEST_BYTES].hex()

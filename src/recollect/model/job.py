@@ -147,10 +147,8 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, without the lease."""
-        scope = self.scope
-        ids = {"user_id": scope.user, "project_id": scope.project or None, "session_id": scope.session or None}
         plain = {**plain_fields(self, omit=("scope", "lease", "payload")), "payload": payload_to_dict(self.payload)}
-        return {"id": self.id, **ids, **plain, "key": self.key or None}
+        return {"id": self.id, **self.scope.to_dict(), **plain, "key": self.key or None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +169,9 @@ class JobStats:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the queue: it fails or falls behind; empty if nothing is."""
+        """The problem of the queue: jobs fail or are overdue; empty if there is none."""
         if self.failures_in_a_row >= _MAX_FAILURES:
-            return f"work failed {self.failures_in_a_row} times in a row: `recollect jobs` says why"
+            return f"jobs failed {self.failures_in_a_row} times in a row: see `recollect jobs`"
         if self.oldest_due_age_s > _MAX_DUE_AGE_S:
             return f"a job has been due for {self.oldest_due_age_s:.0f} s: is a worker running?"
         return ""

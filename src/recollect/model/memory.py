@@ -56,6 +56,8 @@ class Trust(StrEnum):
     NONE = "none"
 
 
+# The name in the detail of a memory in review of its proposer, who cannot approve it.
+PROPOSED_BY = "proposed_by"
 # The default type of a category.
 TYPE_OF_CATEGORY: Mapping[Category, MemoryType] = {
     Category.EVENT: MemoryType.EPISODIC,
@@ -112,21 +114,15 @@ class MemoryRecord:
 
     @property
     def fingerprint(self) -> str | None:
-        """What makes two memories of one place the same; turns never are, and files are identified by path."""
+        """The digest by which duplicates with the same visibility are detected; None for turns and files."""
         if self.category in (Category.TURN, Category.FILE):
             return None
-        # NUL is in no stored text, so that the parts cannot run into each other.
+        # No stored text has a NUL, so that the parts are unambiguous.
         return text_hash(f"{self.category} \0 {self.key or ''} \0 {self.value or ''} \0 {self.content}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: times as ISO 8601, the scope as three ids."""
-        plain: dict[str, Any] = {
-            "id": self.id,
-            "memory": self.content,
-            "user_id": self.scope.user,
-            "project_id": self.scope.project or None,
-            "session_id": self.scope.session or None,
-        }
+        plain: dict[str, Any] = {"id": self.id, "memory": self.content, **self.scope.to_dict()}
         for name in _PLAIN_FIELDS:
             value = getattr(self, name)
             if isinstance(value, datetime):

@@ -10,14 +10,16 @@ from typing import Any
 
 
 def to_plain(value: Any) -> Any:
-    """Convert a time, an enum, a sequence or a mapping; return other values unchanged."""
+    """Convert a time, an enum, a sequence, a mapping or an object with `to_dict`; return other values unchanged."""
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, StrEnum):
         return str(value)
     if isinstance(value, (tuple, list)):
         return [to_plain(each) for each in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return dict(value)
+    return value.to_dict() if hasattr(value, "to_dict") else value
 
 
 def plain_fields(instance: Any, *, omit: tuple[str, ...] = ()) -> dict[str, Any]:

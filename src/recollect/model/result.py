@@ -14,25 +14,25 @@ from recollect.model.turn import Turn
 
 
 class RecallOutcome(StrEnum):
-    """Why memories were, or were not, part of an answer."""
+    """Why memories were, or were not, inserted into a prompt."""
 
     USED = "used"
-    """Memory was searched, and what was found went into the answer's context."""
+    """Memories were found and inserted."""
 
     MISSING = "missing"
-    """Memory was searched and held nothing near enough: the user never said it, or the threshold is too high."""
+    """No memory reached the minimum score."""
 
     IGNORED = "ignored"
-    """Nothing was searched, since the message did not call for it: manners, a tool's work, general knowledge."""
+    """Nothing was searched, because the message is small talk, general knowledge, or a request for a tool."""
 
     DISABLED = "disabled"
-    """Recall is switched off, by the settings or for this request."""
+    """Recall is disabled by the settings or for this request."""
 
     POLICY_BLOCKED = "policy_blocked"
-    """A rule forbids it: all that was found carries a tag that is withheld from prompts."""
+    """All memories found have a tag that is withheld from prompts."""
 
     UNAVAILABLE = "unavailable"
-    """Memory should have been searched and could not be: a store or a model failed or took too long."""
+    """A store or a model failed or timed out."""
 
 
 # The id of the conversation's summary, which is shown like a memory but may not be one.
@@ -44,7 +44,7 @@ class PromptBlock:
     """A block for a prompt; `text` is empty if there is nothing to show, or no space for it.
 
     `used` are the ids shown, best first. `cut`, `dropped` and `flagged` give the reason for each id that was
-    shortened, left out, or shown with something defused. Whatever is cut or flagged is also in `used`.
+    shortened, left out, or shown with an instruction defused. Ids in `cut` and `flagged` are also in `used`.
     """
 
     text: str = ""
@@ -169,15 +169,10 @@ class RecallResult:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return {
-            "outcome": str(self.outcome),
-            "reason": self.reason,
-            "query": self.query,
+            **plain_fields(self, omit=("hits", "messages", "failure")),
             "results": [hit.to_dict() for hit in self.hits],
-            "context": self.context.to_dict(),
             "messages": list(self.messages),
             "steps_us": {step: round(took, 1) for step, took in self.steps_us.items()},
-            "notes": list(self.notes),
-            "candidates": [each.to_dict() for each in self.candidates],
         }
 
 
@@ -204,7 +199,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class RememberResult:
-    """The turns that were stored, and the job that learns from them, as it was then.
+    """The stored turns, and the job that extracts facts from them, in its state at that time.
 
     `redacted` names the kinds of secrets that were removed from the turns.
     """
@@ -224,8 +219,4 @@ class RememberResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "turns": [turn.to_dict() for turn in self.turns],
-            "job": None if self.job is None else self.job.to_dict(),
-            "redacted": list(self.redacted),
-        }
+        return plain_fields(self)

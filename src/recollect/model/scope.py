@@ -35,7 +35,7 @@ class Scope:
         validate_id(self.project, name="project_id")
         validate_id(self.session, name="session_id")
         if not self.user.strip():
-            raise InvalidInput("user_id is empty; every memory belongs to a user, so name one")
+            raise InvalidInput("`user_id` is empty; every memory belongs to a user")
 
     def visibility_key(self, level: Level) -> str:
         """Return the text that identifies where a memory of this scope and level is visible."""
@@ -46,12 +46,12 @@ class Scope:
         return f"s{_SEPARATOR}{self.project}{_SEPARATOR}{self.session}"
 
     def can_see(self, key: str) -> bool:
-        """Return whether recall may see this place from here."""
+        """Return whether recall in this scope sees memories with the visibility key."""
         return self.everywhere or key in self.visible_keys
 
     @property
     def visible_keys(self) -> tuple[str, ...]:
-        """The places that recall may see from here: the user's, this project's, this session's."""
+        """The visibility keys that recall in this scope sees: the user's, this project's, this session's."""
         keys = [""]
         if self.project:
             keys.append(self.visibility_key(Level.PROJECT))
@@ -61,8 +61,12 @@ class Scope:
 
     @property
     def default_level(self) -> Level:
-        """The default level of what is learned here: the project if there is one."""
+        """The default level of facts learned in this scope: the project if there is one, else the user."""
         return Level.PROJECT if self.project else Level.USER
+
+    def to_dict(self) -> dict[str, str | None]:
+        """Return the ids by their names in the API; None for those that are not set."""
+        return {"user_id": self.user, "project_id": self.project or None, "session_id": self.session or None}
 
     def check_level(self, level: Level) -> Level:
         """Return the level; raise InvalidInput if this scope does not name what the level needs."""

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from recollect.model.memory import Category, MemoryRecord, MemoryType, Trust
+from recollect.model.plain import plain_fields
 from recollect.model.scope import Scope
 
 
@@ -30,25 +31,17 @@ class Turn:
     said_at: datetime
     name: str | None = None
     position: int = 0
-    # An imported turn brings its memory along, in whatever state it was.
+    # The memory of an imported turn, with its status.
     exported_record: MemoryRecord | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "id": self.id,
-            "session_id": self.scope.session or None,
-            "position": self.position,
-            "role": str(self.role),
-            "name": self.name,
-            "content": self.content,
-            "said_at": self.said_at.isoformat(),
-        }
+        return {"session_id": self.scope.session or None, **plain_fields(self, omit=("scope", "exported_record"))}
 
     def as_memory(self) -> MemoryRecord:
-        """Return the turn as a memory, so that it is searched like everything else.
+        """Return the turn as a memory, so that it is searched like other memories.
 
-        It is visible wherever what is learned from the session is, and keeps its session.
+        Its level is that of facts learned from the session.
         """
         if self.exported_record is not None:
             return replace(self.exported_record, detail={**self.exported_record.detail, "position": self.position})
@@ -76,7 +69,7 @@ class Turn:
 class Conversation:
     """The state of one session.
 
-    Turns up to the position `learned_to` have been learned from. A new turn reopens a closed session.
+    Facts were extracted from the turns up to the position `learned_to`. A new turn reopens a closed session.
     """
 
     scope: Scope
@@ -92,20 +85,4 @@ class Conversation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "user_id": self.scope.user,
-            "project_id": self.scope.project or None,
-            "session_id": self.scope.session or None,
-            "turn_count": self.turn_count,
-            "learned_to": self.learned_to,
-            "started_at": _isoformat(self.started_at),
-            "last_turn_at": _isoformat(self.last_turn_at),
-            "closed_at": _isoformat(self.closed_at),
-            "summary": self.summary,
-            "invocations": [dict(each) for each in self.invocations],
-            "metadata": dict(self.metadata),
-        }
-
-
-def _isoformat(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+        return {**self.scope.to_dict(), **plain_fields(self, omit=("scope", "version"))}

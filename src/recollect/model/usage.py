@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal, TypeAlias, get_args
 
 from recollect.errors import InvalidInput
+from recollect.model.plain import plain_fields
 
 Part: TypeAlias = Literal["user", "day", "model", "step"]
 PARTS: tuple[str, ...] = get_args(Part)
@@ -16,7 +17,7 @@ _FIRST_DAY = date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """A sum; what it is not grouped by is None. Days are in UTC."""
+    """LLM calls and tokens of a group; the parts that it is not grouped by are None. Days are in UTC."""
 
     user: str | None = None
     day: date | None = None
@@ -28,20 +29,12 @@ class Usage:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "user_id": self.user,
-            "day": None if self.day is None else self.day.isoformat(),
-            "model": self.model,
-            "step": self.step,
-            "calls": self.calls,
-            "tokens_in": self.tokens_in,
-            "tokens_out": self.tokens_out,
-        }
+        return {"user_id": self.user, **plain_fields(self, omit=("user",))}
 
 
 @dataclass(frozen=True, slots=True)
 class SpentToday:
-    """What a user, or all users, have spent since midnight UTC."""
+    """LLM tokens and calls of a user, or of all users, since midnight UTC."""
 
     tokens: int = 0
     calls: int = 0
@@ -70,7 +63,7 @@ def day_from_number(number: int) -> date:
 
 
 def validate_parts(by: Sequence[str]) -> tuple[str, ...]:
-    """Return what usage is grouped by, in a fixed order; raise InvalidInput for an unknown part."""
+    """Return the parts that usage is grouped by, in a fixed order; raise InvalidInput for an unknown part."""
     if wrong := set(by) - set(PARTS):
-        raise InvalidInput(f"usage is not known by {', '.join(sorted(wrong))}; it is by {', '.join(PARTS)}")
+        raise InvalidInput(f"usage cannot be grouped by {', '.join(sorted(wrong))}; use {', '.join(PARTS)}")
     return tuple(part for part in PARTS if part in by)

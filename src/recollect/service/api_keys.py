@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from recollect.aio.deferred_writer import DeferredWriter
 from recollect.errors import NotFound, RecollectError, StoreUnavailable, Unauthenticated, Unavailable
-from recollect.ledger.ledger import Ledger
-from recollect.model.key import KEY_PREFIX, ApiKey, NewKey, hash_key, new_key
+from recollect.ledger.protocol import Ledger
+from recollect.model.key import KEY_PREFIX, ApiKey, NewKey, hash_key
 from recollect.model.times import now
 
 _log = logging.getLogger("recollect")
@@ -59,29 +59,8 @@ class ApiKeys:
         # Checks in the background whether an unavailable ledger answers.
         self._ledger_probe: asyncio.Task[None] | None = None
 
-    async def add(
-        self,
-        *,
-        user: str | None = None,
-        project: str | None = None,
-        everyone: bool = False,
-        admin: bool = False,
-        reads: bool = True,
-        writes: bool = True,
-        name: str = "",
-        expires_at: datetime | None = None,
-    ) -> NewKey:
-        """Create a key; its text is returned only here."""
-        new = new_key(
-            user=user,
-            project=project,
-            everyone=everyone,
-            admin=admin,
-            reads=reads,
-            writes=writes,
-            name=name,
-            expires_at=expires_at,
-        )
+    async def add(self, new: NewKey) -> NewKey:
+        """Store a new key, without its text."""
         await self._ledger.add_key(new.key)
         self._is_used = True
         return new

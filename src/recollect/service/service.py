@@ -21,8 +21,8 @@ from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.model_states import ModelState
-from recollect.ledger.types import Revision
-from recollect.maintenance import embed_missing, reviews
+from recollect.ledger.protocol import IdempotencyStore, ResponseStore, Revision
+from recollect.maintenance import embed_missing
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration
 from recollect.maintenance.scheduler import MaintenanceConfig
@@ -53,7 +53,7 @@ from recollect.service.api_keys import ApiKeys
 from recollect.service.erasure import ErasureService, MirrorFiles
 from recollect.service.jobs import JobConfig, JobService
 from recollect.service.learning_models import LearningModels, with_chat_model
-from recollect.service.reviews import ReviewService
+from recollect.service.reviews import ReviewService, restore
 from recollect.service.sessions import SessionService
 from recollect.service.transfer import TransferService
 from recollect.service.usage import UsageService
@@ -254,7 +254,7 @@ class Service:
     async def restore(self, scope: Scope, id: str, *, by: Author) -> Outcome:
         """Make a forgotten or superseded memory active, or pending if it was in review."""
         record = await self.get(scope, id)
-        restored = await reviews.restore(scope, record, by=self._redactor.redact_author(by), ledger=self._ledger)
+        restored = await restore(scope, record, by=self._redactor.redact_author(by), ledger=self._ledger)
         self.sessions.resolver.forget(scope.user)
         return restored
 

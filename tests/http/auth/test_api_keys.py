@@ -82,7 +82,7 @@ async def test_a_key_is_256_random_bits_and_none_is_like_another() -> None:
 
 async def test_only_the_hash_is_on_disk(tmp_path: Path) -> None:
     ledger = await open_sqlite(tmp_path / "ledger.db", MODEL)
-    new = await ApiKeys(ledger).add(user="ann", name="phone")
+    new = await ApiKeys(ledger).add(new_key(user="ann", name="phone"))
     await ledger.close()
     raw = b"".join(file.read_bytes() for file in list(tmp_path.iterdir()))  # noqa: ASYNC240
     assert new.text.encode() not in raw
@@ -92,7 +92,7 @@ async def test_only_the_hash_is_on_disk(tmp_path: Path) -> None:
 
 
 async def test_a_key_that_holds_is_found_and_any_other_is_not(ring: ApiKeys) -> None:
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     assert await ring.authenticate(new.text) == new.key
     for wrong in ("", "rk_", new.text[:-1], new.text + "x", new.text.lower(), f" {new.text}", "sk-" + new.text[3:]):
         with pytest.raises(Unauthenticated):
@@ -100,7 +100,7 @@ async def test_a_key_that_holds_is_found_and_any_other_is_not(ring: ApiKeys) -> 
 
 
 async def test_a_key_is_compared_in_constant_time(ring: ApiKeys, monkeypatch: pytest.MonkeyPatch) -> None:
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     compared: list[tuple[bytes, bytes]] = []
     really = hmac.compare_digest
 
@@ -117,7 +117,7 @@ async def test_a_key_is_compared_in_constant_time(ring: ApiKeys, monkeypatch: py
 async def test_a_key_that_was_found_is_not_asked_for_again_for_a_while(
     ring: ApiKeys, counting: Counting, clock: Clock
 ) -> None:
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     counting.lookup_count = 0
     for _ in range(50):
         await ring.authenticate(new.text)
@@ -131,7 +131,7 @@ async def test_a_key_that_was_found_is_not_asked_for_again_for_a_while(
 
 async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(ring: ApiKeys, clock: Clock) -> None:
     elsewhere = ApiKeys(ring._ledger, clock=clock)
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     assert await ring.authenticate(new.text) == await elsewhere.authenticate(new.text)
     revoked = await ring.revoke(new.key.id)
     assert revoked.revoked_at is not None
@@ -148,7 +148,7 @@ async def test_a_revoked_key_is_refused_at_once_here_and_soon_elsewhere(ring: Ap
 async def test_a_key_ends_at_its_time_though_it_was_found_a_moment_before(
     ring: ApiKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = await ring.add(user="ann", expires_at=now() + timedelta(hours=1))
+    new = await ring.add(new_key(user="ann", expires_at=now() + timedelta(hours=1)))
     await ring.authenticate(new.text)
     later = now() + timedelta(hours=1, seconds=1)
     monkeypatch.setattr(api_keys, "now", lambda: later)
@@ -157,7 +157,7 @@ async def test_a_key_ends_at_its_time_though_it_was_found_a_moment_before(
 
 
 async def test_the_last_use_is_written_behind_once_a_minute(ring: ApiKeys, counting: Counting, clock: Clock) -> None:
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     for _ in range(100):
         await ring.authenticate(new.text)
     await ring._writer.close()
@@ -180,7 +180,7 @@ async def test_the_last_use_is_written_behind_once_a_minute(ring: ApiKeys, count
 async def test_while_the_ledger_is_away_known_keys_stay_good_and_others_are_not_judged(
     ring: ApiKeys, counting: Counting, clock: Clock
 ) -> None:
-    new, other = await ring.add(user="ann"), await ring.add(user="bob")
+    new, other = await ring.add(new_key(user="ann")), await ring.add(new_key(user="bob"))
     await ring.authenticate(new.text)
     counting.trouble = StoreUnavailable("away")
     clock.at += api_keys._CACHE_TTL_S
@@ -200,7 +200,7 @@ async def test_nobody_waits_for_a_ledger_that_never_answers(
     ring: ApiKeys, counting: Counting, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_keys, "_WAIT_S", 0.01)
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     await ring.authenticate(new.text)
     counting.running.clear()
     clock.at += api_keys._CACHE_TTL_S
@@ -214,7 +214,7 @@ async def test_guesses_do_not_fill_the_memory_nor_push_out_who_has_a_key(
     ring: ApiKeys, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_keys, "_MAX_ENTRIES", 20)
-    new = await ring.add(user="ann")
+    new = await ring.add(new_key(user="ann"))
     await ring.authenticate(new.text)
     for number in range(100):
         with pytest.raises(Unauthenticated):
@@ -222,7 +222,7 @@ async def test_guesses_do_not_fill_the_memory_nor_push_out_who_has_a_key(
     assert len(ring._invalid) == 20
     assert ring.is_cached(new.text)
     for _ in range(50):
-        await ring.authenticate((await ring.add(user="bob")).text)
+        await ring.authenticate((await ring.add(new_key(user="bob"))).text)
     assert len(ring._valid) <= 20
     assert len(ring._use_recorded_at) <= 20
 

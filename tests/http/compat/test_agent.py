@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from recollect.model.key import new_key
 from recollect.model.scope import Scope
 from recollect.testing.llm_replies import ScriptedReply
 from recollect.testing.scripted_llm import ScriptedLLM
@@ -176,7 +177,7 @@ def test_history_names_the_key_that_asked(client: TestClient, llm: ScriptedLLM) 
     app: Any = client.app
 
     async def key() -> str:
-        return str((await app.state.service.api_keys.add(user="alex", name="laptop")).text)
+        return str((await app.state.service.api_keys.add(new_key(user="alex", name="laptop"))).text)
 
     async def writers() -> set[str]:
         return {entry.by.who for entry in await app.state.service.history(Scope("alex"))}

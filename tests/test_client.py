@@ -68,7 +68,7 @@ def test_a_hit_says_why_it_was_found(memory: Memory) -> None:
     assert {"relevance", "dense", "lexical", "coverage", "recency"} <= set(hit.scores)
 
 
-def test_a_fact_said_twice_is_stored_once(memory: Memory) -> None:
+def test_a_repeated_fact_is_stored_once(memory: Memory) -> None:
     first = memory.add("Likes green tea", user_id="alex")
     repeated = memory.add("likes  GREEN tea", user_id="alex")
     assert repeated.id == first.id
@@ -135,7 +135,7 @@ def test_recall_sees_the_session_its_project_and_the_user(memory: Memory) -> Non
 MOVED = "I moved to Lisbon in May. Where should I eat?"
 
 
-def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
+def test_turns_are_stored_in_order_and_can_be_searched(memory: Memory) -> None:
     messages = [
         {"role": "system", "content": "You are helpful"},
         {"role": "user", "content": MOVED, "timestamp": "2026-05-02T10:00:00Z"},
@@ -155,7 +155,7 @@ def test_turns_are_kept_in_order_and_can_be_searched(memory: Memory) -> None:
     assert len(memory.get_all(user_id="alex", turns=True)) == 4
 
 
-def test_messages_are_never_refused(memory: Memory) -> None:
+def test_unstorable_characters_in_messages_are_replaced(memory: Memory) -> None:
     [turn] = memory.remember("half \ud83d and nul \0 here", user_id="alex", session_id="s")
     assert turn.content == "half \ufffd and nul \ufffd here"
 
@@ -200,7 +200,7 @@ def test_every_kind_of_change_can_be_undone(memory: Memory) -> None:
         memory.undo(user_id="a")
 
 
-def test_undo_takes_back_a_whole_exchange(tmp_path: Path) -> None:
+def test_undo_reverts_a_whole_exchange(tmp_path: Path) -> None:
     exchange = [{"role": "user", "content": "My cat is called Tom"}, {"role": "assistant", "content": "Hello Tom"}]
     # What is learned behind would be the last change.
     with Memory(settings=Settings(home=tmp_path, learn="off")) as memory:
@@ -241,7 +241,7 @@ def test_pages_go_through_everything_once(memory: Memory) -> None:
     assert seen == [f"note {number}" for number in reversed(range(25))]
 
 
-def test_what_has_expired_is_not_found(memory: Memory) -> None:
+def test_expired_memories_are_not_found(memory: Memory) -> None:
     memory.add("parking ticket valid", user_id="a", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     memory.add("parking garage code", user_id="a", expires_at=datetime.now(UTC) + timedelta(hours=1))
     assert [hit.memory for hit in memory.search("parking", user_id="a")] == ["parking garage code"]
@@ -261,7 +261,7 @@ def test_an_export_can_be_imported_elsewhere_and_twice(memory: Memory, tmp_path:
         assert [turn.content for turn in other.sessions.turns(user_id="a", session_id="s")] == ["Hello there", "Hi"]
 
 
-def test_an_import_can_be_made_someone_elses(memory: Memory) -> None:
+def test_an_import_can_be_assigned_to_another_user(memory: Memory) -> None:
     memory.add("Likes tea", user_id="a")
     memory.import_(list(memory.export(user_id="a")), user_id="b")
     assert [record.content for record in memory.get_all(user_id="b")] == ["Likes tea"]
@@ -284,7 +284,7 @@ def test_the_same_idempotency_key_has_one_effect(memory: Memory) -> None:
 
 def test_two_openings_of_one_file_agree_at_once(memory: Memory, tmp_path: Path) -> None:
     with Memory(home=tmp_path) as other:
-        for number in range(20):
+        for number in range(8):
             writer, reader = (memory, other) if number % 2 else (other, memory)
             added = writer.add(f"The secret word number {number} is zebra{number}", user_id="a")
             assert reader.search(f"zebra{number}", user_id="a")[0].id == added.id
@@ -331,7 +331,7 @@ def test_memory_and_its_namespaces_have_the_methods_and_signatures_of_the_async_
             assert inspect.getdoc(own) == inspect.getdoc(counterpart)
 
 
-def test_messages_given_to_add_are_learned_from_before_it_returns(memory: Memory) -> None:
+def test_add_learns_from_messages_before_it_returns(memory: Memory) -> None:
     messages = [{"role": "user", "content": "My name is Alex and I live in Lisbon"}]
     result = memory.add(messages, user_id="alex")
     assert [turn.content for turn in result] == [messages[0]["content"]]
@@ -342,7 +342,7 @@ def test_messages_given_to_add_are_learned_from_before_it_returns(memory: Memory
         memory.add(messages, user_id="alex", category="fact")  # type: ignore[call-overload]
 
 
-def test_an_author_appears_in_history_and_only_with_the_memory_that_names_it(memory: Memory) -> None:
+def test_acting_as_sets_the_author_in_history(memory: Memory) -> None:
     maria = memory.acting_as("maria", why="by phone")
     added = maria.add("Likes tea", user_id="alex")
     memory.update(added.id, "Likes green tea", user_id="alex")
@@ -362,13 +362,13 @@ def test_an_author_appears_in_history_and_only_with_the_memory_that_names_it(mem
         (None, "must be text"),
     ],
 )
-def test_text_that_cannot_be_kept_is_refused_with_a_reason(memory: Memory, text: str, complaint: str) -> None:
+def test_an_invalid_text_is_rejected_with_a_reason(memory: Memory, text: str, complaint: str) -> None:
     with pytest.raises(InvalidText, match=complaint):
         memory.add(text, user_id="a")
     assert not memory.get_all(user_id="a")
 
 
-def test_a_mebibyte_of_text_is_kept_and_found(memory: Memory) -> None:
+def test_a_mebibyte_of_text_is_stored_and_found(memory: Memory) -> None:
     text = "needle " + "hay " * (2**18 - 2)
     added = memory.add(text, user_id="a")
     assert memory.get(added.id, user_id="a").content == text
@@ -395,7 +395,7 @@ def test_a_mebibyte_of_text_is_kept_and_found(memory: Memory) -> None:
         {"colour": "red"},
     ],
 )
-def test_a_field_that_makes_no_sense_is_refused(memory: Memory, fields: dict) -> None:
+def test_an_invalid_field_is_rejected(memory: Memory, fields: dict) -> None:
     with pytest.raises(InvalidInput):
         memory.add("Likes tea", **{"user_id": "a", **fields})
 
@@ -406,7 +406,7 @@ def test_limits_are_checked(memory: Memory) -> None:
             memory.get_all(user_id="a", limit=limit)
 
 
-def test_a_ready_made_embedding_is_used(tmp_path: Path) -> None:
+def test_an_embedding_of_the_caller_is_used(tmp_path: Path) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(4, fail_with=ModelUnavailable("not needed"))) as memory:
         memory.add("first", user_id="a", embedding=[1, 0, 0, 0])
         memory.add("second", user_id="a", embedding=[0, 3, 0, 0])
@@ -441,10 +441,11 @@ def test_search_works_by_words_while_the_embedder_is_unavailable(tmp_path: Path)
         assert "by words alone" in hits.notes[0]
 
 
-def test_another_model_mixes_nothing_and_offers_to_reembed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_vectors_of_two_models_are_not_mixed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(16, name="old")) as memory:
-        for number in range(300):
-            memory.add(f"Likes tea number {number}", user_id=f"user {number % 3}")
+        memory.import_(
+            {"memory": f"Likes tea number {number}", "user_id": f"user {number % 3}"} for number in range(300)
+        )
     with Memory(home=tmp_path, embedder=FakeEmbedder(32, name="new")) as memory:
         assert "recollect reembed" in caplog.text
         [before, *_] = memory.search("tea number 7", user_id="user 1")
@@ -466,7 +467,7 @@ def test_the_ledger_is_for_its_owner_alone(memory: Memory, tmp_path: Path) -> No
     assert all(file.stat().st_mode & 0o077 == 0 for file in files)
 
 
-def test_the_file_of_another_program_is_refused_untouched(tmp_path: Path) -> None:
+def test_the_database_of_another_program_is_rejected_unchanged(tmp_path: Path) -> None:
     file = tmp_path / "invoices.db"
     with contextlib.closing(sqlite3.connect(file)) as connection:
         connection.execute("CREATE TABLE invoices (number)")

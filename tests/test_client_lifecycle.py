@@ -8,15 +8,18 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from recollect import AsyncMemory, Memory, Settings, wiring
+from recollect import AsyncMemory, Memory, Settings
 from recollect.errors import InvalidInput, InvalidSettings, RecollectError, StoreUnavailable
+from recollect.index.exact import ExactIndex
+from recollect.ledger.sqlite import open_sqlite
 from recollect.models.embedding import Role
+from recollect.read.calibration import EmbedderCalibration
+from recollect.search import SearchDeps
 from recollect.service.service import Service
 from recollect.testing.fake_embedder import FakeEmbedder
 
@@ -125,7 +128,7 @@ def test_an_embedder_that_calls_its_memory_gets_an_error(tmp_path: Path) -> None
 
 
 def test_calls_that_race_closing_end(tmp_path: Path) -> None:
-    for number in range(12):
+    for number in range(6):
         memory = Memory(home=tmp_path / str(number), embedder=FakeEmbedder(8, delay_s=0.001)).open()
         unexpected: list[BaseException] = []
 
@@ -226,10 +229,10 @@ def test_a_child_forked_during_a_write_gets_an_error(memory: Memory) -> None:
 
 
 async def test_a_cancelled_opening_leaves_no_thread(tmp_path: Path) -> None:
-    for number in range(30):
+    for number in range(15):
         memory = AsyncMemory(home=tmp_path / str(number), embedder=FakeEmbedder(8))
         opening = asyncio.create_task(memory.open())
-        await asyncio.sleep(0.0002 * number)
+        await asyncio.sleep(0.0004 * number)
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)
         await memory.close()
@@ -253,8 +256,10 @@ async def test_the_ledger_is_closed_even_if_the_embedder_cannot_be(tmp_path: Pat
         async def close(self) -> None:
             raise RuntimeError("socket already gone")
 
-    service = await wiring.open_service(Settings(home=tmp_path), embedder=FakeEmbedder(8))
-    service = Service(replace(service._search_deps, embedder=Broken(8)))
+    embedder = Broken(8)
+    ledger = await open_sqlite(tmp_path / "recollect.db", embedder.model)
+    index = ExactIndex(ledger, embedder.model, budget_bytes=1 << 20)
+    service = Service(SearchDeps(ledger, index, embedder, EmbedderCalibration(embedder)))
     with pytest.raises(RuntimeError, match="socket already gone"):
         await service.close()
     assert our_threads_end()

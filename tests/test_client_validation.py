@@ -108,15 +108,13 @@ def test_a_limit_of_0_is_not_the_default(memory: Memory) -> None:
         ({"status": "gone"}, "unknown status"),
     ],
 )
-def test_a_line_that_makes_no_sense_is_refused_by_its_number(
-    memory: Memory, line: dict[str, Any], complaint: str
-) -> None:
+def test_an_invalid_line_is_rejected_with_its_number(memory: Memory, line: dict[str, Any], complaint: str) -> None:
     fine = {"memory": "Likes tea", "user_id": "a"}
     with pytest.raises(InvalidInput, match=f"line 2: .*{complaint}"):
         memory.import_([fine, {**fine, **line}])
 
 
-def test_metadata_may_speak_of_a_nul_but_not_hold_one(memory: Memory) -> None:
+def test_metadata_must_not_contain_nul(memory: Memory) -> None:
     for fine in ("\\u0000", "\\\\u0000", "a\\b\\u0000"):
         added = memory.add(f"Pattern {fine!r}", user_id="a", metadata={"pattern": fine})
         assert memory.get(added.id, user_id="a").metadata == {"pattern": fine}
@@ -126,7 +124,7 @@ def test_metadata_may_speak_of_a_nul_but_not_hold_one(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("bad", ["yesterday", 1e300, float("nan"), {"at": 5}, True])
-def test_a_time_that_is_none_does_not_lose_what_was_said(
+def test_a_message_with_an_invalid_timestamp_is_stored(
     memory: Memory, bad: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     message = {"role": "user", "content": "I moved to Lisbon", "timestamp": bad}
@@ -138,7 +136,7 @@ def test_a_time_that_is_none_does_not_lose_what_was_said(
 @pytest.mark.parametrize(
     "failure", [InvalidSettings("401: the key was refused"), InvalidInput("400"), OSError("gone")]
 )
-def test_an_embedder_that_refuses_loses_no_memory_and_no_turn(
+def test_memories_and_turns_are_stored_if_the_embedder_fails(
     tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     embedder = FakeEmbedder(16)
@@ -161,7 +159,7 @@ def test_an_embedder_that_refuses_loses_no_memory_and_no_turn(
     [np.ones((1, 3), np.float32), np.ones((2, 16), np.float32), np.full((1, 16), np.nan), None, [["x"] * 16]],
     ids=["too short", "too many", "not numbers", "nothing", "texts"],
 )
-def test_an_embedder_that_answers_nonsense_loses_nothing(tmp_path: Path, answer: Any) -> None:
+def test_turns_are_stored_if_the_embedder_returns_invalid_vectors(tmp_path: Path, answer: Any) -> None:
     class Confused(FakeEmbedder):
         async def embed(self, *_: Any, **__: Any) -> Any:
             return answer
@@ -173,7 +171,7 @@ def test_an_embedder_that_answers_nonsense_loses_nothing(tmp_path: Path, answer:
         assert hits.notes
 
 
-def test_the_home_cannot_be_set_in_the_file_that_lies_in_it(tmp_path: Path) -> None:
+def test_home_cannot_be_set_in_the_settings_file(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('home = "/elsewhere"\n')
     with pytest.raises(InvalidSettings, match=r"home cannot be set in .*config\.toml.*RECOLLECT_HOME"):
         load({"home": tmp_path}, environ={})

@@ -23,7 +23,7 @@ class Work:
             raise
 
 
-async def test_work_is_begun_once_and_can_begin_again_when_it_was_stopped() -> None:
+async def test_a_task_runs_once_and_can_be_restarted() -> None:
     work = Work()
     task = BackgroundTask(work.run)
     task.start()
@@ -41,7 +41,7 @@ async def test_work_is_begun_once_and_can_begin_again_when_it_was_stopped() -> N
     await task.stop()
 
 
-async def test_work_that_is_waited_for_ends_by_itself_and_stays_begun() -> None:
+async def test_waiting_for_a_task_ignores_its_error() -> None:
     async def fail() -> None:
         raise ValueError("told to nobody")
 
@@ -52,7 +52,7 @@ async def test_work_that_is_waited_for_ends_by_itself_and_stays_begun() -> None:
     assert not task.is_running
 
 
-def test_work_of_a_loop_that_has_ended_is_neither_waited_for_nor_in_the_way() -> None:
+def test_a_task_of_a_closed_loop_is_ignored() -> None:
     work = Work()
     task = BackgroundTask(work.run)
 
@@ -68,7 +68,7 @@ def test_work_of_a_loop_that_has_ended_is_neither_waited_for_nor_in_the_way() ->
     asyncio.run(task.stop())
 
 
-async def test_who_is_cancelled_while_work_is_stopped_is_cancelled() -> None:
+async def test_cancelling_stop_cancels_the_caller() -> None:
     at_its_end, may_end = asyncio.Event(), asyncio.Event()
 
     async def slow_to_end() -> None:

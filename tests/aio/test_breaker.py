@@ -24,7 +24,7 @@ def opened() -> tuple[Breaker, Clock]:
     return breaker, clock
 
 
-def test_it_opens_after_five_failures_in_a_row_and_not_after_four() -> None:
+def test_the_breaker_opens_after_five_consecutive_failures() -> None:
     breaker = Breaker(Clock())
     for _ in range(4):
         breaker.record_failure()
@@ -33,7 +33,7 @@ def test_it_opens_after_five_failures_in_a_row_and_not_after_four() -> None:
     assert breaker.permit() is Permit.DENY
 
 
-def test_a_call_that_goes_well_ends_the_row() -> None:
+def test_a_success_resets_consecutive_failures() -> None:
     breaker = Breaker(Clock())
     for _ in range(4):
         breaker.record_failure()
@@ -43,7 +43,7 @@ def test_a_call_that_goes_well_ends_the_row() -> None:
     assert not breaker.is_open
 
 
-def test_it_opens_when_half_of_the_last_twenty_failed() -> None:
+def test_the_breaker_opens_when_half_of_the_last_twenty_calls_failed() -> None:
     breaker = Breaker(Clock())
     for _ in range(9):
         breaker.record_success()
@@ -55,7 +55,7 @@ def test_it_opens_when_half_of_the_last_twenty_failed() -> None:
     assert breaker.is_open
 
 
-def test_what_was_long_ago_does_not_count() -> None:
+def test_old_failures_do_not_count() -> None:
     breaker = Breaker(Clock())
     for _ in range(4):
         breaker.record_failure()
@@ -69,7 +69,7 @@ def test_what_was_long_ago_does_not_count() -> None:
     assert not breaker.is_open
 
 
-def test_nobody_asks_for_five_seconds_and_then_one_probes() -> None:
+def test_one_probe_is_permitted_after_five_seconds() -> None:
     breaker, clock = opened()
     clock.at += 4.999
     assert breaker.permit() is Permit.DENY
@@ -77,7 +77,7 @@ def test_nobody_asks_for_five_seconds_and_then_one_probes() -> None:
     assert [breaker.permit() for _ in range(100)] == [Permit.PROBE, *[Permit.DENY] * 99]
 
 
-def test_a_probe_that_goes_well_closes_it() -> None:
+def test_a_successful_probe_closes_the_breaker() -> None:
     breaker, clock = opened()
     clock.at += 5
     breaker.record_success(breaker.permit())
@@ -88,7 +88,7 @@ def test_a_probe_that_goes_well_closes_it() -> None:
     assert not breaker.is_open
 
 
-def test_a_probe_that_fails_keeps_it_open_for_five_more_seconds() -> None:
+def test_a_failed_probe_keeps_the_breaker_open_for_five_seconds() -> None:
     breaker, clock = opened()
     clock.at += 5
     probe = breaker.permit()
@@ -100,7 +100,7 @@ def test_a_probe_that_fails_keeps_it_open_for_five_more_seconds() -> None:
     assert breaker.permit() is Permit.PROBE
 
 
-def test_late_answers_of_those_who_asked_before_it_opened_change_nothing() -> None:
+def test_late_outcomes_of_earlier_calls_are_ignored() -> None:
     breaker, clock = opened()
     breaker.record_success()
     for _ in range(20):
@@ -110,7 +110,7 @@ def test_late_answers_of_those_who_asked_before_it_opened_change_nothing() -> No
     assert breaker.permit() is Permit.PROBE
 
 
-def test_a_probe_of_which_nothing_is_heard_does_not_block_it_for_ever() -> None:
+def test_an_unreported_probe_does_not_block_the_breaker() -> None:
     breaker, clock = opened()
     clock.at += 5
     assert breaker.permit() is Permit.PROBE

@@ -8,14 +8,14 @@ from itertools import pairwise
 from recollect.aio.throttle import LoopThrottle
 
 
-async def test_who_comes_alone_goes_on_in_the_same_turn_of_the_loop() -> None:
+async def test_a_single_caller_passes_in_the_same_iteration() -> None:
     turns, passed = LoopThrottle(), asyncio.Event()
     asyncio.get_running_loop().call_soon(passed.set)
     await turns.acquire()
     assert not passed.is_set()
 
 
-async def test_of_many_each_has_a_turn_of_its_own_in_the_order_they_came() -> None:
+async def test_each_caller_passes_in_its_own_iteration_in_order() -> None:
     turns, seen = LoopThrottle(), list[str]()
 
     async def search(number: int) -> None:
@@ -33,7 +33,7 @@ async def test_of_many_each_has_a_turn_of_its_own_in_the_order_they_came() -> No
     assert not together, seen
 
 
-async def test_as_many_as_may_begin_in_a_turn_do() -> None:
+async def test_several_callers_pass_per_iteration() -> None:
     turns, started = LoopThrottle(3), list[int]()
 
     async def begin(number: int) -> None:
@@ -50,7 +50,7 @@ async def test_as_many_as_may_begin_in_a_turn_do() -> None:
     await asyncio.gather(*tasks)
 
 
-async def test_who_gave_up_waiting_holds_nobody_up() -> None:
+async def test_a_cancelled_caller_does_not_block_others() -> None:
     turns = LoopThrottle()
     await turns.acquire()
     waiting = [asyncio.create_task(turns.acquire()) for _ in range(3)]
@@ -61,7 +61,7 @@ async def test_who_gave_up_waiting_holds_nobody_up() -> None:
         await turns.acquire()
 
 
-def test_a_loop_that_ended_in_its_turn_holds_up_no_other() -> None:
+def test_a_closed_loop_does_not_block_another() -> None:
     turns = LoopThrottle()
     for _ in range(3):
         loop = asyncio.new_event_loop()

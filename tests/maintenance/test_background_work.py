@@ -1,4 +1,4 @@
-"""The work behind the answers: when it is done, how much may wait, what becomes of sessions and runs."""
+"""Background work: its triggers, its backlog, and the episodes of sessions and runs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from recollect.model.scope import Scope
 from recollect.model.turn import Role, Turn
 from recollect.write.select import select_facts
 from recollect.write.triggers import Triggers, extraction_job
+from tests.support.maintenance_samples import ledger_in
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ANN = Scope("ann", session="s")
@@ -46,7 +47,7 @@ def turn(text: str, *, name: str | None = None, id: str = "t") -> Turn:
     return Turn(id=id, scope=ANN, role=Role.USER, content=text, said_at=NOW, name=name)
 
 
-async def test_nothing_is_learned_before_there_are_enough_turns(tmp_path: Path) -> None:
+async def test_extraction_waits_for_enough_turns(tmp_path: Path) -> None:
     async with memory_in(tmp_path, learn_every=3) as memory:
         stored = await memory.remember("I live in Oslo", user_id="ann", session_id="s")
         assert stored.job is not None
@@ -58,7 +59,7 @@ async def test_nothing_is_learned_before_there_are_enough_turns(tmp_path: Path) 
         assert sorted(await texts(memory)) == ["I like tea", "I live in Oslo"]
 
 
-async def test_a_change_of_topic_is_a_time_to_learn(tmp_path: Path) -> None:
+async def test_a_change_of_topic_triggers_extraction(tmp_path: Path) -> None:
     async with memory_in(tmp_path, learn_every=10, learn_drift=0.3) as memory:
         await memory.remember("I play the violin in an orchestra", user_id="ann", session_id="s")
         same = await memory.remember("The orchestra plays with violins and cellos", user_id="ann", session_id="s")
@@ -68,7 +69,7 @@ async def test_a_change_of_topic_is_a_time_to_learn(tmp_path: Path) -> None:
     assert other.job.due_at < same.job.due_at
 
 
-def test_an_idle_end_is_put_off_by_every_word_and_a_burst_is_not() -> None:
+def test_every_turn_postpones_the_idle_trigger_but_not_a_burst() -> None:
     from recollect.model.turn import Conversation
 
     conversation, triggers = Conversation(scope=ANN), Triggers(every=4, idle_s=60, wait_s=1)
@@ -78,18 +79,18 @@ def test_an_idle_end_is_put_off_by_every_word_and_a_burst_is_not() -> None:
     assert (late.due_at, late.postpone) == (NOW + timedelta(seconds=1), False)
 
 
-async def test_a_user_with_too_much_waiting_is_asked_to_come_back_and_others_are_not(tmp_path: Path) -> None:
+async def test_a_backlog_of_one_user_does_not_affect_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.service.jobs.BACKLOG_CHECK_INTERVAL_S", 0.0)
     async with memory_in(tmp_path, most_waiting_jobs=2, worker=False) as memory:
         for session in "ab":
             await memory.remember("I live in Oslo", user_id="ann", session_id=session)
-        (await memory.service()).jobs._backlog_checked_at.clear()
         with pytest.raises(Backlog, match="2 jobs of this user are due"):
             await memory.remember("I live in Rome", user_id="ann", session_id="c")
         assert len(await memory.get_all(user_id="ann", turns=True)) == 2
         await memory.remember("I live in Rome", user_id="bob", session_id="c")
 
 
-async def test_a_mode_goes_with_the_job_and_an_unknown_one_is_refused(memory: AsyncMemory) -> None:
+async def test_the_mode_is_stored_with_the_job_and_an_unknown_one_is_rejected(memory: AsyncMemory) -> None:
     stored = await memory.remember("I live in Oslo", user_id="ann", mode="document")
     assert stored.job is not None
     assert stored.job.payload == ExtractPayload(mode="document")
@@ -115,41 +116,37 @@ async def test_a_run_becomes_an_episode_with_its_lessons_once(memory: AsyncMemor
         await memory.sessions.end_run("x", user_id="ann", session_id="s", steps=[{"kind": "dream", "content": ""}])
 
 
-async def test_sessions_end_by_themselves_and_chores_are_queued(tmp_path: Path) -> None:
-    # Without a timekeeper of its own, which would be the first to look.
+async def test_idle_sessions_end_and_maintenance_is_queued(tmp_path: Path) -> None:
+    # Without its own scheduler, which would be the first to queue the tasks.
     async with memory_in(tmp_path, worker=False) as memory:
-        await check_sessions_end(memory)
+        message = {"role": "user", "content": "I live in Oslo", "timestamp": NOW}
+        await memory.remember(message, user_id="ann", session_id="s", wait=True)
+        async with ledger_in(tmp_path, (await memory.service()).model) as ledger:
+            schedule = MaintenanceSchedule(idle_s=60, spread_s=0)
+            assert await Scheduler(ledger, MaintenanceConfig(schedule=schedule)).tick() >= 1
+        await memory.jobs.run_pending()
+        [session] = await memory.sessions.list(user_id="ann")
+        assert session.closed_at is not None
+        assert any(record.category is Category.EPISODE for record in await memory.get_all(user_id="ann"))
+        done = {job.kind for job in await memory.jobs.list(user_id="ann", states=[JobState.DONE])}
+        assert {JobKind.EXTRACT, JobKind.CLOSE, JobKind.UPKEEP} <= done
 
 
-async def check_sessions_end(memory: AsyncMemory) -> None:
-    await memory.remember(
-        {"role": "user", "content": "I live in Oslo", "timestamp": NOW}, user_id="ann", session_id="s", wait=True
-    )
-    ledger = (await memory.service())._ledger
-    keeper = Scheduler(ledger, MaintenanceConfig(schedule=MaintenanceSchedule(idle_s=60, spread_s=0)))
-    assert await keeper.tick() >= 1
-    await memory.jobs.run_pending()
-    [session] = await memory.sessions.list(user_id="ann")
-    assert session.closed_at is not None
-    assert any(record.category is Category.EPISODE for record in await memory.get_all(user_id="ann"))
-    done = {job.kind for job in await memory.jobs.list(user_id="ann", states=[JobState.DONE])}
-    assert {JobKind.EXTRACT, JobKind.CLOSE, JobKind.UPKEEP} <= done
-
-
-async def test_trouble_is_told_when_jobs_fail_in_a_row(memory: AsyncMemory) -> None:
+async def test_consecutive_failures_are_reported_as_trouble(memory: AsyncMemory, tmp_path: Path) -> None:
     service = await memory.service()
-    ledger = service._ledger
     assert (await service.jobs.stats()).trouble == ""
-    for number in range(5):
-        dust = NewJob(kind=JobKind.UPKEEP, key=str(number), payload=MaintenancePayload(chore="dust"))
-        await ledger.enqueue(ANN, [dust])
+    unknown = MaintenancePayload(chore="dust")
+    async with ledger_in(tmp_path, service.model) as ledger:
+        await ledger.enqueue(
+            ANN, [NewJob(kind=JobKind.UPKEEP, key=str(number), payload=unknown) for number in range(5)]
+        )
     await memory.jobs.run_pending()
     report = (await service.jobs.stats()).trouble
-    assert report.startswith("work failed ")
+    assert report.startswith("jobs failed ")
     assert "times in a row" in report
 
 
-async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> None:
+async def test_an_episode_of_an_erased_turn_is_rebuilt(tmp_path: Path) -> None:
     async with memory_in(tmp_path, compress_every=4, compress_keep=2, compress_without_llm=True) as memory:
         dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
         dialogue += ["I work at a bakery", "Ah"] * 2
@@ -168,9 +165,7 @@ async def test_what_summed_up_an_erased_turn_is_made_anew(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("compress_every", [0, 4])
-async def test_the_episode_of_a_session_keeps_its_date_when_it_is_made_anew(
-    tmp_path: Path, compress_every: int
-) -> None:
+async def test_a_rebuilt_episode_of_a_session_has_its_date(tmp_path: Path, compress_every: int) -> None:
     settings = {"session_episode": True, "compress_every": compress_every, "compress_keep": 0}
     async with memory_in(tmp_path, compress_without_llm=True, **settings) as memory:
         dialogue = ["My cat is called Mimi", "Really?", "My dog is called Xylophone", "I see"]
@@ -191,7 +186,7 @@ async def test_the_episode_of_a_session_keeps_its_date_when_it_is_made_anew(
         assert len(ranges) == bool(compress_every)
 
 
-async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_path: Path) -> None:
+async def test_the_running_summary_is_recalled_if_configured(tmp_path: Path) -> None:
     async with memory_in(tmp_path, preset="markdown-proxy", context_summary=True, summary_every=2) as memory:
         messages = [
             {"role": "user", "content": "We plan a concert in Bergen with 40 musicians"},
@@ -205,7 +200,7 @@ async def test_the_summary_so_far_goes_into_the_prompt_where_that_is_wanted(tmp_
         assert session.summary.split("”")[0] in recalled.context.text
 
 
-def test_each_of_several_speakers_is_called_by_name() -> None:
+def test_facts_of_several_speakers_name_their_speaker() -> None:
     turns = [turn("I live in Oslo", name="Ann", id="1"), turn("I live in Rome", name="Bob", id="2")]
     named = select_facts(turns)
     assert [each.content for each in named] == ["Ann: I live in Oslo", "Bob: I live in Rome"]
@@ -213,7 +208,7 @@ def test_each_of_several_speakers_is_called_by_name() -> None:
     assert [(each.content, each.key) for each in select_facts(turns[:1])] == [("I live in Oslo", "city")]
 
 
-async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(memory: AsyncMemory) -> None:
+async def test_a_fact_of_two_turns_survives_the_erasure_of_one(memory: AsyncMemory) -> None:
     text = "My budget for the Hawaii trip is $10,000"
     await memory.remember(text, user_id="ann", session_id="a", wait=True)
     await memory.remember(text, user_id="ann", session_id="b", wait=True)
@@ -224,7 +219,7 @@ async def test_what_another_turn_says_too_is_known_after_one_of_them_is_erased(m
     assert len(budget.evidence) == 1
 
 
-async def test_to_erase_all_of_a_user_takes_saying_so(memory: AsyncMemory) -> None:
+async def test_erasing_a_user_requires_everything(memory: AsyncMemory) -> None:
     await memory.add("I like tea", user_id="ann")
     for inputs in ({}, {"session_id": ""}, {"project_id": ""}, {"turn_id": ""}):
         with pytest.raises(InvalidInput):
@@ -236,7 +231,7 @@ async def test_to_erase_all_of_a_user_takes_saying_so(memory: AsyncMemory) -> No
     assert await texts(memory) == []
 
 
-async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undone(memory: AsyncMemory) -> None:
+async def test_the_turn_of_a_forgotten_memory_is_not_found_until_undo(memory: AsyncMemory) -> None:
     await memory.remember("I'm allergic to penicillin", user_id="ann", session_id="s", wait=True)
     [allergy] = await memory.get_all(user_id="ann")
     await memory.delete(allergy.id, user_id="ann")
@@ -248,14 +243,14 @@ async def test_what_is_forgotten_is_not_said_by_its_turn_either_until_it_is_undo
     assert len(await memory.get_all(user_id="ann", turns=True)) == 2
 
 
-async def test_nothing_is_learned_or_made_of_a_session_where_learning_is_off(tmp_path: Path) -> None:
+async def test_with_learning_off_no_memory_is_made(tmp_path: Path) -> None:
     async with memory_in(tmp_path, learn="off") as memory:
         await memory.remember("My name is Maria", user_id="ann", session_id="s")
         await memory.sessions.end(user_id="ann", session_id="s", wait=True)
         assert await texts(memory) == []
 
 
-async def test_a_user_erased_while_twenty_jobs_run_leaves_nothing_later(tmp_path: Path) -> None:
+async def test_a_user_erased_while_jobs_run_leaves_nothing(tmp_path: Path) -> None:
     async with memory_in(tmp_path) as memory:
         for number in range(20):
             await memory.remember(f"My canary is called Xylofee {number}", user_id="ann", session_id=str(number))
@@ -270,14 +265,14 @@ async def test_a_user_erased_while_twenty_jobs_run_leaves_nothing_later(tmp_path
     assert b"Oslo" in left
 
 
-async def test_a_quota_holds_as_soon_as_it_is_passed(tmp_path: Path) -> None:
+async def test_a_quota_is_enforced_at_once(tmp_path: Path) -> None:
     async with memory_in(tmp_path, quota_user=3) as memory:
         for number in range(6):
             await memory.add(f"Memory number {number}", user_id="ann")
         assert len(await texts(memory)) == 3
 
 
-async def test_a_session_holds_its_quota_by_what_is_added_and_by_what_is_learned(tmp_path: Path) -> None:
+async def test_a_session_quota_counts_added_and_learned_memories(tmp_path: Path) -> None:
     async with memory_in(tmp_path, learn_level="session", quota_session=5) as memory:
         here: dict[str, Any] = {"user_id": "ann", "session_id": "s"}
         for number in range(7):
@@ -292,8 +287,11 @@ async def test_a_session_holds_its_quota_by_what_is_added_and_by_what_is_learned
         assert (len(learned), "I like tea" in learned) == (6, True)
 
 
-async def test_the_end_of_a_long_session_is_awaited_to_its_last_part(memory: AsyncMemory) -> None:
-    messages = [{"role": "user", "content": f"Note {number}"} for number in range(2_100)]
+async def test_waiting_for_the_end_of_a_session_includes_follow_up_jobs(
+    memory: AsyncMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recollect.sessions.lifecycle.MAX_TURNS", 50)
+    messages = [{"role": "user", "content": f"Note {number}"} for number in range(120)]
     await memory.remember(messages, user_id="ann", session_id="long")
     job = await memory.sessions.end(user_id="ann", session_id="long", wait=300)
     assert (job.state, "more" in (job.result or {})) == ("done", False)

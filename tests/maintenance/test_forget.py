@@ -42,7 +42,7 @@ async def add(memory: AsyncMemory, text: str, *turns: Turn) -> str:
     return (await memory.add(text, user_id="ann", evidence=[turn.id for turn in turns])).id
 
 
-async def test_a_memory_takes_its_turns_and_the_assistants_repetition_along(memory: AsyncMemory) -> None:
+async def test_forgetting_a_memory_forgets_its_turns_and_the_assistants_repetition(memory: AsyncMemory) -> None:
     turns = await talk(memory, ("user", ILL), ("assistant", REPEATED), ("user", "ok"), ("assistant", "Bread, then."))
     fact = await add(memory, FACT, turns[0])
     await add(memory, OTHER, turns[0])
@@ -53,13 +53,13 @@ async def test_a_memory_takes_its_turns_and_the_assistants_repetition_along(memo
     assert await active(memory) == before
 
 
-async def test_an_answer_that_does_not_repeat_it_stays(memory: AsyncMemory) -> None:
+async def test_an_answer_that_does_not_repeat_the_memory_stays(memory: AsyncMemory) -> None:
     turns = await talk(memory, ("user", ILL), ("assistant", "Thanks for telling me."))
     await memory.delete(await add(memory, FACT, turns[0]), user_id="ann")
     assert await active(memory) == {"Thanks for telling me."}
 
 
-async def test_a_turn_takes_along_what_rests_on_it_alone(memory: AsyncMemory) -> None:
+async def test_forgetting_a_turn_forgets_memories_of_it_alone(memory: AsyncMemory) -> None:
     turns = await talk(
         memory, ("user", ILL), ("assistant", REPEATED), ("user", "Bread is what I bake"), ("assistant", "Nice")
     )
@@ -76,7 +76,7 @@ async def test_a_turn_takes_along_what_rests_on_it_alone(memory: AsyncMemory) ->
     assert await active(memory) == before
 
 
-async def test_copies_in_the_session_go_along_and_small_talk_and_other_sessions_do_not(memory: AsyncMemory) -> None:
+async def test_copies_in_the_session_are_forgotten_but_not_small_talk_or_other_sessions(memory: AsyncMemory) -> None:
     first = await talk(memory, ("user", ILL), ("assistant", "Thanks"), ("user", "ok"))
     await talk(memory, ("user", ILL), ("assistant", "Epilepsy was diagnosed, and you bake."), ("user", "ok"))
     elsewhere = await talk(memory, ("user", ILL), session_id="other")
@@ -91,7 +91,7 @@ async def test_copies_in_the_session_go_along_and_small_talk_and_other_sessions_
     assert [turn.content for turn in await memory.sessions.turns(**S)] == ["Thanks", "ok"]
 
 
-async def test_forgetting_by_a_filter_takes_the_same_along_in_one_change(memory: AsyncMemory) -> None:
+async def test_forgetting_by_a_filter_is_one_change(memory: AsyncMemory) -> None:
     turns = await talk(memory, ("user", ILL), ("assistant", REPEATED))
     await add(memory, FACT, turns[0])
     await add(memory, OTHER, turns[0])
@@ -102,7 +102,7 @@ async def test_forgetting_by_a_filter_takes_the_same_along_in_one_change(memory:
     assert await active(memory) == before
 
 
-async def test_forgetting_a_session_takes_along_what_was_learned_from_it_elsewhere(memory: AsyncMemory) -> None:
+async def test_forgetting_a_session_forgets_facts_learned_from_it(memory: AsyncMemory) -> None:
     turns = await talk(memory, ("user", ILL))
     rest = await talk(memory, ("user", "Bread is what I bake"), session_id="other")
     await add(memory, FACT, turns[0])

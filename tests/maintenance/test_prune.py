@@ -39,7 +39,7 @@ def faint(content: str, **fields: Any) -> Any:
     return memory(content, **{"age_days": 300, "importance": 0.2, "confidence": 0.6, **fields})
 
 
-async def test_what_is_old_unused_and_of_no_weight_goes(ledger: Ledger) -> None:
+async def test_old_unused_and_unimportant_memories_are_pruned(ledger: Ledger) -> None:
     await keep(
         ledger,
         faint("saw a red car"),
@@ -54,7 +54,7 @@ async def test_what_is_old_unused_and_of_no_weight_goes(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("category", [Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION])
-async def test_what_the_user_relies_on_stays_if_it_matters(ledger: Ledger, category: Category) -> None:
+async def test_important_identities_constraints_and_instructions_stay(ledger: Ledger, category: Category) -> None:
     await keep(
         ledger,
         faint("matters", category=category, importance=0.5, confidence=0.1, age_days=3000),
@@ -64,12 +64,12 @@ async def test_what_the_user_relies_on_stays_if_it_matters(ledger: Ledger, categ
     assert "matters" in await contents(ledger)
 
 
-async def test_the_log_and_its_summaries_are_no_rubbish(ledger: Ledger) -> None:
+async def test_turns_and_summaries_are_not_pruned(ledger: Ledger) -> None:
     await keep(ledger, faint("said", category=Category.TURN), faint("summed up", category=Category.SUMMARY))
     assert not (await prune(ANN, ledger=ledger, run=run())).steps
 
 
-async def test_a_dry_run_changes_nothing_and_an_undo_all(ledger: Ledger) -> None:
+async def test_a_dry_run_changes_nothing_and_one_undo_restores_all(ledger: Ledger) -> None:
     await keep(ledger, faint("one"), faint("two"))
     before = await snapshot(ledger)
     assert reported_contents(await prune(ANN, ledger=ledger, run=run(dry_run=True))) == {"one", "two"}
@@ -80,13 +80,13 @@ async def test_a_dry_run_changes_nothing_and_an_undo_all(ledger: Ledger) -> None
     assert await snapshot(ledger) == before
 
 
-async def test_what_was_brought_back_is_not_pruned_again(ledger: Ledger) -> None:
+async def test_a_restored_memory_is_not_pruned_again(ledger: Ledger) -> None:
     await keep(ledger, faint("one"))
     await undo(ledger, await prune(ANN, ledger=ledger, run=run()))
     assert not (await prune(ANN, ledger=ledger, run=run())).steps
 
 
-async def test_a_run_does_so_much_and_says_that_there_is_more(ledger: Ledger) -> None:
+async def test_a_run_is_limited_and_reports_that_there_is_more(ledger: Ledger) -> None:
     await keep(ledger, *(faint(f"faint {n}", age_days=400 - n) for n in range(5)))
     report = await prune(ANN, ledger=ledger, run=run(max_changes=2))
     assert (reported_contents(report), report.more) == ({"faint 0", "faint 1"}, True)
@@ -103,21 +103,21 @@ def score_of(**fields: Any) -> float:
     return retention_score(memory("something", **fields), NOW)
 
 
-def test_it_falls_with_age_and_halves_what_is_left_of_being_recent() -> None:
+def test_recency_halves_with_each_half_life() -> None:
     new, old, older = (score_of(age_days=age, importance=0.0) for age in (0, 90, 180))
     assert new == pytest.approx(0.3)
     assert old == pytest.approx(new / 2)
     assert older == pytest.approx(old / 2)
 
 
-def test_it_rises_with_importance_confidence_and_use() -> None:
+def test_the_score_rises_with_importance_confidence_and_use() -> None:
     plain = score_of(importance=0.4, confidence=0.5)
     assert score_of(importance=0.5, confidence=0.5) > plain
     assert score_of(importance=0.4, confidence=0.6) > plain
     assert score_of(importance=0.4, confidence=0.5, access_count=1) > plain
 
 
-def test_being_recalled_or_changed_makes_it_young_again() -> None:
+def test_a_recall_or_a_change_renews_recency() -> None:
     old = score_of(age_days=400)
     assert score_of(age_days=400, last_accessed_at=days(1)) > old
     assert score_of(age_days=400, updated_at=days(1)) > old
@@ -125,5 +125,5 @@ def test_being_recalled_or_changed_makes_it_young_again() -> None:
 
 @pytest.mark.parametrize("age", [-10_000, 0, 1, 1e5])
 @pytest.mark.parametrize("count", [0, 1, 2**31])
-def test_it_stays_between_nothing_and_one(age: float, count: int) -> None:
+def test_the_score_is_between_0_and_1(age: float, count: int) -> None:
     assert 0 <= score_of(age_days=age, access_count=count, importance=1.0) <= 1 + 1e-9

@@ -39,7 +39,7 @@ async def keep_to(ledger: Ledger, **limits: Any) -> MaintenanceReport:
     return await enforce_quotas(ANN, ledger=ledger, run=run(), quotas=Quotas(**limits))
 
 
-async def test_a_session_keeps_fifty_memories(ledger: Ledger) -> None:
+async def test_a_session_quota_forgets_the_oldest(ledger: Ledger) -> None:
     talk, other = Scope("ann", "", "talk"), Scope("ann", "", "other")
     await keep(ledger, *(memory(f"talk {n}", scope=talk, age_days=60 - n) for n in range(53)))
     await keep(ledger, *(memory(f"other {n}", scope=other) for n in range(50)), memory("of the user"))
@@ -48,7 +48,7 @@ async def test_a_session_keeps_fifty_memories(ledger: Ledger) -> None:
     assert len(await contents(ledger)) == 101
 
 
-async def test_five_hundred_entries_stay_the_oldest_go_and_summaries_are_exempt(ledger: Ledger) -> None:
+async def test_a_user_quota_exempts_summaries(ledger: Ledger) -> None:
     await keep(ledger, memory("what it was all about", category=Category.SUMMARY, age_days=900))
     await keep(ledger, *(memory(f"entry {n}", age_days=600 - n, importance=1.0 - n / 1000) for n in range(502)))
     report = await keep_to(ledger, user=500, order="oldest")
@@ -56,7 +56,7 @@ async def test_five_hundred_entries_stay_the_oldest_go_and_summaries_are_exempt(
     assert "what it was all about" in await contents(ledger)
 
 
-async def test_what_matters_least_goes_first(ledger: Ledger) -> None:
+async def test_the_weakest_are_forgotten_first(ledger: Ledger) -> None:
     await keep(
         ledger,
         memory("trivial", importance=0.1, age_days=10),
@@ -68,7 +68,7 @@ async def test_what_matters_least_goes_first(ledger: Ledger) -> None:
     assert [step.content for step in (await keep_to(ledger, user=3)).steps] == ["middling and old", "trivial"]
 
 
-async def test_room_is_made_for_what_was_just_written(ledger: Ledger) -> None:
+async def test_new_memories_are_spared(ledger: Ledger) -> None:
     await keep(
         ledger,
         *(memory(f"vital {n}", importance=0.9, age_days=5) for n in range(3)),
@@ -83,19 +83,19 @@ async def test_room_is_made_for_what_was_just_written(ledger: Ledger) -> None:
     assert going == {"old and trivial", "vital 0"}
 
 
-async def test_where_nothing_was_just_written_the_weakest_go_as_ever(ledger: Ledger) -> None:
+async def test_without_new_memories_the_weakest_are_forgotten(ledger: Ledger) -> None:
     await keep(ledger, memory("vital", importance=0.9, age_days=5), memory("trivial", importance=0.1, age_days=4))
     just = replace(run(), since=days(1))
     assert reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=1))) == {"trivial"}
 
 
-async def test_room_is_made_for_no_more_than_there_may_be(ledger: Ledger) -> None:
+async def test_new_memories_are_spared_up_to_the_quota(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"new {n}", importance=0.1 * n) for n in range(1, 6)))
     just = replace(run(), since=days(1))
     assert len(reported_contents(await enforce_quotas(ANN, ledger=ledger, run=just, quotas=Quotas(user=2)))) == 3
 
 
-async def test_who_the_user_is_goes_last_whatever_its_age(ledger: Ledger) -> None:
+async def test_lasting_memories_are_forgotten_last(ledger: Ledger) -> None:
     await keep(
         ledger,
         memory("allergic to peanuts", category=Category.CONSTRAINT, importance=0.6, age_days=2000),
@@ -104,7 +104,7 @@ async def test_who_the_user_is_goes_last_whatever_its_age(ledger: Ledger) -> Non
     assert reported_contents(await keep_to(ledger, user=1)) == {"saw a film"}
 
 
-async def test_a_project_counts_with_its_sessions_and_a_user_as_a_whole(ledger: Ledger) -> None:
+async def test_a_project_quota_counts_its_sessions(ledger: Ledger) -> None:
     work, talk = Scope("ann", "work"), Scope("ann", "work", "talk")
     await keep(
         ledger,
@@ -118,7 +118,7 @@ async def test_a_project_counts_with_its_sessions_and_a_user_as_a_whole(ledger: 
     assert reported_contents(await keep_to(ledger, project=2, user=3, order="oldest")) == {"user, oldest"}
 
 
-async def test_limits_that_overlap_take_no_more_than_they_must(ledger: Ledger) -> None:
+async def test_overlapping_quotas_forget_no_more_than_needed(ledger: Ledger) -> None:
     work = Scope("ann", "work")
     await keep(ledger, *(memory(f"p{n}", scope=work, age_days=9 - n) for n in range(4)), memory("u", age_days=99))
     # Two of the project go for its own sake; three are left, and that is what the user may have.
@@ -130,14 +130,14 @@ async def test_turns_do_not_count(ledger: Ledger) -> None:
     assert not (await keep_to(ledger, user=2)).steps
 
 
-async def test_what_waits_for_review_or_is_gone_does_not_count(ledger: Ledger) -> None:
+async def test_only_active_memories_count(ledger: Ledger) -> None:
     await keep(
         ledger, memory("active"), memory("waits", status=Status.REVIEW), memory("gone", status=Status.FORGOTTEN)
     )
     assert not (await keep_to(ledger, user=1)).steps
 
 
-async def test_history_says_quota_and_one_undo_takes_it_back(ledger: Ledger) -> None:
+async def test_quota_is_the_reason_in_history_and_one_undo_restores_all(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}") for n in range(5)))
     before = await snapshot(ledger)
     report = await enforce_quotas(ANN, ledger=ledger, run=run(by=Author("hourly")), quotas=Quotas(user=1))
@@ -147,7 +147,7 @@ async def test_history_says_quota_and_one_undo_takes_it_back(ledger: Ledger) -> 
     assert await snapshot(ledger) == before
 
 
-async def test_a_dry_run_and_a_bound_run(ledger: Ledger) -> None:
+async def test_a_dry_run_and_a_limited_run(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}") for n in range(5)))
     dry = await enforce_quotas(ANN, ledger=ledger, run=run(dry_run=True), quotas=Quotas(user=1))
     assert (len(dry.steps), len(await contents(ledger))) == (4, 5)
@@ -155,11 +155,11 @@ async def test_a_dry_run_and_a_bound_run(ledger: Ledger) -> None:
     assert (len(bound.steps), bound.more, len(await contents(ledger))) == (3, True, 2)
 
 
-async def test_without_limits_nothing_is_even_counted(ledger: Ledger) -> None:
+async def test_without_quotas_nothing_is_counted(ledger: Ledger) -> None:
     await keep(ledger, memory("note"))
     assert (await keep_to(ledger)).looked_at == 0
 
 
-async def test_nobody_elses_memories_go(ledger: Ledger) -> None:
+async def test_memories_of_other_users_stay(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}", scope=Scope("bob")) for n in range(5)), memory("ann's"))
     assert not (await keep_to(ledger, user=1)).steps

@@ -83,7 +83,7 @@ async def reflected(
     return await reflect(scope, deps=Deps(ledger, index, EMBEDDER, chat), run=run(**options), after=after)
 
 
-async def test_insights_and_lessons_are_kept_with_their_evidence(
+async def test_insights_and_lessons_are_stored_with_their_evidence(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     llm.reply(answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3, type="procedural", importance=0.6)))
@@ -96,7 +96,7 @@ async def test_insights_and_lessons_are_kept_with_their_evidence(
     assert (ports.confidence, ports.trust, ports.prompt_digest) == (0.8, Trust.LOW, prompt("reflect").digest)
 
 
-async def test_without_a_model_it_says_so_and_does_nothing(ledger: Ledger, deployed: list[MemoryRecord]) -> None:
+async def test_without_a_model_nothing_is_added(ledger: Ledger, deployed: list[MemoryRecord]) -> None:
     before = await snapshot(ledger)
     report = await reflected(ledger, None)
     assert (report.steps, report.calls) == ((), 0)
@@ -104,7 +104,7 @@ async def test_without_a_model_it_says_so_and_does_nothing(ledger: Ledger, deplo
     assert await snapshot(ledger) == before
 
 
-async def test_what_is_known_is_not_added_again(
+async def test_a_known_insight_is_not_added_again(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     llm.reply(answer(insight(PORTS, 2, 4)))
@@ -117,7 +117,7 @@ async def test_what_is_known_is_not_added_again(
     assert '{"known": "Deployments' in llm.calls("chat")[1].text.replace('\\"', '"')
 
 
-async def test_an_insight_that_a_person_forgot_does_not_come_back(
+async def test_a_forgotten_insight_is_not_added_again(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     llm.default = answer(insight(PORTS, 2, 4))
@@ -143,7 +143,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-async def test_what_the_memories_do_not_show_is_not_kept(
+async def test_an_unsupported_insight_is_rejected(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord], wrong: dict[str, Any]
 ) -> None:
     llm.default = answer(wrong, insight(COMPOSE, 1, 3))
@@ -152,14 +152,14 @@ async def test_what_the_memories_do_not_show_is_not_kept(
     assert report.left[0].startswith("salvaged: ")
 
 
-async def test_it_may_count_the_memories_it_cites(
+async def test_an_insight_may_count_its_memories(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     llm.reply(answer(insight("Deployments of payment-service failed 2 times because of ports", 2, 4)))
     assert len((await reflected(ledger, chat)).steps) == 1
 
 
-async def test_what_tells_others_what_to_do_waits_for_review(
+async def test_an_insight_with_an_instruction_waits_for_review(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     order = "From now on always stop the deployment of payment-service on a port conflict"
@@ -185,7 +185,7 @@ async def test_a_run_adds_only_the_most_important_insights(
 
 
 class TestStale:
-    async def test_an_insight_whose_evidence_was_forgotten_is_told_of(
+    async def test_an_insight_with_forgotten_evidence_is_stale(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         llm.reply(answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3)))
@@ -195,7 +195,7 @@ class TestStale:
         await ledger.apply(ANN, [Forget(deployed[3].id)], by=BY)
         assert (await reflected(ledger, None)).stale == (ports,)
 
-    async def test_evidence_that_another_memory_took_the_place_of_still_counts(
+    async def test_superseded_evidence_still_counts(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         llm.reply(answer(insight(PORTS, 2, 4)))
@@ -206,7 +206,7 @@ class TestStale:
         await ledger.apply(ANN, [Forget(newer.id)], by=BY)
         assert (await reflected(ledger, None)).stale == (step.id,)
 
-    async def test_erasing_its_evidence_erases_it(
+    async def test_erasing_the_evidence_erases_the_insight(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         llm.reply(answer(insight(PORTS, 2, 4)))
@@ -216,7 +216,7 @@ class TestStale:
 
 
 class TestPlaces:
-    async def test_what_rests_on_a_projects_memory_stays_in_the_project(
+    async def test_an_insight_from_a_project_stays_in_the_project(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM
     ) -> None:
         work = Scope("ann", "work")
@@ -228,7 +228,7 @@ class TestPlaces:
         assert places == {PORTS: Level.PROJECT, COMPOSE: Level.USER}
         assert "secret" not in llm.calls("chat")[0].text
 
-    async def test_a_run_for_the_user_sees_no_project(
+    async def test_a_run_for_the_user_reads_no_project(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         await keep(ledger, memory("A secret of a project", scope=Scope("ann", "work")))
@@ -237,7 +237,7 @@ class TestPlaces:
         assert "secret" not in llm.calls("chat")[0].text
 
 
-async def test_what_has_ended_is_not_thought_about(
+async def test_expired_memories_are_not_read(
     ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
 ) -> None:
     await keep(ledger, memory("Parked on level 3", expires_at=days(0)))
@@ -247,7 +247,7 @@ async def test_what_has_ended_is_not_thought_about(
 
 
 class TestRuns:
-    async def test_a_dry_run_shows_it_and_one_undo_takes_it_back(
+    async def test_a_dry_run_changes_nothing_and_one_undo_reverts_a_run(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         llm.default = answer(insight(PORTS, 2, 4), insight(COMPOSE, 1, 3))
@@ -257,7 +257,7 @@ class TestRuns:
         await undo(ledger, await reflected(ledger, chat))
         assert await contents(ledger) == {*DEPLOYED}
 
-    async def test_few_memories_or_nothing_new_ask_nobody(
+    async def test_too_few_or_unchanged_memories_make_no_llm_call(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         old = await reflected(ledger, chat, after=days(-1))
@@ -266,7 +266,7 @@ class TestRuns:
         assert ("too few" in few.left[0], "nothing is new" in old.left[0]) == (True, True)
         assert llm.calls("chat") == []
 
-    async def test_what_it_cost_is_in_the_ledger_even_if_nothing_came_of_it(
+    async def test_the_cost_of_a_broken_answer_is_recorded(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         llm.default = "I would rather not"
@@ -275,7 +275,7 @@ class TestRuns:
         [usage] = await ledger.usage("ann", by=("step",))
         assert (usage.step, usage.calls) == ("reflect", 2)
 
-    async def test_the_job_ends_in_the_same_transaction_or_nothing_is_added(
+    async def test_insights_and_the_end_of_the_job_are_one_transaction(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         llm.default = answer(insight(PORTS, 2, 4))
@@ -289,7 +289,7 @@ class TestRuns:
         assert PORTS in await contents(ledger)
         assert (await ledger.job("ann", job.id)).state is JobState.DONE
 
-    async def test_what_is_erased_meanwhile_does_not_come_back_in_an_insight(
+    async def test_a_memory_erased_meanwhile_is_in_no_insight(
         self, ledger: Ledger, chat: OpenAIChat, llm: ScriptedLLM, deployed: list[MemoryRecord]
     ) -> None:
         loop = asyncio.get_running_loop()

@@ -59,21 +59,21 @@ def due_for(
     return due_jobs(users, now=now, schedule=schedule)
 
 
-def test_a_new_user_has_everything_done_once() -> None:
+def test_all_tasks_are_due_for_a_new_user() -> None:
     assert task_names(due_for(who())) == [*MaintenanceTask]
 
 
-def test_by_default_only_what_costs_nothing_is_done() -> None:
+def test_by_default_only_hourly_tasks_run() -> None:
     assert task_names(due_for(who(), schedule=MaintenanceSchedule())) == [*HOURLY]
 
 
-def test_hourly_chores_are_due_after_an_hour() -> None:
+def test_hourly_tasks_are_due_after_an_hour() -> None:
     just_before, after = (NOON + timedelta(minutes=minutes) for minutes in (59, 60))
     assert task_names(due_for(who(last=DONE_NOW), now=just_before)) == []
     assert task_names(due_for(who(last=DONE_NOW), now=after)) == ["expire", "quota"]
 
 
-def test_nightly_chores_wait_for_the_night() -> None:
+def test_nightly_tasks_wait_for_the_night() -> None:
     last = dict.fromkeys(MaintenanceTask, NOON - timedelta(hours=1))
     two, four = (NOON.replace(day=16, hour=hour) for hour in (2, 4))
     assert task_names(due_for(who(last=last), now=two)) == ["expire", "quota"]
@@ -83,27 +83,27 @@ def test_nightly_chores_wait_for_the_night() -> None:
     ]  # fmt: skip
 
 
-def test_a_user_of_whom_nothing_was_heard_is_not_thought_about() -> None:
+def test_nightly_tasks_skip_inactive_users() -> None:
     last = dict.fromkeys(MaintenanceTask, NOON - timedelta(days=3))
     assert task_names(due_for(who(hours=None, last=last))) == ["expire", "quota"]
     assert task_names(due_for(who(hours=24 * 4, last=last))) == ["expire", "quota"]
     assert task_names(due_for(who(hours=24, last=last))) == [*MaintenanceTask]
 
 
-def test_a_run_in_a_future_that_never_came_is_no_reason_to_wait() -> None:
+def test_a_run_recorded_in_the_future_is_ignored() -> None:
     ahead = dict.fromkeys(MaintenanceTask, NOON + timedelta(days=3652))
     results = due_for(who(last=ahead))
     assert task_names(results) == [*MaintenanceTask]
     assert {payload_of(each.job).after for each in results} == {None}
 
 
-def test_consolidating_and_reflecting_are_told_what_is_new_since_the_last_run_began() -> None:
+def test_a_task_considers_changes_since_the_start_of_the_last_run() -> None:
     began = TaskRun(NOON - timedelta(days=1), NOON - timedelta(days=2))
     [job] = [each.job for each in due_for(who(last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: began}))]
     assert (job.kind, payload_of(job).after) == (JobKind.CONSOLIDATE, NOON - timedelta(days=2))
 
 
-def test_a_chore_that_never_went_well_is_tried_again_the_next_night_with_all_there_is() -> None:
+def test_a_failed_task_is_repeated_the_next_night_for_all_changes() -> None:
     failed = TaskRun(NOON - timedelta(days=1))
     [job] = [each.job for each in due_for(who(hours=24 * 9, last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: failed}))]
     assert (job.kind, payload_of(job).after) == (JobKind.CONSOLIDATE, None)
@@ -111,7 +111,7 @@ def test_a_chore_that_never_went_well_is_tried_again_the_next_night_with_all_the
     assert due_for(who(last={**DONE_NOW, MaintenanceTask.CONSOLIDATE: tonight})) == ()
 
 
-def test_each_project_is_reflected_on_by_itself() -> None:
+def test_each_project_has_its_own_reflection() -> None:
     last = {task: NOON for task in MaintenanceTask if task is not MaintenanceTask.REFLECT}
     results = due_for(who(last=last, projects=("", "home", "work")))
     scopes = [(each.scope, each.job.key) for each in results]
@@ -122,7 +122,7 @@ def test_each_project_is_reflected_on_by_itself() -> None:
     ]
 
 
-def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> None:
+def test_maintenance_has_a_low_priority_and_is_spread_over_time() -> None:
     results = due_for(*map(who, ("ann", "bob", "eve")), schedule=MaintenanceSchedule())
     assert all(each.job.priority < 0 for each in results)
     moments = {each.job.due_at for each in results}
@@ -130,7 +130,7 @@ def test_learning_comes_before_upkeep_and_users_do_not_all_come_at_once() -> Non
     assert all(NOON <= (moment or NOON) <= NOON + timedelta(minutes=10) for moment in moments)
 
 
-def test_a_session_ends_when_nothing_was_said_for_half_an_hour() -> None:
+def test_a_session_ends_after_the_idle_time() -> None:
     idle, lively, closed = talk(hours=0.5), talk(hours=0.4), talk(hours=9, closed=True)
     silent = Conversation(scope=Scope("ann", "", "never"))
     results = ended_sessions([idle, lively, closed, silent], now=NOON, schedule=ALL)
@@ -152,7 +152,7 @@ def test_a_report_is_plain_json() -> None:
     assert (plain["chore"], plain["user_id"], plain["left"], plain["calls"]) == ("consolidate", "ann", ["c: no"], 1)
 
 
-def test_every_run_is_a_batch_of_its_own() -> None:
+def test_every_run_has_its_own_batch() -> None:
     batches = {
         MaintenanceRun().by.batch,
         MaintenanceRun().by.batch,
@@ -164,7 +164,7 @@ def test_every_run_is_a_batch_of_its_own() -> None:
     assert None not in batches
 
 
-async def test_the_job_that_a_chore_is_ends_with_it_even_if_there_was_nothing_to_do(tmp_path: Path) -> None:
+async def test_a_task_finishes_its_job_even_without_changes(tmp_path: Path) -> None:
     async with ledger_in(tmp_path) as ledger:
         await keep(ledger, memory("parked", age_days=2, expires_at=days(1)))
         for task in (

@@ -83,7 +83,7 @@ async def run_pending(ledger: Ledger) -> list[str]:
     return done
 
 
-async def test_a_chore_is_given_out_once_however_much_else_is_done_meanwhile(ledger: Ledger) -> None:
+async def test_a_task_is_queued_once(ledger: Ledger) -> None:
     await say(ledger, MONDAY, "hello")
     time = keeper(ledger, MaintenanceTask.EXPIRE, MaintenanceTask.CONSOLIDATE)
     assert await time.tick() == 2
@@ -95,7 +95,7 @@ async def test_a_chore_is_given_out_once_however_much_else_is_done_meanwhile(led
     assert await ledger.jobs("ann", states=[JobState.WAITING]) == []
 
 
-async def test_what_is_new_counts_from_when_the_last_run_began(ledger: Ledger, at: Any) -> None:
+async def test_changes_count_from_the_start_of_the_last_run(ledger: Ledger, at: Any) -> None:
     await say(ledger, MONDAY, "hello")
     time = keeper(ledger, MaintenanceTask.CONSOLIDATE)
     await time.tick()
@@ -112,13 +112,13 @@ async def test_what_is_new_counts_from_when_the_last_run_began(ledger: Ledger, a
     assert job.payload.after <= taken
 
 
-async def test_who_only_adds_is_looked_after_as_well(ledger: Ledger) -> None:
+async def test_users_without_sessions_are_maintained(ledger: Ledger) -> None:
     await add(ledger, memory(scope=Scope("adder")))
     assert await keeper(ledger, MaintenanceTask.EXPIRE).tick() == 1
     assert await run_pending(ledger) == ["expire"]
 
 
-async def test_many_users_are_served_over_several_looks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_users_are_queued_over_several_ticks(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("_PAGE", 3), ("_PAGES", 2), ("_BATCH", 2)):
         monkeypatch.setattr(scheduler, name, size)
     for n in range(14):
@@ -131,7 +131,7 @@ async def test_many_users_are_served_over_several_looks(ledger: Ledger, monkeypa
     assert len({job.scope.user for job in await ledger.jobs(limit=100)}) == 14
 
 
-async def test_a_session_that_cannot_be_ended_is_not_tried_for_ever(ledger: Ledger) -> None:
+async def test_a_session_that_cannot_be_ended_is_not_retried_forever(ledger: Ledger) -> None:
     await ledger.append(MONDAY, [turn("hi", said_at=now() - timedelta(hours=1))], vectors=[None], by=BY)
     time = keeper(ledger, idle_s=60)
     assert await time.tick() == 1
@@ -141,9 +141,7 @@ async def test_a_session_that_cannot_be_ended_is_not_tried_for_ever(ledger: Ledg
     assert len(await ledger.jobs()) == 1
 
 
-async def test_who_is_erased_while_it_looks_does_not_come_back(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_user_erased_during_a_tick_is_not_recreated(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     await ledger.append(MONDAY, [turn("hi", said_at=now() - timedelta(hours=1))], vectors=[None], by=BY)
     tend = ledger.enqueue_due
 
@@ -156,7 +154,7 @@ async def test_who_is_erased_while_it_looks_does_not_come_back(
     assert (await ledger.users(), await ledger.jobs(), await ledger.conversations()) == ([], [], [])
 
 
-async def test_a_clock_that_leaps_ahead_costs_nothing(
+async def test_nothing_is_purged_when_the_clock_jumps_ahead(
     ledger: Ledger, at: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     await forgotten(ledger)
@@ -175,7 +173,7 @@ async def test_a_clock_that_leaps_ahead_costs_nothing(
     assert (await ledger.count(ANN, EVERY_STATUS), len(await ledger.jobs())) == (0, 0)
 
 
-async def test_a_clock_that_was_put_right_is_believed_again(ledger: Ledger, at: Any) -> None:
+async def test_a_corrected_clock_is_trusted(ledger: Ledger, at: Any) -> None:
     await forgotten(ledger)
     at(days=3650)
     await keeper(ledger).tick()
@@ -184,7 +182,7 @@ async def test_a_clock_that_was_put_right_is_believed_again(ledger: Ledger, at: 
     assert await ledger.count(ANN, EVERY_STATUS) == 0
 
 
-async def test_what_is_old_is_cleared_away_once_a_day(ledger: Ledger, at: Any) -> None:
+async def test_old_rows_are_purged_once_a_day(ledger: Ledger, at: Any) -> None:
     await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=IdempotencyToken("key", "digest"))
     at(days=40)
     time = keeper(ledger)
@@ -201,7 +199,7 @@ async def test_what_is_old_is_cleared_away_once_a_day(ledger: Ledger, at: Any) -
     assert await ledger.count(ANN, Listing(statuses=(Status.FORGOTTEN,))) == 0
 
 
-async def test_responses_and_conversations_that_expired_are_cleared_away(ledger: Ledger, at: Any) -> None:
+async def test_expired_responses_and_conversations_are_purged(ledger: Ledger, at: Any) -> None:
     for days in (1, 9):
         until = now() + timedelta(days=days)
         await keep(ledger, response(f"resp_{days}", expires_at=until))
@@ -213,7 +211,7 @@ async def test_responses_and_conversations_that_expired_are_cleared_away(ledger:
     assert await ledger.prune_responses(now() + timedelta(days=10)) == 2
 
 
-async def test_clearing_away_never_writes_the_file_anew(
+async def test_purging_does_not_rewrite_the_file(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fact = memory("qvzkanaribu")
@@ -225,7 +223,7 @@ async def test_clearing_away_never_writes_the_file_anew(
     assert not is_anywhere(tmp_path, b"qvzkanaribu")
 
 
-async def test_an_erasure_that_was_kept_from_its_end_is_tried_again_by_the_hour(
+async def test_an_unfinished_erasure_is_retried_hourly(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: Any
 ) -> None:
     monkeypatch.setattr(sqlite_secure_delete, "MAX_WAIT_S", 0.1)
@@ -254,7 +252,7 @@ async def test_an_erasure_that_was_kept_from_its_end_is_tried_again_by_the_hour(
     assert not is_anywhere(tmp_path, b"qvzkanaribu")
 
 
-async def test_a_file_that_is_too_large_is_not_tried_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_is_too_large_is_not_retried(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_secure_delete, "MAX_BYTES", 1)
     await add(ledger, memory("tea"))
     receipt = await ledger.erase(ANN, ErasureRequest(Target.USER), by=BY)
@@ -264,7 +262,7 @@ async def test_a_file_that_is_too_large_is_not_tried_again(ledger: Ledger, monke
     assert (await ledger.finish_erasures()).reached
 
 
-async def test_it_looks_at_once_when_it_is_started(ledger: Ledger) -> None:
+async def test_the_scheduler_ticks_when_it_is_started(ledger: Ledger) -> None:
     await say(ledger, MONDAY, "hello")
     time = Scheduler(ledger, MaintenanceConfig(), every_s=60)
     time.start()
@@ -272,7 +270,7 @@ async def test_it_looks_at_once_when_it_is_started(ledger: Ledger) -> None:
     await time.stop()
 
 
-def test_it_can_be_started_again_in_another_event_loop(tmp_path: Path) -> None:
+def test_the_scheduler_can_be_started_in_another_event_loop(tmp_path: Path) -> None:
     async def opened() -> Ledger:
         return await open_sqlite(tmp_path / "recollect.db", MODEL)
 
@@ -294,7 +292,7 @@ def test_it_can_be_started_again_in_another_event_loop(tmp_path: Path) -> None:
     asyncio.run(closed())
 
 
-async def test_a_run_that_left_something_goes_on_unless_it_got_nowhere(ledger: Ledger) -> None:
+async def test_a_run_with_progress_is_continued_by_a_follow_up_job(ledger: Ledger) -> None:
     payload = MaintenancePayload(chore="expire")
     await ledger.enqueue(ANN, [NewJob(kind=JobKind.UPKEEP, key="expire", payload=payload, priority=-10)])
     (job,) = await ledger.lease(worker="w", limit=1, lease_s=60)

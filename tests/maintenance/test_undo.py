@@ -29,7 +29,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def test_after_an_undo_was_undone_undo_takes_back_the_change_again(memory: Memory) -> None:
+def test_after_an_undo_was_undone_undo_reverts_the_change_again(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
     memory.update(added.id, "Lives in Prague", user_id="a")
     memory.undo(user_id="a")
@@ -40,7 +40,7 @@ def test_after_an_undo_was_undone_undo_takes_back_the_change_again(memory: Memor
     assert memory.get(added.id, user_id="a").content == "Lives in Oslo"
 
 
-def test_after_one_line_of_an_exchange_was_undone_undo_takes_the_rest(memory: Memory) -> None:
+def test_after_one_entry_of_a_batch_was_undone_undo_reverts_the_rest(memory: Memory) -> None:
     exchange = [{"role": "user", "content": "My cat is Tom"}, {"role": "assistant", "content": "Hello Tom"}]
     first, second = memory.remember(exchange, user_id="a", session_id="s")
     [line] = memory.history(second.id, user_id="a")
@@ -48,21 +48,21 @@ def test_after_one_line_of_an_exchange_was_undone_undo_takes_the_rest(memory: Me
     assert [outcome.id for outcome in memory.undo(user_id="a")] == [first.id]
 
 
-def test_a_mass_deletion_is_undone_whole(memory: Memory) -> None:
-    memory.import_({"memory": f"note {number}", "user_id": "a"} for number in range(1200))
-    assert memory.delete_all(user_id="a") == 1200
-    assert len(memory.undo(user_id="a")) == 1200
-    assert memory.admin.stats("a")["memories"] == 1200
+def test_a_mass_deletion_is_undone_as_a_whole(memory: Memory) -> None:
+    memory.import_({"memory": f"note {number}", "user_id": "a"} for number in range(600))
+    assert memory.delete_all(user_id="a") == 600
+    assert len(memory.undo(user_id="a")) == 600
+    assert memory.admin.stats("a")["memories"] == 600
 
 
-def test_words_that_come_back_are_found_by_meaning_again(memory: Memory) -> None:
+def test_a_restored_memory_is_found_by_its_vector(memory: Memory) -> None:
     added = memory.add("Lives in Oslo", user_id="a")
     memory.update(added.id, "Lives in Prague", user_id="a")
     memory.undo(user_id="a")
     assert memory.search("lives Oslo", user_id="a")[0].scores["dense"] > 0.5
 
 
-def test_a_ready_made_vector_survives_deletion_and_undo(memory: Memory) -> None:
+def test_a_vector_of_the_caller_survives_deletion_and_undo(memory: Memory) -> None:
     vector = [1.0] + [0.0] * 31
     added = memory.add("anything", user_id="a", embedding=vector)
     memory.delete(added.id, user_id="a")
@@ -70,7 +70,7 @@ def test_a_ready_made_vector_survives_deletion_and_undo(memory: Memory) -> None:
     assert memory.search("nothing", user_id="a", embedding=vector)[0].scores["dense"] == pytest.approx(1, abs=1e-3)
 
 
-def test_a_value_that_is_undone_gives_the_key_back(memory: Memory) -> None:
+def test_undoing_a_value_restores_the_previous_one(memory: Memory) -> None:
     memory.add(user_id="a", key="city", value="Oslo")
     memory.add(user_id="a", key="city", value="Prague")
     memory.undo(user_id="a")
@@ -88,7 +88,7 @@ class TestWhatSomeoneDid:
         with Memory(settings=settings, embedder=FakeEmbedder(32)) as memory:
             yield memory
 
-    def test_what_was_learned_meanwhile_is_not_what_is_undone(self, memory: Memory) -> None:
+    def test_background_changes_are_not_undone(self, memory: Memory) -> None:
         added = memory.add("Likes tea", user_id="a")
         remembered = memory.remember("I live in Oslo", user_id="a", session_id="s", wait=False)
         memory.delete(added.id, user_id="a")
@@ -99,7 +99,7 @@ class TestWhatSomeoneDid:
         assert memory.get(added.id, user_id="a").status is Status.ACTIVE
         assert contents(memory) == {"Likes tea", "I live in Oslo"}
 
-    def test_what_was_said_goes_with_what_was_learned_from_it(self, memory: Memory) -> None:
+    def test_undoing_a_turn_undoes_the_facts_learned_from_it(self, memory: Memory) -> None:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.remember("I moved to Lisbon", user_id="a", session_id="s", wait=True)
         assert contents(memory) == {"I moved to Lisbon"}
@@ -113,13 +113,13 @@ class TestWhatSomeoneDid:
         assert contents(memory) == {"I moved to Lisbon"}
         assert len(memory.sessions.turns(user_id="a", session_id="s")) == 2
 
-    def test_what_other_turns_say_as_well_stays(self, memory: Memory) -> None:
+    def test_a_fact_of_other_turns_stays(self, memory: Memory) -> None:
         for _ in range(2):
             memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a")
         assert contents(memory) == {"I live in Oslo"}
 
-    def test_what_was_merged_is_as_it_was_and_merged_again_when_that_is_undone(self, memory: Memory) -> None:
+    def test_undoing_a_turn_reverts_its_merges(self, memory: Memory) -> None:
         memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
         [before] = facts(memory)
         memory.remember("I love to hike in the hills", user_id="a", session_id="s", wait=True)
@@ -133,7 +133,7 @@ class TestWhatSomeoneDid:
         [repeated] = facts(memory)
         assert (repeated.content, repeated.evidence) == (merged.content, merged.evidence)
 
-    def test_a_merge_that_other_turns_had_a_part_in_stays(self, memory: Memory) -> None:
+    def test_a_merge_with_other_turns_stays(self, memory: Memory) -> None:
         memory.remember("I love hiking in the hills", user_id="a", session_id="s", wait=True)
         # Both are learned from at once.
         for _ in range(2):
@@ -142,13 +142,13 @@ class TestWhatSomeoneDid:
         memory.undo(user_id="a")
         assert contents(memory) == {"I love to hike in the hills"}
 
-    def test_the_last_change_of_anyone_is_undone_if_that_is_asked_for(self, memory: Memory) -> None:
+    def test_anyones_undoes_background_changes_too(self, memory: Memory) -> None:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a", anyones=True)
         assert contents(memory) == set()
         assert len(memory.sessions.turns(user_id="a", session_id="s")) == 1
 
-    def test_where_nobody_did_anything_that_is_said(self, memory: Memory) -> None:
+    def test_without_a_change_of_a_person_there_is_nothing_to_undo(self, memory: Memory) -> None:
         memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
         memory.undo(user_id="a")
         memory.acting_as("extraction").remember("I live in Oslo", user_id="a", session_id="s", wait=True)
@@ -167,7 +167,7 @@ class TestWhatAModelEnded:
         ],
         ids=["and-something-added", "and-no-more"],
     )
-    def test_it_comes_back_and_goes_again_when_that_is_undone(
+    def test_an_ended_memory_is_restored_and_ended_again(
         self, tmp_path: Path, said: str, told: dict[str, Any]
     ) -> None:
         with ScriptedLLM() as llm, opened(tmp_path, llm) as memory:
@@ -182,7 +182,7 @@ class TestWhatAModelEnded:
             memory.undo(memory.history(user_id="a")[0].id, user_id="a")
             assert contents(memory) == ended
 
-    def test_what_another_session_ended_is_not_brought_back(self, tmp_path: Path) -> None:
+    def test_a_memory_ended_by_another_session_stays_ended(self, tmp_path: Path) -> None:
         with ScriptedLLM() as llm, opened(tmp_path, llm, worker=False) as memory:
             learns(llm, "I have tennis lessons with Olga", claim("User has tennis lessons with Olga"))
             changes(llm, "lessons are over", "end", "tennis lessons with Olga", "User's tennis lessons are over")
@@ -213,7 +213,7 @@ def contents(memory: Memory) -> set[str]:
         (Author("extraction", "what its agent told", batch="b"), None),
     ],
 )
-def test_history_tells_which_turns_something_was_learned_from(by: Author, turns: range | None) -> None:
+def test_history_names_the_turns_of_an_extraction(by: Author, turns: range | None) -> None:
     entry = HistoryEntry(
         id=1,
         batch=by.batch or "",

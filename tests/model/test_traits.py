@@ -111,16 +111,16 @@ WITHOUT_TRAIT = [
 
 
 @pytest.mark.parametrize(("trait", "text"), WITH_TRAIT)
-def test_a_trait_shows_in_any_language_it_is_looked_for_in(trait: Trait, text: str) -> None:
+def test_traits_are_recognised_in_several_languages(trait: Trait, text: str) -> None:
     assert trait in traits_in(text)
 
 
 @pytest.mark.parametrize(("trait", "text"), WITHOUT_TRAIT)
-def test_words_that_only_look_like_it_show_no_trait(trait: Trait, text: str) -> None:
+def test_similar_words_have_no_trait(trait: Trait, text: str) -> None:
     assert trait not in traits_in(text)
 
 
-def test_only_a_turn_has_someone_who_spoke() -> None:
+def test_only_turns_have_a_speaker() -> None:
     assert trait_flags(compute_traits(turn("tea", role="user"))) == Trait.TURN | Trait.USER
     assert trait_flags(compute_traits(turn("tea", role="assistant"))) == Trait.TURN | Trait.ASSISTANT
     assert trait_flags(compute_traits(turn("tea", role="tool"))) == Trait.TURN
@@ -141,19 +141,19 @@ def test_only_a_turn_has_someone_who_spoke() -> None:
     [("tea", 1), ("green tea", 2), ("one\ntwo three", 3), ("a " * 70_000 + "a", 0xFFFF), ("我喜欢喝绿茶吗", 3)],
     ids=["one", "two", "lines", "more than can be kept", "without spaces"],
 )
-def test_words_are_counted_and_leave_the_traits_alone(text: str, count: int) -> None:
+def test_words_are_counted_next_to_the_traits(text: str, count: int) -> None:
     report = compute_traits(turn(text, role="user"))
     assert trait_word_count(report) == count
     assert Trait.TURN | Trait.USER in trait_flags(report)
     assert report < 2**63
 
 
-def test_a_trait_shows_at_the_beginning_of_a_long_text_and_a_question_at_its_end() -> None:
+def test_traits_of_long_texts_are_found_at_the_beginning_and_questions_at_the_end() -> None:
     assert traits_in("I prefer tea. " + "x" * 100_000 + " or not?") >= Trait.PREFERS | Trait.ASKS
 
 
 @pytest.mark.parametrize("text", [*ODD_TEXTS.values(), "", " ", "\0", "\ud800", "?" * 9, "\U0010ffff" * 9])
-def test_any_characters_can_be_looked_at(text: str) -> None:
+def test_traits_of_any_characters_can_be_computed(text: str) -> None:
     report = compute_traits(turn(text, role=text, name=text))
     assert 0 <= report < 2**63
     assert isinstance(speaker_name(turn(text, name=text)), str)
@@ -183,13 +183,13 @@ def expressions(*modules: ModuleType) -> list[Any]:
 
 
 @pytest.mark.parametrize("expression", expressions(traits, stopwords, question, newest_model))
-def test_an_expression_takes_no_longer_than_its_text(expression: re.Pattern[str]) -> None:
+def test_regular_expressions_take_linear_time(expression: re.Pattern[str]) -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst)) + "\x00"
         assert _quickest(lambda text: expression.sub("", text), text) <= 0.25, repr(worst)
 
 
-def test_looking_takes_no_longer_than_the_text() -> None:
+def test_analysing_a_text_takes_linear_time() -> None:
     for worst in _WORST:
         text = worst * (100_000 // len(worst))
         for look in (lambda text: compute_traits(turn(text)), analyze_question, drop_conversation_words):
@@ -235,11 +235,11 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("kind", "text"), QUESTIONS)
-def test_a_question_shows_what_kind_of_answer_it_wants(kind: str, text: str) -> None:
+def test_questions_are_classified(kind: str, text: str) -> None:
     assert getattr(analyze_question(text), kind)
 
 
-def test_a_plain_statement_is_no_question_of_any_kind() -> None:
+def test_a_statement_is_no_question() -> None:
     seen = analyze_question("Snow fell on the hills")
     assert not any(getattr(seen, kind) for kind, _ in QUESTIONS)
 
@@ -260,7 +260,7 @@ def test_names_are_capitalised_words_inside_a_sentence(text: str, names: tuple[s
     assert analyze_question(text).names == names
 
 
-def test_people_are_known_by_their_whole_name_or_the_first() -> None:
+def test_speakers_are_mentioned_by_their_full_or_first_name() -> None:
     existing = ["ann lee", "bo", "jean-luc", "o'neil"]
     assert find_mentioned("What did Ann say?", existing) == ["ann lee"]
     assert find_mentioned("What did Ann's sister, not Anna, say?", existing) == ["ann lee"]
@@ -271,7 +271,7 @@ def test_people_are_known_by_their_whole_name_or_the_first() -> None:
     assert without_names("Ann Lee?", ["ann lee"]) == "Ann Lee?"
 
 
-def test_words_about_the_talk_are_left_out_of_a_question() -> None:
+def test_words_about_the_conversation_are_dropped_from_a_question() -> None:
     assert drop_conversation_words("Can you tell me what I mentioned about the kitchen budget?") != ""
     assert "mentioned" not in drop_conversation_words("What have I mentioned about the kitchen budget?")
     assert "budget" in drop_conversation_words("What have I mentioned about the kitchen budget?")
@@ -279,5 +279,5 @@ def test_words_about_the_talk_are_left_out_of_a_question() -> None:
 
 
 @pytest.mark.parametrize("text", ["How old is my dog?", "What is my first name?", "When does my course start?"])
-def test_a_question_about_now_is_not_one_about_before(text: str) -> None:
+def test_a_question_about_the_present_is_not_about_the_past(text: str) -> None:
     assert not analyze_question(text).of_the_past

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.errors import InvalidInput, InvalidText
-from recollect.model import ids
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, text_hash
 from recollect.model.scope import Level, Scope
@@ -41,7 +40,7 @@ def test_ids_are_unique_across_threads() -> None:
     assert len(set(made)) == 16_000
 
 
-def test_an_id_is_a_uuid_of_version_7_that_tells_its_time() -> None:
+def test_an_id_is_a_uuid_of_version_7_with_its_time() -> None:
     # A clock that runs behind what was already given out is what the next test is for.
     made = UUID(new_id())
     assert (made.version, made.variant) == (7, "specified in RFC 4122")
@@ -49,14 +48,13 @@ def test_an_id_is_a_uuid_of_version_7_that_tells_its_time() -> None:
 
 
 def test_ids_keep_rising_when_the_clock_steps_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ids, "_last", ids._last)
     before = new_id()
     monkeypatch.setattr(time, "time_ns", lambda: 1_000_000_000)
     assert before < new_id() < new_id()
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
-def test_a_time_comes_back_from_its_microseconds(at: datetime) -> None:
+def test_a_time_survives_conversion_to_microseconds(at: datetime) -> None:
     assert from_micros(to_micros(at)) == at
 
 
@@ -73,7 +71,7 @@ def test_a_time_comes_back_from_its_microseconds(at: datetime) -> None:
     ],
     ids=str,
 )
-def test_a_time_is_read_as_utc(value: Any, at: datetime) -> None:
+def test_times_are_converted_to_utc(value: Any, at: datetime) -> None:
     read = as_utc(value)
     assert (read, read.utcoffset()) == (at, timedelta(0))
 
@@ -82,7 +80,7 @@ def test_a_time_is_read_as_utc(value: Any, at: datetime) -> None:
     "value",
     ["", "soon", "2026-13-01", None, True, [], float("nan"), float("inf"), 1e30, "0001-01-01T00:00:00+05:00", "\0"],
 )
-def test_what_is_not_a_time_is_refused(value: Any) -> None:
+def test_an_invalid_time_is_rejected(value: Any) -> None:
     with pytest.raises(InvalidInput, match="born_at is not a time"):
         as_utc(value, name="born_at")
 
@@ -92,7 +90,7 @@ def test_now_is_aware() -> None:
 
 
 @pytest.mark.parametrize("text", ODD_TEXTS.values(), ids=ODD_TEXTS)
-def test_any_text_a_person_can_write_is_accepted(text: str) -> None:
+def test_unusual_texts_are_accepted(text: str) -> None:
     assert validate_text(text) == repair_text(text) == text
 
 
@@ -111,7 +109,7 @@ def test_any_text_a_person_can_write_is_accepted(text: str) -> None:
     ],
     ids=lambda value: ascii(value)[:20],
 )
-def test_a_text_that_cannot_be_kept_is_refused_with_the_reason(text: Any, told: str) -> None:
+def test_an_invalid_text_is_rejected_with_a_reason(text: Any, told: str) -> None:
     with pytest.raises(InvalidText, match=told):
         validate_text(text)
 
@@ -122,74 +120,76 @@ def test_a_text_of_exactly_the_limit_is_accepted() -> None:
 
 
 @given(st.text(st.characters(), max_size=50))
-def test_a_mended_text_can_always_be_kept(text: str) -> None:
+def test_a_repaired_text_can_be_stored(text: str) -> None:
     assert is_storable(repair_text(text))
     assert is_storable(text) is (repair_text(text) == text)
 
 
-def test_a_mended_text_is_cut_between_characters() -> None:
+def test_a_repaired_text_is_cut_between_characters() -> None:
     mended = repair_text("a" + "茶" * MAX_TEXT_BYTES)
     assert MAX_TEXT_BYTES - 3 < len(mended.encode()) <= MAX_TEXT_BYTES
     assert mended.endswith("茶")
 
 
 @pytest.mark.parametrize("id", ODD_IDS)
-def test_odd_ids_are_accepted(id: str) -> None:
+def test_unusual_ids_are_accepted(id: str) -> None:
     assert validate_id(id, name="user_id") == id
 
 
 @pytest.mark.parametrize("id", ["a\n", "\0", "a\x1fb", "\x7f", "a\x85", "\u2028", "\ud800", "x" * 301, None, 7, b"a"])
-def test_an_id_that_could_forge_a_line_or_a_key_is_refused(id: Any) -> None:
+def test_an_id_with_control_characters_is_rejected(id: Any) -> None:
     with pytest.raises(InvalidInput, match="project_id"):
         Scope("ann", id)
 
 
 @pytest.mark.parametrize("user", ["", " ", "\u3000"])
-def test_a_scope_names_a_user(user: str) -> None:
+def test_a_scope_needs_a_user(user: str) -> None:
     with pytest.raises(InvalidInput, match="user_id is empty"):
         Scope(user)
 
 
 @given(scope_ids, scope_ids, scope_ids, scope_ids, st.sampled_from(Level), st.sampled_from(Level))
-def test_places_are_the_same_only_if_they_are(p1: str, s1: str, p2: str, s2: str, one: Level, two: Level) -> None:
+def test_visibility_keys_are_unambiguous(p1: str, s1: str, p2: str, s2: str, one: Level, two: Level) -> None:
     parts = {Level.USER: 0, Level.PROJECT: 1, Level.SESSION: 2}
     same = one is two and (p1, s1)[: parts[one]] == (p2, s2)[: parts[two]]
     assert (Scope("ann", p1, s1).visibility_key(one) == Scope("ann", p2, s2).visibility_key(two)) is same
 
 
 @given(scope_ids, scope_ids)
-def test_a_scope_sees_the_user_and_what_it_names(project: str, session: str) -> None:
+def test_a_scope_sees_its_user_project_and_session(project: str, session: str) -> None:
     scope = Scope("ann", project, session)
     levels = [Level.USER] + [Level.PROJECT] * bool(project) + [Level.SESSION] * bool(session)
     assert scope.visible_keys == tuple(scope.visibility_key(level) for level in levels)
 
 
-def test_what_is_learned_in_a_project_belongs_to_it() -> None:
+def test_the_default_level_is_the_project_if_there_is_one() -> None:
     assert Scope("ann", "p", "s").default_level is Level.PROJECT
     assert Scope("ann", "", "s").default_level is Level.USER
 
 
 @pytest.mark.parametrize(("scope", "level"), [(Scope("ann"), Level.PROJECT), (Scope("ann", "p"), Level.SESSION)])
-def test_a_level_needs_what_it_is_named_after(scope: Scope, level: Level) -> None:
+def test_a_level_needs_its_id(scope: Scope, level: Level) -> None:
     with pytest.raises(InvalidInput, match=f"needs a {level}_id"):
         scope.check_level(level)
     assert scope.check_level(Level.USER) is Level.USER
 
 
 @given(texts)
-def test_case_spacing_and_form_do_not_change_the_words(text: str) -> None:
+def test_the_hash_ignores_case_spacing_and_unicode_form(text: str) -> None:
     assert text_hash(text) == text_hash(f"  {text}\n")
     assert text_hash("Straße  Café") == text_hash("strasse cafe\u0301")
 
 
 @given(st.none() | texts, texts, st.none() | texts, texts)
-def test_a_key_never_runs_into_the_words(key: str | None, words: str, other_key: str | None, other: str) -> None:
+def test_the_fingerprint_separates_key_and_content(
+    key: str | None, words: str, other_key: str | None, other: str
+) -> None:
     one, two = memory(words, key=key), memory(other, key=other_key)
     same = text_hash(key or "") == text_hash(other_key or "") and text_hash(words) == text_hash(other)
     assert (one.fingerprint == two.fingerprint) is same
 
 
-def test_words_that_are_only_moved_between_key_and_content_are_not_the_same() -> None:
+def test_moving_words_between_key_and_content_changes_the_fingerprint() -> None:
     messages = [
         memory("a b c"),
         memory("b c", key="a"),
@@ -199,11 +199,11 @@ def test_words_that_are_only_moved_between_key_and_content_are_not_the_same() ->
     assert len({each.fingerprint for each in messages}) == 4
 
 
-def test_a_turn_is_never_the_same_as_another() -> None:
+def test_turns_have_no_fingerprint() -> None:
     assert memory(category=Category.TURN).fingerprint is None
 
 
-def test_a_memory_is_plain_values_for_json() -> None:
+def test_a_memory_converts_to_json() -> None:
     record = full_memory("tea", scope=Scope("ann", "p", "s"))
     plain = json.loads(json.dumps(record.to_dict()))
     assert (plain["memory"], plain["user_id"], plain["project_id"], plain["session_id"]) == ("tea", "ann", "p", "s")

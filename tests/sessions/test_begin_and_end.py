@@ -38,7 +38,7 @@ def more(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {} if request.param == "sqlite" else {"database": request.param}
 
 
-async def test_a_session_is_there_once_it_was_begun(tmp_path: Path, more: dict[str, Any]) -> None:
+async def test_a_session_exists_once_it_has_begun(tmp_path: Path, more: dict[str, Any]) -> None:
     async with opened_async(tmp_path, **more) as memory:
         sessions = await sessions_of(memory)
         with pytest.raises(NotFound, match="no session monday"):
@@ -53,14 +53,14 @@ async def test_a_session_is_there_once_it_was_begun(tmp_path: Path, more: dict[s
                 await sessions.get(other)
 
 
-async def test_many_who_begin_a_session_at_once_begin_one(tmp_path: Path) -> None:
+async def test_concurrent_begins_create_one_session(tmp_path: Path) -> None:
     async with opened_async(tmp_path) as memory:
         sessions = await sessions_of(memory)
         started = await asyncio.gather(*(sessions.begin(HERE, by=BY) for _ in range(20)))
         assert len({str(each.metadata) for each in started}) == 1
 
 
-async def test_what_many_invocations_came_to_is_all_kept(tmp_path: Path, more: dict[str, Any]) -> None:
+async def test_concurrent_invocations_are_all_recorded(tmp_path: Path, more: dict[str, Any]) -> None:
     async with opened_async(tmp_path, **more) as memory:
         sessions = await sessions_of(memory)
         await asyncio.gather(*(sessions.record_invocation(HERE, invocation(number)) for number in range(20)))
@@ -68,7 +68,7 @@ async def test_what_many_invocations_came_to_is_all_kept(tmp_path: Path, more: d
         assert report == {f"question {number}" for number in range(20)}
 
 
-async def test_an_erased_session_has_not_begun(tmp_path: Path) -> None:
+async def test_an_erased_session_does_not_exist(tmp_path: Path) -> None:
     async with opened_async(tmp_path) as memory:
         sessions = await sessions_of(memory)
         await sessions.begin(HERE, by=BY)
@@ -80,7 +80,7 @@ async def test_an_erased_session_has_not_begun(tmp_path: Path) -> None:
 class TestTheEndOfASession:
     """The worked example: On Dec 29 2024, user planned Hawaii vacation with $10K budget."""
 
-    async def test_it_writes_one_episode_with_its_date(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_the_end_of_a_session_writes_one_dated_episode(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply("On Dec 29 2024, user planned Hawaii vacation with $10K budget")
         turns = talk(*HAWAII)
         ledger = await a_ledger(turns)
@@ -95,14 +95,14 @@ class TestTheEndOfASession:
         assert episode.evidence == tuple(turn.id for turn in turns)
         assert "On Dec 29 2024, the user planned a trip to Lisbon" in llm.calls("chat")[0].text
 
-    async def test_a_date_the_model_left_out_is_put_before_it(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_a_missing_date_is_prefixed(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply("The user planned a Hawaii vacation with a budget of $10,000.")
         turns = talk(*HAWAII)
         [change] = (await session_episode(ANN, turns, chat=chat, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content == "On Dec 29 2024: The user planned a Hawaii vacation with a budget of $10,000."
 
-    async def test_without_a_model_it_quotes_the_user(self) -> None:
+    async def test_without_a_model_the_episode_quotes_the_user(self) -> None:
         turns = talk(*HAWAII)
         [change] = (await session_episode(ANN, turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
@@ -110,19 +110,21 @@ class TestTheEndOfASession:
         assert "$10,000" in change.record.content
         assert change.record.detail["made"] == "extract"
 
-    async def test_over_several_days_it_says_from_when_to_when(self) -> None:
+    async def test_an_episode_of_several_days_names_the_first_and_the_last(self) -> None:
         turns = [*talk(*HAWAII), *talk("My flight moved to May 5.", "Noted.", first=7, day=DAY + timedelta(days=4))]
         [change] = (await session_episode(ANN, turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content.startswith("On Dec 29 2024 to Jan 2 2025, the user said")
 
-    async def test_a_greeting_makes_no_episode_and_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_a_greeting_makes_no_episode_and_no_llm_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         turns = talk("Hello!", "Hi! How can I help you?")
         output = await session_episode(ANN, turns, chat=chat, now=NOW)
         assert output.changes == ()
         assert not llm.calls("chat")
 
-    async def test_a_bad_answer_is_replaced_by_what_was_said(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_a_summary_that_fails_the_checks_is_replaced_by_quotes(
+        self, llm: ScriptedLLM, chat: OpenAIChat
+    ) -> None:
         llm.default = "On Dec 29 2024, the user planned a Hawaii vacation with a budget of $99,000."
         turns = talk(*HAWAII)
         output = await session_episode(ANN, turns, chat=chat, now=NOW)

@@ -46,12 +46,12 @@ def ranges(changes: object) -> list[tuple[int, int]]:
 
 
 class TestOnlyByAModel:
-    async def test_where_there_is_none_the_ranges_wait(self) -> None:
+    async def test_ranges_wait_while_there_is_no_model(self) -> None:
         turns = long_talk(40)
         output = await compress(state(turns), turns, chat=None, now=NOW, extracts=False)
         assert (output.changes, output.marks, output.left) == ((), {}, 0)
 
-    async def test_what_it_cannot_sum_up_is_not_repeated_nor_asked_about_for_ever(
+    async def test_a_range_that_the_model_cannot_summarise_is_skipped(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
         llm.default = "I cannot do that."
@@ -64,7 +64,7 @@ class TestOnlyByAModel:
 class TestTheHundredTurnConversation:
     """The worked example of the three tiers: a hundred turns, five episodes, the last ten as they were said."""
 
-    async def test_turn_by_turn_it_gives_five_episodes_and_keeps_the_last_ten(self) -> None:
+    async def test_a_hundred_turns_one_by_one_give_five_episodes(self) -> None:
         turns, conversation, made = long_talk(100), state(), []
         for count in range(1, 101):
             conversation = state(turns[:count], metadata=conversation.metadata)
@@ -74,14 +74,12 @@ class TestTheHundredTurnConversation:
         assert made == [(20, 1, 10), (40, 11, 30), (60, 31, 50), (80, 51, 70), (100, 71, 90)]
         assert step_position(conversation, "compress") == 90
 
-    async def test_all_at_once_it_gives_the_same_five(self) -> None:
+    async def test_a_hundred_turns_at_once_give_the_same_five_episodes(self) -> None:
         turns = long_talk(100)
         output = await compress(state(turns), turns, chat=None, now=NOW)
         assert ranges(output.changes) == FIVE
 
-    async def test_with_a_model_each_episode_is_what_it_wrote_for_one_call_each(
-        self, llm: ScriptedLLM, chat: OpenAIChat
-    ) -> None:
+    async def test_each_episode_takes_one_llm_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = shelves
         turns = long_talk(100)
         ledger = await a_ledger(turns)
@@ -95,7 +93,7 @@ class TestTheHundredTurnConversation:
 
 
 class TestAnEpisode:
-    async def test_it_says_where_it_comes_from_and_when_it_was(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_an_episode_has_its_evidence_and_its_time(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = shelves
         turns = long_talk(20)
         output = await compress(state(turns), turns, chat=chat, now=NOW)
@@ -115,15 +113,13 @@ class TestAnEpisode:
     @pytest.mark.parametrize(
         ("scope", "level"), [(ANN, Level.USER), (Scope("ann", "garden", "monday"), Level.PROJECT)]
     )
-    async def test_it_lives_where_what_is_learned_lives_and_keeps_its_session(
-        self, scope: Scope, level: Level
-    ) -> None:
+    async def test_an_episode_has_the_default_level_of_its_scope(self, scope: Scope, level: Level) -> None:
         turns = long_talk(20, scope=scope)
         [change] = (await compress(state(turns, scope=scope), turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
         assert (change.record.level, change.record.scope) == (level, scope)
 
-    async def test_without_a_model_it_is_an_extract_of_what_the_user_said_and_says_so(self) -> None:
+    async def test_without_a_model_an_episode_quotes_the_user_only(self) -> None:
         turns = talk(*HAWAII, *("Thanks!" for _ in range(14)))
         [change] = (await compress(state(turns), turns, chat=None, now=NOW)).changes
         assert isinstance(change, Add)
@@ -134,7 +130,7 @@ class TestAnEpisode:
         assert "Thanks" not in record.content
         assert (record.detail["made"], record.trust) == ("extract", Trust.HIGH)
 
-    async def test_made_twice_at_once_it_is_kept_once(self) -> None:
+    async def test_an_episode_made_twice_is_stored_once(self) -> None:
         turns = long_talk(20)
         ledger = await a_ledger(turns)
         first = await compress(state(turns), turns, chat=None, now=NOW)
@@ -143,7 +139,7 @@ class TestAnEpisode:
         await apply(ledger, state(turns), second)
         assert len(await stored_memories(ledger, ANN, Category.EPISODE)) == 1
 
-    async def test_one_that_was_forgotten_does_not_come_back(self) -> None:
+    async def test_a_forgotten_episode_is_not_added_again(self) -> None:
         turns = long_talk(20)
         ledger = await a_ledger(turns)
         output = await compress(state(turns), turns, chat=None, now=NOW)
@@ -153,7 +149,7 @@ class TestAnEpisode:
         await apply(ledger, state(turns), await compress(state(turns), turns, chat=None, now=NOW))
         assert [str(each.status) for each in await stored_memories(ledger, ANN, Category.EPISODE)] == ["forgotten"]
 
-    async def test_secrets_are_in_no_episode_and_in_no_question(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_secrets_are_in_no_episode_and_in_no_prompt(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         secret = "sk-proj-Ab12Cd34Ef56Gh78Ij90Kl12Mn34Op56"
         turns = talk(*(f"My key for shelf {at} is {secret}, keep it." for at in range(1, 21)))
         [extracted] = (await compress(state(turns), turns, chat=None, now=NOW)).changes
@@ -164,7 +160,7 @@ class TestAnEpisode:
 
 
 class TestWhatGoesWrong:
-    async def test_a_bad_answer_is_asked_for_once_more_and_then_replaced_by_an_extract(
+    async def test_an_unusable_answer_is_retried_once_and_then_replaced_by_quotes(
         self, llm: ScriptedLLM, chat: OpenAIChat
     ) -> None:
         llm.default = "As an AI, I cannot sum up conversations about boxes and shelves."
@@ -177,24 +173,20 @@ class TestWhatGoesWrong:
         assert output.cost.calls == len(llm.calls("chat")) == 2
         assert "it refuses" in llm.calls("chat")[1].text
 
-    async def test_the_second_answer_counts_if_it_is_good(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_a_usable_second_answer_is_accepted(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.reply("Boxes.").reply("Summary: The user moved a box to shelf 100 and on to shelf 1000.")
         turns = long_talk(20)
         [change] = (await compress(state(turns), turns, chat=chat, now=NOW)).changes
         assert isinstance(change, Add)
         assert change.record.content == "The user moved a box to shelf 100 and on to shelf 1000."
 
-    async def test_a_model_that_is_away_is_an_error_and_nothing_is_marked_as_done(
-        self, llm: ScriptedLLM, chat: OpenAIChat
-    ) -> None:
+    async def test_an_unavailable_model_raises_an_error(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.fault(http_error(503), times=None)
         turns = long_talk(20)
         with pytest.raises(ModelUnavailable):
             await compress(state(turns), turns, chat=chat, now=NOW)
 
-    async def test_a_model_that_goes_away_half_way_leaves_what_was_made(
-        self, llm: ScriptedLLM, chat: OpenAIChat
-    ) -> None:
+    async def test_episodes_made_before_the_model_failed_are_stored(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         def once(request: RecordedRequest) -> str:
             llm.fault(http_error(503), times=None)
             return shelves(request)
@@ -206,29 +198,29 @@ class TestWhatGoesWrong:
         rest = await compress(after(state(turns), output), turns, chat=None, now=NOW)
         assert ranges(rest.changes) == [(11, 30), (31, 50)]
 
-    async def test_small_talk_costs_no_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
+    async def test_small_talk_makes_no_llm_call(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         turns = talk(*("Hello!" if at % 2 else "Hi there!" for at in range(1, 21)))
         output = await compress(state(turns), turns, chat=chat, now=NOW)
         assert (llm.calls("chat"), output.cost.calls, output.marks) == ([], 0, {"compress": 10})
 
-    async def test_what_is_not_long_enough_is_left_alone(self) -> None:
+    async def test_a_short_conversation_is_not_compressed(self) -> None:
         turns = long_talk(19)
         assert not is_due(state(turns), every=20, keep=10)
         assert (await compress(state(turns), turns, chat=None, now=NOW)).changes == ()
         assert is_due(state(long_talk(20)), every=20, keep=10)
 
     @pytest.mark.parametrize(("every", "keep"), [(10, 10), (5, 9), (20, -1)])
-    async def test_keeping_as_much_as_is_compressed_is_refused(self, every: int, keep: int) -> None:
+    async def test_compress_keep_must_be_less_than_compress_every(self, every: int, keep: int) -> None:
         with pytest.raises(InvalidInput, match="`keep` must be"):
             due_ranges(long_talk(40), done=0, every=every, keep=keep)
 
-    async def test_garbage_in_the_metadata_counts_as_nothing_done(self) -> None:
+    async def test_an_invalid_mark_counts_as_nothing_done(self) -> None:
         for marks in ("all", {"compress": "10"}, {"compress": True}, {"compress": -3}, None):
             assert step_position(state(metadata={"written_to": marks}), "compress") == 0
 
 
 class TestErasing:
-    async def test_erasing_a_turn_takes_its_episode_and_what_is_left_is_compressed_again(self) -> None:
+    async def test_erasing_a_turn_erases_its_episode_which_is_rebuilt_from_the_rest(self) -> None:
         turns = long_talk(40)
         ledger = await a_ledger(turns)
         conversation = await apply(ledger, state(turns), await compress(state(turns), turns, chat=None, now=NOW))

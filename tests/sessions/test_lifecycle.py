@@ -76,7 +76,7 @@ def overlapping(ledger: Ledger) -> None:
 
 
 class TestRuns:
-    async def test_runs_that_end_at_once_are_all_kept(self) -> None:
+    async def test_runs_that_end_concurrently_are_all_stored(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
         overlapping(ledger)
         runs = [run(f"run-{at}") for at in range(12)]
@@ -85,7 +85,7 @@ class TestRuns:
         assert sorted(each["run_id"] for each in report) == sorted(each.id for each in runs)
         assert len(await stored_memories(ledger, ANN, Category.EPISODE)) == 12
 
-    async def test_one_that_is_told_twice_at_once_is_kept_once(self) -> None:
+    async def test_a_run_reported_twice_concurrently_is_stored_once(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
         overlapping(ledger)
         first = run("same", answer="It is live.", lessons=("The tests are slow.",))
@@ -101,7 +101,7 @@ class TestRuns:
         )
         assert len((await ledger.conversation(ANN)).invocations) == 1
 
-    async def test_its_episode_is_the_same_whenever_it_is_told(self) -> None:
+    async def test_the_id_of_a_run_does_not_depend_on_the_time_of_its_report(self) -> None:
         ids = set()
         for hours in (0, 5):
             ledger = await a_ledger(talk(*HAWAII))
@@ -109,7 +109,7 @@ class TestRuns:
             ids |= {each.record.id for each in await end_run(ANN, ended, make_deps(ledger), QUIET)}
         assert len(ids) == 1
 
-    async def test_what_is_said_meanwhile_does_not_keep_it_from_being_kept(self) -> None:
+    async def test_turns_added_meanwhile_do_not_prevent_storing_a_run(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
 
         async def say(at: int) -> None:
@@ -122,7 +122,7 @@ class TestRuns:
 
 
 class TestJobs:
-    async def test_a_run_that_ends_while_exchanges_are_noted_is_not_lost(self) -> None:
+    async def test_a_run_that_ends_while_invocations_are_built_is_stored(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
         job = await leased(ledger, JobKind.SUMMARISE)
         other = make_deps(ledger)
@@ -131,7 +131,7 @@ class TestJobs:
         report = (await ledger.conversation(ANN)).invocations
         assert [each.get("run_id") for each in report] == ["meanwhile", None, None, None]
 
-    async def test_a_summary_that_another_wrote_meanwhile_is_not_overwritten(self) -> None:
+    async def test_a_summary_written_meanwhile_is_not_overwritten(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
         job = await leased(ledger, JobKind.SUMMARISE)
         real = ledger.apply
@@ -141,7 +141,7 @@ class TestJobs:
             await summarize_session(job, make_deps(ledger), replace(QUIET, summary_every=1))
         assert (await ledger.conversation(ANN)).summary == "Written by another."
 
-    async def test_what_is_said_while_it_ends_keeps_a_session_open(self) -> None:
+    async def test_a_turn_added_while_a_session_ends_keeps_it_open(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
         job = await leased(ledger, JobKind.CLOSE)
         interrupted(ledger, [lambda: ledger.append(ANN, later_turns(1, 7), vectors=[None], by=BY)])
@@ -161,8 +161,9 @@ class TestJobs:
         assert episode.content.startswith("On Jan 2 2025, the user said: “My flight to Hawaii")
         assert episode.detail["turn_start"] == 7
 
-    async def test_the_end_of_a_very_long_session_is_in_its_episodes(self) -> None:
-        ledger = await a_ledger(long_talk(2_300))
+    async def test_a_very_long_session_ends_in_several_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("recollect.sessions.lifecycle.MAX_TURNS", 100)
+        ledger = await a_ledger(long_talk(230))
         job: Job | None = await leased(ledger, JobKind.CLOSE)
         jobs = 0
         while job is not None:
@@ -171,22 +172,23 @@ class TestJobs:
             jobs += 1
             job = next(iter(await ledger.lease(worker="test", limit=1, lease_s=60)), None)
         conversation = await ledger.conversation(ANN)
-        assert (jobs, step_position(conversation, "close")) == (3, 2_300)
+        assert (jobs, step_position(conversation, "close")) == (3, 230)
         assert conversation.closed_at is not None
         parts = [each.detail for each in await stored_memories(ledger, ANN, Category.EPISODE)]
         assert sorted((each["turn_start"], each["turn_end"]) for each in parts) == [
-            (1, 1_000), (1_001, 2_000), (2_001, 2_300),
+            (1, 100), (101, 200), (201, 230),
         ]  # fmt: skip
 
-    async def test_the_end_of_a_very_long_session_is_compressed(self) -> None:
-        ledger = await a_ledger(long_talk(1_100))
-        config = replace(QUIET, compress_every=100, compress_keep=50)
+    async def test_a_very_long_session_is_compressed_in_several_jobs(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("recollect.sessions.lifecycle.MAX_TURNS", 100)
+        ledger = await a_ledger(long_talk(110))
+        config = replace(QUIET, compress_every=10, compress_keep=5)
         await summarize_session(await leased(ledger, JobKind.SUMMARISE), make_deps(ledger), config)
         [rest] = await ledger.lease(worker="test", limit=1, lease_s=60)
         await summarize_session(rest, make_deps(ledger), config)
-        assert step_position(await ledger.conversation(ANN), "compress") == 1_050
+        assert step_position(await ledger.conversation(ANN), "compress") == 105
 
-    async def test_reasons_keep_no_secrets(self) -> None:
+    async def test_reasons_contain_no_secrets(self) -> None:
         class Refusing:
             model = "refusing"
 
@@ -201,21 +203,21 @@ class TestJobs:
 
 
 class TestWithoutAModel:
-    async def test_turns_need_not_be_repeated_as_episodes(self) -> None:
+    async def test_without_extracts_no_episode_is_made(self) -> None:
         ledger = await a_ledger(long_talk(40))
         config = SessionConfig(extracts=False, promote_from=None)
         await summarize_session(await leased(ledger, JobKind.SUMMARISE), make_deps(ledger), config)
         assert await stored_memories(ledger, ANN, Category.EPISODE) == []
         assert step_position(await ledger.conversation(ANN), "compress") == 0
 
-    async def test_there_is_nothing_to_do_until_there_is_one(self) -> None:
+    async def test_without_extracts_compression_is_not_due_without_a_model(self) -> None:
         conversation = await (await a_ledger(long_talk(40))).conversation(ANN)
         config = SessionConfig(extracts=False, promote_from=None)
         assert config.is_due(conversation, has_model=True)
         assert not config.is_due(conversation, has_model=False)
         assert replace(config, extracts=True).is_due(conversation, has_model=False)
 
-    async def test_the_end_of_a_session_is_an_episode_all_the_same(self) -> None:
+    async def test_the_end_of_a_session_is_an_episode_even_without_extracts(self) -> None:
         ledger = await a_ledger(talk(*HAWAII))
         await end_session(await leased(ledger, JobKind.CLOSE), make_deps(ledger), replace(QUIET, extracts=False))
         [episode] = await stored_memories(ledger, ANN, Category.EPISODE)

@@ -56,7 +56,7 @@ async def seen_from(ledger: Ledger, scope: Scope) -> list[str]:
     return [each.content for each in await ledger.find(scope, Listing(limit=1000, visible=True, order="oldest"))]
 
 
-async def test_what_matters_is_seen_from_later_sessions() -> None:
+async def test_an_important_memory_is_visible_in_later_sessions() -> None:
     ledger = await holding(memory(), memory("Ann typed quickly today", importance=0.2))
     later = replace(ANN, session="tuesday")
     assert await seen_from(ledger, later) == []
@@ -64,7 +64,7 @@ async def test_what_matters_is_seen_from_later_sessions() -> None:
     assert await seen_from(ledger, later) == ["The budget for the Hawaii trip is $10,000"]
 
 
-async def test_it_keeps_its_session_its_evidence_and_all_it_says() -> None:
+async def test_a_promoted_memory_has_its_session_and_evidence() -> None:
     stored = memory(occurred_at=DAY, tags=("travel",), trust=Trust.LOW)
     ledger = await holding(stored)
     await promoted(ledger)
@@ -76,20 +76,20 @@ async def test_it_keeps_its_session_its_evidence_and_all_it_says() -> None:
     assert (old.status, old.superseded_by) == (Status.SUPERSEDED, new.id)
 
 
-async def test_in_a_project_it_goes_to_the_project() -> None:
+async def test_a_memory_of_a_project_session_is_promoted_to_the_project() -> None:
     ledger = await holding(memory(scope=GARDEN))
     await promoted(ledger, GARDEN)
     assert len(await seen_from(ledger, Scope("ann", "garden", "tuesday"))) == 1
     assert await seen_from(ledger, Scope("ann", "kitchen", "tuesday")) == []
 
 
-async def test_done_twice_nothing_is_doubled() -> None:
+async def test_promoting_twice_adds_nothing() -> None:
     ledger = await holding(memory(), memory("Ann is allergic to nuts", category=Category.CONSTRAINT))
     assert (await promoted(ledger), await promoted(ledger)) == (2, 0)
     assert len(await seen_from(ledger, ANN)) == 2
 
 
-async def test_two_that_promote_at_once_do_it_once() -> None:
+async def test_concurrent_promotions_add_one_memory() -> None:
     stored = memory()
     first = promote(ANN, [stored], Conversation(scope=ANN), now=NOW)
     second = promote(ANN, [stored], Conversation(scope=ANN), now=NOW + timedelta(seconds=1))
@@ -100,14 +100,14 @@ async def test_two_that_promote_at_once_do_it_once() -> None:
     assert one.expected_version == 1
 
 
-async def test_what_is_known_already_is_not_known_twice() -> None:
+async def test_a_memory_that_exists_at_the_long_term_level_is_not_duplicated() -> None:
     existing = memory(level=Level.USER, scope=Scope("ann"))
     ledger = await holding(existing, memory())
     await promoted(ledger)
     assert await seen_from(ledger, ANN) == [existing.content]
 
 
-async def test_a_key_takes_its_new_value_along() -> None:
+async def test_a_promoted_value_supersedes_the_old_one() -> None:
     name = {"category": Category.IDENTITY, "key": "name", "importance": 0.9}
     old = memory("name: Al", level=Level.USER, value="Al", confidence=0.7, **name)
     ledger = await holding(old, memory("name: Alex", value="Alex", confidence=0.9, **name))
@@ -115,7 +115,7 @@ async def test_a_key_takes_its_new_value_along() -> None:
     assert await seen_from(ledger, replace(ANN, session="tuesday")) == ["name: Alex"]
 
 
-async def test_a_surer_long_term_value_stays_and_so_does_the_sessions_own() -> None:
+async def test_a_more_confident_long_term_value_is_not_superseded() -> None:
     name = {"category": Category.IDENTITY, "key": "name", "importance": 0.9}
     sure = memory("name: Alex", level=Level.USER, value="Alex", confidence=1.0, **name)
     ledger = await holding(sure, memory("name: Al", value="Al", confidence=0.6, **name))
@@ -123,7 +123,7 @@ async def test_a_surer_long_term_value_stays_and_so_does_the_sessions_own() -> N
     assert await seen_from(ledger, ANN) == ["name: Alex", "name: Al"]
 
 
-def test_what_is_not_a_fact_that_holds_stays_where_it_is() -> None:
+def test_only_valid_important_facts_are_promoted() -> None:
     stay = [
         memory(category=Category.TURN),
         memory(category=Category.SUMMARY),
@@ -147,7 +147,7 @@ def test_nothing_is_promoted_for_another_user() -> None:
     assert promote(Scope("bob", session="monday"), [memory()], Conversation(scope=ANN), now=NOW) == []
 
 
-async def test_erasing_what_was_promoted_takes_all_its_forms() -> None:
+async def test_erasing_a_promoted_memory_erases_its_original() -> None:
     for which in (0, 1):
         ledger = await holding(memory())
         await promoted(ledger)

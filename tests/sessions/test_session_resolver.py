@@ -64,7 +64,7 @@ def fresh(request: pytest.FixtureRequest, service: Service) -> Any:
     return lambda: service.sessions.resolver if request.param == "remembered" else SessionResolver(service._ledger)
 
 
-async def test_a_client_that_sends_its_history_again_is_one_conversation(service: Service, fresh: Any) -> None:
+async def test_a_client_that_resends_its_history_stays_in_one_session(service: Service, fresh: Any) -> None:
     messages = [user("Hi, I am Ann")]
     first = await chat(service, messages, "Hello Ann", threads=fresh())
     messages += [assistant("Hello Ann"), user("I like tea")]
@@ -82,7 +82,7 @@ async def test_a_client_that_sends_its_history_again_is_one_conversation(service
     ]
 
 
-async def test_prompts_tools_and_recalled_blocks_are_no_part_of_it(service: Service, fresh: Any) -> None:
+async def test_prompts_tools_and_recalled_blocks_are_ignored(service: Service, fresh: Any) -> None:
     first = await chat(service, [{"role": "system", "content": "It is noon"}, user("Hi")], "Hello", threads=fresh())
     later = [
         {"role": "system", "content": "It is one o'clock"},
@@ -97,7 +97,7 @@ async def test_prompts_tools_and_recalled_blocks_are_no_part_of_it(service: Serv
     assert await log(service, first.scope) == ["Hi", "Hello", "Weather?", "It rains"]
 
 
-async def test_a_request_that_is_sent_again_keeps_nothing_twice(service: Service, fresh: Any) -> None:
+async def test_a_repeated_request_stores_nothing_twice(service: Service, fresh: Any) -> None:
     await chat(service, [user("Hi")], "Hello", threads=fresh())
     repeated = await chat(service, [user("Hi")], "Hello", threads=fresh())
     assert repeated.new == ()
@@ -105,7 +105,7 @@ async def test_a_request_that_is_sent_again_keeps_nothing_twice(service: Service
     assert await everything(service) == ["Hello", "Hi"]
 
 
-async def test_an_answer_made_anew_branches_and_goes_on_by_itself(service: Service, fresh: Any) -> None:
+async def test_a_regenerated_answer_starts_a_branch(service: Service, fresh: Any) -> None:
     first = await chat(service, [user("Hi")], "Hello", threads=fresh())
     await chat(service, [user("Hi")], "Good day", threads=fresh())
     branch = await chat(service, [user("Hi"), assistant("Good day"), user("Bye")], "Adieu", threads=fresh())
@@ -116,7 +116,7 @@ async def test_an_answer_made_anew_branches_and_goes_on_by_itself(service: Servi
     assert trunk.scope == first.scope
 
 
-async def test_an_edited_message_branches_with_what_is_new_alone(service: Service, fresh: Any) -> None:
+async def test_an_edited_message_starts_a_branch_with_the_new_messages(service: Service, fresh: Any) -> None:
     messages = [user("Hi"), assistant("Hello"), user("I like tea")]
     first = await chat(service, messages[:1], "Hello", threads=fresh())
     await chat(service, messages, "Noted", threads=fresh())
@@ -125,14 +125,14 @@ async def test_an_edited_message_branches_with_what_is_new_alone(service: Servic
     assert await log(service, edited.scope) == ["I like rum", "Aye"]
 
 
-async def test_a_conversation_that_was_begun_elsewhere_is_kept_once(service: Service, fresh: Any) -> None:
+async def test_a_conversation_begun_elsewhere_is_stored_once(service: Service, fresh: Any) -> None:
     messages = [user("One"), assistant("Two"), user("Three")]
     await chat(service, messages, "Four", threads=fresh())
     await chat(service, [*messages, assistant("Four"), user("Five")], "Six", threads=fresh())
     assert await everything(service) == sorted(["One", "Two", "Three", "Four", "Five", "Six"])
 
 
-async def test_a_client_that_sends_only_the_end_goes_on_where_it_was(service: Service, fresh: Any) -> None:
+async def test_a_client_that_sends_only_the_end_continues_its_session(service: Service, fresh: Any) -> None:
     messages = [user("First words"), assistant("Answer 0")]
     first = await chat(service, messages[:1], "Answer 0", threads=fresh())
     for number in range(1, 6):
@@ -143,9 +143,7 @@ async def test_a_client_that_sends_only_the_end_goes_on_where_it_was(service: Se
     assert await log(service, first.scope) == [each["content"] for each in messages]
 
 
-async def test_words_said_again_before_they_are_answered_are_the_turn_that_was_kept(
-    service: Service, fresh: Any
-) -> None:
+async def test_an_unanswered_message_sent_again_is_the_stored_turn(service: Service, fresh: Any) -> None:
     messages = [user("One"), assistant("Two"), user("Three")]
     first = await chat(service, messages, threads=fresh())
     [*_, stored] = await service.turns(first.scope)
@@ -153,7 +151,7 @@ async def test_words_said_again_before_they_are_answered_are_the_turn_that_was_k
     assert (repeated.scope, repeated.new, repeated.turn_id) == (first.scope, (), stored.id)
 
 
-async def test_a_session_with_a_name_takes_what_is_new(service: Service, fresh: Any) -> None:
+async def test_a_named_session_takes_the_new_messages(service: Service, fresh: Any) -> None:
     named = Scope("ann", session="monday")
     messages = [user("One"), assistant("Two"), user("Three")]
     await chat(service, messages[:1], "Two", scope=named, threads=fresh())
@@ -164,14 +162,14 @@ async def test_a_session_with_a_name_takes_what_is_new(service: Service, fresh: 
     assert await log(service, named) == ["One", "Two", "Three", "Four", "Five", "Six"]
 
 
-async def test_what_is_kept_without_its_secret_is_known_again(service: Service, fresh: Any) -> None:
+async def test_a_turn_stored_without_its_secret_is_recognised(service: Service, fresh: Any) -> None:
     first = await chat(service, [user(SECRET)], "I will", threads=fresh())
     second = await chat(service, [user(SECRET), assistant("I will"), user("Thanks")], threads=fresh())
     assert second.scope == first.scope
     assert len(await log(service, first.scope)) == 3
 
 
-async def test_users_and_projects_with_the_same_words_stay_apart(service: Service) -> None:
+async def test_equal_messages_of_other_users_and_projects_are_other_sessions(service: Service) -> None:
     placed = {
         (await service.sessions.resolver.resolve(scope, [user("Hi")])).scope.session
         for scope in (Scope("ann"), Scope("ben"), Scope("ann", "work"), Scope("annwork"))
@@ -179,7 +177,7 @@ async def test_users_and_projects_with_the_same_words_stay_apart(service: Servic
     assert len(placed) == 4
 
 
-async def test_what_another_process_wrote_is_seen(service: Service) -> None:
+async def test_turns_written_by_another_process_are_seen(service: Service) -> None:
     first = await chat(service, [user("Hi")], "Hello")
     other = SessionResolver(service._ledger)
     await chat(service, [user("Hi"), assistant("Hello"), user("Tea")], "Yes", threads=other)
@@ -189,13 +187,13 @@ async def test_what_another_process_wrote_is_seen(service: Service) -> None:
     assert [each.text for each in placed.new] == ["More"]
 
 
-async def test_emoji_alone_are_not_taken_for_each_other(service: Service, fresh: Any) -> None:
+async def test_messages_of_different_emoji_differ(service: Service, fresh: Any) -> None:
     await chat(service, [user("👍")], "🎉", threads=fresh())
     await chat(service, [user("👎")], "🎉", threads=fresh())
     assert await everything(service) == ["🎉", "🎉", "👍", "👎"]
 
 
-def test_only_words_of_user_and_assistant_count() -> None:
+def test_only_messages_of_user_and_assistant_count() -> None:
     messages = [
         user("a"),
         {"role": "tool", "content": "b"},

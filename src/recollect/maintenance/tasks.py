@@ -40,9 +40,7 @@ def parse_tasks(names: Sequence[str]) -> list[MaintenanceTask]:
         return [MaintenanceTask(name) for name in names]
     except ValueError:
         wrong = next(name for name in names if name not in tuple(MaintenanceTask))
-        raise InvalidInput(
-            f"unknown maintenance task {wrong!r}; use {', '.join(MaintenanceTask)}"
-        ) from None
+        raise InvalidInput(f"unknown maintenance task {wrong!r}; use {', '.join(MaintenanceTask)}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ _MAX_JOBS_AT_CLOSE = 100
 _MAX_JOBS = 1000
 _GRACE_S = 5.0
 _RECENT_S = 60.0
-_BACKLOG_CHECK_INTERVAL_S = 1.0
+BACKLOG_CHECK_INTERVAL_S = 1.0
 _MAX_BACKLOG_CHECKS = 10_000
 _FINAL_STATES = (JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 
@@ -264,7 +264,7 @@ class JobService:
     async def check_backlog(self, user: str) -> None:
         """Raise `Backlog` if too many jobs of the user are due; checked at most once a second."""
         moment = asyncio.get_running_loop().time()
-        if moment - self._backlog_checked_at.get(user, -_BACKLOG_CHECK_INTERVAL_S) < _BACKLOG_CHECK_INTERVAL_S:
+        if moment - self._backlog_checked_at.get(user, -BACKLOG_CHECK_INTERVAL_S) < BACKLOG_CHECK_INTERVAL_S:
             return
         if len(self._backlog_checked_at) > _MAX_BACKLOG_CHECKS:
             self._backlog_checked_at.clear()

@@ -44,7 +44,8 @@ from recollect.write.triggers import job_key
 SESSION_AUTHOR = "conversation"
 _STARTED_KEY = "begun_at"
 _SESSION_MEMORIES = Listing(filter=Where("level", Op.EQ, str(Level.SESSION)), limit=1000)
-_MAX_TURNS = 1000
+# The turns that one job reads; another job continues.
+MAX_TURNS = 1000
 _MAX_PROMOTED = 1000
 # Many tries, so that the step is stored however much is said in the meantime: each takes only a read and a write.
 _MAX_TRIES = 50
@@ -166,7 +167,7 @@ async def _rebuild_step(
 ) -> None:
     scope, payload = job.scope, job.payload
     assert isinstance(payload, RebuildPayload)
-    turns = await deps.ledger.turns(scope, after=payload.first - 1, limit=_MAX_TURNS)
+    turns = await deps.ledger.turns(scope, after=payload.first - 1, limit=MAX_TURNS)
     left = [turn for turn in turns if turn.position <= payload.last]
     rebuild = session_episode if payload.at_end else range_episode
     outputs.append(await rebuild(scope, left, chat=deps.chat, now=now()))
@@ -180,7 +181,7 @@ async def _summary_steps(
         outputs.append(await _compress(conversation, deps, config))
     if config.summary_every:
         done = step_position(conversation, "summary")
-        turns = await ledger.turns(scope, after=done, limit=max(_MAX_TURNS, config.summary_every))
+        turns = await ledger.turns(scope, after=done, limit=max(MAX_TURNS, config.summary_every))
         outputs.append(
             await update_summary(
                 conversation,
@@ -192,13 +193,13 @@ async def _summary_steps(
             )
         )
     if config.invocations:
-        turns = await ledger.turns(scope, after=max(0, conversation.turn_count - _MAX_TURNS), limit=_MAX_TURNS)
+        turns = await ledger.turns(scope, after=max(0, conversation.turn_count - MAX_TURNS), limit=MAX_TURNS)
         outputs.append(build_invocations(conversation, turns, now=now()))
 
 
 async def _compress(conversation: Conversation, deps: Deps, config: SessionConfig) -> StepOutput:
     every, keep = config.compress_every, config.compress_keep
-    limit = max(_MAX_TURNS, every + keep)
+    limit = max(MAX_TURNS, every + keep)
     done = step_position(conversation, "compress")
     turns = await deps.ledger.turns(conversation.scope, after=done, limit=limit)
     output = await compressing.compress(
@@ -222,8 +223,8 @@ async def _end_steps(
     turns: list[Turn] = []
     if config.episode or config.tasks:
         done = step_position(conversation, "close")
-        turns = await deps.ledger.turns(scope, after=done, limit=_MAX_TURNS)
-    more = len(turns) == _MAX_TURNS
+        turns = await deps.ledger.turns(scope, after=done, limit=MAX_TURNS)
+    more = len(turns) == MAX_TURNS
     notes = [] if more else unprocessed_notes(conversation)
     marks: dict[SessionStep, int] = {"close": turns[-1].position} if turns else {}
     if notes:

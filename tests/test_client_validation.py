@@ -74,13 +74,13 @@ def test_authors_and_idempotency_keys_are_short_and_on_one_line(memory: Memory, 
 @pytest.mark.parametrize("bad", [2**70, -1, 1.5, "1", True])
 def test_numbers_in_history_and_sessions_are_checked(memory: Memory, bad: Any) -> None:
     added = memory.add("Likes tea", user_id="a")
-    with pytest.raises(InvalidInput, match="after is a whole number"):
+    with pytest.raises(InvalidInput, match="`after` must be a whole number"):
         memory.sessions.turns(user_id="a", session_id="s", after=bad)
-    with pytest.raises(InvalidInput, match="before is a whole number"):
+    with pytest.raises(InvalidInput, match="`before` must be a whole number"):
         memory.history(user_id="a", before=bad)
-    with pytest.raises(InvalidInput, match="change_id is a whole number"):
+    with pytest.raises(InvalidInput, match="`change_id` must be a whole number"):
         memory.undo(bad, user_id="a")
-    with pytest.raises(InvalidInput, match="expected_version is a whole number"):
+    with pytest.raises(InvalidInput, match="`expected_version` must be a whole number"):
         memory.update(added.id, "Likes coffee", user_id="a", expected_version=bad)
 
 

@@ -273,7 +273,7 @@ async def test_five_failures_in_a_row_are_trouble_until_something_goes_well(tmp_
         llm.fault(no_body(), times=None)
         await memory.remember(exchange(BIKE_MESSAGE), **TALK, wait=60.0)
         await until(trouble)
-        assert "work failed 5 times in a row" in await trouble()
+        assert "jobs failed 5 times in a row" in await trouble()
         llm._pending.clear()
         await memory.remember(exchange("I also have a blue bike."), **TALK, wait=60.0)
         assert await trouble() == ""

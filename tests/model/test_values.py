@@ -144,7 +144,7 @@ def test_an_id_with_control_characters_is_rejected(id: Any) -> None:
 
 @pytest.mark.parametrize("user", ["", " ", "\u3000"])
 def test_a_scope_needs_a_user(user: str) -> None:
-    with pytest.raises(InvalidInput, match="user_id is empty"):
+    with pytest.raises(InvalidInput, match="`user_id` is empty"):
         Scope(user)
 
 

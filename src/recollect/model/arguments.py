@@ -47,14 +47,14 @@ _MAX_WHY_CHARS = 2000
 
 
 def parse_author(who: str, why: str = "", *, actor: Actor | str = Actor.AGENT) -> Author:
-    """Return the author of a change, with a reason in their own words; both end up in history."""
+    """Return the author of a change, with a reason; both are stored in history."""
     if actor not in tuple(Actor):
-        raise InvalidInput(f"actor is {' or '.join(Actor)}, not {actor!r}")
+        raise InvalidInput(f"`actor` must be {' or '.join(Actor)}, got {actor!r}")
     validate_id(who, name="by")
     if why != "":
         validate_text(why, name="why")
         if len(why) > _MAX_WHY_CHARS:
-            raise InvalidInput(f"why is {len(why):,} characters long; the limit is {_MAX_WHY_CHARS:,}")
+            raise InvalidInput(f"`why` must have at most {_MAX_WHY_CHARS:,} characters, got {len(why):,}")
     return Author(who, why, actor=Actor(actor))
 
 
@@ -63,7 +63,7 @@ def parse_number(number: int | None, *, name: str) -> int | None:
     if number is None:
         return None
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= _MAX_NUMBER:
-        raise InvalidInput(f"{name} is a whole number from 0 to {_MAX_NUMBER}, not {number!r}")
+        raise InvalidInput(f"`{name}` must be a whole number from 0 to {_MAX_NUMBER}, got {number!r}")
     return number
 
 
@@ -75,19 +75,19 @@ def parse_scope(user_id: str, project_id: str | None, session_id: str | None) ->
 def parse_limit(limit: int, *, min_limit: int = 1) -> int:
     """Return a page size."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not min_limit <= limit <= 1000:
-        raise InvalidInput(f"limit is a whole number from {min_limit} to 1000, not {limit!r}")
+        raise InvalidInput(f"`limit` must be a whole number from {min_limit} to 1000, got {limit!r}")
     return limit
 
 
 def parse_score(score: float, *, name: str) -> float:
     """Return a score from 0 to 1."""
     if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 1:
-        raise InvalidInput(f"{name} is a number from 0 to 1, not {score!r}")
+        raise InvalidInput(f"`{name}` must be a number from 0 to 1, got {score!r}")
     return float(score)
 
 
 def parse_time(value: datetime | str | None, *, name: str) -> datetime | None:
-    """Return a time in the zone it was given in, where its day begins."""
+    """Return an aware time in its own zone, which determines its day; UTC if it has none."""
     if value is None:
         return None
     moment = as_utc(value, name=name)
@@ -104,11 +104,11 @@ def parse_messages(
     if isinstance(messages, Mapping):
         return (messages,)
     if not isinstance(messages, Sequence):
-        raise InvalidInput(f"messages are a text, or a list of {{'role', 'content'}}, not {type(messages).__name__}")
+        raise InvalidInput(f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}")
     parsed: list[Mapping[str, Any]] = []
     for message in messages:
         if not isinstance(message, Mapping):
-            raise InvalidInput(f"a message is {{'role', 'content'}}, not {type(message).__name__}")
+            raise InvalidInput(f"a message must be {{'role', 'content'}}, got {type(message).__name__}")
         parsed.append(message)
     return tuple(parsed)
 
@@ -126,11 +126,11 @@ def parse_idempotency_key(key: str | None, *request: Any) -> IdempotencyToken | 
     if key is None:
         return None
     if not validate_id(key, name="idempotency_key"):
-        raise InvalidInput("idempotency_key is empty; give each request one of its own")
+        raise InvalidInput("`idempotency_key` is empty; pass a different one with each request")
     try:
         text = json.dumps(request, default=str, sort_keys=True)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"what is asked for must be plain JSON: {error}") from None
+        raise InvalidInput(f"a request with an idempotency key must be plain JSON: {error}") from None
     return IdempotencyToken(key, hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest())
 
 
@@ -138,9 +138,9 @@ _DEFAULT_WAIT_S = 60.0
 
 
 def parse_wait(wait: object) -> float:
-    """Return how many seconds to wait for the result of a request: none, a minute, or a number."""
+    """Return the seconds to wait for the result of a request: 0, a minute for True, or the number."""
     if isinstance(wait, bool):
         return _DEFAULT_WAIT_S if wait else 0.0
     if isinstance(wait, (int, float)) and 0 <= wait <= 3600:
         return float(wait)
-    raise InvalidInput(f"wait is True, False or a number of seconds up to 3,600, not {wait!r}")
+    raise InvalidInput(f"`wait` must be True, False or a number of seconds up to 3,600, got {wait!r}")

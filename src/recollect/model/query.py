@@ -121,7 +121,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """True where every part is; an empty one is true."""
+    """True if all parts are; true without parts."""
 
     parts: tuple[Filter, ...]
 
@@ -131,7 +131,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True where any part is; an empty one is false."""
+    """True if any part is; false without parts."""
 
     parts: tuple[Filter, ...]
 
@@ -141,7 +141,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """True where its part is not."""
+    """True if its part is false."""
 
     part: Filter
 
@@ -228,12 +228,12 @@ class Listing:
 def validate_limit(limit: int) -> int:
     """Return the limit; raise InvalidInput if it is out of range."""
     if not 1 <= limit <= MAX_LIMIT:
-        raise InvalidInput(f"limit is {limit}; it can be from 1 to {MAX_LIMIT:,}")
+        raise InvalidInput(f"`limit` must be from 1 to {MAX_LIMIT:,}, got {limit}")
     return limit
 
 
 def both(first: Filter, second: Filter) -> Filter:
-    """Return a filter that is true where both are."""
+    """Return a filter that is true if both are."""
     if first == EVERYTHING:
         return second
     return first if second == EVERYTHING else And((first, second))
@@ -355,7 +355,7 @@ def any_of(field: str, values: Sequence[str] | str) -> Where:
 
 
 def matches(record: MemoryRecord, filter: Filter) -> bool:
-    """Return whether the memory passes the filter; every database has to agree."""
+    """Return whether the memory matches the filter; all databases compare in the same way."""
     match filter:
         case And(parts):
             return all(matches(record, part) for part in parts)

@@ -111,7 +111,7 @@ class AsyncSessions(AsyncNamespace):
     async def end(
         self, *, user_id: str, session_id: str, project_id: str | None = None, wait: bool | float = False
     ) -> Job:
-        """End a session: extract from its last turns, write its episode, promote what matters to the user level."""
+        """End a session: extract from its last turns, write its episode, and promote important memories."""
         service = await self._service()
         if self._connection.settings.worker:
             service.jobs.start()
@@ -162,7 +162,7 @@ class AsyncReviews(AsyncNamespace):
         session_id: str | None = None,
         **fields: Unpack[RecordFields],
     ) -> Outcome:
-        """Store a memory that is not used until a person approves it; `acting_as(why=...)` tells the reason."""
+        """Store a memory that is not used until a person approves it; `acting_as(why=...)` sets the reason."""
         scope = parse_scope(user_id, project_id, session_id)
         return await (await self._service()).reviews.propose(scope, content, fields, by=self._author)
 

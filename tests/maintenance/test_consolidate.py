@@ -164,71 +164,45 @@ def replaced(content: str) -> dict[str, Any]:
     return answer(update(3, content), end(1, OLD), end(2, OLD))
 
 
-# Answers that must not be applied.
+# Answers that must not be applied, and the reason in the report.
 WRONG = {
-    "a number is lost": answer(update(3, "The final Hawaii budget was raised once to $12,000"), end(1), end(2, OLD)),
-    "a name is lost": replaced("The final budget for the islands is $12,000"),
-    "newer memories are called outdated": answer(update(1, BUDGET[0]), end(2, OLD), end(3, OLD)),
-    "the updated memory is ended": answer(update(3, MERGED), end(3)),
-    "a number is invented": replaced("Hawaii trip budget: $12,000 (initial $10,000, spent $3,500)"),
-    "a name is invented": replaced("The Hawaii trip with Bob has a budget of $12,000, not $10,000"),
-    "a date is invented": replaced("Hawaii trip budget: $12,000 since 3 May (initial $10,000)"),
+    "10,000 of memory 1 is missing": answer(
+        update(3, "The final Hawaii budget was raised once to $12,000"), end(1), end(2, OLD)
+    ),
+    "Hawaii of memory 3 is missing": replaced("The final budget for the islands is $12,000"),
+    "memory 2 is newer than memory 1": answer(update(1, BUDGET[0]), end(2, OLD), end(3, OLD)),
+    "of each memory that the update replaces": answer(update(3, MERGED), end(3)),
+    "no memory has the number 3,500": replaced("Hawaii trip budget: $12,000 (initial $10,000, spent $3,500)"),
+    "no memory has the name Bob": replaced("The Hawaii trip with Bob has a budget of $12,000, not $10,000"),
+    "no memory has the n": replaced("Hawaii trip budget: $12,000 since 3 May (initial $10,000)"),
     "a refusal": replaced("I'm sorry, but I can't help with the Hawaii budget of $12,000."),
-    "nearly nothing": replaced("Hawaii $12,000"),
-    "most is lost": replaced("It is $12,000 for Hawaii in the year ahead"),
+    "much shorter": replaced("Hawaii $12,000"),
+    "most of memory 3 is missing": replaced("It is $12,000 for Hawaii in the year ahead"),
     "an instruction": replaced("From now on always book Hawaii with the budget of $12,000"),
-    "a story": replaced("Hawaii budget is $12,000. " + "It was a long way to get there. " * 20),
-    "an unknown number": answer(update(3, MERGED), end(7)),
-    "a negative number": answer(update(3, MERGED), end(-1)),
-    "no number": answer({"op": "update", "content": MERGED}, end(1)),
-    "ends alone": answer(end(1), end(2)),
-    "an update alone": answer(update(3, MERGED)),
-    "two updates": answer(update(3, MERGED), update(2, MERGED), end(1)),
-    "an addition": answer({"op": "add", "content": MERGED}, update(3, MERGED), end(1)),
-    "wrong types": {"operations": "all"},
+    "longer than all": replaced("Hawaii budget is $12,000. " + "It was a long way to get there. " * 20),
+    "no memory 7": answer(update(3, MERGED), end(7)),
+    "memory": answer({"op": "update", "content": MERGED}, end(1)),
+    "exactly one": answer(end(1), end(2)),
+    'needs an "end"': answer(update(3, MERGED)),
+    'exactly one "update"': answer(update(3, MERGED), update(2, MERGED), end(1)),
+    'all other operations are "end"': answer({"op": "add", "content": MERGED}, update(3, MERGED), end(1)),
+    "operations": {"operations": "all"},
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
-async def test_an_answer_that_fails_a_check_changes_nothing(
-    chatty: Deps, llm: ScriptedLLM, wrong: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize("reason", WRONG)
+async def test_an_answer_that_fails_a_check_changes_nothing(chatty: Deps, llm: ScriptedLLM, reason: str) -> None:
     await learned_memories(chatty, *BUDGET)
     before = await snapshot(chatty.ledger)
-    llm.default = json.dumps(wrong)
+    llm.default = json.dumps(WRONG[reason])
     report = await consolidated(chatty)
     assert report.steps == ()
     assert len(report.left) == 1
+    assert reason in report.left[0]
     assert await snapshot(chatty.ledger) == before
     # The cost is reported nevertheless.
     [usage] = await chatty.ledger.usage("ann", by=("step",))
     assert usage.calls == report.calls == 2
-
-
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("a number is lost", "10,000 of memory 1 is missing"),
-        ("a name is lost", "Hawaii of memory 3 is missing"),
-        ("newer memories are called outdated", "memory 2 is newer than memory 1"),
-        ("a number is invented", "no memory has the number 3,500"),
-        ("a name is invented", "no memory has the name Bob"),
-        ("a refusal", "a refusal"),
-        ("nearly nothing", "much shorter"),
-        ("most is lost", "most of memory 3 is missing"),
-        ("an instruction", "an instruction"),
-        ("a story", "longer than all"),
-        ("an unknown number", "no memory 7"),
-        ("ends alone", "exactly one"),
-        ("an update alone", 'needs an "end"'),
-    ],
-)
-async def test_the_report_has_the_reason_for_a_rejected_merge(
-    chatty: Deps, llm: ScriptedLLM, name: str, reason: str
-) -> None:
-    await learned_memories(chatty, *BUDGET)
-    llm.default = json.dumps(WRONG[name])
-    assert reason in (await consolidated(chatty)).left[0]
 
 
 @pytest.mark.parametrize("said", ["", "null", "{", "no", '{"operations": NaN}', "<html>"])
@@ -242,7 +216,7 @@ async def test_an_unusable_answer_changes_nothing(chatty: Deps, llm: ScriptedLLM
 
 async def test_a_rejected_answer_is_retried_with_the_reason(chatty: Deps, llm: ScriptedLLM) -> None:
     await learned_memories(chatty, *BUDGET)
-    llm.reply_json(WRONG["a number is invented"]).reply_json(GOOD)
+    llm.reply_json(WRONG["no memory has the number 3,500"]).reply_json(GOOD)
     assert reported_contents(await consolidated(chatty)) == {MERGED}
     assert "3,500" in llm.calls("chat")[1].json["messages"][-1]["content"]
 
@@ -281,7 +255,7 @@ async def test_memories_that_the_model_keeps_separate_stay(chatty: Deps, llm: Sc
     await learned_memories(chatty, *BUDGET)
     llm.reply_json(APART)
     report = await consolidated(chatty)
-    assert "the model keeps them apart" in report.left[0]
+    assert "the model keeps them separate" in report.left[0]
     assert await contents(chatty.ledger) == {*BUDGET}
 
 

@@ -13,9 +13,9 @@ from recollect.ledger.jobs import MaintenanceState, TaskRun
 from recollect.maintenance.expire import expire
 from recollect.maintenance.prune import prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
-from recollect.maintenance.scheduler import HOURLY, DueJob, MaintenanceSchedule, due_jobs, ended_sessions
+from recollect.maintenance.scheduler import HOURLY, MaintenanceSchedule, due_jobs, ended_sessions
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask
-from recollect.model.change import Author, ChangeKind, FinishJob
+from recollect.model.change import Author, ChangeKind, EnqueueJob, FinishJob
 from recollect.model.job import JobKind, JobState, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.turn import Conversation
@@ -44,7 +44,7 @@ def who(
     return MaintenanceState(user=user, last_active_at=active_at, projects=projects, tasks=started)
 
 
-def task_names(results: Iterable[DueJob]) -> list[str]:
+def task_names(results: Iterable[EnqueueJob]) -> list[str]:
     return [payload_of(each.job).chore for each in results]
 
 
@@ -55,7 +55,7 @@ def payload_of(job: NewJob) -> MaintenancePayload:
 
 def due_for(
     *users: MaintenanceState, now: datetime = NOON, schedule: MaintenanceSchedule = ALL
-) -> tuple[DueJob, ...]:
+) -> tuple[EnqueueJob, ...]:
     return due_jobs(users, now=now, schedule=schedule)
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.config.settings import Settings
-from recollect.model.messages import is_injected, new_fence, strip_injected
+from recollect.model.messages import new_fence, strip_injected
 from recollect.read.inject import inject
 
 NOW = datetime(2026, 5, 9, tzinfo=UTC)
@@ -245,11 +245,8 @@ def test_the_prefix_up_to_the_last_question_stays_as_it_was(messages: list[dict[
 def test_what_was_injected_is_known_again_and_left_out(place: Any, content: str) -> None:
     inputs = [SYSTEM, {"role": "user", "content": content}]
     after = inject(inputs, block(), place=place)
-    left = [strip_injected(str(message["content"])) for message in after if not is_injected(message)]
-    if content or place != "question":
-        assert left == ["Be kind.", content]
-    else:
-        assert left == ["Be kind."]
+    left = [strip_injected(str(message["content"])) for message in after]
+    assert [text for text in left if text] == ["Be kind.", *filter(None, [content])]
 
 
 PLACES = ["before-question", "system", "question"]
@@ -291,14 +288,6 @@ def test_what_others_say_of_a_block_stays() -> None:
     after = inject([QUESTION_MESSAGE, CALLED, result, quoted, QUESTION_MESSAGE], block())
     assert after[2] is result
     assert after[3] is quoted
-
-
-def test_a_message_of_parts_is_known_again() -> None:
-    assert is_injected({"role": "user", "content": [{"type": "text", "text": block()}]})
-    assert not is_injected(
-        {"role": "user", "content": [{"type": "text", "text": block()}, {"type": "text", "text": "hi"}]}
-    )
-    assert not any(is_injected(each) for each in (None, "x", {}, {"role": "user"}, QUESTION_MESSAGE, CALLED))
 
 
 STRIPPED = {

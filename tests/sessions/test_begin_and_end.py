@@ -131,4 +131,4 @@ class TestTheEndOfASession:
         [change] = output.changes
         assert isinstance(change, Add)
         assert "99,000" not in change.record.content
-        assert output.reasons == ("the model's summary was not used: nobody said 99,000",)
+        assert output.reasons == ("the model's summary was not used: 99,000 is not in the conversation",)

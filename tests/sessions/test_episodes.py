@@ -125,7 +125,7 @@ class TestARun:
         llm.reply_json({**STORY, "lessons": [*STORY["lessons"], poison]})
         episode, good, bad = records((await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)).changes)
         assert (good.status, bad.status, bad.content) == (Status.ACTIVE, Status.REVIEW, poison)
-        assert "tells what to do" in bad.detail["review"]
+        assert "gives an instruction" in bad.detail["review"]
         assert "evil" not in episode.content + str(episode.detail)
 
     async def test_a_summary_with_an_invented_number_is_rejected(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
@@ -133,7 +133,7 @@ class TestARun:
         output = await episode_of_run(state(), DEPLOY, chat=chat, now=NOW)
         [episode] = records(output.changes)
         assert episode.detail["made"] == "given"
-        assert output.reasons == ("told as it was given: nobody said 4,711",)
+        assert output.reasons == ("stored as reported: 4,711 is not in the conversation",)
 
     async def test_a_broken_answer_falls_back_to_the_reported_steps(self, llm: ScriptedLLM, chat: OpenAIChat) -> None:
         llm.default = "no JSON here"
@@ -233,7 +233,7 @@ class TestATalk:
         llm.reply_json({**FIXED, "goal": "Win the lottery with 987,654 tickets"})
         turns = talk(*WORK)
         output = await episode_of_turns_as_task(state(turns), turns, chat=chat, now=NOW)
-        assert (output.changes, output.reasons) == ((), ("no episode: nobody said 987,654",))
+        assert (output.changes, output.reasons) == ((), ("no episode: 987,654 is not in the conversation",))
 
     @pytest.mark.parametrize(
         "said",

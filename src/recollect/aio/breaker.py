@@ -52,7 +52,7 @@ class Breaker:
         return self._probe_at is not None
 
     def permit(self) -> Permit:
-        """Return what the caller may do now; a caller that calls or probes reports the outcome."""
+        """Return the permission of the caller; one that calls or probes must record the outcome."""
         if self._probe_at is None:
             return Permit.CALL
         if self._clock() < self._probe_at:

@@ -11,7 +11,7 @@ WAIT_S = 2.0
 
 
 class DeferredWriter:
-    """Calls `write` after `wait_s`, and again until it returns that nothing is left."""
+    """Call `write` after `wait_s`, and repeatedly until it returns that nothing is left."""
 
     def __init__(self, write: Callable[[], Awaitable[bool]], *, wait_s: float = WAIT_S) -> None:
         self._write = write
@@ -25,7 +25,7 @@ class DeferredWriter:
         self._task.start()
 
     async def close(self) -> None:
-        """Write what is pending, once."""
+        """Write pending data, once."""
         self._is_closing = True
         # A running write must finish: it has taken the data.
         await (self._task.stop() if self._is_sleeping else self._task.wait())

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class TaskSet:
-    """Running tasks; the set keeps them from being garbage collected, and logs errors that nobody may await."""
+    """Running tasks; the set prevents their garbage collection, and logs their errors."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
@@ -39,7 +39,7 @@ class TaskSet:
             _log.error("a background task failed", exc_info=error)
 
     async def close(self, *, grace_s: float | None = None) -> None:
-        """Wait for all tasks, also those started meanwhile; cancel them if that takes longer than `grace_s`."""
+        """Wait for all tasks, including those started meanwhile; cancel them if that takes longer than `grace_s`."""
         while self._running:
             _, late = await asyncio.wait(set(self._running), timeout=grace_s)
             for task in late:

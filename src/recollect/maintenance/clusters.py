@@ -101,7 +101,7 @@ async def _newest(scope: Scope, ledger: Ledger, max_memories: int) -> tuple[list
 
 
 def _may_merge(record: MemoryRecord) -> bool:
-    """Return whether the words are all there is to it: no key, no end, no steps or lessons."""
+    """Return whether the text is the whole memory: no key, no end of validity, no steps or lessons."""
     return (
         record.key is None
         and record.expires_at is None
@@ -114,7 +114,7 @@ def _may_merge(record: MemoryRecord) -> bool:
 async def _with_vectors(
     records: Sequence[MemoryRecord], ledger: Ledger, index: Index, after: datetime | None
 ) -> list[MergeCandidate]:
-    """Return the memories of one place that hold now and have a vector."""
+    """Return the memories with one visibility that are valid now and have a vector."""
     import numpy as np
 
     place = _place_of(records[0])

@@ -184,7 +184,7 @@ _MAX_TOKENS = 1024
 async def consolidate(
     scope: Scope, *, deps: Deps, run: MaintenanceRun, after: datetime | None = None
 ) -> MaintenanceReport:
-    """Join duplicates, merge clusters, and report what was changed and what was left alone.
+    """Join duplicates, merge clusters, and report the changes and the clusters that were skipped.
 
     With `after`, only clusters with a memory that changed since are processed. Without a chat model only duplicates
     are joined.
@@ -252,7 +252,7 @@ class _Consolidation:
         }
         changes: list[Change] = [Supersede(each.id, keeper, each.version) for each in repeats]
         changes.append(Update(keeper.id, fields, keeper.version))
-        await self._write(changes, ChangeKind.UPDATE, keeper, "they say the same", repeats)
+        await self._write(changes, ChangeKind.UPDATE, keeper, "they are duplicates", repeats)
 
     async def merge(self, cluster: Sequence[MergeCandidate], chat: Chat) -> None:
         """Ask the LLM how to merge a cluster, and supersede the sources by the merged memory."""
@@ -282,13 +282,13 @@ class _Consolidation:
         if isinstance(answer.error, InvalidInput):
             raise answer.error
         if merge is None:
-            self._skip(cluster, answer.reason or "the model keeps them apart")
+            self._skip(cluster, answer.reason or "the model keeps them separate")
             return
         record = merged_record(merge, cluster, at=self._run.at, digest=template.digest)
         [vector] = await embed([record.content], embedder=self._deps.embedder)
         sources = [cluster[number].record for number in merge.members]
         changes = [Supersede(each.id, record, each.version, vector) for each in sources]
-        await self._write(changes, ChangeKind.ADD, record, "they speak of the same", sources)
+        await self._write(changes, ChangeKind.ADD, record, "they have the same subject", sources)
 
     async def _write(
         self,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ from recollect.ledger.model_states import (
     find_model_state,
 )
 from recollect.maintenance.embed_missing import BATCH, drop_old_vectors, embed_missing
-from recollect.model.ids import new_id
+from recollect.model.ids import new_worker_name
 from recollect.model.times import now
 from recollect.models.embedding import Embedder, EmbeddingModel
 from recollect.observability.logs import format_traceback
@@ -47,7 +45,7 @@ _BACKGROUND_PAUSE_RATIO = 1.0
 _MAX_REMAINING = 64
 # Every process notices a switch within this time.
 _SWITCH_DELAY_S = 3.0
-# When, after a switch, to embed what processes wrote that had not noticed it yet.
+# When, after a switch, to embed the writes of processes that had not noticed it yet.
 _CATCH_UP_S = (0.2, 1.0, 3.0, 10.0, 30.0, 120.0)
 _CATCH_UP_FOR = timedelta(minutes=10)
 
@@ -66,7 +64,7 @@ class TargetModel:
 
 
 class EmbeddingMigration:
-    """Makes the vectors of a new model in the background, and tells when the ledger has switched.
+    """Make the vectors of a new model in the background, and detect that the ledger has switched.
 
     `searched` is the model that the ledger searched when the service was opened.
     """
@@ -79,7 +77,7 @@ class EmbeddingMigration:
         self._serving = serving
         self._target = target
         self._embedder = target.embedder if target else None
-        self._worker_name = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
+        self._worker_name = new_worker_name()
         self._progress: EmbeddingProgress | None = None
         self._task = BackgroundTask(self._run_in_background)
         # Set when this process made the switch, so that nobody waits for the next poll.
@@ -151,7 +149,7 @@ class EmbeddingMigration:
         embedder = await self._open(target)
         state = find_model_state(await self._ledger.model_states(), embedder.model)
         if state is not None and (state.is_current or state.retired_at is not None):
-            # Only an open embedder tells its model, which may have been searched before.
+            # The model is known only after opening the embedder; it may have been searched before.
             return
         if await self._acquire_lease(embedder.model, target.origin):
             await self._embed_and_switch(embedder, target.origin, in_background=True)
@@ -210,7 +208,7 @@ class EmbeddingMigration:
         return done
 
     async def _catch_up(self) -> None:
-        """After a switch, embed what processes wrote that had not noticed it yet."""
+        """After a switch, embed the writes of processes that had not noticed it yet."""
         since = self._searched.current_at
         if (
             self._searched.model != self._serving.model

@@ -10,6 +10,7 @@ What concerns the whole store is removed once time has passed for `SETTLE_TIME` 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from recollect.ledger.ledger import Ledger
@@ -28,14 +29,9 @@ _JUMPED = "clock leapt"
 _TIMES = ("created_at", "updated_at", "last_accessed_at")
 
 
-def settled_since(at: datetime) -> datetime:
-    """Return the time after which memories are newer than any jump of the clock."""
-    return at - SETTLE_TIME
-
-
 async def check_user_clock(scope: Scope, at: datetime, *, ledger: Ledger) -> str:
     """Return why the clock is not trusted for older memories of a user; empty if it is."""
-    until = settled_since(at)
+    until = at - SETTLE_TIME
     since = until - MAX_GAP
     seen = Or(tuple(And((Where(name, Op.GTE, since), Where(name, Op.LTE, until))) for name in _TIMES))
     listing = Listing(filter=seen, statuses=tuple(Status), limit=1)
@@ -74,20 +70,17 @@ async def expire(scope: Scope, *, ledger: Ledger, run: MaintenanceRun) -> Mainte
     If the clock may have jumped ahead, only memories newer than such a jump are forgotten.
     After an undo they are expired still: give them another `expires_at` first.
     """
+    # Memories that wait for review expire too.
     expired: Filter = Where("expires_at", Op.LTE, run.at)
-    page = await ledger.find(scope, _expired_listing(expired, run))
+    listing = Listing(filter=expired, statuses=(Status.ACTIVE, Status.REVIEW), order="oldest", limit=run.max_changes)
+    page = await ledger.find(scope, listing)
     left: list[str] = []
-    old = [each for each in page if each.created_at < settled_since(run.at)]
+    settled = run.at - SETTLE_TIME
+    old = [each for each in page if each.created_at < settled]
     if old and (reason := await check_user_clock(scope, run.at, ledger=ledger)):
         left.append(f"at least {len(old)} memories seem to have expired, but {reason}")
-        page = await ledger.find(
-            scope, _expired_listing(And((expired, Where("created_at", Op.GTE, settled_since(run.at)))), run)
-        )
+        newer = And((expired, Where("created_at", Op.GTE, settled)))
+        page = await ledger.find(scope, replace(listing, filter=newer))
     steps, changed = await forget(scope, page.records, why="expired", run=run, ledger=ledger)
     more = page.cursor is not None
     return run.report(MaintenanceTask.EXPIRE, scope, steps, left=[*left, *changed], looked_at=len(page), more=more)
-
-
-def _expired_listing(filter: Filter, run: MaintenanceRun) -> Listing:
-    # Memories that wait for review expire too.
-    return Listing(filter=filter, statuses=(Status.ACTIVE, Status.REVIEW), order="oldest", limit=run.max_changes)

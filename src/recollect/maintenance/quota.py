@@ -53,7 +53,7 @@ async def is_over_quota(scope: Scope, *, ledger: Ledger, quotas: Quotas) -> bool
 
 
 async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, quotas: Quotas) -> MaintenanceReport:
-    """Forget what exceeds the quotas: of sessions first, then of projects, then of the user."""
+    """Forget memories over the quotas: of sessions first, then of projects, then of the user."""
     owner = Scope(scope.user)
     count = await ledger.count(owner, Listing(filter=_COUNTED)) if quotas.min_limit else 0
     surplus: list[MemoryRecord] = []
@@ -95,7 +95,7 @@ def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRu
 
 
 def _newest_ids(records: Iterable[MemoryRecord], count: int, since: datetime | None) -> set[str]:
-    """Return the ids of new memories to spare, so that what was just written can be found."""
+    """Return the ids of new memories to spare, so that they can be found right after the write."""
     if since is None or not count:
         return set()
     new = sorted((each.created_at, each.id) for each in records if each.created_at >= since)

@@ -24,11 +24,11 @@ from recollect.models.embedding import Embedder
 from recollect.models.structured import Partial
 from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
+from recollect.sessions.summary_text import instruction_reason
 from recollect.text.grounding import missing_names, missing_numbers
 from recollect.text.normalize import normalize
 from recollect.write.ask_llm import LlmAnswer, ask_for_json
 from recollect.write.embed import embed
-from recollect.write.instructions import find_instruction
 from recollect.write.metering import record_cost_on_error
 from recollect.write.operations import Operation, OperationParser, memory_rows, operations_schema
 from recollect.write.redact import clean_model_text, is_only_secret
@@ -59,7 +59,7 @@ class Insight:
 
 
 def parse_insights(answer: object, memories: Sequence[MemoryRecord]) -> Partial[tuple[Insight, ...]]:
-    """Return the insights that their memories support, and what is wrong with the others."""
+    """Return the insights that their memories support, and the objections to the others."""
     parsed = OperationParser(len(memories), len(memories)).parse(answer)
     insights: list[Insight] = []
     complaints = list(parsed.complaints)
@@ -76,14 +76,13 @@ def parse_insights(answer: object, memories: Sequence[MemoryRecord]) -> Partial[
 
 
 def _build_insight(operation: Operation, content: str, cited: Sequence[MemoryRecord]) -> Insight:
-    order = find_instruction(content)
     return Insight(
         content=content,
         category=Category.LESSON if operation.type is MemoryType.PROCEDURAL else Category.INSIGHT,
         evidence=tuple(each.id for each in cited),
         importance=operation.importance,
         confidence=min(operation.confidence, MAX_CONFIDENCE),
-        review=f"it tells what to do ('{order}'), and the user did not say it" if order else "",
+        review=instruction_reason(content),
     )
 
 

@@ -25,6 +25,7 @@ from recollect.maintenance.prune import prune
 from recollect.maintenance.quota import Quotas, enforce_quotas
 from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask
+from recollect.model.change import EnqueueJob
 from recollect.model.job import Job, JobKind, MaintenancePayload, NewJob
 from recollect.model.scope import Scope
 from recollect.model.times import now
@@ -57,36 +58,28 @@ class MaintenanceSchedule:
     idle_s: float = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
-class DueJob:
-    """A job to queue for a scope."""
-
-    scope: Scope
-    job: NewJob
-
-
 def due_jobs(
     users: Sequence[MaintenanceState], *, now: datetime, schedule: MaintenanceSchedule
-) -> tuple[DueJob, ...]:
+) -> tuple[EnqueueJob, ...]:
     """Return the jobs of the tasks that are due now for these users."""
-    jobs: list[DueJob] = []
+    jobs: list[EnqueueJob] = []
     for user in users:
         at = now + timedelta(seconds=_user_fraction(user.user) * schedule.spread_s)
         for task in MaintenanceTask:
             for scope in _scopes(task, user) if task in schedule.tasks else ():
                 last = user.tasks.get((scope.project, str(task)))
                 if _is_due(task, last, user.last_active_at, now):
-                    jobs.append(DueJob(scope, _task_job(task, scope, _last_start(last, now), at)))
+                    jobs.append(EnqueueJob(scope, _task_job(task, scope, _last_start(last, now), at)))
     return tuple(jobs)
 
 
 def ended_sessions(
     conversations: Sequence[Conversation], *, now: datetime, schedule: MaintenanceSchedule
-) -> tuple[DueJob, ...]:
+) -> tuple[EnqueueJob, ...]:
     """Return the jobs that end open sessions without a turn for `idle_s`."""
     idle = now - timedelta(seconds=schedule.idle_s)
     return tuple(
-        DueJob(each.scope, close_job(each.scope))
+        EnqueueJob(each.scope, close_job(each.scope))
         for each in conversations
         if schedule.idle_s and each.closed_at is None and each.last_turn_at is not None and each.last_turn_at <= idle
     )
@@ -247,7 +240,7 @@ class Scheduler:
                 break
         return queued
 
-    async def _queue(self, jobs: Sequence[DueJob]) -> int:
+    async def _queue(self, jobs: Sequence[EnqueueJob]) -> int:
         queued = 0
         for start in range(0, len(jobs), _BATCH):
             batch = jobs[start : start + _BATCH]

@@ -60,10 +60,10 @@ class MaintenanceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceReport:
-    """The result of one task for one user; of a dry run, what it would have done.
+    """The result of one task for one user; of a dry run, the changes that a run would make.
 
-    All steps are one batch of history, undone as one. `left` says what was left alone and why, `more` that one run
-    was not enough, and `stale` names insights whose evidence no longer holds.
+    All steps are one batch of history, undone as one. `left` has the reasons for skipped memories, `more` says that
+    one run was not enough, and `stale` names insights whose evidence no longer holds.
     """
 
     chore: MaintenanceTask

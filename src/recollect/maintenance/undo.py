@@ -116,7 +116,7 @@ async def _learned_from(
 async def _undo_lines(
     scope: Scope, lines: Sequence[HistoryEntry], *, whole: bool, ledger: Ledger, by: Author
 ) -> list[Outcome]:
-    """Undo the entries, as one if they are a whole batch; what was changed since stays."""
+    """Undo the entries, as one if they are a whole batch; memories changed since stay."""
     if whole:
         with suppress(Conflict):
             return list((await ledger.undo(scope, lines[0].id, by=by, whole=True)).outcomes)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +13,8 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from recollect.errors import Conflict, RecollectError
-from recollect.ledger.ledger import Ledger
-from recollect.model.ids import new_id
+from recollect.ledger.protocol import Ledger
+from recollect.model.ids import new_worker_name
 from recollect.model.job import Job
 from recollect.model.times import now
 from recollect.observability import metrics
@@ -56,7 +54,7 @@ class Worker:
         poll_s: float = 1.0,
         retry_policy: RetryPolicy | None = None,
     ) -> None:
-        self.name = f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
+        self.name = new_worker_name()
         self._ledger = ledger
         self._handler = handler
         self._max_concurrent = max_concurrent
@@ -240,7 +238,7 @@ class Worker:
         await self._record_state(self._ledger.fail(job, error=error, retry_at=retry_at))
 
     async def _record_state(self, update: Awaitable[Job]) -> None:
-        """Record how a try ended, if this worker still holds the job and the ledger can be reached."""
+        """Record the end of a try, if this worker still has the lease and the ledger answers."""
         try:
             await update
         except Conflict:
@@ -253,4 +251,4 @@ class Worker:
 
 def _log_loop_error(loop: asyncio.Task[None]) -> None:
     if not loop.cancelled() and (error := loop.exception()) is not None:
-        _log.error("the worker has stopped leasing jobs; start it again", exc_info=error)
+        _log.error("the worker has stopped leasing jobs; restart it", exc_info=error)

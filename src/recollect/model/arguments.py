@@ -104,7 +104,9 @@ def parse_messages(
     if isinstance(messages, Mapping):
         return (messages,)
     if not isinstance(messages, Sequence):
-        raise InvalidInput(f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}")
+        raise InvalidInput(
+            f"`messages` must be a text or a list of {{'role', 'content'}}, got {type(messages).__name__}"
+        )
     parsed: list[Mapping[str, Any]] = []
     for message in messages:
         if not isinstance(message, Mapping):

@@ -77,7 +77,7 @@ class ErasureRequest:
             )
 
     def check(self, scope: Scope) -> None:
-        """Raise InvalidInput unless the scope names exactly what to erase, and no more."""
+        """Raise InvalidInput unless the scope has exactly the ids of the target."""
         if self.target is Target.USER and (scope.project or scope.session):
             raise InvalidInput("to erase all data of a user, pass no project and no session")
         if self.target is Target.PROJECT and (not scope.project or scope.session):
@@ -111,7 +111,7 @@ class Remade:
 
 @dataclass(frozen=True, slots=True)
 class StoreErasure:
-    """The counts erased from one store, and whether its bytes are gone; `note` names what could not be reached.
+    """The counts erased from one store, and whether its bytes are gone; `note` names the parts that were not reached.
 
     `parts` has the same for each part: the rows, the full text, the log of the database. A part that no client can
     reach, such as the log of a server, does not make the store one to retry.
@@ -130,7 +130,7 @@ class StoreErasure:
 
 @dataclass(frozen=True, slots=True)
 class UnreachedStore:
-    """A place that an erasure cannot reach, and what to do there."""
+    """A place that an erasure cannot reach, and the remedy."""
 
     store: str
     note: str
@@ -210,7 +210,7 @@ class Erasure:
 
 
 def parse_erasure(plain: Mapping[str, Any]) -> Erasure:
-    """Parse an erasure; raise InvalidInput unless it names exactly what was erased."""
+    """Parse an erasure; raise InvalidInput unless it has exactly the ids of its target."""
     try:
         erasure = Erasure(
             id=validate_id(plain["id"], name="id"),

@@ -10,7 +10,7 @@ from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, Mem
 
 
 class FactOp(StrEnum):
-    """What an extracted fact does: add a memory, replace one, or end one."""
+    """The operation of an extracted fact: add a memory, replace one, or end one."""
 
     ADD = "add"
     UPDATE = "update"
@@ -19,7 +19,7 @@ class FactOp(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFact:
-    """One self-contained statement, what it does, and how reliable it is.
+    """One self-contained statement, its operation, and its reliability.
 
     `target` is the memory that an update replaces or an end closes. `evidence` are the ids of the turns it comes
     from, `said_at` the time of the last one. A `correction` replaces the value of its key even if the old one is more

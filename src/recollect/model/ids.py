@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from uuid import UUID
 
 _lock = threading.Lock()
 _last = 0
+
+
+def new_worker_name() -> str:
+    """Return a name of this process for leases: host, process id and a random suffix."""
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()[-6:]}"
 
 
 def new_id() -> str:

@@ -1,4 +1,4 @@
-"""Background jobs: what to do, their state, and statistics of the queue."""
+"""Background jobs: their payloads, their state, and statistics of the queue."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_DUE_AGE_S = 300.0
 
 
 class JobKind(StrEnum):
-    """What a job does."""
+    """The kind of work of a job."""
 
     EXTRACT = "extract"
     SUMMARISE = "summarise"
@@ -123,7 +123,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job in the ledger. `tries` counts how often it was started; `lease` proves who runs it.
+    """A job in the ledger. `tries` counts how often it was started; `lease` is the token of its current worker.
 
     Its scope is the narrowest that all joined jobs share.
     """

@@ -62,7 +62,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """A new key with its text, which cannot be shown again."""
+    """A new key with its text, which cannot be recovered later."""
 
     key: ApiKey
     text: str = field(repr=False)

@@ -23,7 +23,7 @@ class MemoryType(StrEnum):
 
 
 class Category(StrEnum):
-    """What a memory says about the user or their world."""
+    """The subject of a memory."""
 
     FACT = "fact"
     PREFERENCE = "preference"

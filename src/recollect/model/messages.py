@@ -63,12 +63,6 @@ def strip_injected(text: str) -> str:
     return "\n".join(remaining).strip("\n") if ends else text
 
 
-def is_injected(message: object) -> bool:
-    """Return whether the message is nothing but an injected block."""
-    text = message_text(message.get("content")) if isinstance(message, Mapping) else ""
-    return bool(text.strip()) and not strip_injected(text).strip()
-
-
 def _ends(lines: Sequence[str]) -> dict[int, int]:
     """Return, for each line that opens a block, the first line after the block."""
     closing: dict[str, int] = {}

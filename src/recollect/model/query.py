@@ -7,6 +7,7 @@ with a missing field is false, except `ne`, which is true.
 from __future__ import annotations
 
 import math
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -72,7 +73,8 @@ FIELDS: Mapping[str, Kind] = {
     "metadata": Kind.JSON,
 }
 
-ORDERING = frozenset({Op.GT, Op.GTE, Op.LT, Op.LTE})
+_ORDERINGS = {Op.GT: operator.gt, Op.GTE: operator.ge, Op.LT: operator.lt, Op.LTE: operator.le}
+ORDERING = frozenset(_ORDERINGS)
 _ORDERED = {Op.EQ, Op.NE, Op.IN, *ORDERING}
 OPERATORS: Mapping[Kind, frozenset[Op]] = {
     Kind.TEXT: frozenset({Op.EQ, Op.NE, Op.IN, Op.CONTAINS}),
@@ -125,9 +127,6 @@ class And:
 
     parts: tuple[Filter, ...]
 
-    def __post_init__(self) -> None:
-        _check_parts(self.parts)
-
 
 @dataclass(frozen=True, slots=True)
 class Or:
@@ -135,18 +134,12 @@ class Or:
 
     parts: tuple[Filter, ...]
 
-    def __post_init__(self) -> None:
-        _check_parts(self.parts)
-
 
 @dataclass(frozen=True, slots=True)
 class Not:
     """True if its part is false."""
 
     part: Filter
-
-    def __post_init__(self) -> None:
-        _check_parts((self.part,))
 
 
 Filter: TypeAlias = Where | And | Or | Not
@@ -200,11 +193,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, float) and math.isfinite(value)
 
 
-def _check_parts(parts: object) -> None:
-    if not isinstance(parts, tuple) or not all(isinstance(part, (Where, And, Or, Not)) for part in parts):
-        raise InvalidFilter(f"And, Or and Not join filters (And and Or a tuple of them), not {parts!r}")
-
-
 EVERYTHING = And(())
 MAX_LIMIT = 1_000_000
 Order: TypeAlias = Literal["newest", "oldest"]
@@ -253,7 +241,7 @@ _MAX_LEVELS = 3 * MAX_DEPTH + 2
 
 
 def where(field: str, op: Op | str, value: Any) -> Where:
-    """Return a comparison from plain values; raise InvalidFilter with what would be valid."""
+    """Return a comparison from plain values; an InvalidFilter lists the valid choices."""
     kind = kind_of_field(field)
     try:
         op = Op(op)
@@ -283,7 +271,7 @@ def parse_filter(plain: Filter | Mapping[str, Any] | None) -> Filter:
     """
     if plain is None:
         return EVERYTHING
-    return _within_limits(plain if isinstance(plain, (Where, And, Or, Not)) else _read(plain, depth=0))
+    return _within_limits(plain if isinstance(plain, (Where, And, Or, Not)) else _parse(plain, depth=0))
 
 
 def _within_limits(filter: Filter) -> Filter:
@@ -297,18 +285,18 @@ def _within_limits(filter: Filter) -> Filter:
         if depth > _MAX_LEVELS:
             raise InvalidFilter(f"the filter is nested deeper than {_MAX_LEVELS} levels")
         match each:
-            case And(parts) | Or(parts):
+            case And(parts) | Or(parts) if isinstance(parts, tuple):
                 waiting += [(part, depth + 1) for part in parts]
             case Not(part):
                 waiting.append((part, depth + 1))
             case Where():
                 pass
             case _:
-                assert_never(each)
+                raise InvalidFilter(f"And and Or join a tuple of filters, and Not has one filter, got {each!r}")
     return filter
 
 
-def _read(plain: Any, *, depth: int) -> Filter:
+def _parse(plain: Any, *, depth: int) -> Filter:
     if depth > MAX_DEPTH:
         raise InvalidFilter(f"the filter is nested deeper than {MAX_DEPTH} levels")
     if not isinstance(plain, Mapping):
@@ -317,28 +305,28 @@ def _read(plain: Any, *, depth: int) -> Filter:
     for name, value in plain.items():
         joiner = name.lower() if isinstance(name, str) else ""
         if joiner in _JOINERS:
-            parts.append(_read_joined(joiner, value, depth=depth + 1))
+            parts.append(_parse_joined(joiner, value, depth=depth + 1))
         elif joiner == "metadata" and isinstance(value, Mapping):
-            parts += [_read_field(f"metadata.{inside}", each) for inside, each in value.items()]
+            parts += [_parse_field(f"metadata.{inside}", each) for inside, each in value.items()]
         elif isinstance(name, str):
-            parts.append(_read_field(name, value))
+            parts.append(_parse_field(name, value))
         else:
             raise unknown_field(str(name))
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
-def _read_joined(joiner: str, value: Any, *, depth: int) -> Filter:
+def _parse_joined(joiner: str, value: Any, *, depth: int) -> Filter:
     if joiner == "not":
         if isinstance(value, list):
-            return Not(Or(tuple(_read(each, depth=depth) for each in value)))
-        return Not(_read(value, depth=depth))
+            return Not(Or(tuple(_parse(each, depth=depth) for each in value)))
+        return Not(_parse(value, depth=depth))
     if not isinstance(value, (list, tuple)):
         raise InvalidFilter(f"{joiner!r} takes a list of filters, not {value!r}")
-    parts = tuple(_read(each, depth=depth) for each in value)
+    parts = tuple(_parse(each, depth=depth) for each in value)
     return And(parts) if joiner == "and" else Or(parts)
 
 
-def _read_field(field: str, value: Any) -> Filter:
+def _parse_field(field: str, value: Any) -> Filter:
     if isinstance(value, Mapping):
         if not value:
             raise InvalidFilter(f"{field} is compared with nothing; give an operator such as {{'eq': ...}}")
@@ -417,11 +405,7 @@ def _same(actual: Any, value: Any) -> bool:
 
 
 def _ordered(actual: Any, comparison: Where) -> bool:
-    op, value = comparison.op, comparison.value
-    if _kind_of(actual) != _kind_of(value) or _kind_of(actual) in ("bool", "other"):
+    kind = _kind_of(actual)
+    if kind != _kind_of(comparison.value) or kind in ("bool", "other"):
         return False
-    if op is Op.GT:
-        return bool(actual > value)
-    if op is Op.GTE:
-        return bool(actual >= value)
-    return bool(actual < value) if op is Op.LT else bool(actual <= value)
+    return bool(_ORDERINGS[comparison.op](actual, comparison.value))

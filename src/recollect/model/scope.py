@@ -69,7 +69,7 @@ class Scope:
         return {"user_id": self.user, "project_id": self.project or None, "session_id": self.session or None}
 
     def check_level(self, level: Level) -> Level:
-        """Return the level; raise InvalidInput if this scope does not name what the level needs."""
+        """Return the level; raise InvalidInput if this scope lacks the project or session of the level."""
         if level is Level.PROJECT and not self.project:
             raise InvalidInput("level 'project' needs a project_id")
         if level is Level.SESSION and not self.session:

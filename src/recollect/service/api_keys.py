@@ -132,7 +132,7 @@ class ApiKeys:
         return cached
 
     async def _query_ledger(self, query: Callable[[], Coroutine[Any, Any, T]], *, was_valid: bool) -> T:
-        """Query the ledger with a timeout; for cached keys, do not wait again until it answers."""
+        """Query the ledger with a timeout; for cached keys, fail at once until it answers."""
         if was_valid and self._ledger_probe is not None:
             raise TimeoutError
         try:

@@ -1,4 +1,4 @@
-"""Permanent removal from every store, and the rebuilding of what also rests on other sources."""
+"""Permanent removal from every store, and the rebuilding of records that have other sources, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Background work: the worker and the scheduler, what each kind of job runs, and maintenance on demand."""
+"""Background work: the worker, the scheduler, the handlers of each kind of job, and maintenance on demand."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class JobService:
             await self.index_sync.catch_up()
         return done
 
-    # What a job runs
+    # Handlers of jobs
 
     async def _run_job(self, job: Job) -> Mapping[str, Any]:
         match job.kind:
@@ -183,7 +183,7 @@ class JobService:
         ]
 
     async def enforce_quotas(self, scope: Scope) -> None:
-        """Forget what exceeds the memory quotas now; the rest, if there is more, in a job."""
+        """Forget memories over the quotas now, and the rest, if there are too many, in a job."""
         quotas = self._maintenance.quotas
         if not quotas.min_limit or not await is_over_quota(scope, ledger=self._ledger, quotas=quotas):
             return
@@ -277,7 +277,7 @@ class JobService:
         self._backlog_checked_at[user] = moment
 
     def forget_user(self, user: str) -> None:
-        """Drop what is cached for a user, after an erasure."""
+        """Clear the caches of a user, after an erasure."""
         self._backlog_checked_at.pop(user, None)
         if self._models is not None:
             self._models.forget(user)

@@ -161,7 +161,7 @@ async def _check_reviewer(record: MemoryRecord, by: Author, ledger: Ledger) -> N
 
 
 async def _proposer(record: MemoryRecord, ledger: Ledger) -> str:
-    """Return who proposed a memory; empty if unknown."""
+    """Return the name of the proposer of a memory; empty if unknown."""
     name = record.detail.get(PROPOSED_BY)
     if isinstance(name, str) and name:
         return name

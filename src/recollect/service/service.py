@@ -240,8 +240,8 @@ class Service:
     ) -> Outcome:
         """Forget a memory; `undo` or `restore` makes it active.
 
-        With `sources`, what repeats it is forgotten in the same change: the turns it was extracted from, what was
-        extracted from a turn alone, and the assistant's repetitions.
+        With `sources`, its repetitions are forgotten in the same change: the turns it was extracted from, memories
+        extracted from the same turn only, and the assistant's repetitions.
         """
         changes = [Forget(id, expected_version)]
         if sources:
@@ -259,7 +259,7 @@ class Service:
         return restored
 
     async def forget_all(self, scope: Scope, listing: Listing, *, by: Author) -> int:
-        """Forget a listing with what repeats it; return the number of its records."""
+        """Forget the records of a listing and their repetitions; return the number of records."""
         await self.erasure.import_spilled(scope.user)
         count = 0
         listing = replace(listing, limit=_FORGET_BATCH, cursor=None)
@@ -279,7 +279,7 @@ class Service:
     ) -> tuple[Outcome, ...]:
         """Undo a change by its id in history, by default the last action of a person or agent as a whole.
 
-        Background changes count only with `anyones`. A message is undone with what was extracted from it alone.
+        Background changes count only with `anyones`. A message is undone with the facts extracted from it only.
         """
         outcomes = await undoing.undo(
             scope, entry_id, ledger=self._ledger, by=self._redactor.redact_author(by), any_author=anyones

@@ -124,7 +124,7 @@ class TransferService:
     async def import_from(
         self, source: ImportSource, options: ImportOptions, *, kind: str, by: Author, progress: Callable[[int], None]
     ) -> ImportReport:
-        """Import the data of another product, or report what would be imported."""
+        """Import the data of another product; a dry run only reports the counts."""
         from recollect.transfer.importers.run import run_import
 
         with self._use_count.track():

@@ -39,7 +39,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def is_due(conversation: Conversation, *, every: int, keep: int) -> bool:
-    """Return whether there may be turns to compress, as far as the turn count tells."""
+    """Return whether there may be turns to compress, judged by the turn count."""
     mark = step_position(conversation, "compress")
     return conversation.turn_count - mark >= every + (keep if mark else 0)
 

@@ -19,9 +19,8 @@ from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.sessions.agent_runs import RunRecord, may_be_task, note_digest, notes_as_turns
 from recollect.sessions.compress import SOURCE
 from recollect.sessions.step_output import EPOCH, StepOutput, evidence_ids, run_ids, stable_id, turn_range
-from recollect.sessions.summary_text import check_summary, turns_as_json
+from recollect.sessions.summary_text import check_summary, instruction_reason, turns_as_json
 from recollect.write.ask_llm import LlmAnswer, LlmCost, ask_for_json
-from recollect.write.instructions import find_instruction
 from recollect.write.redact import redact
 from recollect.write.screen import screen
 
@@ -39,7 +38,6 @@ _MAX_TOKENS = 2_048
 _IMPORTANCE = 0.6
 _LESSON_CONFIDENCE = 0.6
 _NO_TASK = "the model says that it was no task"
-_REVIEW = "it tells what to do ('{phrase}'), and the user did not say it"
 
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -153,7 +151,7 @@ async def episode_of_run(
     """
     scope, stated = conversation.scope, _summary_from_run(run)
     if run.id in run_ids(conversation.invocations):
-        return StepOutput(reasons=("the run was told before",))
+        return StepOutput(reasons=("the run was reported before",))
     summary, cost, reason = stated, LlmCost(), ""
     if chat is not None and run.is_task:
         answer, cost, reason = await _ask_summary(chat, _run_lines(run), _run_as_turns(scope, run))
@@ -222,7 +220,7 @@ async def episode_of_notes(
 
 
 def _output(source: _TaskSource, summary: TaskSummary, cost: LlmCost, reason: str, *, now: datetime) -> StepOutput:
-    reasons = (f"told as it was given: {reason}",) if reason else ()
+    reasons = (f"stored as reported: {reason}",) if reason else ()
     return StepOutput(changes=_changes(source, summary, now=now), cost=cost, reasons=reasons)
 
 
@@ -292,11 +290,11 @@ def _run_as_turns(scope: Scope, run: RunRecord) -> list[Turn]:
 def _invocation(run: RunRecord, summary: TaskSummary) -> dict[str, Any]:
     steps = "; ".join(summary.steps) or "nothing but answer"
     description = (
-        f"The user asked “{summary.goal}”; the agent did: {steps}; the result was: {summary.outcome or 'not told'}"
+        f"The user asked “{summary.goal}”; the agent did: {steps}; the result was: {summary.outcome or 'unknown'}"
     )
     invocation = {
         "query": summary.goal,
-        "summary": summary.summary if summary.summary and not _review_reason(summary.summary) else description,
+        "summary": summary.summary if summary.summary and not instruction_reason(summary.summary) else description,
         "result": summary.outcome,
         "timestamp": run.ended_at.isoformat(),
         "run_id": run.id,
@@ -306,7 +304,7 @@ def _invocation(run: RunRecord, summary: TaskSummary) -> dict[str, Any]:
 
 def _changes(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> tuple[Add, ...]:
     """Return the episode and its lessons; a lesson that instructs waits for review and is not in the episode."""
-    reasons = {lesson: _review_reason(lesson) for lesson in summary.lessons}
+    reasons = {lesson: instruction_reason(lesson) for lesson in summary.lessons}
     approved = tuple(lesson for lesson, reason in reasons.items() if not reason)
     summary = replace(summary, lessons=approved)
     episode = _episode(source, summary, now=now)
@@ -316,7 +314,7 @@ def _changes(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> tup
 
 def _episode(source: _TaskSource, summary: TaskSummary, *, now: datetime) -> MemoryRecord:
     detail = {**source.detail, **summary.detail, "made": summary.made}
-    if review := _review_reason("\n".join([summary.outcome, *summary.steps])):
+    if review := instruction_reason("\n".join([summary.outcome, *summary.steps])):
         detail["review"] = review
     return MemoryRecord(
         id=stable_id(source.scope, "task", at=source.id_at, source_ids=[source.id]),
@@ -352,11 +350,6 @@ def _lesson(
         detail=detail,
         status=Status.REVIEW if review else Status.ACTIVE,
     )
-
-
-def _review_reason(text: str) -> str:
-    phrase = find_instruction(text)
-    return _REVIEW.format(phrase=phrase) if phrase else ""
 
 
 def _shorten(text: str, chars: int) -> str:

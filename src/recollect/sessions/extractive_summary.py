@@ -107,7 +107,7 @@ def _turn_sentences(turn: Turn, max_chars: int) -> Iterable[str]:
         # Cut between sentences: half of one could say something else.
         text = text[: 1 + max(text.rfind(end, 0, max_chars) for end in (". ", "! ", "? ", "\n"))]
     texts = [each.text for each in split_sentences(text)]
-    # The beginning of a turn that is all code tells at least what it is.
+    # The beginning of a turn of code at least shows its kind.
     return texts or [whole.strip()[:200]]
 
 

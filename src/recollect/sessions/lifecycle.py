@@ -83,7 +83,7 @@ async def _session_exists(conversation: Conversation, ledger: Ledger) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConfig:
-    """When a conversation is compressed and summarised, 0 for never, and what of it is stored when it ends.
+    """When a conversation is compressed and summarised, 0 for never, and the memories that are made when it ends.
 
     Memories of at least the importance `promote_from` become long-term then, none if it is None. With `extracts`,
     turns that no model compresses become episodes that quote them.
@@ -107,7 +107,7 @@ class SessionConfig:
 
 
 def rebuild_job(lost: Remade) -> NewJob | None:
-    """Return the job that rebuilds what an erasure removed though some of its sources remain; None if none does."""
+    """Return the job that rebuilds an erased record from its remaining sources; None if there is no such job."""
     key = job_key(lost.scope)
     if lost.kind == "conversation":
         return NewJob(kind=JobKind.SUMMARISE, key=key)
@@ -120,7 +120,7 @@ def rebuild_job(lost: Remade) -> NewJob | None:
 
 
 async def summarize_session(job: Job, deps: Deps, config: SessionConfig) -> Mapping[str, Any]:
-    """Compress what is due, update the running summary and the invocations, and finish the job."""
+    """Compress the ranges that are due, update the running summary and the invocations, and finish the job."""
     steps = _rebuild_step if isinstance(job.payload, RebuildPayload) else _summary_steps
     return await _run_steps(job, steps, deps, config)
 
@@ -231,7 +231,7 @@ async def _end_steps(
         marks["told"] = note_digest(notes[-1])
     outputs.append(StepOutput(fields={} if more else {"closed_at": now()}, marks=marks, left=int(more)))
     if config.episode and turns:
-        # The running summary of a session that was opened again is about the earlier part.
+        # The running summary of a reopened session is about the earlier part.
         summary = "" if step_position(conversation, "close") else conversation.summary
         outputs.append(await session_episode(scope, turns, chat=chat, now=now(), running_summary=summary))
     if config.tasks:
@@ -259,7 +259,7 @@ async def record_invocation(scope: Scope, invocation: Mapping[str, Any], deps: D
     """Append an invocation that an agent reports to its conversation."""
     since = await deps.ledger.revision(scope.user)
     conversation = await deps.ledger.conversation(scope)
-    output, by = StepOutput(invocations=(invocation,)), Author(SESSION_AUTHOR, "told by its agent")
+    output, by = StepOutput(invocations=(invocation,)), Author(SESSION_AUTHOR, "reported by its agent")
     await _apply_outputs(conversation, [output], deps, by=by, effects=(), since=since)
 
 

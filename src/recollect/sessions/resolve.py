@@ -23,7 +23,7 @@ from recollect.write.redact import redact
 
 
 def new_part_start(roles: Sequence[str]) -> int:
-    """Return where the new part of a request begins; what stands before it is history.
+    """Return the index at which the new part of a request begins; the messages before it are history.
 
     It begins after the last answer before the user's last message. A request without any answer comes from a client
     that resends the user's messages only, so that its last one is new.
@@ -236,7 +236,7 @@ class SessionResolver:
                     at = branch
                     continue
             if at == start and not is_whole:
-                # The forgotten beginning of the session is said again.
+                # The forgotten beginning of the session is sent as new.
                 return (
                     SessionMatch(scope=session, new=_storable(messages[at:]), last=messages[-1].mark) if at else None
                 )
@@ -286,7 +286,7 @@ class SessionResolver:
             return SessionMatch(scope=scope, new=_storable(messages), last=last)
         at = _end_index(tail, messages)
         if at is None and len(tail) > 1 and tail[1].role is Role.ASSISTANT and _is_same(tail[0], messages[-1]):
-            # The last question again: its answer may be another one now.
+            # A repeated last question: its answer may differ.
             answer = _digest(last, Role.ASSISTANT, tail[1].content.strip())
             return SessionMatch(scope=scope, last=last, next=answer, turn_id=tail[0].id)
         if at is None:

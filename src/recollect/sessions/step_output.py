@@ -91,7 +91,7 @@ def run_ids(invocations: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def ensure_unchanged(before: Conversation, current: Conversation, outputs: Sequence[StepOutput]) -> None:
-    """Raise a Conflict if another process updated what these steps computed; additional turns are no conflict."""
+    """Raise a Conflict if another process updated the same fields; additional turns are no conflict."""
     steps = {step for each in outputs for step in each.marks}
     moved = any(step_position(before, step) != step_position(current, step) for step in steps)
     if moved or (before.summary != current.summary and any("summary" in each.fields for each in outputs)):

@@ -69,12 +69,12 @@ async def update_summary(
         if not written.text and old:
             return StepOutput(cost=written.cost, reasons=(f"the summary stays as it was: {written.reason}",))
         if not written.text:
-            # The extract only fills a gap: the next update asks the model about all turns again.
+            # The extract is temporary: the next update asks the model about all turns.
             marks, left, reason = {}, 0, f"the model's summary was not used: {written.reason}"
             written = replace(updated, cost=written.cost, reason=reason)
         updated = written
     if not updated.text:
-        return StepOutput(cost=updated.cost, reasons=("nothing was said that could be kept",))
+        return StepOutput(cost=updated.cost, reasons=("there is no sentence to quote",))
     start = 1 if old else covered[0].position
     detail = {"turn_start": start, "turn_end": covered[-1].position, "made": updated.made, "kind": "running"}
     return StepOutput(
@@ -110,7 +110,7 @@ def _next_turns(turns: Sequence[Turn]) -> tuple[Sequence[Turn], Screened, int]:
 
 
 def _extend_summary(old: str, turns: Sequence[Turn]) -> Summary:
-    """Add what the user said to the old summary without a model; its prose stays word for word."""
+    """Append quotes of the user to the old summary without a model; its prose stays unchanged."""
     prose, earlier = split_extractive_summary(old)
     picked = summarize_extractively(turns, max_chars=_MAX_EXTRACT_CHARS, earlier=earlier)
     if not prose:

@@ -45,7 +45,7 @@ _NARRATION = frozenset(terms_of("user assistant conversation summary said asked 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A text that stands for turns, written by a "model" or an "extract" of what was said; empty if there is none."""
+    """A text that stands for turns, by a "model" or an "extract" of quotes; empty if there is none."""
 
     text: str = ""
     made: str = "extract"
@@ -85,7 +85,7 @@ def turns_as_json(turns: Sequence[Turn]) -> str:
 def check_summary(new: str, old: str, turns: Sequence[Turn], *, context: str = "") -> str:
     """Return why `new` may not replace `old` as the summary of the turns; empty if it may.
 
-    What is in `context` counts as said.
+    Statements in `context` count as part of the conversation.
     """
     covered = sum(len(turn.content) for turn in turns)
     wrong = _wrong_form(new, covered + len(old)) or _too_short(new, old, covered)
@@ -116,9 +116,9 @@ def _wrong_form(new: str, covered: int) -> str:
 
 def _too_short(new: str, old: str, covered: int) -> str:
     if 2 * len(new) < len(old):
-        return "it is less than half as long as the summary it replaces, and something of that is lost"
+        return "it is less than half as long as the summary it replaces"
     if len(new) < min(SENTENCE_CHARS, covered // CHARS_EACH):
-        return "it is too short for what it sums up"
+        return "it is too short for the conversation"
     return ""
 
 
@@ -134,7 +134,7 @@ def _lost_names_and_numbers(new: str, old: str, since: str) -> str:
     count = len(names) + sum(1 for _ in find_numbers(old))
     if not lost or (len(old) >= LONG_CHARS and len(lost) <= MAX_LOST_SHARE * count):
         return ""
-    return f"it no longer says {', '.join(lost[:_MAX_LISTED])}"
+    return f"it lacks {', '.join(lost[:_MAX_LISTED])}"
 
 
 def _uncorrected(lost: dict[str, set[Decimal]], corrections: Collection[Decimal]) -> list[str]:
@@ -153,12 +153,12 @@ def _uncorrected(lost: dict[str, set[Decimal]], corrections: Collection[Decimal]
 def _unsupported(new: str, source: str, years: Collection[Decimal]) -> str:
     for token, values in missing_numbers(without_dates(new), source).items():
         if min(values) > _MAX_COUNT and not values & set(years):
-            return f"nobody said {token}"
+            return f"{token} is not in the conversation"
     terms, source_terms = set(terms_of(new)) - _NARRATION, set(terms_of(source))
     if len(terms & source_terms) >= max(1.0, MIN_SUPPORTED_SHARE * len(terms)) or not terms:
         return ""
     # Words of another script cannot be compared.
-    return "it is not about what was said" if _scripts(new) & _scripts(source) else ""
+    return "it is not about the conversation" if _scripts(new) & _scripts(source) else ""
 
 
 def _scripts(text: str) -> set[str]:
@@ -167,7 +167,11 @@ def _scripts(text: str) -> set[str]:
 
 def _unsupported_instruction(new: str, old: str, turns: Sequence[Turn]) -> str:
     """Return the instruction that the summary gives, unless the old one or the user gave one."""
-    phrase = find_instruction(new)
-    if not phrase or find_instruction(old) or find_instruction(user_text(turns)):
-        return ""
-    return f"it tells what to do ('{phrase}'), and the user did not say it"
+    reason = instruction_reason(new)
+    return "" if reason and (find_instruction(old) or find_instruction(user_text(turns))) else reason
+
+
+def instruction_reason(text: str) -> str:
+    """Return why a person must review a text by a model: it gives an instruction; empty if it gives none."""
+    phrase = find_instruction(text)
+    return f"it gives an instruction ('{phrase}') that the user did not give" if phrase else ""

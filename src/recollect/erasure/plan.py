@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from recollect.ledger.ledger import Ledger
+from recollect.ledger.paging import read_pages
+from recollect.ledger.protocol import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import And, Filter, Listing, Op, Where, any_of
@@ -157,15 +158,8 @@ async def _repetitions(
 
 
 async def _find_all(scope: Scope, filter: Filter, statuses: tuple[Status, ...], ledger: Ledger) -> list[MemoryRecord]:
-    records: list[MemoryRecord] = []
-    cursor = None
-    while True:
-        listing = Listing(filter=filter, statuses=statuses, limit=_PAGE, cursor=cursor)
-        page = await ledger.find(scope, listing)
-        records += page
-        if page.cursor is None:
-            return records
-        cursor = page.cursor
+    listing = Listing(filter=filter, statuses=statuses, limit=_PAGE)
+    return [record async for page in read_pages(ledger, scope, listing) for record in page]
 
 
 def _chunks(values: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -11,7 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from recollect.index.protocol import Index
-from recollect.ledger.ledger import Ledger
+from recollect.ledger.paging import read_pages
+from recollect.ledger.protocol import Ledger
 from recollect.model.memory import Category, MemoryRecord, MemoryType
 from recollect.model.query import Filter, Listing, any_of
 from recollect.model.scope import Level, Scope
@@ -89,15 +90,11 @@ async def load_candidates(
 
 async def _newest(scope: Scope, ledger: Ledger, max_memories: int) -> tuple[list[MemoryRecord], bool]:
     records: list[MemoryRecord] = []
-    cursor = None
-    while len(records) < max_memories:
-        listing = Listing(filter=_MERGEABLE_FILTER, limit=min(_PAGE, max_memories - len(records)), cursor=cursor)
-        page = await ledger.find(scope, listing)
+    async for page in read_pages(ledger, scope, Listing(filter=_MERGEABLE_FILTER, limit=_PAGE)):
         records += filter(_may_merge, page)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    return records, cursor is not None
+        if len(records) >= max_memories:
+            return records[:max_memories], page.cursor is not None or len(records) > max_memories
+    return records, False
 
 
 def _may_merge(record: MemoryRecord) -> bool:

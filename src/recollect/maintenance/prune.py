@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
+from recollect.ledger.paging import read_pages
 from recollect.ledger.protocol import Ledger
 from recollect.maintenance.expire import check_user_clock
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
@@ -74,11 +75,10 @@ async def _faded(
         )
     )
     faded: list[MemoryRecord] = []
-    looked_at, cursor = 0, None
-    while True:
-        page = await ledger.find(scope, Listing(filter=unused, order="oldest", limit=_PAGE, cursor=cursor))
+    looked_at = 0
+    async for page in read_pages(ledger, scope, Listing(filter=unused, order="oldest", limit=_PAGE)):
         looked_at += len(page)
         faded += [each for each in page if not is_lasting(each) and retention_score(each, run.at) < _MIN_SCORE]
-        if page.cursor is None or len(faded) > run.max_changes:
-            return faded[: run.max_changes + 1], looked_at
-        cursor = page.cursor
+        if len(faded) > run.max_changes:
+            break
+    return faded[: run.max_changes + 1], looked_at

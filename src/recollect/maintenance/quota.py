@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from recollect.ledger.paging import read_pages
 from recollect.ledger.protocol import Ledger
 from recollect.maintenance.prune import is_lasting, retention_score
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
@@ -58,22 +59,12 @@ async def enforce_quotas(scope: Scope, *, ledger: Ledger, run: MaintenanceRun, q
     count = await ledger.count(owner, Listing(filter=_COUNTED)) if quotas.min_limit else 0
     surplus: list[MemoryRecord] = []
     if count > quotas.min_limit:
-        records = await _load_counted(owner, ledger)
+        listing = Listing(filter=_COUNTED, order="oldest", limit=_PAGE)
+        records = [record async for page in read_pages(ledger, owner, listing) for record in page]
         surplus = await asyncio.to_thread(_surplus, records, quotas, run)
     more = len(surplus) > run.max_changes
     steps, left = await forget(owner, surplus[: run.max_changes], why="quota", run=run, ledger=ledger)
     return run.report(MaintenanceTask.QUOTA, scope, steps, left=left, looked_at=count, more=more)
-
-
-async def _load_counted(owner: Scope, ledger: Ledger) -> list[MemoryRecord]:
-    records: list[MemoryRecord] = []
-    cursor = None
-    while True:
-        page = await ledger.find(owner, Listing(filter=_COUNTED, order="oldest", limit=_PAGE, cursor=cursor))
-        records += page.records
-        if page.cursor is None:
-            return records
-        cursor = page.cursor
 
 
 def _surplus(records: Iterable[MemoryRecord], quotas: Quotas, run: MaintenanceRun) -> list[MemoryRecord]:

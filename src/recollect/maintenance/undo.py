@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.jobs import MAINTENANCE_AUTHOR
-from recollect.ledger.ledger import Ledger
+from recollect.ledger.paging import read_history
+from recollect.ledger.protocol import Ledger
 from recollect.model.change import Author, ChangeKind, HistoryEntry, Outcome
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
@@ -64,16 +65,13 @@ async def _last_change(scope: Scope, ledger: Ledger, *, any_author: bool) -> tup
 async def _undoable_lines(scope: Scope, ledger: Ledger) -> AsyncIterator[HistoryEntry]:
     """Yield history entries that are no undo and were not undone, newest first."""
     undone: set[int] = set()
-    before = None
-    while lines := await ledger.history(scope, before=before):
-        for line in lines:
-            if line.id in undone:
-                continue
-            if line.undoes is None:
-                yield line
-            else:
-                undone.add(line.undoes)
-        before = lines[-1].id
+    async for line in read_history(ledger, scope):
+        if line.id in undone:
+            continue
+        if line.undoes is None:
+            yield line
+        else:
+            undone.add(line.undoes)
 
 
 async def _turns_added_with(last: HistoryEntry, scope: Scope, ledger: Ledger) -> list[MemoryRecord]:

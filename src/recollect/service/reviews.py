@@ -12,6 +12,7 @@ from typing import Any
 
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, NotFound, StaleVersion
+from recollect.ledger.paging import read_history
 from recollect.ledger.protocol import Ledger
 from recollect.model.change import Actor, Add, Author, Change, ChangeKind, Forget, Outcome, Restore, Supersede, Update
 from recollect.model.memory import PROPOSED_BY, MemoryRecord, Status
@@ -143,12 +144,9 @@ async def restore(scope: Scope, record: MemoryRecord, *, by: Author, ledger: Led
 
 async def _was_in_review(record: MemoryRecord, ledger: Ledger) -> bool:
     """Return whether it was in review before its current status."""
-    before = None
-    while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
-        for line in lines:
-            if line.before is not None and line.after.get("status") == record.status:
-                return line.before.get("status") == Status.REVIEW
-        before = lines[-1].id
+    async for line in read_history(ledger, record.scope, record.id):
+        if line.before is not None and line.after.get("status") == record.status:
+            return line.before.get("status") == Status.REVIEW
     # It was imported with this status, and nobody here has approved it.
     return bool(record.detail.get("review"))
 
@@ -165,9 +163,9 @@ async def _proposer(record: MemoryRecord, ledger: Ledger) -> str:
     name = record.detail.get(PROPOSED_BY)
     if isinstance(name, str) and name:
         return name
-    first, before = "", None
-    while lines := await ledger.history(record.scope, memory_id=record.id, limit=_PAGE, before=before):
-        first, before = lines[-1].by.who, lines[-1].id
+    first = ""
+    async for line in read_history(ledger, record.scope, record.id):
+        first = line.by.who
     return first
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from recollect.aio.background import UseCount
 from recollect.deps import Deps
 from recollect.errors import InvalidInput, QuotaReached, StoreUnavailable
+from recollect.ledger.paging import read_pages
 from recollect.model.change import Author
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import Listing
@@ -54,12 +55,8 @@ class TransferService:
     async def records(self, user: str) -> AsyncIterator[Sequence[MemoryRecord]]:
         """Yield all memories of a user in pages, oldest first, whatever their status."""
         listing = Listing(statuses=tuple(Status), order="oldest", limit=_PAGE_SIZE)
-        while True:
-            page = await self._ledger.find(Scope(user), listing)
+        async for page in read_pages(self._ledger, Scope(user), listing):
             yield page.records
-            if page.cursor is None:
-                return
-            listing = replace(listing, cursor=page.cursor)
 
     async def ledger_id(self) -> str:
         """Return the time that identifies the ledger; it is set when first needed."""

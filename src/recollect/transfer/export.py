@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.errors import InvalidInput
 from recollect.ledger.codec import unpack_vector
-from recollect.ledger.ledger import Ledger
+from recollect.ledger.paging import read_pages
+from recollect.ledger.protocol import Ledger
 from recollect.model.change import Author, ConversationUpdate
 from recollect.model.erasure import TombstoneSet
 from recollect.model.memory import MemoryRecord, Status
@@ -42,20 +43,14 @@ async def export(
 
     With `sessions`, the states of the sessions and the tombstones of a user follow.
     """
-    cursor = None
-    while True:
-        page = await ledger.find(
-            scope, Listing(statuses=tuple(Status), order="oldest", limit=PAGE_SIZE, cursor=cursor)
-        )
+    listing = Listing(statuses=tuple(Status), order="oldest", limit=PAGE_SIZE)
+    async for page in read_pages(ledger, scope, listing):
         vectors = await ledger.vectors(scope.user, [each.id for each in page], model=model) if model else {}
         for record in page:
             line = record.to_dict()
             if model and record.id in vectors:
                 line["embedding"] = {"model": model.name, "packed": b64encode(vectors[record.id]).decode()}
             yield line
-        if page.cursor is None:
-            break
-        cursor = page.cursor
     if sessions:
         async for line in _sessions(scope, ledger=ledger):
             yield line

@@ -1,4 +1,4 @@
-"""Opening and closing: nothing hangs, no thread or file stays open, and a closed memory says so."""
+"""Opening and closing a memory leaves no thread or open file, and never hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Invalid arguments are refused with a reason, equally on every backend; messages are stored all the same."""
+"""Invalid arguments are rejected with a reason on every backend; messages are always stored."""
 
 from __future__ import annotations
 

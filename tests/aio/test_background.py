@@ -1,4 +1,4 @@
-"""Work that goes on behind: begun once, stopped where it was begun, and not waited for where it cannot be."""
+"""Background tasks are started once and stopped in their event loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from recollect.aio.background import BackgroundTask
 
 
 class Work:
-    """Tells when it began and how it ended."""
+    """Record starts and cancellation."""
 
     def __init__(self) -> None:
         self.start_count = 0

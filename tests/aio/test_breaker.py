@@ -1,4 +1,4 @@
-"""The breaker: when it opens, that one probe goes at a time, and when it closes."""
+"""The breaker opens after failures, permits one probe at a time, and closes on success."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from recollect.aio.breaker import Breaker, Permit
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that is set by hand."""
 
     def __init__(self) -> None:
         self.at = 100.0

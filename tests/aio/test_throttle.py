@@ -1,4 +1,4 @@
-"""Turns of the event loop: one for each who asks, and nobody is left waiting."""
+"""The throttle lets callers pass one per iteration of the event loop."""
 
 from __future__ import annotations
 

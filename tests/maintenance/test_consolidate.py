@@ -1,4 +1,4 @@
-"""Consolidation: several memories become one that cites them, or stay as they are if anything would be lost."""
+"""Consolidation merges memories into one that cites them, unless information would be lost."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def chatty(parts: Deps, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch)
 
 
 async def learned_memories(parts: Deps, *texts: str, **fields: Any) -> list[MemoryRecord]:
-    """Memories told one day after another, each learned from a turn of its own."""
+    """Store memories of consecutive days, each with its own turn as evidence."""
     records = [
         memory(each, age_days=len(texts) - at, **{"evidence": (f"turn-{at}",), **fields})
         for at, each in enumerate(texts)
@@ -93,7 +93,7 @@ async def consolidated(parts: Deps, **options: Any) -> MaintenanceReport:
 
 
 class TestTheHawaiiBudget:
-    """Corrected from $10,000 to $12,000 and consolidated, as the design has it."""
+    """The example of the design: a budget corrected from $10,000 to $12,000."""
 
     async def test_three_memories_are_merged_into_one_that_cites_them(self, chatty: Deps, llm: ScriptedLLM) -> None:
         sources = await learned_memories(chatty, *BUDGET, importance=0.4)
@@ -160,7 +160,7 @@ class TestTheHawaiiBudget:
 
 
 def replaced(content: str) -> dict[str, Any]:
-    """The answer with this content, that calls the first two memories outdated."""
+    """Return an answer with this content that ends the first two memories."""
     return answer(update(3, content), end(1, OLD), end(2, OLD))
 
 

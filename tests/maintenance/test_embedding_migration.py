@@ -55,7 +55,7 @@ COUNT = 80
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a change of few memories takes many steps, and who is gone is soon followed."""
+    """Use small batches and short waits, so that few memories take many steps."""
     monkeypatch.setattr("recollect.maintenance.embedding_migration._BACKGROUND_BATCH", 8)
     monkeypatch.setattr("recollect.maintenance.embedding_migration._FIRST_WAIT_S", 0.05)
     monkeypatch.setattr("recollect.maintenance.embedding_migration._SWITCH_DELAY_S", 0.0)
@@ -127,7 +127,7 @@ async def test_the_old_service_is_closed_after_its_last_use(
         assert exchange is not None
 
         async def change_model() -> str:
-            """Have another model searched."""
+            """Switch to another model."""
             await memory.admin.reembed()
             await until_served(memory, "new")
             await exchange.refresh()
@@ -350,8 +350,8 @@ def search_on(server: RecollectServer, number: int) -> list[str]:
     return [hit["memory"] for hit in answer.json()["results"]]
 
 
-class CallerDep(threading.Thread):
-    """Adds memories to a server and looks for them and for others, until it is told that it is over."""
+class Caller(threading.Thread):
+    """Add memories to a server and search for them and for others, until stopped."""
 
     def __init__(self, server: RecollectServer, first: int) -> None:
         super().__init__(daemon=True)
@@ -383,7 +383,7 @@ def test_two_servers_switch_together_under_load(tmp_path: Path, models: ModelSer
         RecollectServer(home, **variables_of(models, "old", 64)) as first,
         RecollectServer(home, **variables_of(models, "new", 32)) as second,
     ):
-        asking = [CallerDep(first, 1000), CallerDep(second, 2000)]
+        asking = [Caller(first, 1000), Caller(second, 2000)]
         for each in asking:
             each.start()
         seen = [wait_for_model(second, "new"), wait_for_model(first, "new")]
@@ -428,7 +428,7 @@ def test_a_migration_continues_after_its_process_was_killed(tmp_path: Path, mode
 
 
 def counted(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
-    """The same once it has been counted how much there is to do."""
+    """Return the status once the number of memories to embed is known."""
     deadline = time.monotonic() + 60
     while (results := status(home, variables))[-1]["total"] != MEMORY_COUNT and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -436,7 +436,7 @@ def counted(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
 
 
 def status(home: Path, variables: dict[str, str]) -> list[dict[str, object]]:
-    """What the command line says of the models."""
+    """Return the output of `recollect reembed --status`."""
     command = [sys.executable, "-m", "recollect.cli.main", "reembed", "--status", "--json"]
     output = subprocess.run(command, env=environment(home, **variables), capture_output=True, text=True, check=True)
     results: list[dict[str, object]] = json.loads(output.stdout)["models"]

@@ -1,4 +1,4 @@
-"""Expiry: what was only for a time goes when it is over, softly, and never because a clock went wrong."""
+"""Expired memories are forgotten, but not because of a wrong clock."""
 
 from __future__ import annotations
 

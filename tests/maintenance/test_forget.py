@@ -1,4 +1,4 @@
-"""Forgetting a fact takes along whatever would go on saying it, and one undo brings all of it back."""
+"""Forgetting a fact also forgets its repetitions, and one undo restores all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pruning: what is old, was never recalled and never mattered goes; what someone relies on does not."""
+"""Pruning forgets old, unused and unimportant memories."""
 
 from __future__ import annotations
 

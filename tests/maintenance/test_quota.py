@@ -1,4 +1,4 @@
-"""Quotas: a user, a project and a session keep to their limits, and what matters least goes first."""
+"""Quotas of users, projects and sessions forget the weakest memories first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reflection: what memories show together is kept with its evidence; what they do not show is not."""
+"""Reflection stores insights that memories support, with their evidence."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
 
 @pytest.fixture
 async def deployed(ledger: Ledger) -> list[MemoryRecord]:
-    """Memories in the order in which the model sees them: the newest has number 1."""
+    """Store memories in the order of the prompt: the newest has number 1."""
     records = [memory(each, age_days=at) for at, each in enumerate(DEPLOYED)]
     await keep(ledger, *records, embedder=EMBEDDER)
     return records

@@ -1,4 +1,4 @@
-"""The timetable: chores by the hour and by the night, sessions that ended by themselves, clocks that went wrong."""
+"""The schedule: hourly and nightly tasks, idle sessions, and wrong clocks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def talk(user: str = "ann", project: str = "", *, hours: float = 0.1, closed: bo
 def who(
     user: str = "ann", *, hours: float | None = 0.1, last: Any = None, projects: tuple[str, ...] = ()
 ) -> MaintenanceState:
-    """Someone heard of so long ago, whose chores began and were queued at those times, or as they are given."""
+    """Return a user who was active `hours` ago, with the last runs of tasks."""
     started = {
         ("", str(task)): at if isinstance(at, TaskRun) else TaskRun(at, at) for task, at in (last or {}).items()
     }

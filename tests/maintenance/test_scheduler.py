@@ -1,4 +1,4 @@
-"""Who keeps the time: everyone is served, nothing is forgotten or done twice, and no wrong clock costs anything."""
+"""The scheduler queues each task once for every user, purges old rows, and survives wrong clocks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def keeper(ledger: Ledger, *tasks: MaintenanceTask, idle_s: float = 0) -> Schedu
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets the timekeeper's clock show another time: so long from now."""
+    """Return a function that sets the clock of the scheduler relative to now."""
 
     def shown(**ahead: float) -> datetime:
         moment = now() + timedelta(**ahead)
@@ -65,7 +65,7 @@ def is_anywhere(folder: Path, words: bytes) -> bool:
 
 
 async def has_jobs(ledger: Ledger, user: str) -> None:
-    """Returns once there are some."""
+    """Wait until there are jobs."""
     for _ in range(6_000):
         if await ledger.jobs(user):
             return
@@ -74,7 +74,7 @@ async def has_jobs(ledger: Ledger, user: str) -> None:
 
 
 async def run_pending(ledger: Ledger) -> list[str]:
-    """Have all that is due done; gives the keys."""
+    """Run all due jobs; return their keys."""
     done = []
     while taken := await ledger.lease(worker="w", limit=50, lease_s=60):
         for job in taken:

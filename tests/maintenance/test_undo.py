@@ -1,4 +1,4 @@
-"""Undo through the Python door: what it takes back, and what comes back with it."""
+"""Undo in the Python API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.remember_samples import changes, claim, exchange, learns, ope
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
-    # What is learned behind would be the last change.
+    # Background learning would be the last change.
     with Memory(settings=Settings(home=tmp_path, learn="off"), embedder=FakeEmbedder(32)) as memory:
         yield memory
 
@@ -79,7 +79,7 @@ def test_undoing_a_value_restores_the_previous_one(memory: Memory) -> None:
 
 
 class TestWhatSomeoneDid:
-    """What is learned behind is not what a person takes back who says no more than undo."""
+    """Undo without an id skips changes of background work."""
 
     @pytest.fixture
     def memory(self, tmp_path: Path) -> Iterator[Memory]:
@@ -157,7 +157,7 @@ class TestWhatSomeoneDid:
 
 
 class TestWhatAModelEnded:
-    """What a model took out of memory comes back with the undo of what it learned that from."""
+    """Undoing a turn restores memories that were ended because of it."""
 
     @pytest.mark.parametrize(
         ("said", "told"),

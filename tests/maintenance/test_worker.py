@@ -33,7 +33,7 @@ async def queued(ledger: Ledger, *keys: str) -> list[Job]:
 
 
 class Doing:
-    """Does jobs after it has failed so many times, and notes each that was done."""
+    """A handler that fails a number of times, then finishes jobs and records them."""
 
     def __init__(self, ledger: Ledger, *, failures: int = 0, takes_s: float = 0.0) -> None:
         self.done: list[str] = []
@@ -54,7 +54,7 @@ class Doing:
 
 
 async def over(worker: Worker, ledger: Ledger, id: str) -> Job:
-    """Have it worked off until the job is done or dead."""
+    """Run pending jobs until the job is done or dead."""
     while (job := await ledger.job("alex", id)).state not in (JobState.DONE, JobState.DEAD):
         await worker.run_pending()
         await asyncio.sleep(0.002)

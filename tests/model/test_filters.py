@@ -1,4 +1,4 @@
-"""Filters read from plain values, and what they mean."""
+"""Filters are parsed from plain values and compared by type."""
 
 from __future__ import annotations
 

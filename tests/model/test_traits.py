@@ -1,4 +1,4 @@
-"""What a glance tells of a text and of a question: in several languages, of any characters, and at once."""
+"""Traits of texts and questions, in several languages and in linear time."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_analysing_a_text_takes_linear_time() -> None:
 
 
 def _quickest(look: Callable[[str], object], text: str) -> float:
-    """The shortest of a few tries, in seconds: others may use the machine as well."""
+    """Return the shortest CPU time of a few tries, in seconds."""
     took = []
     for _ in range(5):
         start = time.thread_time()

@@ -1,4 +1,4 @@
-"""The values everything speaks of: ids, times, texts, scopes, memories."""
+"""Values: ids, times, texts, scopes, memories."""
 
 from __future__ import annotations
 

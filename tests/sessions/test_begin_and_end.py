@@ -1,4 +1,4 @@
-"""Sessions that begin before anything is said in them, and what agents tell of their invocations."""
+"""Sessions begin before their first turn, record invocations of agents, and end with an episode."""
 
 from __future__ import annotations
 

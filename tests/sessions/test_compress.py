@@ -1,4 +1,4 @@
-"""Compression: old turns become episodes by ranges that only their number decides, and nothing is made twice."""
+"""Old turns are compressed to episodes by ranges that depend only on the number of turns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FIVE = [(1, 10), (11, 30), (31, 50), (51, 70), (71, 90)]
 
 
 def shelves(request: RecordedRequest) -> str:
-    """A summary that says the shelves it was shown."""
+    """Return a summary with the first and the last shelf of the prompt."""
     words = (word.strip('".}') for word in request.text.split())
     # The secret that ends the data may end in zeros, too, but is no number.
     numbers = [word for word in words if word.isdigit() and word.endswith("00")]
@@ -62,7 +62,7 @@ class TestOnlyByAModel:
 
 
 class TestTheHundredTurnConversation:
-    """The worked example of the three tiers: a hundred turns, five episodes, the last ten as they were said."""
+    """The example of the three-tier design: a hundred turns give five episodes; the last ten stay."""
 
     async def test_a_hundred_turns_one_by_one_give_five_episodes(self) -> None:
         turns, conversation, made = long_talk(100), state(), []

@@ -1,4 +1,4 @@
-"""Episodes of work: goal, steps, outcome and lessons, from the record of a run or from a talk that was a task."""
+"""Episodes of tasks: goal, steps, outcome and lessons of a run or of a conversation."""
 
 from __future__ import annotations
 

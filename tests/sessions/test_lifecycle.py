@@ -1,4 +1,4 @@
-"""What is written about a conversation while others write to it: nothing of theirs is lost, and nothing of ours."""
+"""Session jobs and runs that write to a conversation concurrently lose nothing."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def later_turns(turns: int, at: int) -> list[Turn]:
     return [replace(each, id=f"later-{each.id}") for each in talk(*["I also need a car."] * turns, first=at)]
 
 
-def interrupted(ledger: Ledger, interruptions: Sequence[Any]) -> None:
-    """Have something happen right before each of the next times that something is applied."""
+def interrupted(ledger: SqlLedger, interruptions: Sequence[Any]) -> None:
+    """Run each interruption right before one of the next writes."""
     real, left = ledger.apply, list(interruptions)
 
     async def apply(scope: Any, changes: Sequence[Change], **options: Any) -> Any:
@@ -63,8 +63,8 @@ def interrupted(ledger: Ledger, interruptions: Sequence[Any]) -> None:
     ledger.apply = apply  # type: ignore[method-assign]
 
 
-def overlapping(ledger: Ledger) -> None:
-    """Have everyone read the conversation before anyone writes it."""
+def overlapping(ledger: SqlLedger) -> None:
+    """Delay reads, so that all callers read the conversation before one writes it."""
     real = ledger.conversation
 
     async def conversation(scope: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Promotion: what matters of a session outlives it, once, with where it came from."""
+"""Important memories of a session are promoted once, with their evidence."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GARDEN = Scope("ann", "garden", "monday")
 
 
 def memory(content: str = "The budget for the Hawaii trip is $10,000", **fields: Any) -> MemoryRecord:
-    """A fact that is kept with the session."""
+    """Return a fact at session level."""
     plain = MemoryRecord(
         id=new_id(),
         scope=ANN,
@@ -44,8 +44,8 @@ async def holding(*records: MemoryRecord) -> Ledger:
     return ledger
 
 
-async def promoted(ledger: Ledger, scope: Scope = ANN) -> int:
-    """Promote what the scope's session has; gives how many changes that took."""
+async def promoted(ledger: SqlLedger, scope: Scope = ANN) -> int:
+    """Promote the memories of the scope's session; return the number of changes."""
     memories = list(await ledger.find(scope, Listing(limit=1000, visible=True)))
     changes = promote(scope, memories, Conversation(scope=scope), now=NOW)
     await ledger.apply(scope, changes, by=BY)

@@ -1,4 +1,4 @@
-"""Conversations known by how they begin: nothing is kept twice, edits and new answers branch."""
+"""Requests are matched to sessions by their history; edits and new answers start branches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Service]:
 async def chat(
     service: Service, messages: Sequence[dict[str, Any]], answer: str = "", scope: Scope = ANN, threads: Any = None
 ) -> SessionMatch:
-    """A request, its new words kept, and its answer if there is one."""
+    """Resolve a request, and store its new messages and its answer."""
     threads = threads or service.sessions.resolver
     placed: SessionMatch = await threads.resolve(scope, messages)
     if placed.new:
@@ -60,7 +60,7 @@ async def everything(service: Service) -> list[str]:
 
 @pytest.fixture(params=["remembered", "read again"])
 def fresh(request: pytest.FixtureRequest, service: Service) -> Any:
-    """What finds the session: what saw it grow, or what has to read it from the ledger each time."""
+    """Return the resolver of the service, or each time a new one with an empty cache."""
     return lambda: service.sessions.resolver if request.param == "remembered" else SessionResolver(service._ledger)
 
 

@@ -1,4 +1,4 @@
-"""The running summary: brought up to date, never replaced by anything worse."""
+"""The running summary is updated, and never replaced by a worse one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BETTER = GOOD + " Maria is allergic to nuts."
 
 
 def summed_up() -> Conversation:
-    """A conversation whose first six turns have a good summary."""
+    """Return a conversation with a good summary of its first six turns."""
     return state(talk(*HAWAII), summary=GOOD, metadata={"written_to": {"summary": 6}})
 
 
@@ -180,7 +180,7 @@ class TestWithoutAModel:
 
 
 class TestAWorseAnswer:
-    """What a model answers only takes the place of what there is if it is good enough."""
+    """The answer of a model replaces a summary only if it passes the checks."""
 
     @pytest.mark.parametrize(
         ("answer", "why"),

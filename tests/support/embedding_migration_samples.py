@@ -1,4 +1,4 @@
-"""Ledgers whose embedding model is changed: settings, and how to wait for the switch."""
+"""Settings and servers for embedding migrations, and functions that wait for the switch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SWITCH_TIMEOUT_S = 180.0
 
 
 class ModelServer(ScriptedLLM):
-    """Embeds the same words differently for each model: vectors of two models have nothing in common.
+    """A server whose models embed the same words differently.
 
     A model that has a number of `texts` left answers no more once those are embedded, but hangs.
     """
@@ -44,7 +44,7 @@ class ModelServer(ScriptedLLM):
 
 
 def settings_of(home: Path, llm: ScriptedLLM, model: str, dimensions: int, *, database: str = "") -> Settings:
-    """Settings that name a model of a server."""
+    """Return settings with a model of the server."""
     return Settings(
         home=home,
         database=database,
@@ -56,7 +56,7 @@ def settings_of(home: Path, llm: ScriptedLLM, model: str, dimensions: int, *, da
 
 
 def variables_of(llm: ScriptedLLM, model: str, dimensions: int, *, database: str = "") -> dict[str, str]:
-    """The same as the environment of a process."""
+    """Return the same settings as environment variables."""
     return {
         "RECOLLECT_DATABASE": database,
         "RECOLLECT_EMBEDDER": f"openai:{model}",
@@ -67,18 +67,18 @@ def variables_of(llm: ScriptedLLM, model: str, dimensions: int, *, database: str
 
 
 async def fill(settings: Settings, count: int) -> None:
-    """Memories that are told apart by one word."""
+    """Store memories that differ in one word."""
     async with AsyncMemory(settings=settings) as memory:
         await memory.import_([{"memory": memory_text(n), "user_id": "a"} for n in range(count)])
 
 
 def memory_text(number: int) -> str:
-    """The words of a memory."""
+    """Return the text of a memory."""
     return f"likes tea from garden{number}"
 
 
 async def by_meaning(memory: AsyncMemory, number: int) -> bool:
-    """Whether a memory is found by its vector; that it is found at all is checked."""
+    """Return whether a memory is found by its vector."""
     hits = await memory.search(memory_text(number), user_id="a", limit=5)
     near = {hit.memory: hit.scores["dense"] for hit in hits}.get(memory_text(number), -1.0)
     # Vectors of two models that met would be as near as by chance.
@@ -87,14 +87,14 @@ async def by_meaning(memory: AsyncMemory, number: int) -> bool:
 
 
 async def until(happened: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until something is true that others bring about."""
+    """Wait for a condition."""
     async with asyncio.timeout(SWITCH_TIMEOUT_S):
         while not await happened():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
 async def until_served(memory: AsyncMemory, model: str) -> None:
-    """Wait until a memory searches a model."""
+    """Wait until a memory uses a model."""
 
     async def is_served() -> bool:
         return (await memory.service()).model.name == model
@@ -103,7 +103,7 @@ async def until_served(memory: AsyncMemory, model: str) -> None:
 
 
 def embedded_by(llm: ScriptedLLM, model: str) -> list[str]:
-    """Every text of a memory that a server was asked to embed with a model."""
+    """Return the memory texts that the server embedded with a model."""
     requests = [request.json for request in llm.calls("embeddings")]
     return [
         text for each in requests if each["model"] == model for text in each["input"] if text.startswith("likes tea")
@@ -111,12 +111,12 @@ def embedded_by(llm: ScriptedLLM, model: str) -> list[str]:
 
 
 def model_of(server: RecollectServer) -> str:
-    """Which model a server searches."""
+    """Return the model that a server uses."""
     return str(httpx.get(f"{server.url}/health", timeout=30).json()["embedding_model"])
 
 
 def wait_for_model(server: RecollectServer, model: str) -> float:
-    """Wait until a server searches a model; gives when it was seen to."""
+    """Wait until a server uses a model; return the time."""
     deadline = time.monotonic() + SWITCH_TIMEOUT_S
     while time.monotonic() < deadline:
         if model_of(server) == model:

@@ -1,4 +1,4 @@
-"""What the tests of upkeep share: a ledger in a file, a clock that stands, memories of any age."""
+"""A ledger, a fixed time and memories of any age for tests of maintenance."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ async def ledger_in(folder: Path, model: EmbeddingModel = MODEL) -> AsyncIterato
 
 
 def days(number: float) -> datetime:
-    """So many days before now."""
+    """Return the time that many days before NOW."""
     return NOW - timedelta(days=number)
 
 
 def memory(content: str, *, age_days: float = 0, scope: Scope = ANN, **fields: Any) -> MemoryRecord:
-    """A memory that was made, and last changed, so many days ago."""
+    """Return a memory created and last changed `age_days` ago."""
     category = fields.pop("category", Category.FACT)
     usual: dict[str, Any] = {
         "level": Level.SESSION if scope.session else scope.default_level,
@@ -60,13 +60,13 @@ async def keep(ledger: Ledger, *records: MemoryRecord, embedder: Embedder | None
 
 
 async def contents(ledger: Ledger, *statuses: Status, user: str = "ann") -> set[str]:
-    """What the user's memories of these states say; of the active ones if none is named."""
+    """Return the contents of the user's memories of the statuses, by default active."""
     page = await ledger.find(Scope(user), Listing(statuses=statuses or (Status.ACTIVE,), limit=10_000))
     return {each.content for each in page}
 
 
 async def snapshot(ledger: Ledger, user: str = "ann") -> list[dict[str, Any]]:
-    """All that is kept of a user's memories, without what a change and its undoing leave behind."""
+    """Return all memories of a user, without version and update time."""
     page = await ledger.find(Scope(user), EVERY)
     return [
         {name: value for name, value in each.to_dict().items() if name not in ("version", "updated_at")}
@@ -75,7 +75,7 @@ async def snapshot(ledger: Ledger, user: str = "ann") -> list[dict[str, Any]]:
 
 
 async def undo(ledger: Ledger, report: MaintenanceReport) -> None:
-    """Take back all that a run did, by one line of its batch."""
+    """Undo all changes of a run by one entry of its batch."""
     lines = await ledger.history(Scope(report.user), limit=1000)
     own = [line for line in lines if line.batch == report.batch]
     await ledger.undo(Scope(report.user), own[0].id, by=BY, whole=True)
@@ -86,5 +86,5 @@ def run(**options: Any) -> MaintenanceRun:
 
 
 def reported_contents(report: MaintenanceReport) -> set[str]:
-    """What the memories of a report say."""
+    """Return the contents of the memories of a report."""
     return {step.content for step in report.steps}

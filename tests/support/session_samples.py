@@ -1,4 +1,4 @@
-"""What the tests of conversations use: people who talk, a ledger that hears them, and a model that is scripted."""
+"""Conversations for tests of sessions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HAWAII = (
 
 
 def talk(*texts: str, scope: Scope = ANN, first: int = 1, day: datetime = DAY) -> list[Turn]:
-    """The user and the assistant in turns, a minute apart."""
+    """Return turns of user and assistant, a minute apart."""
     return [
         Turn(
             id=f"turn-{at}",
@@ -48,20 +48,20 @@ def talk(*texts: str, scope: Scope = ANN, first: int = 1, day: datetime = DAY) -
 
 
 def long_talk(turns: int, *, scope: Scope = ANN) -> list[Turn]:
-    """A talk that has something of its own in every turn."""
+    """Return turns with different contents."""
     return talk(
         *(f"In step number {at} I moved the box to shelf {at * 100}." for at in range(1, turns + 1)), scope=scope
     )
 
 
 def state(turns: Sequence[Turn] = (), **fields: Any) -> Conversation:
-    """The conversation as it stands after these turns."""
+    """Return the state of a conversation after these turns."""
     count = max((turn.position for turn in turns), default=0)
     return Conversation(scope=fields.pop("scope", ANN), turn_count=count, **fields)
 
 
 def after(conversation: Conversation, *output: StepOutput) -> Conversation:
-    """The conversation once that was noted."""
+    """Return the conversation after the outputs were applied."""
     fields = merge_fields(conversation, output)
     if "invocations" in fields:
         fields["invocations"] = tuple(fields["invocations"])
@@ -75,16 +75,16 @@ async def a_ledger(turns: Sequence[Turn] = ()) -> Ledger:
     return ledger
 
 
-async def apply(ledger: Ledger, conversation: Conversation, *output: StepOutput) -> Conversation:
-    """Write it as a job would: all in one transaction; gives the conversation as it is then."""
+async def apply(ledger: SqlLedger, conversation: Conversation, *output: StepOutput) -> Conversation:
+    """Apply outputs in one transaction, and return the conversation."""
     changes = [change for each in output for change in each.changes]
     note = ConversationUpdate(conversation.scope, merge_fields(conversation, output))
     await ledger.apply(conversation.scope, changes, by=BY, effects=[note])
     return await ledger.conversation(conversation.scope)
 
 
-async def stored_memories(ledger: Ledger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
-    """Everything the scope's user has, in whatever state, but for turns; of these categories if some are named."""
+async def stored_memories(ledger: SqlLedger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
+    """Return the user's memories of any status, without turns, or of the categories only."""
     results = await ledger.find(scope, Listing(statuses=tuple(Status), limit=10_000, order="oldest"))
     expected = set(categories) or set(Category) - {Category.TURN}
     return [record for record in results if record.category in expected]

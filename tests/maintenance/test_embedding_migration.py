@@ -339,15 +339,20 @@ def models() -> Iterator[ModelServer]:
         yield server
 
 
+def post(server: RecollectServer, path: str, body: dict[str, Any], *, status: int) -> Any:
+    """Return the answer of a server; one on a busy machine may answer 503 for a moment."""
+    deadline = time.monotonic() + 60
+    while True:
+        answer = httpx.post(f"{server.url}/recollect/v1/{path}", json=body, headers=USER, timeout=60)
+        if answer.status_code != 503 or time.monotonic() > deadline:
+            assert answer.status_code == status, answer.text
+            return answer.json()
+
+
 def search_on(server: RecollectServer, number: int) -> list[str]:
-    """Return the hits of a server for a word of a memory; a busy server may answer 503 for a moment."""
-    request = {"query": f"garden{number}", "limit": 5}
-    for _ in range(20):
-        answer = httpx.post(f"{server.url}/recollect/v1/search", json=request, headers=USER, timeout=60)
-        if answer.status_code != 503:
-            break
-    assert answer.status_code == 200, answer.text
-    return [hit["memory"] for hit in answer.json()["results"]]
+    """Return the hits of a server for a word of a memory."""
+    answer = post(server, "search", {"query": f"garden{number}", "limit": 5}, status=200)
+    return [hit["memory"] for hit in answer["results"]]
 
 
 class Caller(threading.Thread):
@@ -366,9 +371,7 @@ class Caller(threading.Thread):
 
     def _ask(self, number: int) -> None:
         try:
-            new = {"content": memory_text(number)}
-            added = httpx.post(f"{self._server.url}/recollect/v1/memories", json=new, headers=USER, timeout=60)
-            assert added.status_code == 201, added.text
+            post(self._server, "memories", {"content": memory_text(number)}, status=201)
             for each in (number, number % MEMORY_COUNT):
                 assert memory_text(each) in search_on(self._server, each), f"{memory_text(each)} is missing"
         except (AssertionError, httpx.HTTPError) as error:

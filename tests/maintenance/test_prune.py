@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.prune import prune, retention_score
 from recollect.model.memory import Category
 from tests.support.maintenance_samples import (

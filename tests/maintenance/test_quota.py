@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.quota import Quotas, enforce_quotas
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author

@@ -13,7 +13,7 @@ import pytest
 from recollect.deps import Deps
 from recollect.errors import BrokenAnswer, Conflict
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.reflect import reflect
 from recollect.maintenance.tasks import MaintenanceReport
 from recollect.model.change import Author, FinishJob, Forget, Supersede

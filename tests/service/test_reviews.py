@@ -13,7 +13,7 @@ from recollect import Memory
 from recollect.deps import Deps
 from recollect.errors import Conflict, InvalidInput, NotFound
 from recollect.index.exact import ExactIndex
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.change import Actor, Author, ChangeKind, Forget, Supersede, Update
 from recollect.model.memory import Category, MemoryRecord, Status
 from recollect.model.query import EVERYTHING

@@ -51,7 +51,7 @@ def later_turns(turns: int, at: int) -> list[Turn]:
     return [replace(each, id=f"later-{each.id}") for each in talk(*["I also need a car."] * turns, first=at)]
 
 
-def interrupted(ledger: SqlLedger, interruptions: Sequence[Any]) -> None:
+def interrupted(ledger: Ledger, interruptions: Sequence[Any]) -> None:
     """Run each interruption right before one of the next writes."""
     real, left = ledger.apply, list(interruptions)
 
@@ -63,7 +63,7 @@ def interrupted(ledger: SqlLedger, interruptions: Sequence[Any]) -> None:
     ledger.apply = apply  # type: ignore[method-assign]
 
 
-def overlapping(ledger: SqlLedger) -> None:
+def overlapping(ledger: Ledger) -> None:
     """Delay reads, so that all callers read the conversation before one writes it."""
     real = ledger.conversation
 

@@ -44,7 +44,7 @@ async def holding(*records: MemoryRecord) -> Ledger:
     return ledger
 
 
-async def promoted(ledger: SqlLedger, scope: Scope = ANN) -> int:
+async def promoted(ledger: Ledger, scope: Scope = ANN) -> int:
     """Promote the memories of the scope's session; return the number of changes."""
     memories = list(await ledger.find(scope, Listing(limit=1000, visible=True)))
     changes = promote(scope, memories, Conversation(scope=scope), now=NOW)

@@ -75,7 +75,7 @@ async def a_ledger(turns: Sequence[Turn] = ()) -> Ledger:
     return ledger
 
 
-async def apply(ledger: SqlLedger, conversation: Conversation, *output: StepOutput) -> Conversation:
+async def apply(ledger: Ledger, conversation: Conversation, *output: StepOutput) -> Conversation:
     """Apply outputs in one transaction, and return the conversation."""
     changes = [change for each in output for change in each.changes]
     note = ConversationUpdate(conversation.scope, merge_fields(conversation, output))
@@ -83,7 +83,7 @@ async def apply(ledger: SqlLedger, conversation: Conversation, *output: StepOutp
     return await ledger.conversation(conversation.scope)
 
 
-async def stored_memories(ledger: SqlLedger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
+async def stored_memories(ledger: Ledger, scope: Scope = ANN, *categories: Category) -> list[MemoryRecord]:
     """Return the user's memories of any status, without turns, or of the categories only."""
     results = await ledger.find(scope, Listing(statuses=tuple(Status), limit=10_000, order="oldest"))
     expected = set(categories) or set(Category) - {Category.TURN}

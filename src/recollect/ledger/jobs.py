@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from recollect.model.job import Job, JobKind, JobState, JobStats, MaintenancePayload, NewJob
-from recollect.model.scope import Scope
-from recollect.model.turn import Conversation
-from recollect.model.usage import Part, SpentToday, Usage
+from recollect.model.job import Job, JobKind, MaintenancePayload, NewJob
 
 # The author of what maintenance writes, which does not count as activity of the user.
 MAINTENANCE_AUTHOR = "upkeep"

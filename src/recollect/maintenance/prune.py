@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from datetime import datetime, timedelta
 
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.paging import read_pages
-from recollect.ledger.protocol import Ledger
 from recollect.maintenance.expire import check_user_clock
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
 from recollect.model.memory import Category, MemoryRecord

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.paging import read_pages
-from recollect.ledger.protocol import Ledger
 from recollect.maintenance.prune import is_lasting, retention_score
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceTask, forget
 from recollect.model.memory import Category, MemoryRecord

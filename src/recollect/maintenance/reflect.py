@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from recollect.deps import Deps
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.tokenizer import terms_of
 from recollect.maintenance.tasks import MaintenanceReport, MaintenanceRun, MaintenanceStep, MaintenanceTask, finish
 from recollect.model.change import Add, ChangeKind

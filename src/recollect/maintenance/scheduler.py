@@ -17,7 +17,7 @@ from recollect.aio.background import BackgroundTask
 from recollect.deps import Deps
 from recollect.errors import RecollectError
 from recollect.ledger.jobs import MaintenanceState, TaskRun
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.maintenance.consolidate import consolidate
 from recollect.maintenance.embed_missing import drop_old_vectors
 from recollect.maintenance.expire import check_clock, expire

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from recollect.errors import Conflict, NotFound
 from recollect.ledger.jobs import MAINTENANCE_AUTHOR
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.paging import read_history
-from recollect.ledger.protocol import Ledger
 from recollect.model.change import Author, ChangeKind, HistoryEntry, Outcome
 from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord

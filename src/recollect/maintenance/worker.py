@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 from recollect.errors import Conflict, RecollectError
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.ids import new_worker_name
 from recollect.model.job import Job
 from recollect.model.times import now

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from recollect.aio.deferred_writer import DeferredWriter
 from recollect.errors import NotFound, RecollectError, StoreUnavailable, Unauthenticated, Unavailable
-from recollect.ledger.protocol import Ledger
+from recollect.ledger.ledger import Ledger
 from recollect.model.key import KEY_PREFIX, ApiKey, NewKey, hash_key
 from recollect.model.times import now
 

@@ -19,9 +19,8 @@ from recollect.erasure import plan
 from recollect.errors import NotFound, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
-from recollect.ledger.ledger import Ledger
+from recollect.ledger.ledger import Ledger, Revision
 from recollect.ledger.model_states import ModelState
-from recollect.ledger.protocol import IdempotencyStore, ResponseStore, Revision
 from recollect.maintenance import embed_missing
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration

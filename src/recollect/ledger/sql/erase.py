@@ -190,7 +190,7 @@ async def _erase_part(
     blanked = await _blank_summaries(tx, owner.name, result.sessions)
     outcome.remade = (*result.remade, *(Remade("conversation", scope) for scope in blanked))
     outcome.stays, outcome.hidden = result.stays if part.is_named else (), result.hidden
-    await _reset_jobs(tx, owner.name, result.removed)
+    await _reset_jobs(tx, owner.name)
     await _drop_mentions(tx, owner.name, result.removed, outcome.counts)
     await _close_gaps(tx, owner, result, by)
     await _next_epoch(tx, owner)
@@ -359,8 +359,8 @@ async def _blank_summaries(tx: Tx, user: str, sessions: Iterable[tuple[str, str]
     return blanked
 
 
-async def _reset_jobs(tx: Tx, user: str, ids: Collection[str]) -> None:
-    """Make running jobs of the user wait again, since they may have read what is gone, and remove mentions of it."""
+async def _reset_jobs(tx: Tx, user: str) -> None:
+    """Make running jobs of the user wait again, since they may have read what is gone, and remove their results."""
     lock = await lock_jobs(tx, user)
     await tx.run(
         f"UPDATE jobs SET state = 'waiting', tries = tries - 1, due_at = :now, next_at = :now, {UNLEASED} "

@@ -80,9 +80,8 @@ async def test_a_dry_run_reports_and_changes_nothing(ledger: Ledger) -> None:
 
 async def test_a_run_is_limited_and_reports_that_there_is_more(ledger: Ledger) -> None:
     await keep(ledger, *(memory(f"note {n}", age_days=9 - n, expires_at=days(1)) for n in range(5)))
-    done: list[int] = []
-    first = await expire(ANN, ledger=ledger, run=run(max_changes=3, progress=done.append))
-    assert (reported_contents(first), first.more, done) == ({"note 0", "note 1", "note 2"}, True, [3])
+    first = await expire(ANN, ledger=ledger, run=run(max_changes=3))
+    assert (reported_contents(first), first.more) == ({"note 0", "note 1", "note 2"}, True)
     second = await expire(ANN, ledger=ledger, run=run(max_changes=3))
     assert (len(second.steps), second.more) == (2, False)
 

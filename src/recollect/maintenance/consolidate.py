@@ -313,7 +313,6 @@ class _Consolidation:
                 return
             self._unrecorded.clear()
         self.steps.append(MaintenanceStep(verb=verb, id=record.id, content=record.content, why=why, sources=ids))
-        self._run.progress(len(self.steps))
 
     def _skip(self, cluster: Sequence[MergeCandidate], why: str) -> None:
         self.left.append(f"{', '.join(each.record.id for each in cluster)}: {why}")

@@ -161,7 +161,6 @@ async def reflect(
         await ledger.apply(
             scope, applied, by=run.author_for("reflected"), effects=[*spent, *run.effects], since=since
         )
-    run.progress(len(changes))
     steps = [_step(each.record) for each in changes]
     left = [*(f"salvaged: {each}" for each in answer.complaints), *repeated, *surplus]
     report = run.report(MaintenanceTask.REFLECT, scope, steps, left=left, looked_at=len(memories))

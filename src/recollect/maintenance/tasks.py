@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -98,7 +98,6 @@ class MaintenanceRun:
     max_changes: int = MAX_CHANGES
     dry_run: bool = False
     effects: tuple[Effect, ...] = ()
-    progress: Callable[[int], None] = lambda done: None
 
     def __post_init__(self) -> None:
         if self.max_changes < 1:
@@ -148,7 +147,6 @@ async def forget(
         if not run.dry_run:
             chunk, changed = await _forget_unchanged(scope, chunk, why, run, ledger)
             left += changed
-            run.progress(len(done) + len(chunk))
         done += chunk
     await finish(scope, run, ledger)
     steps = [MaintenanceStep(verb=ChangeKind.FORGET, id=each.id, content=each.content, why=why) for each in done]

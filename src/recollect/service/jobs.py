@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -168,19 +168,10 @@ class JobService:
         return await scheduler.run_task(task, scope, run, self._maintenance, deps, after=after)
 
     async def run_maintenance(
-        self,
-        scope: Scope,
-        tasks: Sequence[MaintenanceTask],
-        *,
-        by: Author,
-        dry_run: bool = False,
-        progress: Callable[[int], None] = lambda done: None,
+        self, scope: Scope, tasks: Sequence[MaintenanceTask], *, by: Author, dry_run: bool = False
     ) -> builtins.list[MaintenanceReport]:
         """Run maintenance tasks now, one after the other; each is one change that can be undone."""
-        return [
-            await self._run_task(task, scope, MaintenanceRun(by=by, dry_run=dry_run, progress=progress))
-            for task in tasks
-        ]
+        return [await self._run_task(task, scope, MaintenanceRun(by=by, dry_run=dry_run)) for task in tasks]
 
     async def enforce_quotas(self, scope: Scope) -> None:
         """Forget memories over the quotas now, and the rest, if there are too many, in a job."""

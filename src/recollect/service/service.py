@@ -19,8 +19,9 @@ from recollect.erasure import plan
 from recollect.errors import NotFound, RecollectError
 from recollect.files.store import MemoryFiles
 from recollect.index.vector_store_index import last_index_error, notify_and_sync
-from recollect.ledger.ledger import Ledger, Revision
+from recollect.ledger.ledger import Ledger
 from recollect.ledger.model_states import ModelState
+from recollect.ledger.types import Revision
 from recollect.maintenance import embed_missing
 from recollect.maintenance import undo as undoing
 from recollect.maintenance.embedding_migration import EmbeddingMigration

@@ -20,7 +20,7 @@ from langgraph.store.memory import InMemoryStore
 from recollect import AsyncMemory, Memory, Status
 from recollect.errors import InvalidFilter, InvalidInput
 from recollect.integrations.langgraph import RecollectStore, search_text
-from recollect.maintenance.prune import Decay, PruneConfig, retention_score
+from recollect.maintenance.prune import MIN_SCORE, retention_score
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.framework_samples import BUDGET, QUESTION, RECALLED_ANSWER, UNKNOWN, model
 
@@ -383,7 +383,7 @@ async def test_maintenance_does_not_remove_old_or_similar_items(tmp_path: Path) 
         for number in range(6):
             await store.aput(("alex", str(number)), "k", {"text": "The user likes green tea", "number": number})
         [record, *_] = await memory.get_all(user_id="alex")
-        assert retention_score(record, record.created_at + timedelta(days=3650), decay=Decay()) >= PruneConfig().below
+        assert retention_score(record, record.created_at + timedelta(days=3650)) >= MIN_SCORE
         assert record.importance < memory.settings.recall_facts_importance
         await memory.admin.maintain(user_id="alex")
         assert len(await store.asearch(("alex",))) == 6

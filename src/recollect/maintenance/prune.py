@@ -23,7 +23,7 @@ _HALF_LIFE_DAYS = 90.0
 # More uses than this do not raise the score.
 _MAX_COUNTED_USES = 20
 # Memories with a lower score are pruned.
-_MIN_SCORE = 0.2
+MIN_SCORE = 0.2
 _LASTING = (Category.IDENTITY, Category.CONSTRAINT, Category.INSTRUCTION)
 _MIN_LASTING_IMPORTANCE = 0.5
 _PAGE = 1000
@@ -78,7 +78,7 @@ async def _faded(
     looked_at = 0
     async for page in read_pages(ledger, scope, Listing(filter=unused, order="oldest", limit=_PAGE)):
         looked_at += len(page)
-        faded += [each for each in page if not is_lasting(each) and retention_score(each, run.at) < _MIN_SCORE]
+        faded += [each for each in page if not is_lasting(each) and retention_score(each, run.at) < MIN_SCORE]
         if len(faded) > run.max_changes:
             break
     return faded[: run.max_changes + 1], looked_at

@@ -185,7 +185,7 @@ async def test_a_rejected_turn_is_moved_to_a_file_and_the_others_are_stored(
 async def test_the_backlog_of_one_user_does_not_delay_others(
     tmp_path: Path, journal: SpillJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.service.jobs._BACKLOG_CHECK_INTERVAL_S", 0.0)
+    monkeypatch.setattr("recollect.service.jobs.BACKLOG_CHECK_INTERVAL_S", 0.0)
     settings = load({"home": tmp_path, "most_waiting_jobs": 1}, environ={}).settings
     service = await open_service(settings)
     bob, replay = Scope("bob"), SpillReplay(journal, lambda: service)

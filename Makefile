@@ -7,7 +7,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Threads of OpenBLAS cost more than they save here; the command line sets the same.
 export OPENBLAS_NUM_THREADS := 1
 # More workers than cores, because tests also wait.
-TESTERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
+WORKERS := $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) * 2 )))
 
 # Repeats the tests that failed; those that pass now are flaky and are listed.
 REPEAT := --last-failed --last-failed-no-failures none -rA
@@ -34,7 +34,7 @@ test: $(VENV)/.dev ## Check style and types, then run the tests (about 7 minutes
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n $(TESTERS) || $(MAKE) --no-print-directory test-failed
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal || $(MAKE) --no-print-directory test-failed
 
 test-failed: $(VENV)/.dev ## Repeat the tests that failed, alone; those that pass now are flaky
 	@echo 'Repeating failed tests alone. Each that passes now is flaky and must be fixed:'

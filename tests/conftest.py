@@ -1,4 +1,4 @@
-"""Parts that several test files use."""
+"""Settings and fixtures for all tests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.postgres_server import running_server
 
-# What Milvus is spoken to with would else start its threads again in every process that a test forks, before that has
-# become another program.
+# Otherwise gRPC, the protocol of Milvus, restarts its threads in every process that a test forks.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-# How long one example takes says more about the machine than about the code.
-hypothesis_settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-hypothesis_settings.load_profile("unhurried")
+# The time of one example depends on the machine more than on the code.
+hypothesis_settings.register_profile("no-deadline", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+hypothesis_settings.load_profile("no-deadline")
 
 
 IN_MEMORY = Path("/dev/shm")
@@ -32,21 +31,23 @@ _MIN_FREE_BYTES = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Put the files of tests in memory where there is room, but for drills: syncs are most of what they wait for.
+    """Prepare the process: temporary files in memory if there is space, and no garbage collection while collecting.
 
-    What is tested is that we sync, not how long that takes.
+    Tests check that files are synced, not how long that takes; only long drills use the disk.
     """
+    gc.disable()
     chosen = os.environ.get("TMPDIR") or config.option.basetemp
     drills = "drill" in config.option.markexpr.replace("not drill", "")
     if not chosen and not drills and IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > _MIN_FREE_BYTES:
-        # For the processes that tests start, too.
+        # Also for the processes that tests start.
         os.environ["TMPDIR"] = tempfile.tempdir = str(IN_MEMORY)
 
 
 def pytest_collection_finish() -> None:
-    """Have what was collected looked through for garbage no more: thousands of tests, again and again."""
+    """Exempt the thousands of collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def client(llm: ScriptedLLM) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture
 async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OpenAIChat]:
-    """The client of a small model, which tries again at once."""
+    """Yield a client of a small model that retries at once."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE_S", 0.01)
     chat = OpenAIChat(llm.base_url, "sk-test", model="small", timeout_s=60)
     yield chat
@@ -72,6 +73,6 @@ async def chat(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 @pytest.fixture
 async def dsn() -> AsyncIterator[str]:
-    """The address of an empty PostgreSQL database."""
+    """Yield the address of an empty PostgreSQL database."""
     async with running_server().database() as dsn:
         yield dsn

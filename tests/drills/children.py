@@ -1,4 +1,4 @@
-"""What runs in processes of its own, to be killed; started from one that has everything imported already."""
+"""Processes to be killed, forked from one that has everything imported."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.support.power_cut import SimulatedDisk
 def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["pytest", __name__, "recollect.ledger.sqlite", "recollect.ledger.postgres"])
-    # The process that children are forked from finds modules only where its environment says.
+    # The process that children are forked from needs the module path in its environment.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
         forkserver.ensure_running()
@@ -50,19 +50,19 @@ def _context() -> ForkServerContext:
 
 
 def start(body: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> BaseProcess:
-    """Run a coroutine function of this package in a process of its own."""
+    """Run a coroutine function of this package in another process."""
     child = _context().Process(target=_run, args=(body, arguments), daemon=True)
     child.start()
     return child
 
 
 def queue() -> Any:
-    """A way for children to answer."""
+    """Return a queue for the answers of children."""
     return _context().SimpleQueue()
 
 
 def barrier(parties: int) -> Any:
-    """Where children wait for each other."""
+    """Return a barrier for children."""
     return _context().Barrier(parties)
 
 
@@ -71,7 +71,7 @@ def _run(body: Callable[..., Coroutine[Any, Any, None]], arguments: tuple[Any, .
 
 
 async def write_for_ever(address: str, notes: Path, numbers: range, seed: int, too_soon: bool = False) -> None:
-    """Several writers, two for each user, until someone ends it all."""
+    """Run several writers, two for each user, until the process is killed."""
     ledger = await open_store(address)
     if too_soon:
         acknowledge_too_soon()
@@ -81,7 +81,7 @@ async def write_for_ever(address: str, notes: Path, numbers: range, seed: int, t
 
 
 def acknowledge_too_soon() -> None:
-    """Break the writer on purpose: it answers, and commits a moment later."""
+    """Break the writer on purpose: it acknowledges before it commits."""
     from recollect.ledger import sqlite_writer
 
     def commit(self: sqlite_writer.SqliteWriter, group: list[sqlite_writer.WriteJob]) -> None:
@@ -96,9 +96,9 @@ def acknowledge_too_soon() -> None:
 
 
 async def die_while_taking(address: str, step: Step, point: int, kind: str) -> None:
-    """Take a step and be killed before its n-th statement or file call; live to the end if it has fewer."""
+    """Take a step and be killed before its n-th statement or file call, if it has so many."""
     countdown = Countdown(point)
-    # SQLite knows the disk only as long as something here refers to it.
+    # SQLite needs the disk to stay referenced.
     disk = SimulatedDisk(seed=0, on_call=lambda call, name: countdown.tick()) if kind == "file call" else None
     if disk is None:
         watch_statements(address, countdown)
@@ -109,7 +109,7 @@ async def die_while_taking(address: str, step: Step, point: int, kind: str) -> N
 
 
 async def die_while_opening(address: str, point: int, later: bool) -> None:
-    """Open a ledger and be killed before the n-th statement; live to the end if there are fewer."""
+    """Open a ledger and be killed before the n-th statement, if there are so many."""
     if later:
         migrate.migrations = later_migrations
     countdown = Countdown(point)

@@ -1,4 +1,4 @@
-"""Drills come in two forms: the short one in every run, the long one where `-m drill` asks for it."""
+"""Drills have two forms: a short one in every test run, with a fixed seed, and a long one in `make drill`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _lines = pytest.StashKey[list[str]]()
     ]
 )
 def sizes(request: pytest.FixtureRequest) -> Sizes:
-    """How large the drill is."""
+    """Return the size of the drill."""
     return request.param
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
-    """The address of an empty ledger."""
+    """Yield the address of an empty ledger."""
     if request.param == "sqlite":
         yield str(tmp_path / "recollect.db")
         return
@@ -37,28 +37,30 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """Where chance begins; pytest shows it when the drill fails. `pytest tests/drills --drill-seed N` repeats it."""
-    number = request.config.getoption("--drill-seed", default=0) or random.SystemRandom().randrange(1, 1 << 31)
+    """Return the seed: random in long drills, where pytest prints it on failure and `--drill-seed N` repeats it."""
+    is_long = "long" in request.node.name or request.node.get_closest_marker("drill") is not None
+    number = request.config.getoption("--drill-seed", default=0)
+    number = number or (random.SystemRandom().randrange(1, 1 << 31) if is_long else 1)
     print(f"repeat with --drill-seed {number}")
     return number
 
 
 @pytest.fixture
 def say(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Tell what was measured; it is shown at the end of the run."""
+    """Return a function that adds a line to the summary of the run."""
 
-    def tell(line: str) -> None:
+    def add_line(line: str) -> None:
         request.config.stash.setdefault(_lines, []).append(f"{request.node.name}: {line}")
 
-    return tell
+    return add_line
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--drill-seed", type=int, default=0, help="where the chance in drills begins")
+    parser.addoption("--drill-seed", type=int, default=0, help="the seed of the drills")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if lines := config.stash.get(_lines, []):
-        terminalreporter.section("what the drills measured")
+        terminalreporter.section("results of the drills")
         for line in lines:
             terminalreporter.write_line(line)

@@ -1,4 +1,4 @@
-"""People who talk to a fleet of servers, note what was acknowledged, and look for it through another."""
+"""Clients of several servers that note acknowledged writes, and look for them through another server."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 @dataclass
 class Acked:
-    """What was acknowledged, what may have been kept though nobody said so, and what was seen that should not be."""
+    """Acknowledged writes, writes that may have happened without an answer, and violations."""
 
     turns: dict[int, str] = field(default_factory=dict)
     tried: dict[int, str] = field(default_factory=dict)
@@ -40,14 +40,14 @@ class Acked:
 
 
 class Client:
-    """One of the people's programs."""
+    """One client."""
 
     def __init__(self, fleet: Fleet, acked: Acked) -> None:
         self._fleet, self._acked = fleet, acked
         self._http = httpx.AsyncClient(timeout=60)
 
     async def go_on(self, until: float) -> None:
-        """Say things, keep notes and look for them until the time is over."""
+        """Send turns and notes, and search for them, until the time is over."""
         async with self._http:
             while time.monotonic() < until:
                 url = self._fleet.address()
@@ -72,7 +72,7 @@ class Client:
             self._acked.turns[number] = user
 
     async def _note(self, url: str, user: str) -> None:
-        """Keep something under a key, through whichever server answers; then look for it through another."""
+        """Add a keyed note through any server that answers; then search for it through another."""
         key, number = new_id(), next(_numbers)
         body = {"content": f"{user} keeps code {number} for the {random.choice(_THINGS)}"}
         answer, used = None, url
@@ -89,7 +89,7 @@ class Client:
         await self._look(user, body["content"], id, at, but=used)
 
     async def _look(self, user: str, words: str, id: str, at: float, *, but: str) -> None:
-        """The first answer of another server must have what was acknowledged before it was asked."""
+        """Check that the first answer of another server has everything acknowledged before the request."""
         for _ in range(100):
             url = self._fleet.address(but)
             if url is not None:
@@ -121,7 +121,7 @@ class Client:
 
 
 async def follow(fleet: Fleet, acked: Acked, user: str, until: float) -> None:
-    """Follow what happens to one user's memories, from wherever it broke off, through any server."""
+    """Follow the changes of one user through any server, and resume after interruptions."""
     last = 0
     async with httpx.AsyncClient(timeout=60) as http:
         while time.monotonic() < until:

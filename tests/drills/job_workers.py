@@ -1,4 +1,4 @@
-"""Workers that do jobs and are killed while they do: what each job came to can be counted afterwards."""
+"""Workers that are killed while they run jobs; the effects of each job can be counted afterwards."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ MAX_POLLS = 100
 async def do_jobs(
     ledger: Ledger, *, until_idle_s: float | None = None, slow: bool = True, apart: bool = False
 ) -> int:
-    """Lease jobs and do them, for ever or until there was nothing to do for so long; gives how many were done."""
+    """Lease and run jobs, for ever or until idle for so long; return how many were done."""
     done, idle_since, in_vain = 0, now(), 0
-    # A process that stood still has not looked: only looking in vain is being idle.
+    # Only looking in vain counts as idle, not time in which the process was suspended.
     while until_idle_s is None or (now() - idle_since).total_seconds() < until_idle_s or in_vain < MAX_POLLS:
         in_vain += 1
         for job in await ledger.lease(worker="drill", limit=4, lease_s=LEASE_S):
             idle_since, in_vain = now(), 0
-            # As if a model were asked: long enough to be killed with the job leased.
+            # Like a call of a model: long enough to be killed while the job is leased.
             await asyncio.sleep(random.uniform(0, 0.02) if slow else 0)
             try:
                 await learn(ledger, job, apart=apart)
@@ -65,7 +65,7 @@ async def learn(ledger: Ledger, job: Job, *, apart: bool) -> None:
 
 
 async def talk(ledger: Ledger, notes: Path, number: int) -> None:
-    """Say things for ever, each with a job, and note each that was acknowledged."""
+    """Append turns for ever, each with a job, and note each that was acknowledged."""
     scope = Scope(f"user {number}", "", "s")
     with notes.open("a") as stored:
         while True:
@@ -78,14 +78,14 @@ async def talk(ledger: Ledger, notes: Path, number: int) -> None:
 
 
 async def talk_and_work(address: str, notes: Path, number: int, apart: bool) -> None:
-    """One process of several: says things and does jobs until someone kills it."""
+    """Append turns and run jobs until the process is killed."""
     ledger = await open_store(address)
     talkers = (talk(ledger, notes / f"{number}-{n}", n) for n in range(4))
     await asyncio.gather(*talkers, *(do_jobs(ledger, apart=apart) for _ in range(2)))
 
 
 async def do_some(address: str, meet: object, answers: object) -> None:
-    """Do jobs beside others until none is left; answers how many."""
+    """Run jobs concurrently with other processes until none is left; put the count into the queue."""
     ledger = await open_store(address)
     meet.wait()  # type: ignore[attr-defined]
     done = await do_jobs(ledger, until_idle_s=4 * LEASE_S, slow=False)

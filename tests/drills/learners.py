@@ -1,4 +1,4 @@
-"""Processes that say things and processes that learn from them, killed wherever a drill wants them to be."""
+"""Processes that send turns and processes that learn from them, killed at chosen points."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.drills.writers import BY, MODEL
 
 USERS = 4
 LEARNING = LearningConfig(by="llm", triggers=Triggers(), after=SessionConfig(compress_every=0))
-# Short, so that a drill need not wait for the leases of those it killed; a worker that is only slow renews it.
+# Short, so that a drill does not wait for the leases of killed workers; a slow worker renews it.
 RETRY_POLICY = RetryPolicy(lease_s=0.6, tries=1000, first_wait_s=0.05, max_wait_s=0.2)
 LOCKER = re.compile(r"locker (\d+)")
 _PLACES = "amber basin cedar delta ember fjord grove heron".split()
@@ -55,7 +55,7 @@ POINTS = ("leased", "answered", "before", "within", "after")
 
 
 async def talk(address: str, notes: Path, number: int) -> None:
-    """Say one new thing after the other until someone kills it, and note each that was acknowledged."""
+    """Send turns until killed, and note each that was acknowledged."""
     ledger = await open_store(address)
     deps = _deps(ledger, None)
     with notes.open("a") as stored:
@@ -71,7 +71,7 @@ async def talk(address: str, notes: Path, number: int) -> None:
 
 
 async def work(address: str, llm_url: str, crash: Crash, lease_s: float = RETRY_POLICY.lease_s) -> None:
-    """Learn from what others say until it is killed, or comes to where it dies."""
+    """Learn from the turns until killed, or until the crash point is reached."""
     ledger = await open_store(address)
     chat = OpenAIChat(llm_url, "key", model="scripted", timeout_s=60)
     _arm(address, ledger, chat, crash)
@@ -147,7 +147,7 @@ def _starting(apply: Callable[..., Awaitable[Any]], countdown: Countdown) -> Cal
 
 
 def answer(request: RecordedRequest) -> str:
-    """What the model says: one thing of each new turn, never in the same words twice; all of it is new."""
+    """Return the model's answer: one new fact from each new turn, in words that never repeat."""
     lines = [json.loads(line) for line in request.text.splitlines() if line.startswith('{"line":')]
     operations = [
         {"op": "add", "lines": [line["line"]], "content": _reworded(line["said"]), "importance": 0.6}

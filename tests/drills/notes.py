@@ -1,4 +1,4 @@
-"""What writers set out to do and what was acknowledged, noted outside the ledger so that it outlives them."""
+"""Notes of intended and acknowledged writes, in a file outside the ledger that outlives the writers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One write of one writer: a verb, the memories it brings in with their words, the one it changes."""
+    """One write of one writer: a verb, the memories it adds, the one it changes."""
 
     writer: str
     user: str
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedMemory:
-    """How a memory stands."""
+    """The expected state of a memory."""
 
     text: str
     status: str = "active"
@@ -33,13 +33,13 @@ class ExpectedMemory:
 
 @dataclass(slots=True)
 class State:
-    """All that one writer has in the ledger: memories by their ids, and what was said, in order."""
+    """All data of one writer in the ledger: memories by id, and turns in order."""
 
     memories: dict[str, ExpectedMemory] = field(default_factory=dict)
     turns: list[str] = field(default_factory=list)
 
     def after(self, step: Step) -> State:
-        """The state that the step leads to."""
+        """Return the state after the step."""
         memories, content = dict(self.memories), list(self.turns)
         old = memories.get(step.target)
         if step.verb != "update":
@@ -58,14 +58,14 @@ class State:
 
 @dataclass(slots=True)
 class WriterReport:
-    """What one writer told: the steps that were acknowledged, and the one it was at when it ended."""
+    """The steps of one writer that were acknowledged, and the unfinished one."""
 
     user: str
     acked: list[Step] = field(default_factory=list)
     under_way: Step | None = None
 
     def state(self, acked: int | None = None) -> State:
-        """Where the acknowledged steps lead, all or the first so many of them."""
+        """Return the state after the acknowledged steps, all or the first so many."""
         state = State()
         for step in self.acked[:acked]:
             state = state.after(step)
@@ -73,13 +73,13 @@ class WriterReport:
 
     @property
     def possible(self) -> list[State]:
-        """What may be found: a write that was never answered may have happened, whole, or not at all."""
+        """Return the allowed states: an unacknowledged write may have happened, completely or not at all."""
         state = self.state()
         return [state] if self.under_way is None else [state, state.after(self.under_way)]
 
 
 class Notes:
-    """A file that is appended to with single writes: a line is there or it is not, whoever is killed."""
+    """A file that is appended to with single writes, so that a kill leaves no partial line."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -101,14 +101,14 @@ def _line(value: dict[str, object]) -> bytes:
 
 
 def read_notes(path: Path, *, size: int | None = None) -> dict[str, WriterReport]:
-    """What each writer told, from the whole file or its first bytes."""
+    """Return the notes of each writer, from the whole file or its first bytes."""
     if not path.exists():
         return {}
     return reports_by_writer(json.loads(line) for line in path.read_bytes()[:size].splitlines())
 
 
 def reports_by_writer(lines: Iterable[dict[str, object]]) -> dict[str, WriterReport]:
-    """What each writer told, from the lines they noted."""
+    """Return the notes of each writer, from their lines."""
     reports: dict[str, WriterReport] = {}
     for line in lines:
         match line:

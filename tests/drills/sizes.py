@@ -1,4 +1,4 @@
-"""How large each drill is: the short form of every test run, and the long one of `make drill`."""
+"""Sizes of the drills: the short form of every test run, and the long form of `make drill`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The numbers of one form of all drills."""
+    """The sizes of one form of all drills."""
 
     kills: int
     killed_writes: int
@@ -26,19 +26,19 @@ class Sizes:
 
 
 SHORT = Sizes(
-    kills=20,
-    killed_writes=500,
-    longest_life_s=0.3,
+    kills=8,
+    killed_writes=100,
+    longest_life_s=0.2,
     server_kills=1,
     crash_stride=8,
-    cuts=40,
-    cut_lives=4,
-    writes_of_each_writer=40,
-    writes_of_each_writer_on_postgres=10,
+    cuts=20,
+    cut_lives=2,
+    writes_of_each_writer=20,
+    writes_of_each_writer_on_postgres=5,
     increments_of_each_writer=1,
     failing_writes=100,
     small_disk_mb=6,
-    cancellations=1_000,
+    cancellations=300,
     store_away_s=3.0,
 )
 

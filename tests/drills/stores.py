@@ -1,4 +1,4 @@
-"""The ledgers that drills are run on, by address: a file's name, or where a PostgreSQL is."""
+"""Open the ledger of a drill by address: a file name, or a PostgreSQL address."""
 
 from __future__ import annotations
 

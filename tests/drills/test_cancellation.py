@@ -1,4 +1,4 @@
-"""Callers that go away at any moment: no half batch, no connection or thread left behind, no task destroyed."""
+"""Calls cancelled at any moment: no partial batch, no leaked connection or thread, no destroyed task."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ USERS = 4
 
 
 class _Caller:
-    """Reads and writes at random, and knows what it was told."""
+    """A caller that reads and writes at random, and notes acknowledged writes."""
 
     def __init__(self, ledger: Ledger, service: Service, *, seed: int) -> None:
         self._ledger, self._service = ledger, service
@@ -45,7 +45,7 @@ class _Caller:
         self.requests: set[str] = set()
 
     async def call(self, number: int) -> None:
-        """One call of some kind."""
+        """Make one random call."""
         scope = Scope(f"user-{number % USERS}", session="s")
         match self.random.choice("bbbarslfu"):
             case "b":
@@ -75,7 +75,7 @@ class _Caller:
 
 @asynccontextmanager
 async def _watched() -> AsyncIterator[list[str]]:
-    """What the event loop complains about, until the end of the block and all garbage."""
+    """Yield the errors reported by the event loop, including those at garbage collection."""
     complaints: list[str] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(str(context)))
@@ -89,7 +89,7 @@ async def _watched() -> AsyncIterator[list[str]]:
 
 
 async def _cancel_at_random(caller: _Caller, cancellations: int) -> int:
-    """Let many calls run at once, and cancel each after some time or before it begins; gives how many were."""
+    """Run many calls concurrently, and cancel most of them at random moments; return how many were cancelled."""
     made = cancelled = 0
     while cancelled < cancellations:
         tasks = [asyncio.create_task(caller.call(made + n)) for n in range(AT_ONCE)]
@@ -107,7 +107,7 @@ async def _cancel_at_random(caller: _Caller, cancellations: int) -> int:
 
 
 async def _connections(store: str) -> int:
-    """How many connections there are to the database, other than the one that asks."""
+    """Return the number of connections to the database, without our own."""
     database = store.partition("@/")[2].partition("?")[0]
     sql = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'"
     return int((await running_server().run(sql))[0][0])
@@ -128,7 +128,7 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
         caller = _Caller(ledger, service, seed=seed)
         cancelled = await _cancel_at_random(caller, sizes.cancellations)
 
-        # Whoever calls now is served at once, by as many connections as ever.
+        # Further calls are served, with the usual number of connections.
         await asyncio.wait_for(asyncio.gather(*(caller.call(-n) for n in range(1, AT_ONCE))), 60)
         parts = Counter[str]()
         for user in await ledger.users():
@@ -148,7 +148,7 @@ async def test_cancelled_calls_leave_nothing_half_done_and_nothing_behind(
         await asyncio.to_thread(thread.join, 30)
     assert [each.name for each in left if each.is_alive()] == []
     if store.startswith("postgresql"):
-        # The server takes a moment to see that they are gone.
+        # The server notices closed connections a moment later.
         async with asyncio.timeout(60):
             while await _connections(store):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""Killed at every statement and every file call of a write, and at every statement of a migration."""
+"""Kill a process at every statement and file call of a write, and at every statement of a migration."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ USER = "user"
 
 
 def _was_killed(child: BaseProcess) -> bool:
-    """Wait for the end of a child; whether it was killed, as planned, or lived to the end."""
+    """Wait for the end of a child; return whether it was killed as planned."""
     child.join()
     assert child.exitcode in (0, -signal.SIGKILL)
     return child.exitcode != 0
 
 
 async def _landed(store: str, writer: Writer, acked: list[Step], step: Step) -> bool:
-    """Reopen; whether the step happened. That it did so whole or not at all, and nothing else, is asserted."""
+    """Reopen the ledger and assert that the step happened completely or not at all; return whether it happened."""
     ledger = await open_store(store)
     findings = await examine(ledger, {writer.name: WriterReport(USER, acked, step)})
     assert findings.wrong + await ledger.check() == []
@@ -45,7 +45,7 @@ async def _landed(store: str, writer: Writer, acked: list[Step], step: Step) -> 
 
 
 async def _die_at_every(kind: str, store: str, *, stride: int, seed: int, notes: Path) -> tuple[int, int]:
-    """Kill writes of every kind before each point of theirs; gives how often, and how many landed all the same."""
+    """Kill writes of every kind before each point; return the number of kills, and of writes that happened."""
     writer = Writer(1, user=USER, seed=seed)
     ledger = await open_store(store)
     for verb in ("add", "batch", "say"):
@@ -70,7 +70,7 @@ async def _die_at_every(kind: str, store: str, *, stride: int, seed: int, notes:
 
 
 def _stride(store: str, sizes: Sizes) -> int:
-    """Every how many statements one is killed: a new process takes longest where a server has to be reached."""
+    """Return the stride between killed statements; it is larger on PostgreSQL, where processes start slowly."""
     return sizes.crash_stride if store.startswith("postgresql") else max(1, sizes.crash_stride // 2)
 
 
@@ -98,7 +98,7 @@ def _remove(store: str) -> None:
 
 @asynccontextmanager
 async def _fresh(store: str) -> AsyncIterator[str]:
-    """The address of another empty ledger like this one."""
+    """Yield the address of another empty ledger of the same kind."""
     if store.startswith("postgresql"):
         async with running_server().database() as address:
             yield address
@@ -128,7 +128,7 @@ async def test_a_first_opening_killed_at_any_statement_is_made_good_by_the_next(
 
 
 async def _schema_at(store: str) -> int:
-    """The number of the last migration that was finished, as the tables have it."""
+    """Return the number of the last finished migration."""
     sql = "SELECT value FROM meta WHERE name = 'schema'"
     if store.startswith("postgresql"):
         database = store.partition("@/")[2].partition("?")[0]
@@ -155,7 +155,7 @@ async def test_a_migration_of_a_full_ledger_killed_at_any_statement_starts_again
         kills += 1
         after = await _schema_at(store)
         assert schema <= after <= min(schema + stride, first + 2)
-        # A step that was finished is not done again: go through the statements of the next from the start.
+        # A finished migration is not repeated: start at the first statement of the next one.
         schema, point = after, point + stride if after == schema else 1
     assert await _schema_at(store) == first + 2
 

@@ -1,4 +1,4 @@
-"""A full disk: a clear error, everything acknowledged still there and found, and writing again once there is room."""
+"""A full disk: a clear error, acknowledged data stays readable, and writes work once there is space."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAL_S = 60.0
 
 
 class SmallDisk(Protocol):
-    """A folder with little room, some of it taken by something that can be removed."""
+    """A folder with little space, part of it used by a file that can be removed."""
 
     folder: Path
     vfs: str | None
@@ -34,7 +34,7 @@ class SmallDisk(Protocol):
 
 
 class _Tmpfs:
-    """A file system of its own in memory."""
+    """Yield a small tmpfs."""
 
     vfs = None
 
@@ -47,7 +47,7 @@ class _Tmpfs:
 
 
 class _Simulated:
-    """A disk that says it is full, for machines on which nothing may be mounted."""
+    """Yield a simulated full disk, for machines where mounting is not allowed."""
 
     def __init__(self, folder: Path, size: int) -> None:
         self.folder, self._size = folder, size
@@ -61,7 +61,7 @@ class _Simulated:
 
 @pytest.fixture(params=["tmpfs", "simulated"])
 def small_disk(request: pytest.FixtureRequest, sizes: Sizes, tmp_path: Path) -> Iterator[SmallDisk]:
-    """A small disk; where the real one cannot be had, a simulated one takes its place."""
+    """Yield a small disk: a tmpfs if it can be mounted, else a simulated one."""
     folder = tmp_path / "small"
     folder.mkdir()
     size = sizes.small_disk_mb << 20
@@ -75,7 +75,7 @@ def small_disk(request: pytest.FixtureRequest, sizes: Sizes, tmp_path: Path) -> 
 
 
 async def _fill(ledger: Ledger, notes: Notes, writers: list[Writer]) -> list[DiskFull]:
-    """Write until every writer was told that the disk is full."""
+    """Write until every writer has an error about the full disk."""
 
     async def fill(writer: Writer) -> DiskFull:
         while True:
@@ -98,7 +98,7 @@ async def test_a_full_disk_loses_nothing_and_heals_without_reopening(
         assert "free some" in str(error)
         assert error.retryable
 
-    # Everything acknowledged can be read and found while the disk is full, also by one who opens it now.
+    # Acknowledged data can be read and searched while the disk is full, also by a new process.
     report = read_notes(tmp_path / "notes")
     assert (await examine(ledger, report)).wrong == []
     other = await open_store(str(small_disk.folder / "recollect.db"), vfs=small_disk.vfs)

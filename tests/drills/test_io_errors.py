@@ -1,4 +1,4 @@
-"""A disk that fails now and then: nothing acknowledged is lost, no failed sync is trusted, and the ledger heals."""
+"""A disk with random errors: nothing acknowledged is lost, no failed sync is trusted, and the ledger recovers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ROUND = 10
 
 
 class _Trial:
-    """Writers who insist on a disk that fails, until enough was written and enough has failed."""
+    """Writers that retry on a failing disk, until enough was written and enough has failed."""
 
     def __init__(self, folder: Path, *, seed: int) -> None:
         self.folder, self.seed = folder, seed
@@ -33,7 +33,7 @@ class _Trial:
         self.errors = 0
 
     async def run(self, writes: int) -> Ledger:
-        """Write with failures, then once without; gives the ledger as it then is."""
+        """Write with failures, then once without; return the ledger."""
         ledger = await open_store(str(self.folder / "disk" / "recollect.db"), vfs=self.disk.vfs)
         writers = [Writer(n, user=f"user-{n // 2}", seed=self.seed) for n in range(2, 2 + WRITERS)]
 
@@ -59,7 +59,7 @@ def _logs(names: list[str]) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _small_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the log moved into the database often, so that this fails too."""
+    """Checkpoint often, so that checkpoints fail too."""
     monkeypatch.setattr(sqlite_connection, "_PRAGMAS", sqlite_connection._PRAGMAS + "PRAGMA wal_autocheckpoint = 60;")
 
 
@@ -69,7 +69,7 @@ async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syn
     trial = _Trial(tmp_path, seed=seed)
     ledger = await trial.run(sizes.failing_writes)
     report = read_notes(tmp_path / "notes")
-    # A power cut now finds all that was acknowledged on the disk.
+    # After a power cut now, all acknowledged data is on the disk.
     trial.disk.cut(tmp_path / "cut")
     findings = await examine(ledger, report)
     assert findings.wrong + await ledger.check() == []
@@ -79,7 +79,7 @@ async def test_nothing_acknowledged_is_lost_when_two_of_a_hundred_writes_and_syn
         ledger = await open_store(str(tmp_path / folder / "recollect.db"))
         assert (await examine(ledger, report)).wrong + await ledger.check() == []
         await ledger.close()
-    # A log whose sync failed is closed, not synced again: the system may have called its bytes clean.
+    # A log whose sync failed is closed, not synced again: the system may have marked its pages clean.
     assert _logs(trial.disk.synced_after_failure) == []
     writes, syncs = len(trial.disk.failed_writes), len(trial.disk.failed_syncs)
     say(

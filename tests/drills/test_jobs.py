@@ -1,4 +1,4 @@
-"""Jobs through kill -9 and among many processes: every one is done, and none has its effect twice."""
+"""Jobs with kill -9 and many processes: every job is done, and none has its effect twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _acked(notes: Path) -> list[str]:
 
 
 async def _learned(ledger: Ledger) -> list[str]:
-    """The turns that something was learned from, once for each time."""
+    """Return the turns that were learned from, once for each time."""
     results: list[str] = []
     for user in await ledger.users():
         page = await ledger.find(Scope(user), Listing(limit=100_000))
@@ -36,12 +36,12 @@ async def _learned(ledger: Ledger) -> list[str]:
 
 
 async def _lives(store: str, notes: Path, *, kills: int, seed: int, apart: bool = False) -> None:
-    """Two processes at a time talk and work, and are killed, each at a moment of its own."""
+    """Run pairs of processes that send turns and run jobs, and kill each at a random moment."""
     chance = random.Random(seed)
     await asyncio.to_thread(notes.mkdir)
     children = [start(talk_and_work, store, notes, n, apart) for n in range(2)]
     for number in range(2, 2 + kills):
-        # Each has something to lose.
+        # Each has acknowledged something.
         expected = len(_acked(notes)) + 5
         while len(_acked(notes)) < expected:
             assert all(child.is_alive() for child in children), "a worker ended by itself"
@@ -71,7 +71,7 @@ async def test_every_turn_is_learned_from_exactly_once_through_kill_9(
     assert sorted(turns) == sorted(learned)
     jobs = await ledger.jobs(limit=100_000)
     assert {job.state for job in jobs} == {JobState.DONE}
-    # What was spent is counted with what it was spent on: one call for each job, one token for each turn.
+    # Cost is recorded with its job: one call for each job, one token for each turn.
     [spent] = await ledger.usage(by=["model"])
     assert (spent.calls, spent.tokens_in) == (len(jobs), len(learned))
     taken_over = sum(job.tries > 1 for job in jobs)

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was acknowledged is there, whole; what was not is there whole or not at all."""
+"""kill -9 at any moment: acknowledged writes are complete; others are complete or absent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _has_started(notes: Path) -> bool:
 async def _life(
     store: str, notes: Path, number: int, *, seed: int, longest_s: float, too_soon: bool = False
 ) -> Findings:
-    """Two processes write until each is killed at a moment of its own; gives what they left behind."""
+    """Run two processes that write, kill each at a random moment, and examine the ledger."""
     chance = random.Random(f"{seed} {number}")
     first = 2 + number * 2 * WRITERS
     children = [

@@ -99,7 +99,7 @@ def _describe_latency(took: list[float]) -> str:
 
 
 async def _drained(rejected: Any) -> float:
-    """Wait until no job waits; gives how long that took."""
+    """Wait until no job waits; return the seconds."""
     began = time.monotonic()
     while await rejected.fetchval("SELECT count(*) FROM jobs WHERE next_at IS NOT NULL AND kind = 'extract'"):
         assert time.monotonic() - began < DRAINED_S, "jobs are left over"
@@ -108,7 +108,7 @@ async def _drained(rejected: Any) -> float:
 
 
 async def _examine_notes(rejected: Any, acked: Acked) -> None:
-    """Every note that was acknowledged is there, is its user's, and is there once."""
+    """Assert that every acknowledged note is stored once, for its user."""
     rows = await rejected.fetch("SELECT id, user_id, content FROM memories WHERE content LIKE '% keeps code %'")
     stored = {row["id"]: (row["user_id"], row["content"]) for row in rows}
     assert acked.notes == stored

@@ -1,4 +1,4 @@
-"""A hundred streams at a time, of an upstream that takes its time: what memory adds, and what one does to others."""
+"""A hundred concurrent streams of a slow upstream: the latency added by memory, and stalls of the event loop."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def test_a_hundred_streams_gain_little_beside_their_recall_and_none_holds_up_the
             [measure_target(clients, each, load, beat=beat) for each in (direct, *modes)] for _ in range(ROUNDS)
         ]
     for at, mode in enumerate(modes, start=1):
-        # Both in one round, one after the other: machines are noisy.
+        # Compared within a round, because machines are noisy.
         concurrent = median(each[at].p50_ms - each[0].p50_ms - each[at].recall_ms for each in rounds)
-        # Less what a process without work had to wait for its turn on this machine.
+        # Without the delay of an idle process on this machine.
         stall = median(each[at].stall_ms - each[at].idle_ms for each in rounds)
         print(f"{mode.name}: {concurrent:.2f} ms beside recall at p50, stalls of {stall:.0f} ms at most")
         assert concurrent <= MOST_ADDED_MS

@@ -1,4 +1,4 @@
-"""Many processes on one ledger: nobody is told that it is busy, nothing is lost, nothing is done twice."""
+"""Many processes on one ledger: no busy errors, nothing is lost, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REQUESTS = 100
 async def _answers(
     body: Callable[..., Any], processes: int, arguments: Callable[[int], tuple[Any, ...]]
 ) -> list[Any]:
-    """Run the body in so many processes at once; gives what each of them answered."""
+    """Run the body in so many concurrent processes; return their answers."""
     meet, answers = barrier(processes), queue()
     children = [start(body, *arguments(number), meet, answers) for number in range(processes)]
     inputs: list[Any] = []
@@ -60,7 +60,7 @@ async def test_many_processes_write_at_once_and_none_of_them_waits_in_vain(
     [counter] = await ledger.get(scope, ["counter"])
     increments = writers * task.increments
     assert sum(each.increments for each in fared) == increments
-    # Every increment that was acknowledged is in the sum, and each made one version.
+    # Every acknowledged increment is in the sum, and made one version.
     assert (counter.value, counter.version) == (str(increments), increments + 1)
     assert await ledger.check() == []
     await ledger.close()
@@ -107,7 +107,7 @@ async def test_requests_with_one_idempotency_key_have_one_effect_and_the_same_an
     assert len({(batch, *contents) for batch, contents, _ in inputs}) == 1
     assert sum(not replayed for _, _, replayed in inputs) == 1
 
-    # Whoever comes after a restart gets that answer too; another request with the key is refused.
+    # The answer is the same after a restart; another request with the key is rejected.
     ledger = await open_store(store)
     repeated = await ask(ledger, REQUESTS)
     assert repeated.replayed

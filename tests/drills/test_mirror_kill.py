@@ -1,4 +1,4 @@
-"""200 kills of a process that mirrors, with a person at work on its files."""
+"""200 kills of a process that mirrors, while its files are edited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def test_after_each_of_200_kills_files_and_ledger_come_together_and_no_edi
     chance, took = random.Random(1), list[Restart]()
     edits: dict[str, str] = {}
     for _ in range(KILLS // _ROUND):
-        # How long a start takes is measured again for each round.
+        # The time of a start is measured in each round.
         with Victims() as victims:
             took += await _round(tmp_path, chance, edits, victims)
     await check(tmp_path, edits, start_s=0)
@@ -37,7 +37,7 @@ async def _round(home: Path, chance: random.Random, edits: dict[str, str], victi
     for number in range(_ROUND):
         await asyncio.to_thread(victims.kill_one, home, chance, new)
         edits |= new
-        # Now and then one is killed that started from what another had left half done.
+        # Some are killed while they complete the work of a killed one.
         if number % 4 != 2:
             took.append(await check(home, new, start_s=victims.start_s))
             new = {}

@@ -1,4 +1,4 @@
-"""Power cuts: whatever was written and not yet synced may be gone, torn or out of order; what was acked is not."""
+"""Power cuts: unsynced writes may be lost, torn or reordered; acknowledged writes are complete."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Cut:
 
 
 async def _life(home: Cut, number: int, *, cuts: int, seed: int) -> list[Cut]:
-    """Write on from where a cut left the disk, and cut the power again and again, each time to another folder."""
+    """Continue from the state after a cut, and cut the power repeatedly, each time into another folder."""
     chance = random.Random(f"{seed} {number}")
     noted = home.folder.parent / f"notes-{number}"
     notes = Notes(noted)
@@ -52,7 +52,7 @@ async def _life(home: Cut, number: int, *, cuts: int, seed: int) -> list[Cut]:
         if calls_left > 0 or len(moments) >= cuts:
             return
         calls_left = chance.randint(1, _MOST_CALLS_BETWEEN_CUTS)
-        # What is noted before the cut was acknowledged before it.
+        # Writes noted before the cut were acknowledged before it.
         size = noted.stat().st_size
         folder = home.folder.parent / f"cut-{number}-{len(moments)}"
         disk.cut(folder)
@@ -88,7 +88,7 @@ async def _examine_after(cut: Cut, *, all_lives: bool = False) -> Findings:
 
 
 def _pragmas(monkeypatch: pytest.MonkeyPatch, synchronous: str) -> None:
-    """Set how far the ledger syncs, and have it move its log into the database often."""
+    """Set the sync level of the ledger, and checkpoint often."""
     assert "synchronous = FULL" in sqlite_connection._PRAGMAS
     changed = sqlite_connection._PRAGMAS.replace("synchronous = FULL", f"synchronous = {synchronous}")
     monkeypatch.setattr(sqlite_connection, "_PRAGMAS", changed + "PRAGMA wal_autocheckpoint = 60;")

@@ -1,4 +1,4 @@
-"""Redis stands still for a minute: no chat fails, none waits for it for long, and afterwards it is used again."""
+"""Redis is frozen for a minute: no chat fails or waits for long, and afterwards Redis is used again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FROZEN_S = 60.0
 
 
 def chat(client: httpx.Client, number: int) -> float:
-    """Say something and ask for something; gives how long that took."""
+    """Remember and recall once; return the seconds."""
     body = {"role": "user", "content": f"My budget for trip {number} is ${number}. What is my budget for trip 3?"}
     started = time.perf_counter()
     answer = client.post("/v1/chat/completions", json={"model": "m", "user": "ann", "messages": [body]})

@@ -1,4 +1,4 @@
-"""The write flow through kill -9: every turn that was acknowledged is kept, and is learned from exactly once."""
+"""The write flow with kill -9: every acknowledged turn is stored, and is learned from exactly once."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _ALL = 1_000_000
 
 @pytest.fixture
 def model(llm: ScriptedLLM) -> ScriptedLLM:
-    """A model that learns one thing from each turn."""
+    """Return a model that extracts one fact from each turn."""
     llm.default = answer
     return llm
 
 
 def _acked(notes: Path) -> dict[str, str]:
-    """The lockers by the turns that were acknowledged."""
+    """Return the lockers by acknowledged turn."""
     lines = [line for file in notes.iterdir() for line in file.read_text().split("\n")[:-1]]
     return dict(line.split() for line in lines)  # type: ignore[misc]
 
 
 @asynccontextmanager
 async def _talkers(store: str, notes: Path) -> AsyncIterator[Callable[[], None]]:
-    """Somebody talks until the end; what is given kills and replaces them."""
+    """Run a process that sends turns; yield a function that kills and replaces it."""
     await asyncio.to_thread(notes.mkdir)
     numbers = iter(range(1, 1_000_000))
     children = [start(talk, store, notes / "1", next(numbers))]
@@ -65,7 +65,7 @@ async def _talkers(store: str, notes: Path) -> AsyncIterator[Callable[[], None]]
 
 
 async def _life(store: str, model: ScriptedLLM, notes: Path, crash: Crash, chance: random.Random) -> None:
-    """A worker that lives until it comes to where it dies, or for a moment if there is no such point."""
+    """Run a worker until its crash point, or kill it after a moment if it has none."""
     text = len(_acked(notes))
     child = start(work, store, model.base_url, crash)
     if crash.point:
@@ -82,7 +82,7 @@ async def _life(store: str, model: ScriptedLLM, notes: Path, crash: Crash, chanc
 
 
 def _crashes(count: int, chance: random.Random) -> list[Crash]:
-    """As many deaths at named points as at any moment, each named one at least once."""
+    """Return crashes, half of them at named points, each at least once, and half at random moments."""
     named = [Crash(point, chance.randint(1, 40) if point == "within" else chance.randint(1, 2)) for point in POINTS]
     more = [Crash(chance.choice(POINTS), chance.randint(1, 4)) for _ in range(count // 2 - len(named))]
     crashes = [*named, *more, *(Crash() for _ in range(count - count // 2))]
@@ -91,7 +91,7 @@ def _crashes(count: int, chance: random.Random) -> list[Crash]:
 
 
 async def _recovered_s(store: str, model: ScriptedLLM, *, lease_s: float | None = None) -> float:
-    """How long two workers take from their start until everything is learned."""
+    """Run two workers until everything is learned; return the seconds."""
     began = time.monotonic()
     leases = () if lease_s is None else (lease_s,)
     children = [start(work, store, model.base_url, Crash(), *leases) for _ in range(2)]
@@ -114,7 +114,7 @@ async def _left(ledger: Ledger) -> int:
 
 
 async def _learned(ledger: Ledger) -> Counter[str]:
-    """How often each locker was learned: memories of it, and whatever else was done to those."""
+    """Count how often each locker was learned: its memories and their changes."""
     results: Counter[str] = Counter()
     for n in range(USERS):
         scope = Scope(f"user {n}")
@@ -133,7 +133,7 @@ async def _logged_turns(ledger: Ledger) -> dict[str, str]:
 
 
 async def _check(store: str, notes: Path) -> str:
-    """See that all is there, once; gives what there is."""
+    """Assert that everything was learned once; return a summary."""
     ledger = await open_store(store)
     acked, text, learned = _acked(notes), await _logged_turns(ledger), await _learned(ledger)
     assert acked.items() <= text.items(), "a turn was acknowledged and is not there"

@@ -1,4 +1,4 @@
-"""The store away for a minute, stopped or frozen, while many chat: none waits for it, nothing is lost or doubled."""
+"""The database is stopped or frozen for a minute during chats: none waits for it, nothing is lost or doubled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def server() -> Iterator[PostgresServer]:
 
 @dataclass
 class Chats:
-    """People who chat, what was acknowledged to each, and what memory added to their chats in each phase."""
+    """Concurrent chats: acknowledged turns of each user, and the latency that memory added in each phase."""
 
     safekeeping: ResilientMemory
     acked: dict[Scope, list[str]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Chats:
         left_s = max(0.02, BUDGET_S - (time.perf_counter() - started))
         await self._say(person, "user", f"{count} question", left_s)
         added_s = time.perf_counter() - started
-        # The first of a store that went away wait for it, until the breaker is open.
+        # The first chats after the failure wait, until the breaker is open.
         phase = "opening" if self.phase == "away" and added_s >= BUDGET_S / 2 else self.phase
         self.added_s.setdefault(phase, []).append(added_s)
         await self._say(person, "assistant", f"{count} answer", BUDGET_S)
@@ -96,7 +96,7 @@ async def _healed(safekeeping: ResilientMemory) -> float:
 
 
 async def _examine(chats: Chats, service: Service) -> int:
-    """Everything acknowledged is in the ledger, in order and once."""
+    """Assert that every acknowledged turn is in the ledger, in order and once; return their number."""
     total = 0
     for person, words in chats.acked.items():
         stored: list[Turn] = []
@@ -116,7 +116,7 @@ async def test_chats_go_on_while_the_store_is_away(
     safekeeping = ResilientMemory(settings, lambda: service)
     safekeeping.replay.start()
     chats, until = Chats(safekeeping), asyncio.Event()
-    # Connections are made and models loaded on first use: that is not what is measured here.
+    # Connections and models are opened on first use, which is not measured.
     await asyncio.gather(*(service.recall(Scope(f"early {n}"), question()) for n in range(PEOPLE)))
     people = [asyncio.create_task(chats.go_on(Scope(f"user {n}", "", "s"), until)) for n in range(PEOPLE)]
     await asyncio.sleep(1)
@@ -138,7 +138,7 @@ async def test_chats_go_on_while_the_store_is_away(
     for phase, took in chats.added_s.items():
         say(f"{phase}: {describe_latency(took)}")
     assert chats.unsafe == 0
-    # Each of those who chatted waits for it a few times at most, and most chats do not wait at all.
+    # Each user waits a few times at most, and most chats do not wait.
     waited = len(chats.added_s.get("opening", []))
     assert waited <= 5 * PEOPLE
     assert waited < len(chats.added_s["away"])

@@ -1,4 +1,4 @@
-"""Writers that do all kinds of writes, each only to what is its own, and note every step."""
+"""Writers that make all kinds of writes, each to its own memories, and note every step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = "amber basin cedar delta ember fjord grove heron inlet jetty knoll lago
 
 
 class Writer:
-    """One writer: knows what it has in the ledger, and what it will do next."""
+    """One writer: its expected state, and its next steps."""
 
     def __init__(self, number: int, *, user: str, seed: int) -> None:
         self.number, self.name, self.user = number, f"writer-{number}", user
@@ -38,12 +38,12 @@ class Writer:
             yield (number := number + 1)
 
     def text(self) -> str:
-        """Words that nobody else ever says, since they begin with a number of their own."""
+        """Return a unique text: it begins with a number of this writer."""
         length = 400 if self._random.random() < 0.03 else self._random.randint(2, 12)
         return f"{next(self._tokens)} {' '.join(self._random.choices(_WORDS, k=length))}"
 
     def next_step(self, verb: str = "") -> Step:
-        """What to do next."""
+        """Return the next step."""
         mine = [id for id, stored in self.state.memories.items() if stored.status == "active" and id[0] != "t"]
         verb = verb or self._random.choice(("add", "add", "batch", "say", "update", "supersede", "forget"))
         if verb in ("update", "supersede", "forget") and not mine:
@@ -61,7 +61,7 @@ class Writer:
         )
 
     async def go_on(self, ledger: Ledger, notes: Notes, *, steps: int | None = None) -> None:
-        """Take steps, for ever or so many, and note each one before and after."""
+        """Take steps, for ever or so many, and note each before and after."""
         while steps is None or steps > 0:
             step = self.next_step()
             notes.intend(step)
@@ -71,7 +71,7 @@ class Writer:
             steps = None if steps is None else steps - 1
 
     async def insist(self, ledger: Ledger, notes: Notes, step: Step, on_error: Callable[[Exception], None]) -> None:
-        """Take a step again and again until it is known to have been taken."""
+        """Retry a step until it is acknowledged."""
         notes.intend(step)
         tried = False
         while True:
@@ -83,7 +83,7 @@ class Writer:
                 await asyncio.sleep(self._random.uniform(0, 0.01))
                 continue
             except Conflict:
-                # A try that was answered with an error may have been written all the same.
+                # A try that failed may have been written nevertheless.
                 if not tried:
                     raise
             break
@@ -92,7 +92,7 @@ class Writer:
 
 
 async def take(ledger: Ledger, step: Step) -> None:
-    """Do a step, in one write."""
+    """Take a step, in one write."""
     scope = Scope(step.user, session=step.writer)
     vectors = list(embed_words(step.texts, MODEL.dimensions))
     if step.verb == "say":
@@ -118,7 +118,7 @@ async def take(ledger: Ledger, step: Step) -> None:
 
 
 def record(scope: Scope, id: str, text: str) -> MemoryRecord:
-    """A memory of the user that says the text."""
+    """Return a memory with the text."""
     at = now()
     return MemoryRecord(
         id=id,

@@ -17,7 +17,7 @@ PREFIX = "/recollect/v1"
 
 @contextmanager
 def served(home: Path, **settings: Any) -> Iterator[httpx.Client]:
-    """A server over a home, as alex sees it."""
+    """Run a server on a home; yield a client of the user alex."""
     with (
         run_embedded_server(load({"home": home, **settings}, environ={}).settings) as url,
         client_of("alex", url) as client,
@@ -26,17 +26,17 @@ def served(home: Path, **settings: Any) -> Iterator[httpx.Client]:
 
 
 def client_of(user: str, url: str) -> httpx.Client:
-    """A client that names its user in each request."""
+    """Return a client that names its user in each request."""
     return httpx.Client(base_url=f"{url}{PREFIX}", headers={"X-Memory-User": user}, timeout=60)
 
 
 def as_user(client: httpx.Client, user: str) -> httpx.Client:
-    """Another user of the same server."""
+    """Return a client of another user of the same server."""
     return client_of(user, f"http://{client.base_url.netloc.decode()}")
 
 
 def add(client: httpx.Client, content: str, **fields: Any) -> dict[str, Any]:
-    """A memory that was kept."""
+    """Add a memory and return it."""
     answer = client.post("/memories", json={"content": content, **fields})
     assert answer.status_code == 201, answer.text
     stored: dict[str, Any] = answer.json()
@@ -44,13 +44,13 @@ def add(client: httpx.Client, content: str, **fields: Any) -> dict[str, Any]:
 
 
 def contents(answer: httpx.Response) -> list[str]:
-    """What the results of an answer say."""
+    """Return the texts of the results."""
     assert answer.status_code == 200, answer.text
     return [each["memory"] for each in answer.json()["results"]]
 
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:
-    """What went wrong: the status, the code and the sentence; it must be in our shape."""
+    """Return status, code and message of an error in our format."""
     error = answer.json()["error"]
     assert {"code", "message", "retryable"} <= set(error)
     return answer.status_code, error["code"], error["message"]

@@ -20,8 +20,8 @@ HERE = "http://127.0.0.1"
 
 
 def app_of(home: Path, **settings: Any) -> FastAPI:
-    """The real application, with a door that tells who asks and for whom."""
-    # Nothing arrives at an upstream but what callers ask for.
+    """Return the application with a route that returns the caller and the user."""
+    # The upstream receives only requests of callers.
     app = make_app(load({"home": home, "learn_with_upstream": False, **settings}, environ={}).settings)
 
     @app.get("/whoami")
@@ -34,13 +34,13 @@ def app_of(home: Path, **settings: Any) -> FastAPI:
 
 @contextmanager
 def serving(home: Path, *, peer: str = "127.0.0.1", **settings: Any) -> Iterator[TestClient]:
-    """A client of a server with these settings, that comes from some address."""
+    """Return a client of a server with these settings, from some address."""
     with TestClient(app_of(home, **settings), client=(peer, 4711), base_url=HERE) as client:
         yield client
 
 
 def make_key(client: TestClient, **options: Any) -> str:
-    """The text of a new key."""
+    """Create a key and return its text."""
     keyring = client.app.state.service.api_keys  # type: ignore[attr-defined]
 
     async def make() -> str:
@@ -50,5 +50,5 @@ def make_key(client: TestClient, **options: Any) -> str:
 
 
 def bearer(key: str) -> dict[str, str]:
-    """The header that shows a key."""
+    """Return the header with a key."""
     return {"Authorization": f"Bearer {key}"}

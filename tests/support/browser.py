@@ -1,4 +1,4 @@
-"""A real browser without a window, spoken to over a pipe in the DevTools protocol."""
+"""A real headless browser, controlled over a pipe with the DevTools protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WAIT_S = 40.0
 
 
 class Browser:
-    """One page of it; `asked` are the addresses that it asked for, `complaints` the errors in its console."""
+    """One page; `asked` has the requested addresses, `complaints` the errors in its console."""
 
     def __init__(self, reading: asyncio.StreamReader, writing: Any) -> None:
         self._reading = reading
@@ -32,7 +32,7 @@ class Browser:
         self.complaints: list[str] = []
 
     async def listen(self) -> None:
-        """Take in whatever the browser says, as long as it speaks."""
+        """Process messages of the browser until it ends."""
         while message := await self._reading.readuntil(b"\0"):
             report = json.loads(message[:-1])
             if waiting := self._awaited.pop(report.get("id", 0), None):
@@ -45,7 +45,7 @@ class Browser:
                 self._page_loaded.set()
 
     async def open(self, address: str) -> None:
-        """Show a page of its own."""
+        """Open a page."""
         target = await self._send("Target.createTarget", url="about:blank")
         attached = await self._send("Target.attachToTarget", targetId=target["targetId"], flatten=True)
         self._session = attached["sessionId"]
@@ -56,13 +56,13 @@ class Browser:
         await self._page_loaded.wait()
 
     async def run(self, script: str) -> Any:
-        """What a script in the page comes to."""
+        """Run a script in the page and return its value."""
         done = await self._send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
 
     async def until(self, condition: str) -> None:
-        """Wait until the page is so."""
+        """Wait until a condition holds in the page."""
         await self.run(
             "new Promise(done => { const look = () => "
             f"({condition}) ? done(true) : setTimeout(look, {_LOOK_EVERY_MS}); look(); }})"
@@ -83,7 +83,7 @@ class Browser:
 
 
 def _pipe() -> tuple[int, int]:
-    """A pipe whose ends are none of the numbers that the browser expects."""
+    """Return a pipe whose descriptors are not those that the browser expects."""
     low = os.pipe()
     reading, writing = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in low)
     for end in low:
@@ -93,11 +93,11 @@ def _pipe() -> tuple[int, int]:
 
 @asynccontextmanager
 async def browsing(profile: Path) -> AsyncIterator[Browser]:
-    """A Chromium with an empty profile; where there is none, the test fails and says what to install."""
+    """Run Chromium with an empty profile; without it, the test fails and names the package."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     assert program, "this needs a browser: apt install chromium"
     (theirs_in, ours_out), (ours_in, theirs_out) = _pipe(), _pipe()
-    # It reads from 3 and writes to 4.
+    # It reads from descriptor 3 and writes to 4.
     redirected = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
     process = await asyncio.create_subprocess_exec(
         *("bash", "-c", redirected, program, *_FLAGS, f"--user-data-dir={profile}"),

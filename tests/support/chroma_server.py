@@ -17,7 +17,7 @@ from tests.support.external_server import ExternalServer, started
 
 
 class ChromaServer(ExternalServer):
-    """One server; what it holds stays in its folder until it is closed."""
+    """A server whose data stays in its folder until it is closed."""
 
     name = "Chroma"
     start_s = 120.0
@@ -29,7 +29,7 @@ class ChromaServer(ExternalServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return its address."""
         return f"http://127.0.0.1:{self._port}"
 
     def _command(self) -> list[str]:
@@ -56,5 +56,5 @@ def _program() -> str:
 
 @cache
 def running_chroma() -> ChromaServer:
-    """The one server of this process, started on first use."""
+    """Return the server of this process; it is started on first use."""
     return started(ChromaServer())

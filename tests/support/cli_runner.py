@@ -1,4 +1,4 @@
-"""Runs `recollect` in this process, in a home of its own."""
+"""Run `recollect` in this process, in a temporary home."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Cli:
         self._runner = CliRunner()
 
     def __call__(self, *args: str, input: str | bytes | None = None, code: int = 0) -> Result:
-        """Run it and see that it ends with that exit code."""
+        """Run a command; it must end with that exit code."""
         environment = {"RECOLLECT_HOME": str(self.home), "OPENAI_API_KEY": ""}
         result = self._runner.invoke(root, list(args), input=input, env=environment)
         assert result.exit_code == code, f"{args} ended with {result.exit_code}:\n{result.output}"
@@ -96,21 +96,21 @@ class Cli:
         return result
 
     def json(self, *args: str, input: str | bytes | None = None) -> Any:
-        """Run it with --json: exactly one document comes out."""
+        """Run a command with --json, and return the one document that it prints."""
         return json.loads(self(*args, "--json", input=input).stdout)
 
     def add(self, text: str, *options: str) -> str:
-        """Add a memory; gives its id."""
+        """Add a memory; return its id."""
         return str(self.json("add", text, *options)["id"])
 
     def error(self, *args: str, code: int, input: str | bytes | None = None) -> str:
-        """Run what must fail with that code and nothing on stdout; gives the message."""
+        """Run a command that must fail with that code and print nothing on stdout; return the message."""
         result = self(*args, input=input, code=code)
         assert result.stdout == ""
         return result.stderr
 
     def typed(self, line: str, *, id: str) -> str:
-        """Run a line of a shell, with ID for a memory's id, a pipe before it and > after; gives what it shows."""
+        """Run a line of a shell, with ID for a memory's id, an optional pipe and redirection; return the output."""
         before, _, command = line.rpartition("| ")
         words = shlex.split(command.replace("\\$", "$"))
         into = self.home / words[words.index(">") + 1].split("/")[-1] if ">" in words else None

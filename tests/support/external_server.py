@@ -1,4 +1,4 @@
-"""A server for tests, as a process of ours: started and waited for, stopped, frozen, and never left behind."""
+"""A server process for tests: start it, stop it, freeze it; it ends with the test process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import time
 from pathlib import Path
 from typing import Any, TypeVar
 
-# Ends the server when our end of the pipe closes, however that comes about; tells its number first.
+# Writes the process id to a file, and ends the server when our end of the pipe closes.
 _WATCHED = '"$@" & server=$!; echo $server > "$0"; read _; kill -{signal} $server; wait $server'
 _S = TypeVar("_S", bound="ExternalServer")
 
 
 class ExternalServer:
-    """One server with a folder of its own; what it is and when it answers is for those who know it to say."""
+    """A server with a temporary folder; subclasses define its command and when it is ready."""
 
     name = "the server"
     start_s = 60.0
@@ -27,24 +27,24 @@ class ExternalServer:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix=f"recollect-{self.name.lower()}-"))
         self._watcher: subprocess.Popen[bytes] | None = None
-        # How the process is run, beside its command.
+        # Further arguments of Popen, such as the user.
         self._run_as: dict[str, Any] = {}
 
     def _command(self) -> list[str]:
-        """What starts it."""
+        """Return the command that starts it."""
         raise NotImplementedError
 
     def _answers(self) -> bool:
-        """Whether it has come up."""
+        """Return whether it is ready."""
         raise NotImplementedError
 
     def _watched(self) -> list[str]:
-        """What starts it, and ends it with us."""
+        """Return the command that starts it, and ends it when this process ends."""
         number = str(self._folder / "number")
         return ["sh", "-c", _WATCHED.format(signal=self.ended_by), number, *self._command()]
 
     def start(self) -> None:
-        """Start it with what it had, and wait until it answers."""
+        """Start it on its existing data, and wait until it is ready."""
         with (self._folder / "log").open("ab") as log:
             self._watcher = subprocess.Popen(
                 self._watched(),
@@ -61,7 +61,7 @@ class ExternalServer:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """End it at once."""
+        """End it immediately."""
         if self._watcher is not None:
             assert self._watcher.stdin is not None
             self._watcher.stdin.close()
@@ -69,11 +69,11 @@ class ExternalServer:
             self._watcher = None
 
     def freeze(self) -> None:
-        """Make it stand still: connections stay open, nothing answers."""
+        """Suspend it: connections stay open, nothing answers."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on after `freeze`."""
+        """Resume it after `freeze`."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -86,7 +86,7 @@ class ExternalServer:
 
 
 def started(server: _S) -> _S:
-    """The server, once it answers; it is closed when this process ends."""
+    """Start a server and return it; it is closed when this process ends."""
     atexit.register(server.close)
     server.start()
     return server

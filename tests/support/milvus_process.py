@@ -1,8 +1,8 @@
-"""Run in a network of its own, where nobody can reach Milvus but through a socket in its folder.
+"""Run Milvus in its own network namespace, reachable only through a socket in its folder.
 
-    unshare -n python -m recollect.testing.milvus_inside FOLDER
+    unshare -n python -m tests.support.milvus_process FOLDER
 
-It ends, with the server, when its input does.
+The process and the server end when standard input closes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _REQUEST = "16sH14s"
 
 
 def bring_up_loopback() -> None:
-    """A new network has only this, and it is down."""
+    """Bring up the loopback interface of the new network namespace."""
     with socket.socket() as any_socket:
         packed = struct.pack(_REQUEST, b"lo", 0, b"")
         _, flags, _ = struct.unpack(_REQUEST, fcntl.ioctl(any_socket, _GET_FLAGS, packed))
@@ -32,7 +32,7 @@ def bring_up_loopback() -> None:
 
 
 def start_server(folder: Path) -> subprocess.Popen[bytes]:
-    """The server of the wheel, with its data in the folder."""
+    """Start the server with its data in the folder."""
     from milvus import MilvusServer
 
     server = MilvusServer(wait_for_started=False)
@@ -40,13 +40,13 @@ def start_server(folder: Path) -> subprocess.Popen[bytes]:
     server.config.set("proxy_port", PORT)
     server.start()
     process: subprocess.Popen[bytes] = server.server_proc
-    # The object ends its server with itself.
+    # The server ends when the object is collected.
     globals()["_kept"] = server
     return process
 
 
 async def serve(folder: Path) -> None:
-    """Pass on what comes through the socket."""
+    """Forward connections from the socket to the server."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await relay((reader, writer), lambda: asyncio.open_connection("127.0.0.1", PORT))

@@ -16,7 +16,7 @@ from tests.support.relay import LocalPort
 
 
 class MilvusServer(ExternalServer):
-    """One server, reached through a port of this machine alone."""
+    """A server that only this machine can reach."""
 
     name = "Milvus"
     start_s = 180.0
@@ -29,7 +29,7 @@ class MilvusServer(ExternalServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return its address."""
         return f"http://127.0.0.1:{self._port.number}"
 
     def _watched(self) -> list[str]:
@@ -37,7 +37,7 @@ class MilvusServer(ExternalServer):
         return [*alone, sys.executable, "-m", "tests.support.milvus_process", str(self._folder)]
 
     def stop(self) -> None:
-        """End it at once; what it acknowledged stays on disk."""
+        """End it immediately; acknowledged data stays on disk."""
         super().stop()
         (self._folder / "socket").unlink(missing_ok=True)
 
@@ -57,7 +57,7 @@ class MilvusServer(ExternalServer):
         except MilvusException:
             return False
         try:
-            # A collection can only be made once all of its parts have come up.
+            # A collection can be created only when all of its parts are ready.
             client.list_collections()
         except MilvusException:
             return False
@@ -68,5 +68,5 @@ class MilvusServer(ExternalServer):
 
 @cache
 def running_milvus() -> MilvusServer:
-    """The one server of this process, started on first use."""
+    """Return the server of this process; it is started on first use."""
     return started(MilvusServer())

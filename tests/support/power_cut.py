@@ -33,7 +33,7 @@ class SimulatedDisk:
         self.is_gone = False
         self.capacity_bytes: int | None = None
         self.on_call = on_call
-        # Names of the files, in the order in which it happened.
+        # Names of the files, in order of the events.
         self.failed_writes: list[str] = []
         self.failed_syncs: list[str] = []
         # Those whose handle was synced again after a sync of it had failed.

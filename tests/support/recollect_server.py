@@ -1,4 +1,4 @@
-"""Servers for tests: one in a thread of this process, and `recollect serve` as a process of its own."""
+"""Servers for tests: in a thread of this process, and `recollect serve` in another process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import uvicorn
 
 @contextmanager
 def in_thread(config: uvicorn.Config) -> Iterator[str]:
-    """Serve in a thread on a free port; gives the address."""
+    """Serve in a thread on a free port; yield the address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(config)
@@ -38,12 +38,12 @@ def in_thread(config: uvicorn.Config) -> Iterator[str]:
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """The variables of a process that keeps its memories in `home` and asks no real LLM."""
+    """Return the environment of a process that uses `home` and no real LLM."""
     return {**os.environ, "RECOLLECT_HOME": str(home), "OPENAI_API_KEY": "", "PYTHONUNBUFFERED": "1", **more}
 
 
 class RecollectServer:
-    """`recollect serve` on a free port, or what another command runs; use it in a `with`."""
+    """`recollect serve`, or another command, on a free port; use it in a `with`."""
 
     def __init__(self, home: Path, *options: str, command: Sequence[str] = (), **variables: str) -> None:
         self._log = home.parent / f"{home.name}.log"
@@ -54,7 +54,7 @@ class RecollectServer:
                 stderr=log,
                 env=environment(home, **variables),
                 text=True,
-                # Whoever runs the tests behind a shell ignores Ctrl-C, and all they start would, too.
+                # Processes of a background shell ignore Ctrl-C; this one must not.
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             )
         assert self.process.stdout is not None
@@ -80,7 +80,7 @@ class RecollectServer:
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log
             try:
-                # The name of the certificate is none of this test's business.
+                # The certificate's name is not tested here.
                 assert httpx.get(f"{self.url}/health", verify=False, timeout=30).status_code == 200
                 return
             except httpx.TransportError:
@@ -88,18 +88,18 @@ class RecollectServer:
         raise AssertionError(f"the server did not start:\n{self.log}")
 
     def is_refused(self) -> bool:
-        """Whether a new connection is turned away."""
+        """Return whether a new connection is refused."""
         with socket.socket() as client:
             client.settimeout(5)
             return client.connect_ex(("127.0.0.1", self.port)) != 0
 
 
 class RestartableServer:
-    """`recollect serve` on one home, as often as it is started."""
+    """`recollect serve` on one home; it can be stopped and started again."""
 
     def __init__(self, home: Path, upstream: str) -> None:
         self.home = home
-        # A loaded machine must not turn a slow search into a chat without memory.
+        # On a loaded machine a slow search must not time out.
         self._variables = {"OPENAI_BASE_URL": upstream, "RECOLLECT_MEMORY_TIMEOUT_S": "30"}
         self._running: RecollectServer | None = None
 
@@ -127,7 +127,7 @@ class RestartableServer:
 
 @contextmanager
 def process(home: Path, upstream: str) -> Iterator[RestartableServer]:
-    """The server as long as the block lasts."""
+    """Run the server during the block."""
     home.mkdir(exist_ok=True)
     server = RestartableServer(home, upstream).start()
     try:

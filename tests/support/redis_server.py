@@ -15,7 +15,7 @@ from tests.support.external_server import ExternalServer, started
 
 
 class RedisServer(ExternalServer):
-    """One server, reached through a socket in its own folder; nothing of it is kept on disk."""
+    """A server on a socket in its own folder, without persistence."""
 
     name = "Redis"
 
@@ -25,7 +25,7 @@ class RedisServer(ExternalServer):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """Return its address."""
         return f"unix://{self._socket}"
 
     def _command(self) -> list[str]:
@@ -35,7 +35,7 @@ class RedisServer(ExternalServer):
         ]  # fmt: skip
 
     def stop(self) -> None:
-        """End it; what it held is gone."""
+        """End it; its data is lost."""
         super().stop()
         self._socket.unlink(missing_ok=True)
 
@@ -61,5 +61,5 @@ def _program() -> str:
 
 @cache
 def running_redis() -> RedisServer:
-    """The one server of this process, started on first use."""
+    """Return the server of this process; it is started on first use."""
     return started(RedisServer())

@@ -1,4 +1,4 @@
-"""Pass bytes between a socket here and one elsewhere, such as in a network of its own."""
+"""Forward bytes between two sockets, such as across network namespaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def relay(near: Streams, connect: Callable[[], Awaitable[Streams]]) -> None:
-    """Join a connection with one that is made for it, until either ends."""
+    """Connect a connection to a new one, until either ends."""
     try:
         far = await connect()
     except OSError:
@@ -35,7 +35,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 class LocalPort:
-    """A port of 127.0.0.1 behind which is a socket in a folder; served by a thread, until this is closed."""
+    """A port of 127.0.0.1 that forwards to a socket in a folder, in a thread, until it is closed."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -47,7 +47,7 @@ class LocalPort:
         self._ready.wait()
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Close the port."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

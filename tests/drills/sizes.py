@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class Sizes:
     """The sizes of one form of all drills."""
 
+    processes: int
+    jobs_of_each_user: int
     kills: int
     killed_writes: int
     longest_life_s: float
@@ -26,6 +28,8 @@ class Sizes:
 
 
 SHORT = Sizes(
+    processes=4,
+    jobs_of_each_user=5,
     kills=8,
     killed_writes=100,
     longest_life_s=0.2,
@@ -43,6 +47,8 @@ SHORT = Sizes(
 )
 
 LONG = Sizes(
+    processes=8,
+    jobs_of_each_user=25,
     kills=200,
     killed_writes=100_000,
     longest_life_s=2.5,

@@ -17,9 +17,7 @@ from tests.drills.job_workers import do_jobs, do_some, talk_and_work
 from tests.drills.sizes import Sizes
 from tests.drills.stores import open_store
 
-PROCESSES = 8
 USERS = 40
-JOBS_OF_EACH = 25
 
 
 def _acked(notes: Path) -> list[str]:
@@ -97,20 +95,20 @@ async def test_the_job_drill_catches_a_worker_that_finishes_its_job_in_a_second_
     assert twice
 
 
-async def test_many_processes_do_every_job_exactly_once(store: str, say: Callable[[str], None]) -> None:
+async def test_many_processes_do_every_job_exactly_once(store: str, sizes: Sizes, say: Callable[[str], None]) -> None:
     ledger = await open_store(store)
     for n in range(USERS):
-        new = [NewJob(kind=JobKind.EXTRACT, key=f"{m}") for m in range(JOBS_OF_EACH)]
+        new = [NewJob(kind=JobKind.EXTRACT, key=f"{m}") for m in range(sizes.jobs_of_each_user)]
         await ledger.enqueue(Scope(f"user {n}", "", "s"), new)
-    meet, answers = barrier(PROCESSES), queue()
-    children = [start(do_some, store, meet, answers) for _ in range(PROCESSES)]
+    meet, answers = barrier(sizes.processes), queue()
+    children = [start(do_some, store, meet, answers) for _ in range(sizes.processes)]
     for child in children:
         await asyncio.to_thread(child.join)
-    assert [child.exitcode for child in children] == [0] * PROCESSES
-    done = [answers.get() for _ in range(PROCESSES)]
+    assert [child.exitcode for child in children] == [0] * sizes.processes
+    done = [answers.get() for _ in range(sizes.processes)]
     jobs = await ledger.jobs(limit=10_000)
     [spent] = await ledger.usage(by=["model"])
-    assert sum(done) == spent.calls == len(jobs) == USERS * JOBS_OF_EACH
+    assert sum(done) == spent.calls == len(jobs) == USERS * sizes.jobs_of_each_user
     assert {job.state for job in jobs} == {JobState.DONE}
     took_over = sum(job.tries > 1 for job in jobs)
     began, ended = min(job.created_at for job in jobs), max(job.updated_at for job in jobs)

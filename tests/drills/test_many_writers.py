@@ -20,7 +20,6 @@ from tests.drills.sizes import Sizes
 from tests.drills.stores import open_store
 from tests.drills.writers import BY, Writer, record
 
-PROCESSES = 8
 WRITERS = 8
 SAME = 50
 REQUESTS = 100
@@ -50,10 +49,10 @@ async def test_many_processes_write_at_once_and_none_of_them_waits_in_vain(
     adds = sizes.writes_of_each_writer_on_postgres if on_postgres else sizes.writes_of_each_writer
     task = Crowd("counter", adds, sizes.increments_of_each_writer)
     fared = await _answers(
-        write_concurrently, PROCESSES, lambda n: (store, range(n * WRITERS, (n + 1) * WRITERS), task)
+        write_concurrently, sizes.processes, lambda n: (store, range(n * WRITERS, (n + 1) * WRITERS), task)
     )
     assert [error for each in fared for error in each.errors] == []
-    writers = PROCESSES * WRITERS
+    writers = sizes.processes * WRITERS
     ids = [each.id for user in await ledger.users() for each in await everything(ledger, user)]
     expected = [f"{writer}-{n}" for writer in range(writers) for n in range(task.adds)]
     assert sorted(ids) == sorted([*expected, "counter"])

@@ -75,9 +75,8 @@ class ServedProxy:
         return [(str(turn.role), turn.content) for turn in results]
 
     async def _turns(self, user: str) -> list[Turn]:
-        ledger = self.service._ledger
-        latest = await ledger.conversations(user, order="newest", limit=1)
-        return await ledger.turns(latest[0].scope) if latest else []
+        latest = await self.service.sessions.list(user, limit=1)
+        return await self.service.turns(latest[0].scope) if latest else []
 
     def post(self, body: bytes | dict[str, Any], *, path: str = "/chat/completions", **headers: str) -> Answered:
         """Send a JSON request and return the complete answer."""

@@ -342,12 +342,15 @@ def test_a_hundred_concurrent_streams_do_not_block_the_event_loop(tmp_path: Path
         gc.freeze()
         beat = Beat()
 
-        async def begin() -> asyncio.Task[None]:
+        async def start() -> asyncio.Task[None]:
             return asyncio.create_task(beat.go_on())
 
-        beating = proxy.run(begin())
+        async def stop(task: asyncio.Task[None]) -> None:
+            task.cancel()
+
+        beating = proxy.run(start())
         answers = asyncio.run(run_streams(proxy.port))
-        proxy._server.loop.call_soon_threadsafe(beating.cancel)
+        proxy.run(stop(beating))
     assert [(status, memory) for status, memory, _ in answers] == [(200, "ok")] * STREAM_COUNT
     assert all(text.rstrip().endswith("data: [DONE]") for _, _, text in answers)
     # Each forwarded request has the memory of its user only.

@@ -1,4 +1,4 @@
-"""Keep a few facts and find them again by other words."""
+"""Store facts, and search them by meaning."""
 
 from recollect import Memory
 

@@ -1,4 +1,4 @@
-"""A fact changes; the old value stays in history, and the change can be taken back."""
+"""Change a fact, list its history, and undo the change."""
 
 from recollect import Memory
 

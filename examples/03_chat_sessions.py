@@ -1,4 +1,4 @@
-"""What was said on Monday is there on Friday, in another session."""
+"""Store the messages of one session, and find them in another."""
 
 from recollect import Memory
 

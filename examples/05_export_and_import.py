@@ -1,4 +1,4 @@
-"""Export everything as JSON Lines and import it elsewhere; doing it twice changes nothing."""
+"""Export all memories as JSON Lines, and import them into another store; a second import changes nothing."""
 
 import json
 import tempfile

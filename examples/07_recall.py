@@ -1,4 +1,4 @@
-"""Recall: the messages of a chat come back with what memory has to say."""
+"""Recall memories for a question, and print each candidate with its score and its outcome."""
 
 import tempfile
 
@@ -15,5 +15,5 @@ with tempfile.TemporaryDirectory() as home, Memory(home=home) as memory:
     for candidate in recalled.candidates:
         print(f"{candidate.relevance:.2f} {candidate.fate:30} {candidate.memory}")
 
-    # Nothing is searched for what does not call for it.
+    # Small talk is not searched for.
     print(memory.recall("thanks a lot!", user_id="alex").outcome)

@@ -1,4 +1,4 @@
-"""What the tests of the agent share: a scripted model with tools, and an agent over a memory of its own."""
+"""Helpers for tests of the agent: a scripted model with tools, and agents with memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.remember_samples import opened_async
 
 ALEX: dict[str, Any] = {"user_id": "alex", "project_id": "payments", "enable_memory": True}
 MONDAY: dict[str, Any] = {**ALEX, "session_id": "monday"}
-# What the system message of every request of an agent begins with.
+# The start of the system message of every request of an agent.
 AGENT = "You are an agent that answers questions"
 
 
@@ -45,7 +45,7 @@ def messages(request: RecordedRequest) -> list[dict[str, Any]]:
 
 
 def agent_requests(llm: ScriptedLLM) -> list[RecordedRequest]:
-    """What the model was asked as an agent, not to learn or to sum up."""
+    """Return the requests of agents, without those of extraction and summaries."""
     return [each for each in llm.calls("chat") if AGENT in str(messages(each)[0]["content"])]
 
 
@@ -54,7 +54,7 @@ def tool_names(request: RecordedRequest) -> list[str]:
 
 
 def script(llm: ScriptedLLM, *replies: ScriptedReply | str) -> None:
-    """What the model says as an agent, in order; whatever else it is asked it answers with nothing."""
+    """Set the replies to requests of an agent, in order."""
     left = list(replies)
 
     def next_of(request: RecordedRequest) -> ScriptedReply | str:
@@ -67,7 +67,7 @@ def memory_of(home: Path, llm: ScriptedLLM, **more: Any) -> AsyncMemory:
     return opened_async(home, llm, **{"preset": "react-mem", **more})
 
 
-# Those that a test made and may not have closed.
+# Agents that a test may not have closed.
 OPENED: list[Agent] = []
 
 
@@ -78,6 +78,6 @@ def agent_of(memory: AsyncMemory, *tools: Any, **more: Any) -> Agent:
 
 
 async def close_all() -> None:
-    """Let go of the models of all agents that were made."""
+    """Close all agents."""
     while OPENED:
         await OPENED.pop().close()

@@ -1,4 +1,4 @@
-"""A model for agents of other frameworks: what it says and calls depends on nothing but the request it is given."""
+"""A scripted model for agents of other frameworks; its reply depends on the request only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PICTURE = (
 
 
 def model(request: RecordedRequest) -> str | ScriptedReply:
-    """Stores what it is to remember, looks up what it is asked, corrects and forgets what it finds."""
+    """Reply to a request: store, look up, correct or forget as the user says."""
     text, results = _last_words(request)
     if text.startswith("Remember: "):
         expected = text.removeprefix("Remember: ")
@@ -59,7 +59,7 @@ def _request_text(request: RecordedRequest) -> str:
 
 
 def _last_words(request: RecordedRequest) -> tuple[str, list[str]]:
-    """What the user said last, and what the tools answered since."""
+    """Return the last message of the user, and the tool results since."""
     items = request.json.get("messages", request.json.get("input"))
     if isinstance(items, str):
         return items, []

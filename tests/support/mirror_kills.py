@@ -1,4 +1,4 @@
-"""Kill a process that mirrors while a person edits its files; then everything must come together."""
+"""Kill a process that mirrors while files are edited, and check that files and ledger converge."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.mirror_samples import MirroredService, mirrored_service
 
 _CHILD = Path(__file__).with_name("mirror_process.py")
 CONVERGES_S = 5.0
-# How long a process takes to start on a machine that does nothing else.
+# The start of a process on an idle machine.
 _STARTS_S = 1.0
 
 
 class Victims:
-    """Processes that mirror, to be killed; `start_s` is how long Python takes to start with what they import."""
+    """Processes that mirror, to be killed; `start_s` is the time that Python and its imports take to start."""
 
     def __init__(self) -> None:
         started = time.monotonic()
@@ -50,7 +50,7 @@ class Victims:
         self._source.stdout.close()
 
     def kill_one(self, home: Path, chance: random.Random, edits: dict[str, str]) -> None:
-        """Let one run for a moment, edit some files meanwhile, and kill it; `edits` has the last words of each."""
+        """Run a process for a moment, edit some files, and kill it; `edits` gets the last text of each memory."""
         seed = chance.randrange(1 << 30)
         assert self._source.stdin is not None
         self._source.stdin.write(f"{home} {seed}\n")
@@ -71,7 +71,7 @@ class Victims:
 
 
 def _edit(path: Path, words: str, edits: dict[str, str], chance: random.Random) -> None:
-    """Save as an editor does: in place, or by a file that takes the old one's place."""
+    """Save a file as an editor does: in place, or by a rename."""
     try:
         text = path.read_text()
     except FileNotFoundError:
@@ -99,9 +99,9 @@ def _edit(path: Path, words: str, edits: dict[str, str], chance: random.Random) 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """What it takes until files and ledger are together again, from the start of a process.
+    """The time from the start of a process until files and ledger have converged.
 
-    `start_s` is Python with what it imports, and is measured by itself: a machine that is slow or busy shows there.
+    `start_s`, the start of Python with its imports, is measured by itself, and shows how busy the machine is.
     """
 
     start_s: float
@@ -114,7 +114,7 @@ class Restart:
 
     @property
     def limit_s(self) -> float:
-        """How long it may take on the machine as it is."""
+        """Return the limit, longer on a busy machine."""
         return CONVERGES_S * max(1.0, self.start_s / _STARTS_S)
 
     def __str__(self) -> str:
@@ -123,7 +123,7 @@ class Restart:
 
 
 async def check(home: Path, edits: Mapping[str, str], *, start_s: float) -> Restart:
-    """Everything says the same, and no edit is lost; gives what it took to come together."""
+    """Check that files and ledger agree and no edit is lost; return the times of the restart."""
     started = time.monotonic()
     async with mirrored_service(home) as opened:
         opened_at = time.monotonic()
@@ -144,7 +144,7 @@ def _partial_files(home: Path) -> list[Path]:
 
 
 async def _is_preserved(opened: MirroredService, id: str, words: str) -> bool:
-    """Whether words are in the memory, were in it, or stand in a file."""
+    """Return whether a text is in the memory, its history or a file."""
     record = await opened.record(id)
     lines = await opened.service.history(Scope("default"), memory_id=id)
     messages = [record.content, *((line.before or {}).get("content") for line in lines)]

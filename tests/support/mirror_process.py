@@ -1,7 +1,7 @@
-"""A process that is there to be killed: it mirrors a folder, and adds, changes and forgets memories meanwhile.
+"""A process to be killed: it mirrors a folder, and adds, changes and forgets memories.
 
-It is asked for on standard input, once for each, and split off from a process that has imported everything: what is
-killed is a whole process all the same, and to start Python anew for each would take most of the time.
+For each line on standard input a process is forked from one that has imported everything, since starting Python for
+each would take most of the time.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def main(home: Path, seed: int) -> None:
 
 
 def serve() -> None:
-    """For each line, a folder and a number: split off a process, and tell when it has ended."""
+    """Fork a process for each line with a folder and a seed, and print when it has ended."""
     print("there", flush=True)
     for line in sys.stdin:
         home, _, seed = line.strip().rpartition(" ")
@@ -52,7 +52,7 @@ def serve() -> None:
             try:
                 asyncio.run(main(Path(home), int(seed)))
             finally:
-                # Whatever it ends by, it does not go on here.
+                # The child must not continue with this loop.
                 os._exit(1)
         os.waitpid(child, 0)
         print("ended", flush=True)

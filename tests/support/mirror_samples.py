@@ -1,4 +1,4 @@
-"""What several tests of the mirror use: a real service over a real folder."""
+"""Helpers for tests of the mirror: a real service with a real folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class MirroredService:
-    """A service with its mirror, and the folder a person sees."""
+    """A service with its mirror and folder."""
 
     def __init__(self, service: Service, root: Path) -> None:
         self.service, self.root = service, root
@@ -58,14 +58,14 @@ class MirroredService:
         return {record.content for record in await self.all(user)}
 
     def files(self, pattern: str = "entries/**/*.md") -> list[Path]:
-        """The files there are, but for tombstones."""
+        """Return the files without tombstones."""
         return sorted(path for path in self.root.glob(pattern) if "deleted" not in path.parts)
 
     def tombstones(self) -> list[Path]:
         return sorted(self.root.glob("entries/deleted/**/*.md"))
 
     def file(self, word: str) -> Path:
-        """The one file that says something."""
+        """Return the only file that contains a word."""
         plain = [path for path in self.files("**/*.md") if path.is_file() and not path.is_symlink()]
         [path] = [path for path in plain if word in path.read_text() and "conflicts" not in path.parts]
         return path
@@ -74,7 +74,7 @@ class MirroredService:
         return sorted(self.root.glob("conflicts/**/*.md"))
 
     def rejected(self) -> dict[str, str]:
-        """The files left aside, and why."""
+        """Return the reasons of rejected files by file name."""
         state = MirrorState(self.root / ".recollect" / "mirror.db", read_only=True)
         try:
             return {Path(bad.path).name: bad.reason for bad in state.rejected_files()}
@@ -84,7 +84,7 @@ class MirroredService:
 
 @asynccontextmanager
 async def mirrored_service(home: Path, **settings: Any) -> AsyncIterator[MirroredService]:
-    """A service with a mirror that is brought up to date when it is told to."""
+    """Open a service whose mirror synchronises when `sync` is called."""
     chosen = {"home": home, "mirror": ".", "worker": False, **settings}
     loaded = load(chosen, environ={}).settings
     service = await open_service(loaded, embedder=FakeEmbedder())
@@ -96,7 +96,7 @@ async def mirrored_service(home: Path, **settings: Any) -> AsyncIterator[Mirrore
 
 @asynccontextmanager
 async def watched(home: Path, **settings: Any) -> AsyncIterator[MirroredService]:
-    """The same, and the folder is watched."""
+    """Open a service that watches its folder."""
     async with mirrored_service(home, **settings) as opened:
         opened.mirror.start()
         await until(lambda: _is_up_to_date(opened))
@@ -111,7 +111,7 @@ def _is_up_to_date(opened: MirroredService) -> bool:
     try:
         return state.meta("synced_at") is not None
     except StoreUnavailable:
-        # It is only just being made.
+        # It is just being created.
         return False
     finally:
         state.close()
@@ -122,20 +122,20 @@ def lose_ledger(home: Path) -> None:
         path.unlink()
 
 
-async def until(results: Callable[[], T | Awaitable[T]], *, within_s: float = 30.0) -> T:
-    """What is found as soon as it is true."""
+async def until(condition: Callable[[], T | Awaitable[T]], *, within_s: float = 30.0) -> T:
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + within_s
     while True:
-        inputs = results()
-        value: Any = await inputs if isinstance(inputs, Awaitable) else inputs
+        result = condition()
+        value: Any = await result if isinstance(result, Awaitable) else result
         if value or time.monotonic() > deadline:
-            assert value, "it did not come in time"
+            assert value, f"the condition was not true within {within_s} s"
             return value
         await asyncio.sleep(0.01)
 
 
 def front_matter(path: Path) -> dict[str, Any]:
-    """The front matter of a file."""
+    """Return the front matter of a file."""
     _, block, _ = path.read_text().split("---\n", 2)
     fields: dict[str, Any] = yaml.safe_load(block)
     return fields

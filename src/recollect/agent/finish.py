@@ -20,6 +20,10 @@ from recollect.prompts.rendering import shorten
 from recollect.service.service import Service
 from recollect.sessions.agent_runs import RecordedStep, RunRecord, StepKind
 
+_log = logging.getLogger("recollect")
+BY = "agent"
+# The extraction mode for turns of an agent.
+_MODE = "task"
 _MAX_LESSONS = 3
 _LESSON_CHARS = 120
 
@@ -48,12 +52,6 @@ def _calls(steps: Sequence[Step]) -> Iterator[tuple[Call, Observation]]:
 
 def _short(text: str) -> str:
     return shorten(" ".join(text.split()), _LESSON_CHARS)
-
-
-_log = logging.getLogger("recollect")
-BY = "agent"
-# The extraction mode for turns of an agent.
-_MODE = "task"
 
 
 @dataclass(frozen=True, slots=True)

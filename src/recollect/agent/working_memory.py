@@ -18,6 +18,13 @@ from recollect.prompts import prompt
 from recollect.prompts.rendering import json_line, new_delimiter, shorten
 from recollect.text.tokens import count_tokens, truncate_words
 
+_log = logging.getLogger("recollect")
+MIN_TOKENS = 400
+_GIST_CHARS = 2_000
+_GIST_TOKENS = 1_024
+_GIST_TIMEOUT_S = 20.0
+# Per item in the prompt that asks for a summary.
+_MAX_ITEM_CHARS = 2_000
 _MAX_LINES = 200
 # Lengths of results to try in turn; the second row is for lines without decisions.
 _RESULT_CHARS = (400, 240, 160, 100)
@@ -99,16 +106,6 @@ def _fit_lines(lines: Sequence[DigestLine], limit: int, *, dropped: int) -> str:
 def _render_lines(lines: Sequence[DigestLine], chars: int, dropped: int) -> str:
     header = [f"- ({dropped} earlier lines)"] if dropped else []
     return "\n".join([*header, *(line.render(chars) for line in lines)])
-
-
-_log = logging.getLogger("recollect")
-
-MIN_TOKENS = 400
-_GIST_CHARS = 2_000
-_GIST_TOKENS = 1_024
-_GIST_TIMEOUT_S = 20.0
-# Per item in the prompt that asks for a summary.
-_MAX_ITEM_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,21 +46,6 @@ IMPORTANCE = 0.4
 _RENEW_FRACTION = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class _UserResolver:
-    """Finds the user of a namespace: a fixed one, or the label at a position."""
-
-    user_id: str | None
-    user_at: int
-
-    def user(self, labels: tuple[str, ...]) -> str:
-        if self.user_id is not None:
-            return self.user_id
-        if len(labels) <= self.user_at or labels[self.user_at] == "*":
-            raise InvalidInput(f"the namespace {labels!r} names no user: label {self.user_at} must be the user")
-        return labels[self.user_at]
-
-
 class RecollectStore(BaseStore):
     """Items of LangGraph as memories of their users.
 
@@ -73,7 +58,7 @@ class RecollectStore(BaseStore):
     """
 
     supports_ttl = True
-    __slots__ = ("_memory", "_project", "_users", "fields", "ttl_config")
+    __slots__ = ("_memory", "_project", "_user_at", "_user_id", "fields", "ttl_config")
 
     def __init__(
         self,
@@ -87,7 +72,7 @@ class RecollectStore(BaseStore):
     ) -> None:
         """Create a store; `fields` are the paths of an item that search uses, all by default."""
         self._memory = memory
-        self._users = _UserResolver(user_id, user_at)
+        self._user_id, self._user_at = user_id, user_at
         self._project = project_id
         self.fields = fields
         self.ttl_config = ttl
@@ -123,8 +108,16 @@ class RecollectStore(BaseStore):
             await self._put(memory, put)
         return results
 
+    def _user(self, labels: tuple[str, ...]) -> str:
+        """Return the user of a namespace, or raise InvalidInput."""
+        if self._user_id is not None:
+            return self._user_id
+        if len(labels) <= self._user_at or labels[self._user_at] == "*":
+            raise InvalidInput(f"the namespace {labels!r} names no user: label {self._user_at} must be the user")
+        return labels[self._user_at]
+
     def _item_key(self, namespace: tuple[str, ...], key: str) -> ItemKey:
-        return ItemKey(self._users.user(namespace), tuple(namespace), key)
+        return ItemKey(self._user(namespace), tuple(namespace), key)
 
     async def _find_record(self, memory: AsyncMemory, item_key: ItemKey) -> MemoryRecord | None:
         page = await memory.get_all(
@@ -139,7 +132,7 @@ class RecollectStore(BaseStore):
             return None
         if op.refresh_ttl:
             await self._renew(memory, record, at)
-        return to_item(record)
+        return Item(**_item_fields(record))
 
     async def _put(self, memory: AsyncMemory, op: PutOp) -> None:
         item_key = self._item_key(op.namespace, op.key)
@@ -147,7 +140,7 @@ class RecollectStore(BaseStore):
             try:
                 return await self._write(memory, item_key, op)
             except StaleVersion:
-                # Somebody changed it in between: try again.
+                # It was changed concurrently: retry.
                 continue
 
     async def _write(self, memory: AsyncMemory, item_key: ItemKey, op: PutOp) -> None:
@@ -184,13 +177,13 @@ class RecollectStore(BaseStore):
         if op.refresh_ttl:
             for record, _ in page:
                 await self._renew(memory, record, at)
-        return [to_search_item(record, score) for record, score in page]
+        return [SearchItem(**_item_fields(record), score=score) for record, score in page]
 
     async def _candidates(
         self, memory: AsyncMemory, op: SearchOp
     ) -> AsyncIterator[tuple[MemoryRecord, float | None]]:
         """Yield items of the namespace: the best matches, then those without text; without a query the newest."""
-        user, prefix = self._users.user(op.namespace_prefix), namespace_filter(op.namespace_prefix)
+        user, prefix = self._user(op.namespace_prefix), namespace_filter(op.namespace_prefix)
         if not op.query:
             async for record in self._list_records(memory, user, prefix):
                 yield record, None
@@ -226,7 +219,7 @@ class RecollectStore(BaseStore):
         conditions = op.match_conditions or ()
         prefix = next((each.path for each in conditions if each.match_type == "prefix"), ())
         namespaces: set[tuple[str, ...]] = set()
-        async for record in self._list_records(memory, self._users.user(prefix), namespace_filter(())):
+        async for record in self._list_records(memory, self._user(prefix), namespace_filter(())):
             namespace = tuple(record.detail["namespace"])
             if not is_expired(record, at) and all(is_within(namespace, each) for each in conditions):
                 namespaces.add(namespace[: op.max_depth])
@@ -311,16 +304,6 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, str]]:
             return
         case _:
             yield name, str(value)
-
-
-def to_item(record: MemoryRecord) -> Item:
-    """Return the item of a memory."""
-    return Item(**_item_fields(record))
-
-
-def to_search_item(record: MemoryRecord, score: float | None) -> SearchItem:
-    """Return the item of a memory as a search result."""
-    return SearchItem(**_item_fields(record), score=score)
 
 
 def _item_fields(record: MemoryRecord) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import Enum, auto
 
 from recollect.errors import InvalidInput
 from recollect.mirror.document import MemoryDocument, document_of, parse_document
@@ -18,19 +18,19 @@ from recollect.model.times import as_utc
 from recollect.service.service import Service
 
 
-class FileAction(StrEnum):
+class FileAction(Enum):
     """An action for a file."""
 
-    UNCHANGED = "know"  # The file equals the memory: only record its state.
-    ADD = "add"  # There is no such memory yet.
-    ADD_AS_NEW = "add another"  # The same, but the id belongs to another memory.
-    EDIT = "edit"  # A person changed the file.
-    CONFLICT = "conflict"  # So did the ledger: the person's edit wins, the other text is saved separately.
-    RESTORE = "restore"  # A person moved a file back from the tombstones.
-    MOVE = "move"  # A person moved it to another conversation.
-    WRITE = "write"  # The memory changed, and the file did not.
-    COPY = "copy"  # A second copy of the same file.
-    ERASED = "erased"  # The memory was erased, and must not come back by itself.
+    UNCHANGED = auto()  # The file equals the memory: only record its state.
+    ADD = auto()  # There is no such memory yet.
+    ADD_AS_NEW = auto()  # The same, but the id belongs to another memory.
+    EDIT = auto()  # A person changed the file.
+    CONFLICT = auto()  # So did the ledger: the person's edit wins, the other text is saved separately.
+    RESTORE = auto()  # A person moved a file back from the tombstones.
+    MOVE = auto()  # A person moved it to another conversation.
+    WRITE = auto()  # The memory changed, and the file did not.
+    COPY = auto()  # A second copy of the same file.
+    ERASED = auto()  # The memory was erased, and must not be added by its file.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +61,13 @@ def read_file(path: str, folder: MirrorFolder, owners: FolderOwners) -> ScannedF
     """Read and parse a file, or raise InvalidInput; FileNotFoundError if it has just been removed."""
     location = parse_location(path)
     if location is None:
-        raise InvalidInput("no memory lies there")
+        raise InvalidInput("its path is not that of a memory")
     user = owners.user_of(location.base)
     data, stamp = folder.read(path)
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise InvalidInput("it is not text in UTF-8") from None
+        raise InvalidInput("it is not UTF-8 text") from None
     at = datetime.fromtimestamp(mtime_ns(stamp) / 1e9, UTC)
     document = parse_document(text, location, user=user, at=at)
     return ScannedFile(

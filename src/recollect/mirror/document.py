@@ -40,16 +40,11 @@ _OWN_FIELDS = (
     "level", "category", "type", "key", "value", "importance", "confidence", "source", "trust", "tags", "updated_at",
     "occurred_at", "valid_from", "valid_to", "expires_at", "prompt_digest",
 )  # fmt: skip
-_ALL_FIELDS = {
-    *_TEXT_FIELDS,
-    *_TIME_FIELDS,
-    *_NUMBER_FIELDS,
-    *_LIST_FIELDS,
-    "version",
-    "position",
-    "metadata",
-    "detail",
-}
+_COUNT_FIELDS = ("version", "position")
+_MAPPING_FIELDS = ("metadata", "detail")
+_ALL_FIELDS = {*(*_TEXT_FIELDS, *_TIME_FIELDS, *_NUMBER_FIELDS, *_LIST_FIELDS, *_COUNT_FIELDS, *_MAPPING_FIELDS)}
+# Part of every document, even if empty.
+_REQUIRED_FIELDS = ("project_id", "session_id", "memory")
 # Identity and state, which do not count as content.
 _STATE_FIELDS = frozenset(["id", "version", "updated_at", "status", "superseded_by", "created_at"])
 _ROLES = ("user", "assistant", MEMORY, SUMMARY)
@@ -141,13 +136,14 @@ def document_of(record: MemoryRecord) -> MemoryDocument:
     for name in ("project_id", "session_id"):
         line[name] = line[name] or ""
     line["memory"] = record.content.strip()
-    line["metadata"], line["detail"] = (json.loads(json.dumps(line[name])) for name in ("metadata", "detail"))
+    line["metadata"], line["detail"] = (json.loads(json.dumps(line[name])) for name in _MAPPING_FIELDS)
+    return _without_empty(line)
+
+
+def _without_empty(line: Mapping[str, Any]) -> MemoryDocument:
     return MemoryDocument(
         {name: value for name, value in line.items() if value not in (None, [], {}, "") or name in _REQUIRED_FIELDS}
     )
-
-
-_REQUIRED_FIELDS = ("project_id", "session_id", "memory")
 
 
 def parse_document(text: str, location: FileLocation, *, user: str, at: datetime) -> MemoryDocument:
@@ -160,7 +156,7 @@ def parse_document(text: str, location: FileLocation, *, user: str, at: datetime
     if location.key:
         fields = {**FILE_DEFAULTS, **fields, "key": normalize_key(location.key)}
     if fields.get("user_id", user) != user:
-        raise InvalidInput("it names another user than the one whose folder it is in")
+        raise InvalidInput(f"`user_id` is {fields['user_id']!r}, but the folder belongs to another user")
     role = fields.get("role", location.role)
     if role not in _ROLES:
         raise InvalidInput(f"`role` must be one of {', '.join(_ROLES)}, got {role!r}")
@@ -184,9 +180,7 @@ def parse_document(text: str, location: FileLocation, *, user: str, at: datetime
         line["id"] = summary_id(scope)
     elif fields.get("id"):
         line["id"] = validate_id(fields["id"], name="id")
-    return MemoryDocument(
-        {name: value for name, value in line.items() if value not in (None, [], {}, "") or name in _REQUIRED_FIELDS}
-    )
+    return _without_empty(line)
 
 
 def _defaults(role: str, scope: Scope, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,11 +228,11 @@ def _check_type(name: str, value: Any) -> Any:
         raise InvalidInput(f"`{name}` must be text, got {value!r}: put it in quotes")
     if name in _NUMBER_FIELDS and (isinstance(value, bool) or not isinstance(value, int | float)):
         raise InvalidInput(f"`{name}` must be a number, got {value!r}")
-    if name in ("version", "position") and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+    if name in _COUNT_FIELDS and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
         raise InvalidInput(f"`{name}` must be an integer of at least 0, got {value!r}")
     if name in _LIST_FIELDS and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
         raise InvalidInput(f"`{name}` must be a list of texts")
-    if name in ("metadata", "detail") and not isinstance(value, dict):
+    if name in _MAPPING_FIELDS and not isinstance(value, dict):
         raise InvalidInput(f"`{name}` must be a mapping")
     return _to_json_value(value)
 

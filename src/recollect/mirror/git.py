@@ -19,6 +19,17 @@ from typing import IO
 from recollect.errors import StoreUnavailable, Unsupported
 from recollect.mirror.layout import CONFLICTS, ENTRIES, MEMORIES, MEMORY_FOLDERS, SUMMARY, USERS
 
+_log = logging.getLogger("recollect")
+_NAME, _EMAIL = "Recollect", "recollect@localhost"
+# Only memories are versioned; the folder may have a database, keys and logs, too.
+_EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{MEMORIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
+_TIMEOUT_S = 600
+_MAX_EXCLUDED = 1000
+_SAFE_OPTIONS = (
+    *("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}", "-c", "core.hooksPath=/dev/null"),
+    *("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false"),
+    *("-c", "core.autocrlf=false", "-c", "core.fsync=all", "-c", "core.fileMode=false", "-c", "core.symlinks=true"),
+)
 _EXPORT_COMMAND = (
     "fast-export",
     "--all",
@@ -79,19 +90,6 @@ def _unquote_path(name: bytes) -> str:
         return name.decode()
     unquoted: bytes = ast.literal_eval(f"b{name.decode()}")
     return unquoted.decode(errors="replace")
-
-
-_log = logging.getLogger("recollect")
-_NAME, _EMAIL = "Recollect", "recollect@localhost"
-# Only memories are versioned; the folder may have a database, keys and logs, too.
-_EXCLUDE = f"/*\n!/{ENTRIES}/\n!/{MEMORIES}/\n!/{CONFLICTS}/\n!/{USERS}/\nmemory_index.json\n.recollect*\n"
-_TIMEOUT_S = 600
-_MAX_EXCLUDED = 1000
-_SAFE_OPTIONS = (
-    *("-c", f"user.name={_NAME}", "-c", f"user.email={_EMAIL}", "-c", "core.hooksPath=/dev/null"),
-    *("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false"),
-    *("-c", "core.autocrlf=false", "-c", "core.fsync=all", "-c", "core.fileMode=false", "-c", "core.symlinks=true"),
-)
 
 
 class GitRepository:

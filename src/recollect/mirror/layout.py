@@ -260,7 +260,7 @@ class FolderOwners:
             except (FileNotFoundError, UnicodeDecodeError):
                 user = ""
             if not user or safe_name(user) != name:
-                raise InvalidInput(f"the folder {name} belongs to no user: {USER_FILE} is missing or names another")
+                raise InvalidInput(f"the folder {name} has no user: {USER_FILE} is missing or names another")
         if user == self._root_user:
-            raise InvalidInput(f"the files of {user} lie in the folder above {USERS}")
+            raise InvalidInput(f"the files of user {user!r} belong in the root folder, not in {USERS}")
         return Scope(user).user

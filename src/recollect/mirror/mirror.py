@@ -114,13 +114,17 @@ class Mirror:
     @asynccontextmanager
     async def _locked(self) -> AsyncIterator[Synchronizer]:
         async with self._busy:
-            already_open = self._synchronizer
-            synchronizer = already_open if already_open is not None else await asyncio.to_thread(self._acquire)
+            was_open = self._synchronizer is not None
+            synchronizer = await self._open()
             try:
                 yield synchronizer
             finally:
-                if already_open is None and self._running is None:
+                if not was_open and self._running is None:
                     await asyncio.to_thread(self._release)
+
+    async def _open(self) -> Synchronizer:
+        """Return the synchronizer; lock the folder if this process has not."""
+        return await asyncio.to_thread(self._acquire) if self._synchronizer is None else self._synchronizer
 
     def _acquire(self) -> Synchronizer:
         if not self._lock.acquire():
@@ -199,8 +203,7 @@ class Mirror:
 
     async def _run_locked(self) -> None:
         async with self._busy:
-            already_open = self._synchronizer
-            synchronizer = already_open if already_open is not None else await asyncio.to_thread(self._acquire)
+            synchronizer = await self._open()
         # Watch before the comparison, so that no change is missed.
         watcher = FolderWatcher(self.root, self._on_paths_changed)
         try:

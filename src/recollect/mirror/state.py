@@ -196,7 +196,7 @@ class MirrorState:
             "INSERT OR REPLACE INTO bad (path, stamp, digest, reason, at) VALUES (?, ?, '', ?, ?)",
             (path, stamp, reason, now().isoformat()),
         )
-        _log.warning("mirror: %s is left aside: %s", path, reason)
+        _log.warning("mirror: %s is rejected: %s", path, reason)
 
     def clear_rejected(self, path: str) -> None:
         """Delete the rejection of a file."""

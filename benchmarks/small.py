@@ -43,9 +43,14 @@ def run(name: str) -> bool:
 
 
 def main() -> None:
-    """Run the named benchmarks, or all; exit with 1 if one fails."""
+    """Run the named benchmarks, or all, and repeat those that fail once, alone; exit with 1 if one fails again."""
+    names = sys.argv[1:] or list(OPTIONS)
     with ThreadPoolExecutor(2) as threads:
-        sys.exit(not all(list(threads.map(run, sys.argv[1:] or OPTIONS))))
+        failed = [name for name, is_ok in zip(names, threads.map(run, names), strict=True) if not is_ok]
+    if failed:
+        print("Repeating failed benchmarks alone. Each that passes now is flaky and must be fixed:", flush=True)
+    failed = [name for name in failed if not run(name)]
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run once, when the database is made: a role of its own, which row-level security holds for.
+# Runs once, when the database is created: adds a role that is subject to row-level security.
 set -eu
 psql --username postgres --set ON_ERROR_STOP=1 --set password="$POSTGRES_PASSWORD" <<'SQL'
 CREATE ROLE recollect LOGIN PASSWORD :'password';

@@ -1,4 +1,4 @@
-"""A real HTTP server that speaks Anthropic's Messages API; its model writes down what it is told, and looks it up."""
+"""An HTTP server with Anthropic's Messages API and a scripted model that uses the memory tool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOTHING = "I know nothing."
 
 
 def model(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Puts what it is to remember into a file; asked what it knows, looks into the folder and then into the file."""
+    """Write facts to a file; answer questions by viewing the folder and then the file."""
     assert {"type": "memory_20250818", "name": "memory"} in request["tools"]
     messages = _words(request["messages"][0]["content"])
     results = [_result(block) for message in request["messages"] for block in message["content"] if _is_result(block)]
@@ -82,12 +82,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests print nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def endpoint() -> Iterator[str]:
-    """The address of the server, for as long as it runs."""
+    """Run the server; yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()

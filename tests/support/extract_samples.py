@@ -1,4 +1,4 @@
-"""What tests of extraction say, and how they ask a model what is to be learned from it."""
+"""Messages and helpers for tests of extraction."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def prompt_text(llm: ScriptedLLM) -> str:
 
 
 def turns_as_json(llm: ScriptedLLM) -> list[dict[str, Any]]:
-    """The lines of data that the model was shown."""
+    """Return the data lines of the prompt."""
     fence = next(line for line in prompt_text(llm).split("\n") if line.startswith("=== "))
     inside = prompt_text(llm).split(f"\n{fence}\n")[1]
     return [json.loads(line) for line in inside.split("\n")]

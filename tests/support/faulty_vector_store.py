@@ -1,4 +1,4 @@
-"""An engine in memory that can misbehave in every way a real one might: be behind, away, frozen, or lie."""
+"""A vector store in memory with faults: stale, unavailable, frozen, or wrong results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from recollect.ledger.types import ScoredRows
 
 
 class FaultyVectorStore:
-    """Finds exactly what it was fed with, unless told otherwise."""
+    """A vector store that returns exact results, except for the configured faults."""
 
     name = "unruly"
     settles_s = 0.0
@@ -59,7 +59,7 @@ class FaultyVectorStore:
         self._changed.set()
 
     async def wait_for_rows(self, count: int) -> None:
-        """Wait until it keeps so many rows."""
+        """Wait until it has so many rows."""
         while len(self.stored) < count:
             self._changed.clear()
             await self._changed.wait()

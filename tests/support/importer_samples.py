@@ -1,4 +1,4 @@
-"""Memories as other products keep them, made by their own code where that is at hand."""
+"""Data in the formats of other products, written by their own code if it is installed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _mem0(folder: Path, store: str, vectors: dict[str, Any]) -> Any:
 
 
 def mem0_tables(folder: Path, dsn: str, *, collection: str = "mem0") -> dict[str, str]:
-    """What mem0 itself writes into PostgreSQL: of alex one memory, of bea one changed and one deleted."""
+    """Let mem0 write into PostgreSQL: one memory of alex, one changed and one deleted of bea."""
     where = {"connection_string": dsn, "collection_name": collection}
     memory = _mem0(folder, "pgvector", {**where, "embedding_model_dims": 8})
     ids = _filled(memory)
@@ -52,7 +52,7 @@ def mem0_tables(folder: Path, dsn: str, *, collection: str = "mem0") -> dict[str
 
 
 def mem0_folder(folder: Path, store: str) -> dict[str, str]:
-    """What mem0 itself writes: of alex one memory and a talk, of bea one changed and one deleted; gives their ids."""
+    """Let mem0 write: one memory and a chat of alex, one changed and one deleted of bea; return their ids."""
     vectors: dict[str, Any] = {"path": str(folder / store)}
     if store == "qdrant":
         vectors |= {"embedding_model_dims": 8, "on_disk": True}
@@ -86,7 +86,7 @@ def _filled(memory: Any) -> dict[str, str]:
 
 
 def agent_cli_folder(folder: Path) -> None:
-    """A folder as agent-cli's proxy writes it."""
+    """Write a folder in the format of agent-cli."""
 
     def put(path: str, words: str, **meta: str) -> None:
         head = "".join(f"{name}: '{value}'\n" for name, value in meta.items())
@@ -107,7 +107,7 @@ def agent_cli_folder(folder: Path) -> None:
 
 
 def chatgpt_talk(id: str, *, turns: int = 2) -> dict[str, Any]:
-    """A conversation whose first question was asked in two ways; the second is the one that is shown."""
+    """Return a conversation with two versions of the first question; the second is displayed."""
 
     def node(name: str, parent: str | None, role: str | None, words: str = "", **more: Any) -> dict[str, Any]:
         message = {
@@ -138,7 +138,7 @@ def chatgpt_talk(id: str, *, turns: int = 2) -> dict[str, Any]:
 
 
 def chatgpt_zip(path: Path, talks: list[Any]) -> Path:
-    """An archive as it comes by mail."""
+    """Write an export archive of ChatGPT."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("conversations.json", json.dumps(talks))
         archive.writestr("user.json", "{}")
@@ -147,7 +147,7 @@ def chatgpt_zip(path: Path, talks: list[Any]) -> Path:
 
 
 def claude_zip(path: Path) -> Path:
-    """An archive of claude.ai with memories and a project."""
+    """Write an export archive of Claude with memories and a project."""
 
     def said(id: str, sender: str, words: str) -> dict[str, Any]:
         content = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": words}] if words else []
@@ -177,7 +177,7 @@ def claude_zip(path: Path) -> Path:
 
 
 def letta_file(path: Path) -> Path:
-    """An agent file of today's shape."""
+    """Write an agent file of Letta."""
 
     def said(number: int, role: str, words: str) -> dict[str, Any]:
         content = [{"type": "text", "text": words, "signature": None}]
@@ -217,7 +217,7 @@ def letta_file(path: Path) -> Path:
 
 
 def graphiti_file(path: Path) -> Path:
-    """Episodes and edges as Graphiti's models write themselves out, one a line."""
+    """Write episodes and edges as JSON Lines of Graphiti's models."""
     edges = [
         {"uuid": "e1", "group_id": "alex", "name": "LIVES_IN", "fact": "Alex lives in Oslo", "episodes": ["p1"],
          "source_node_uuid": "a", "target_node_uuid": "b", "created_at": "2024-01-01T00:00:00Z",
@@ -238,7 +238,7 @@ def graphiti_file(path: Path) -> Path:
 
 
 def langgraph_store(path: Path) -> None:
-    """A SQLite store, written by LangGraph itself."""
+    """Let LangGraph write a SQLite store."""
     from langgraph.store.sqlite import SqliteStore
 
     with SqliteStore.from_conn_string(str(path)) as store:
@@ -246,7 +246,7 @@ def langgraph_store(path: Path) -> None:
 
 
 def langgraph_tables(dsn: str) -> None:
-    """A store in PostgreSQL, written by LangGraph itself; what alex likes lasts an hour."""
+    """Let LangGraph write a store in PostgreSQL; one item of alex expires after an hour."""
     from langgraph.store.postgres import PostgresStore
 
     with PostgresStore.from_conn_string(dsn) as store:

@@ -1,4 +1,4 @@
-"""What the ledger's conformance suite writes: people, words that break careless stores, and shorthands."""
+"""Users, difficult texts and helpers of the ledger's conformance suite."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ODD_IDS = (
 
 
 def memory(content: Any = "likes green tea", **fields: Any) -> MemoryRecord:
-    """A memory with everything that was not asked for left plain."""
+    """Return a memory with default values."""
     usual: dict[str, Any] = {
         "scope": ANN,
         "id": new_id(),
@@ -78,7 +78,7 @@ def memory(content: Any = "likes green tea", **fields: Any) -> MemoryRecord:
 
 
 def full_memory(content: str, *, scope: Scope = ANN, **fields: Any) -> MemoryRecord:
-    """A memory with no field left as it comes."""
+    """Return a memory without default values."""
     every: dict[str, Any] = {
         "level": Level.SESSION if scope.session else Level.USER,
         "type": MemoryType.PROCEDURAL,
@@ -105,25 +105,25 @@ def full_memory(content: str, *, scope: Scope = ANN, **fields: Any) -> MemoryRec
 
 
 def turn(content: str, *, role: Role = Role.USER, said_at: datetime = NOON, name: str | None = None) -> Turn:
-    """Something said; where is for `append` to tell."""
+    """Return a turn; `append` sets its scope."""
     return Turn(id=new_id(), scope=Scope("nobody yet"), role=role, content=content, said_at=said_at, name=name)
 
 
 def direction(number: int, model: EmbeddingModel = MODEL) -> Vector:
-    """A unit vector along one axis."""
+    """Return a unit vector along one axis."""
     vector = np.zeros(model.dimensions, np.float32)
     vector[number % model.dimensions] = 1.0
     return vector
 
 
 async def add(ledger: Ledger, *records: MemoryRecord) -> list[MemoryRecord]:
-    """Write memories of one user; gives them as the ledger says they now are."""
+    """Write memories of one user; return them as stored."""
     applied = await ledger.apply(records[0].scope, [Add(record) for record in records], by=BY)
     return [outcome.record for outcome in applied.outcomes]
 
 
 async def change(ledger: Ledger, *changes: Change, scope: Scope = ANN) -> Applied:
-    """Make changes for a user."""
+    """Apply changes for a user."""
     return await ledger.apply(scope, changes, by=BY)
 
 
@@ -134,24 +134,24 @@ async def say(ledger: Ledger, scope: Scope, *contents: str) -> tuple[Turn, ...]:
 
 
 async def listed(ledger: Ledger, scope: Scope, filter: Any = None, **options: Any) -> set[str]:
-    """The words of all memories a listing has."""
+    """Return the texts of the memories of a listing."""
     page = await ledger.find(scope, replace(ALL, filter=parse_filter(filter), **options))
     return {record.content for record in page}
 
 
 async def now_of(ledger: Ledger, record: MemoryRecord) -> MemoryRecord:
-    """The memory as it stands."""
+    """Return the memory."""
     (results,) = await ledger.get(record.scope, [record.id])
     return results
 
 
 async def last_entry(ledger: Ledger, scope: Scope = ANN, *, memory_id: str | None = None) -> HistoryEntry:
-    """The newest line of history."""
+    """Return the newest history entry."""
     return (await ledger.history(scope, memory_id=memory_id, limit=1))[0]
 
 
 async def row_of(ledger: Ledger, record: MemoryRecord) -> int:
-    """The number a memory has for indexes."""
+    """Return the row number of a memory."""
     seen = Scope(record.scope.user, record.scope.project, record.scope.session)
     rows = await ledger.matching(seen, parse_filter({"id": record.id}))
     assert len(rows) == 1
@@ -159,7 +159,7 @@ async def row_of(ledger: Ledger, record: MemoryRecord) -> int:
 
 
 async def scores_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, float]:
-    """What full text finds, by the words of each memory."""
+    """Return the texts that a full text search finds."""
     scored = await ledger.lexical(scope, text)
     by_row = dict(zip(scored.rows.tolist(), scored.scores.tolist(), strict=True))
     results = await ledger.fetch(scope, list(by_row), filter=parse_filter(None))
@@ -167,7 +167,7 @@ async def scores_of(ledger: Ledger, scope: Scope, text: str) -> dict[str, float]
 
 
 async def everything(ledger: Ledger, users: Sequence[str]) -> dict[str, Any]:
-    """All that can be read of some users, to tell whether anything changed."""
+    """Return all readable data of some users, to detect changes."""
     state: dict[str, Any] = {"users": await ledger.users(), "stats": dict(await ledger.stats())}
     state["stats"].pop("bytes")
     for user in users:
@@ -182,7 +182,7 @@ async def everything(ledger: Ledger, users: Sequence[str]) -> dict[str, Any]:
 
 
 def response(id: str = "resp_1", *, scope: Scope = TALK, text: str = "tea", **fields: Any) -> StoredResponse:
-    """A response that says something, the first of its chain unless told otherwise."""
+    """Return a response, by default the first of its chain."""
     usual: dict[str, Any] = {
         "root_id": id,
         "created_at": now(),
@@ -194,13 +194,13 @@ def response(id: str = "resp_1", *, scope: Scope = TALK, text: str = "tea", **fi
 
 
 def thread(id: str = "conv_1", *, scope: Scope = TALK, **fields: Any) -> Thread:
-    """An empty thread."""
+    """Return an empty thread."""
     usual: dict[str, Any] = {"created_at": now(), "expires_at": now() + timedelta(days=30), "metadata": {"a": "b"}}
     return Thread(id=id, scope=scope, **usual | fields)
 
 
 def items(*ids: str, thread_id: str = "conv_1", **fields: Any) -> ThreadItems:
-    """Items of these ids."""
+    """Return items with these ids."""
     return ThreadItems(
         thread_id, [{"id": id, "type": "message", "content": f"words of {id}"} for id in ids], **fields
     )
@@ -212,12 +212,12 @@ async def keep(ledger: Ledger, *responses: StoredResponse, **more: Any) -> None:
 
 
 def new(key: str = "", *, kind: JobKind = JobKind.EXTRACT, **fields: Any) -> NewJob:
-    """A job that is due at once."""
+    """Return a job that is due now."""
     return NewJob(kind=kind, key=key, **fields)
 
 
 async def put(ledger: Ledger, *jobs: NewJob, scope: Scope = ANN) -> list[Job]:
-    """Have jobs done for someone."""
+    """Enqueue jobs for a user."""
     return list(await ledger.enqueue(scope, jobs))
 
 

@@ -1,4 +1,4 @@
-"""Random work on two ledgers, whose results must be the same."""
+"""Random operations on two ledgers, with equal results."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ T = TypeVar("T")
 
 
 class LedgerMachine(RuleBasedStateMachine):
-    """The same work on both ledgers, and every answer compared."""
+    """The same operations on both ledgers; every result is compared."""
 
     def __init__(self, *open_empty: Open) -> None:
         super().__init__()
@@ -152,12 +152,12 @@ class LedgerMachine(RuleBasedStateMachine):
             self._loop.close()
 
     def _compare(self, act: Callable[[Ledger], Awaitable[Any]]) -> None:
-        """Do it on both; they must come to the same, be it an answer or an error."""
+        """Run an operation on both; result or error must be equal."""
         expected, results = [self._loop.run_until_complete(_result_or_error(act(ledger))) for ledger in self._ledgers]
         assert results == expected
 
     def _id(self, number: int) -> str:
-        """An id that may be someone's, or no one's."""
+        """Return an existing or unknown id."""
         return f"m{number % (self._made + 2):04d}"
 
     def _fresh(self, user: str, place: tuple[str, str, Level], draft: dict[str, Any]) -> MemoryRecord:
@@ -269,7 +269,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(scope=scopes, filter=filters, text=words, as_of=st.none() | _times)
     def snapshot(self, scope: Scope, filter: Any, text: str, as_of: Any) -> None:
-        """A snapshot of all records, which shares no code with SQL, finds the same."""
+        """Compare with a filter over a snapshot of all records, without SQL."""
 
         async def act(ledger: Ledger) -> Any:
             numbered = await _numbered(ledger, scope.user)
@@ -337,7 +337,7 @@ async def _result_or_error(work: Awaitable[T]) -> T | type[RecollectError]:
 
 
 def _record(record: MemoryRecord) -> MemoryRecord:
-    """The memory without the time it was written at."""
+    """Return the memory without its time of writing."""
     return replace(record, updated_at=NOON)
 
 
@@ -365,7 +365,7 @@ async def _whole_of(scope: Scope, ledger: Ledger) -> Any:
 
 
 async def _evidence_of(scope: Scope, ledger: Ledger, ids: Sequence[str]) -> Any:
-    """What was derived from turns and what superseded memories, without row numbers and times of writing."""
+    """Return derivations and supersessions without row numbers and times of writing."""
     derived = await ledger.derived(scope, ["t1", "t2", *ids])
     chains = await ledger.succession(scope, ids)
     return (
@@ -375,7 +375,7 @@ async def _evidence_of(scope: Scope, ledger: Ledger, ids: Sequence[str]) -> Any:
 
 
 def compare_ledgers(*open_empty: Open, examples: int = 12, steps: int = 25) -> None:
-    """Do the same random work on two ledgers and compare every result; each function opens an empty one."""
+    """Run the same random operations on two ledgers and compare every result; each function opens an empty one."""
     profile = settings(
         max_examples=examples,
         stateful_step_count=steps,

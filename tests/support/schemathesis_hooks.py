@@ -1,4 +1,4 @@
-"""What schemathesis cannot know of the API: which values only an answer or a setting can give."""
+"""Hooks of schemathesis for values that come from responses or settings."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
 
 @schemathesis.serializer("application/x-ndjson")
 def lines(context: Any, value: Any) -> bytes:
-    """What is to be imported: a text becomes a memory that says it."""
+    """Return the body of an import: a text becomes a memory."""
     return json.dumps({"memory": f"It says {value!a}"} if isinstance(value, str) else value).encode()

@@ -1,4 +1,4 @@
-"""Secrets of many kinds, made up at random, in the sentences people put them in."""
+"""Random secrets of many kinds, in typical sentences."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ SENTENCES = [
 
 
 class Draw:
-    """Draws random secrets; the same for the same seed."""
+    """A generator of random secrets, determined by its seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
     def some(self, alphabet: str, size: int) -> str:
-        """So many characters, with at least one letter and one digit among them."""
+        """Return so many characters, with at least one letter and one digit."""
         drawn = self.random.choices(alphabet, k=size)
         drawn[size // 3], drawn[size // 2] = "7", "e" if "e" in alphabet else "E"
         return "".join(drawn)
@@ -185,7 +185,7 @@ KINDS |= {
 
 
 def samples(each: int = 15) -> Iterator[tuple[str, str, str]]:
-    """Kind, text and the secret in it, so many of each kind."""
+    """Yield kind, text and secret, so many of each kind."""
     draw = Draw(20)
     for kind, make in KINDS.items():
         for at in range(each):

@@ -1,4 +1,4 @@
-"""`recollect serve` with routes beside its own that a test can hold up: run it with the options of serve."""
+"""`recollect serve` with additional routes that a test can delay; it takes the options of serve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ served = server.serve
 
 
 def make(settings: Settings) -> FastAPI:
-    """The real application, a stream that ends once a file is there, and a route that takes a body."""
+    """Return the application with a stream that ends once a file exists, and a route that reads a body."""
     app = make_app(settings)
 
     @app.get("/stream")
@@ -46,7 +46,7 @@ def make(settings: Settings) -> FastAPI:
 
 
 def run(settings: Settings, listening: BoundSockets) -> None:
-    """Serve that application instead."""
+    """Serve that application."""
     served(settings, listening, make=make)
 
 

@@ -1,4 +1,4 @@
-"""Thousands of memories as people tell them, of several users, and questions about them."""
+"""Generated memories of everyday life, and questions about them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _filled(shape: str, dice: random.Random) -> str:
 
 
 def memories(count: int, *, seed: int) -> list[str]:
-    """Different sentences."""
+    """Return different sentences."""
     dice, results = random.Random(seed), dict[str, None]()
     while len(results) < count:
         first = _filled("{who} " + dice.choice(_DOES), dice)
@@ -49,6 +49,6 @@ def memories(count: int, *, seed: int) -> list[str]:
 
 
 def questions(count: int, *, seed: int) -> list[str]:
-    """What one may ask about them."""
+    """Return questions about them."""
     dice = random.Random(seed)
     return [_filled(dice.choice(_QUESTION_TEMPLATES), dice) for _ in range(count)]

@@ -244,18 +244,26 @@ async def test_what_is_erased_is_in_no_file_of_the_server(dsn: str) -> None:
     await ledger.close()
 
 
-async def test_tables_that_others_hold_are_told_of(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("statement", ["SELECT 1 FROM history LIMIT 1", "SELECT 1"])
+async def test_a_transaction_of_another_session_leaves_the_erasure_incomplete_until_it_ends(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
     monkeypatch.setattr("recollect.ledger.postgres_secure_delete._LOCK_S", 0.2)
     ledger = await open_postgres(dsn, MODEL)
     await fill(ledger, WHO, CANARY, rows=2)
-    holder = await asyncpg.connect(dsn)
-    async with holder.transaction():
-        await holder.execute("SELECT 1 FROM history LIMIT 1")
+    other = await asyncpg.connect(dsn)
+    async with other.transaction(isolation="repeatable_read"):
+        # The first locks a table; the second only keeps deleted rows visible to its snapshot.
+        await other.execute(statement)
         receipt = await ledger.erase(Scope(WHO.user), ErasureRequest(Target.USER), by=BY)
-    await holder.close()
     assert not receipt.reached
     assert "history" in receipt.stores[0].note
     assert (await ledger.finish_erasures()).reached
+    folder = Path(await other.fetchval("SHOW data_directory")) / "base"
+    number = await other.fetchval("SELECT oid FROM pg_database WHERE datname = current_database()")
+    await other.execute("CHECKPOINT")
+    assert needles_in(folder / str(number), needles()) == set()
+    await other.close()
     await ledger.close()
 
 

@@ -109,7 +109,7 @@ async def measure_pgvector(embedder: StaticEmbedder, vectors: np.ndarray, args: 
         largest = user_of(max(args.sizes))
         before = await measure_adds(ledger, embedder, largest, args.seconds)
         started = perf_counter()
-        await store.hnsw_index.make_ready([user_of(size).user for size in args.sizes])
+        await store.make_ready([user_of(size).user for size in args.sizes])
         print(f"pgvector: index built in {perf_counter() - started:.1f} s")
         index = VectorStoreIndex(ledger, embedder.model, store, limits=_LIMITS)
         await compare(index, ExactIndex(ledger, embedder.model, budget_bytes=4 << 30), vectors, args.sizes)

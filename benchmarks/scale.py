@@ -72,7 +72,7 @@ class PgvectorStore(SqliteStore):
         settings = load(options, environ={}).settings
         ledger = await open_ledger(settings, service.model)
         store = open_pgvector(ledger, service.model)
-        await store.hnsw_index.rebuild(large=settings.index_exact_rows)
+        await store.rebuild(large=settings.index_exact_rows)
         await store.close()
         await ledger.close()
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from recollect.errors import IndexUnavailable, InvalidSettings, StoreUnavailable
+from recollect.index import pgvector
+from recollect.index import pgvector_sql as sql
 from recollect.index.pgvector import PgvectorStore, open_pgvector
-from recollect.ledger import postgres_pgvector
-from recollect.ledger import postgres_pgvector_sql as said
 from recollect.ledger.ledger import Ledger
 from recollect.ledger.postgres import PostgresEngine, open_postgres
 from recollect.ledger.postgres_partition import partition
@@ -61,7 +61,7 @@ class Store:
         return [stored[row] for row in scored.rows.tolist()]
 
     async def ready(self, *users: str) -> None:
-        await self.engine.hnsw_index.make_ready(users)
+        await self.engine.make_ready(users)
 
 
 @pytest.fixture
@@ -106,10 +106,10 @@ async def test_whoever_is_not_ready_is_made_ready_by_being_asked_for(store: Stor
     with pytest.raises(IndexUnavailable, match="not ready"):
         await store.nearest_ids(ANN, question)
     async with asyncio.timeout(LONG_S):
-        while store.engine.hnsw_index._build_task is not None:
-            await asyncio.wait([store.engine.hnsw_index._build_task])
+        while store.engine._build_task is not None:
+            await asyncio.wait([store.engine._build_task])
     assert (await store.nearest_ids(ANN, question))[0] == ids[0]
-    assert (await store.engine.hnsw_index.state()).is_indexed
+    assert (await store.engine.state()).is_indexed
 
 
 async def test_what_changes_afterwards_is_seen_at_once(store: Store) -> None:
@@ -144,7 +144,7 @@ async def test_only_what_lives_in_the_places_asked_for_is_found(store: Store) ->
 async def test_those_who_have_few_take_no_room_and_no_part_in_the_index(store: Store) -> None:
     await store.add(ANN, 30)
     await store.add(BOB, 20, seed=1)
-    assert await store.engine.hnsw_index.rebuild(large=25) == 30
+    assert await store.engine.rebuild(large=25) == 30
     results = await store.admin.fetch("SELECT user_id, count(half) FROM vectors GROUP BY user_id ORDER BY user_id")
     assert [tuple(row) for row in results] == [("ann", 30), ("bob", 0)]
     with pytest.raises(IndexUnavailable):
@@ -155,7 +155,7 @@ async def test_what_is_written_while_a_user_is_made_ready_is_not_missed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.add(ANN, 60)
-    monkeypatch.setattr(postgres_pgvector, "FILL_BATCH", 3)
+    monkeypatch.setattr(pgvector, "FILL_BATCH", 3)
     making = asyncio.create_task(store.ready("ann"))
     output = 0
     while not making.done():
@@ -177,7 +177,7 @@ async def test_nobody_is_searched_for_by_pgvector_before_there_is_an_index(
         raise StoreUnavailable("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(postgres_pgvector, "_build", broken)
+        patch.setattr(pgvector, "_build", broken)
         with pytest.raises(StoreUnavailable):
             await store.ready("ann")
     with pytest.raises(IndexUnavailable):
@@ -197,7 +197,7 @@ async def test_halves_of_all_kinds_are_the_numbers_they_stand_for(store: Store) 
 async def test_the_search_goes_by_the_index_under_row_level_security(store: Store) -> None:
     await store.add(ANN, 300)
     await store.ready("ann")
-    number = await store.engine.hnsw_index._model_number()
+    number = await store.engine._model_number()
     request = {
         "user": "ann",
         "model": number,
@@ -207,8 +207,8 @@ async def test_the_search_goes_by_the_index_under_row_level_security(store: Stor
     }
 
     async def explained(tx: Tx) -> list[str]:
-        await tx.rows(said.READY, request)
-        return [row[0] for row in await tx.rows(f"EXPLAIN {said.nearest(number, MODEL.dimensions)}", request)]
+        await tx.rows(sql.READY, request)
+        return [row[0] for row in await tx.rows(f"EXPLAIN {sql.nearest(number, MODEL.dimensions)}", request)]
 
     plans = await store.ledger.engine.read(explained, tenant="ann")
     assert any("vectors_near_" in line for line in plans), "\n".join(plans)
@@ -222,30 +222,30 @@ async def test_an_index_whose_maker_was_ended_is_made_anew(store: Store) -> None
         "WHERE relname LIKE 'vectors_near_%')"
     )
     assert await store.ledger.check() == []
-    assert not (await store.engine.hnsw_index.state()).is_indexed
+    assert not (await store.engine.state()).is_indexed
     await store.ready("ann")
-    assert (await store.engine.hnsw_index.state()).is_indexed
+    assert (await store.engine.state()).is_indexed
 
 
 async def test_what_does_not_stand_in_the_index_as_it_should_is_told(store: Store) -> None:
     await store.add(ANN, 30)
-    assert await store.engine.hnsw_index.verify() == []
+    assert await store.engine.verify() == []
     await store.ready("ann")
-    assert await store.engine.hnsw_index.verify() == [("ann", 30, 0)]
+    assert await store.engine.verify() == [("ann", 30, 0)]
     await store.admin.execute(
         "ALTER TABLE vectors DISABLE TRIGGER keep_half; UPDATE vectors SET half = NULL WHERE row IN "
         "(SELECT row FROM vectors LIMIT 2); ALTER TABLE vectors ENABLE TRIGGER keep_half"
     )
-    assert await store.engine.hnsw_index.verify() == [("ann", 30, 2)]
-    await store.engine.hnsw_index.rebuild(large=1)
-    assert await store.engine.hnsw_index.verify() == [("ann", 30, 0)]
+    assert await store.engine.verify() == [("ann", 30, 2)]
+    await store.engine.rebuild(large=1)
+    assert await store.engine.verify() == [("ann", 30, 0)]
 
 
 async def test_several_processes_that_make_users_ready_do_it_once(store: Store) -> None:
     await store.add(ANN, 30)
     rest = [await open_postgres(store.dsn, MODEL) for _ in range(3)]
     engines = [open_pgvector(ledger, MODEL) for ledger in rest]
-    await asyncio.gather(*(engine.hnsw_index.make_ready(["ann"]) for engine in engines))
+    await asyncio.gather(*(engine.make_ready(["ann"]) for engine in engines))
     assert (await store.nearest_ids(ANN, vectors(1, seed=0)[0], limit=30)).__len__() == 30
     assert await store.admin.fetchval("SELECT count(*) FROM pg_class WHERE relname LIKE 'vectors_near_%'") == 1
     for ledger in rest:
@@ -269,11 +269,11 @@ async def test_tables_that_are_split_have_an_index_for_each_part(store: Store) -
 
 async def test_without_the_extension_it_says_what_to_do_and_memories_are_kept(without: Store) -> None:
     await without.add(ANN, 3)
-    assert "superuser" in (await without.engine.hnsw_index.state()).trouble
+    assert "superuser" in (await without.engine.state()).trouble
     with pytest.raises(IndexUnavailable):
         await without.nearest_ids(ANN, vectors(1, seed=0)[0])
     async with asyncio.timeout(LONG_S):
-        while not without.engine.hnsw_index._trouble:  # noqa: ASYNC110
+        while not without.engine._trouble:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     with pytest.raises(IndexUnavailable, match="CREATE EXTENSION vector"):
         await without.nearest_ids(ANN, vectors(1, seed=0)[0])

@@ -42,9 +42,9 @@ async def open_index(ledger: Ledger) -> VectorStoreIndex:
 
 async def make_ready(ledger: Ledger, index: Index) -> None:
     assert isinstance(index, VectorStoreIndex)
-    assert isinstance(index._store, PgvectorStore)
+    assert isinstance(index.store, PgvectorStore)
     if await ledger.models():
-        await index._store.hnsw_index.make_ready(await ledger.users())
+        await index.store.make_ready(await ledger.users())
 
 
 class TestPgvectorIndex(IndexSuite):
@@ -83,9 +83,9 @@ async def test_users_who_are_not_ready_keep_nobody_from_pgvector(
         await fill(ledger, scope, 1, seed=2)
     index = await open_index(ledger)
     assert isinstance(index.store, PgvectorStore)
-    await index.store.hnsw_index.make_ready(["ann"])
+    await index.store.make_ready(["ann"])
     # They stay as they are, however long this takes.
-    monkeypatch.setattr(index.store.hnsw_index, "request_build", lambda user: None)
+    monkeypatch.setattr(index.store, "request_build", lambda user: None)
     question = unit_vectors(1, seed=3)[0]
     for scope in late:
         view = await index.view(scope, EVERYTHING)

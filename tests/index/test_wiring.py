@@ -17,7 +17,7 @@ from recollect.http.app import make_app
 from recollect.index import vector_store_index
 from recollect.index.exact import ExactIndex
 from recollect.index.milvus import MilvusOptions
-from recollect.index.pgvector import hnsw_index_of
+from recollect.index.pgvector import pgvector_store_of
 from recollect.index.vector_store import hash_user
 from recollect.index.vector_store_index import VectorStoreIndex
 from recollect.ledger.sqlite import open_in_memory
@@ -86,7 +86,7 @@ def test_an_engine_that_is_away_is_told_of_and_all_goes_on(
         wait_for(client, "degraded")
         report = client.get("/ready")
         assert report.status_code == 200
-        assert "unruly is not fed" in report.json()["checks"]["index"]
+        assert "unruly cannot be synced" in report.json()["checks"]["index"]
         assert "index" in report.json()["since"]
         assert "cello" in client.post("/recollect/v1/search", json={"query": "Which instrument do I play?"}).text
         engine.away = False
@@ -187,7 +187,7 @@ async def test_a_large_user_is_found_by_pgvector_and_doctor_counts_them(
     for what in ("tea", "chess", "sailing", "the violin", "old maps"):
         await service.add(ANN, MemoryInput(content=f"Ann likes {what}"), by=BY)
     index = service._search_deps.index
-    near = hnsw_index_of(index)
+    near = pgvector_store_of(index)
     assert near is not None
     await near.make_ready(["ann"])
     hits = await service.search(ANN, SearchRequest(query="Which instrument does she like?", limit=5, min_score=0))

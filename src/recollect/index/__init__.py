@@ -1,1 +1,1 @@
-"""Finding the nearest vectors; everything here can be rebuilt from the ledger at any time."""
+"""Search by vector. Every index can be rebuilt from the ledger at any time."""

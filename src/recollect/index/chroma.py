@@ -1,6 +1,6 @@
-"""Where Chroma keeps a collection: in a folder, by its own library, or on a server, by its HTTP interface.
+"""Chroma as a vector store: a folder, by its library, or a server, by its HTTP interface.
 
-Its library also talks to servers, but waits for ever for one that stands still.
+The library can also talk to servers, but has no timeout.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
@@ -34,45 +34,15 @@ _MAX_COLLECTIONS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ChromaRows:
-    """What Chroma gives: ids, how far they are from what was asked for, their marks; each only if asked for."""
+    """An answer of Chroma: ids, distances from the query, and hashes of user and place, the last two if requested."""
 
     ids: Sequence[str]
     distances: Sequence[float] = ()
-    marks: Sequence[Mapping[str, str]] = ()
-
-
-class ChromaCollection(Protocol):
-    """One collection, once it is opened."""
-
-    async def models(self) -> Mapping[str, str]:
-        """All collections there are, and the models they are of."""
-        ...
-
-    async def open(self, name: str, model: str, *, hnsw: Mapping[str, Any]) -> None:
-        """Use this collection, made if it is not there."""
-        ...
-
-    async def remove(self, name: str) -> None: ...
-
-    async def query(self, vector: NDArray[np.float32], where: ChromaFilter, *, limit: int) -> ChromaRows: ...
-
-    async def upsert(
-        self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
-    ) -> None: ...
-
-    async def get(
-        self, where: ChromaFilter | None = None, *, limit: int | None = None, offset: int = 0
-    ) -> ChromaRows:
-        """All that fit, with their marks where they are paged through."""
-        ...
-
-    async def delete(self, ids: Sequence[str]) -> None: ...
-
-    async def close(self) -> None: ...
+    hashes: Sequence[Mapping[str, str]] = ()
 
 
 class LocalChromaCollection:
-    """A folder that only this process may use."""
+    """A collection in a folder that only this process may use."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -111,10 +81,10 @@ class LocalChromaCollection:
         return ChromaRows(result["ids"][0], result["distances"][0])
 
     async def upsert(
-        self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
+        self, ids: Sequence[str], vectors: NDArray[np.float32], hashes: Sequence[Mapping[str, str]]
     ) -> None:
         await self._calls.run(
-            lambda: self._collection.upsert(ids=list(ids), embeddings=vectors, metadatas=list(marks))
+            lambda: self._collection.upsert(ids=list(ids), embeddings=vectors, metadatas=list(hashes))
         )
 
     async def get(
@@ -124,7 +94,7 @@ class LocalChromaCollection:
         result = await self._calls.run(
             lambda: self._collection.get(where=where, limit=limit, offset=offset, include=include)
         )
-        return ChromaRows(result["ids"], marks=result["metadatas"] or ())
+        return ChromaRows(result["ids"], hashes=result["metadatas"] or ())
 
     async def delete(self, ids: Sequence[str]) -> None:
         await self._calls.run(lambda: self._collection.delete(ids=list(ids)))
@@ -147,7 +117,7 @@ class LocalChromaCollection:
 
 
 class RemoteChromaCollection:
-    """A server, which several processes may use."""
+    """A collection on a server, which several processes may use."""
 
     def __init__(self, address: str, *, token: str, timeout_s: float) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -178,9 +148,9 @@ class RemoteChromaCollection:
         return ChromaRows(result["ids"][0], result["distances"][0])
 
     async def upsert(
-        self, ids: Sequence[str], vectors: NDArray[np.float32], marks: Sequence[Mapping[str, str]]
+        self, ids: Sequence[str], vectors: NDArray[np.float32], hashes: Sequence[Mapping[str, str]]
     ) -> None:
-        body = {"ids": list(ids), "embeddings": vectors.tolist(), "metadatas": list(marks)}
+        body = {"ids": list(ids), "embeddings": vectors.tolist(), "metadatas": list(hashes)}
         await self._request("POST", f"/{self._id}/upsert", body)
 
     async def get(
@@ -188,7 +158,7 @@ class RemoteChromaCollection:
     ) -> ChromaRows:
         body = {"where": where, "limit": limit, "offset": offset, "include": ["metadatas"] if limit else []}
         result = await self._request("POST", f"/{self._id}/get", body)
-        return ChromaRows(result["ids"], marks=result.get("metadatas") or ())
+        return ChromaRows(result["ids"], hashes=result.get("metadatas") or ())
 
     async def delete(self, ids: Sequence[str]) -> None:
         await self._request("POST", f"/{self._id}/delete", {"ids": list(ids)})
@@ -205,31 +175,31 @@ class RemoteChromaCollection:
             raise IndexUnavailable(f"Chroma at {self._name}: {type(error).__name__}") from error
 
 
-# How many rows go in one call, and how many are looked through at a time.
+# Rows per call, and per page when users are listed.
 _BATCH_ROWS, _PAGE = 1_000, 10_000
 
 
 class ChromaOptions(VectorStoreOptions):
-    """What Chroma is told."""
+    """The options of Chroma."""
 
     __slots__ = ()
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of our own."""
+        """Return whether the address is a local folder."""
         return "://" not in self.address
 
 
 class ChromaVectorStore:
-    """Rows with the marks of their user and place. It is opened when it is first used."""
+    """Rows with the hashes of their user and place. It is opened on first use."""
 
     settles_s = 0.0
-    residue = "bytes of what it dropped can stay in its files until they are written anew"
+    residue = "bytes of deleted rows can stay in its files until they are rewritten"
 
     def __init__(self, options: ChromaOptions, model: EmbeddingModel) -> None:
         self._options = options
         self._model = model
-        self._client: ChromaCollection = (
+        self._client: LocalChromaCollection | RemoteChromaCollection = (
             LocalChromaCollection(Path(options.address).expanduser())
             if options.is_folder
             else RemoteChromaCollection(options.address, token=options.token, timeout_s=options.timeout_s)
@@ -239,7 +209,7 @@ class ChromaVectorStore:
 
     @property
     def name(self) -> str:
-        """Chroma, with where it is."""
+        """Return the name with the address."""
         return "Chroma" if self._options.is_folder else f"Chroma at {redact_address(self._options.address)}"
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
@@ -274,7 +244,7 @@ class ChromaVectorStore:
     async def users(self) -> Sequence[str]:
         collection, users, offset = await self._open_collection(), set[str](), 0
         while (batch := await collection.get(limit=_PAGE, offset=offset)).ids:
-            users |= {each["user"] for each in batch.marks}
+            users |= {each["user"] for each in batch.hashes}
             offset += _PAGE
         return sorted(users)
 
@@ -292,7 +262,7 @@ class ChromaVectorStore:
         parameters = {"max_neighbors": options.m, "ef_construction": options.ef_construction, "ef_search": options.ef}
         return {"space": "cosine", **parameters}
 
-    async def _open_collection(self) -> ChromaCollection:
+    async def _open_collection(self) -> LocalChromaCollection | RemoteChromaCollection:
         async with self._opening:
             if not self._collection:
                 name = self._collection_name(await self._client.models())
@@ -301,8 +271,8 @@ class ChromaVectorStore:
         return self._client
 
     def _collection_name(self, models: Mapping[str, str]) -> str:
-        """The name of our model's collection, whether it is there or not."""
+        """Return the name of the model's collection, whether it exists or not."""
         for name in self._options.collection_names(self._model):
             if models.get(name, str(self._model)) == str(self._model):
                 return name
-        raise IndexUnavailable(f"{self.name}: the collection {name} is not one of ours")
+        raise IndexUnavailable(f"{self.name}: the collection {name} belongs to another application")

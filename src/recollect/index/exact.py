@@ -30,7 +30,7 @@ _BELOW_ANY_COSINE = np.float32(-2)
 
 
 class ExactView(ShardView):
-    """Finds the nearest by comparing with every one of them."""
+    """Compares the vector with every visible row."""
 
     def __init__(self, shard: Shard, mask: NDArray[np.bool_]) -> None:
         super().__init__(shard, mask)
@@ -55,13 +55,13 @@ class ExactView(ShardView):
             return Nearest(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0)
         scores = self._coarse_scores(vector)
         if count < len(scores):
-            # What may not be found counts as nothing in the sums, and as worse than anything in the order.
+            # Rows that are not visible count as 0 in the sums, and are last in the order.
             scores *= searchable
         mean = float(scores.sum()) / count
         deviation = max(float(scores @ scores) / count - mean * mean, 0.0) ** 0.5
         if count < len(scores):
             scores[~searchable] = _BELOW_ANY_COSINE
-        # A few more than asked for, so that none is missed for the steps the coarse copy is made of.
+        # A few more than requested, because the coarse scores are rounded.
         few = limit + limit // 4 + 4
         best = np.argpartition(scores, len(scores) - few)[-few:] if few < count else np.flatnonzero(searchable)
         exact = cosines(vector, self._halves[best])
@@ -69,7 +69,7 @@ class ExactView(ShardView):
         return Nearest(self._rows[best[order]], exact[order], count, mean, deviation)
 
     def _coarse_scores(self, vector: Vector) -> NDArray[np.float32]:
-        """The cosine of every row, to two places behind the point; below 0 it is 0."""
+        """Return the cosine of every row to about two decimal places, at least 0."""
         [steps], [step] = quantize(vector[None])
         scores: NDArray[np.float32] = dots(steps, self._coarse) * self._scales
         scores *= step
@@ -90,7 +90,7 @@ class ExactView(ShardView):
 
 
 class ExactIndex:
-    """Holds the vectors of users in use; the least recently used leave when memory runs short."""
+    """Holds the vectors of users in memory; the least recently used are dropped beyond the budget."""
 
     def __init__(self, ledger: Ledger, model: EmbeddingModel, *, budget_bytes: int) -> None:
         self._ledger = ledger
@@ -98,7 +98,7 @@ class ExactIndex:
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Return the bytes of memory in use."""
         return self._shards.nbytes
 
     async def view(
@@ -110,13 +110,13 @@ class ExactIndex:
         return ExactView(shard, visible_mask(shard, shard.visible_places(scope), allowed, as_of=as_of, turns=turns))
 
     def loaded_rows(self, user: str) -> int:
-        """How many rows of the user are held."""
+        """Return how many rows of the user are in memory."""
         shard = self._shards.peek(user)
         return shard.count if shard else 0
 
     async def forget(self, user: str) -> StoreErasure:
         shard = await self._shards.remove(user)
-        return StoreErasure("index", {"rows": shard.count if shard else 0}, note="" if shard else "nothing was held")
+        return StoreErasure("index", {"rows": shard.count if shard else 0}, note="" if shard else "not in memory")
 
     async def close(self) -> None:
         self._shards.clear()

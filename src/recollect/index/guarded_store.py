@@ -1,4 +1,4 @@
-"""Blocking clients of vector databases, called from threads of their own: one that hangs holds up nobody else."""
+"""Calls of vector databases: in threads for blocking clients, with a timeout and a circuit breaker for searches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _THREADS = 8
 
 
 class ThreadCalls:
-    """Runs calls of one client; the errors that are its own become an IndexUnavailable."""
+    """Runs blocking calls of one client in its own threads; raises IndexUnavailable for the client's errors."""
 
     def __init__(self, name: str, errors: tuple[type[Exception], ...]) -> None:
         self._name = name
@@ -33,23 +33,23 @@ class ThreadCalls:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recollect-index")
 
     async def run(self, call: Callable[[], _T]) -> _T:
-        """What the call gives, or an IndexUnavailable."""
+        """Return the result of the call, or raise IndexUnavailable."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, call)
         except self._errors as error:
-            # A message can hold an address with a password; the kind and a few words are enough.
+            # The full message can contain an address with a password.
             message = str(error).partition("\n")[0][:120]
             raise IndexUnavailable(f"{self._name}: {type(error).__name__} {message}".strip()) from error
 
     def close(self) -> None:
-        """Wait for no call."""
+        """Cancel waiting calls, and wait for none."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def require_hash(text: str) -> str:
-    """The mark; an InvalidInput for any other text, which could be more than a value in a question."""
+    """Return the text if it is a hash; raise InvalidInput for any other text, which could inject a query."""
     if not is_hash(text):
-        raise InvalidInput("an engine is told marks, not names")
+        raise InvalidInput("vector databases receive hashes of users and places, not names")
     return text
 
 
@@ -57,7 +57,7 @@ _log = logging.getLogger("recollect")
 
 
 class GuardedStore:
-    """Asks an engine for the nearest rows, by marks if it is one that has to be fed."""
+    """Searches a store with a timeout and a circuit breaker; `hashes_names` for one that stores no names."""
 
     def __init__(
         self, store: VectorStore, *, timeout_s: float, hashes_names: bool, breaker: Breaker | None = None
@@ -70,12 +70,12 @@ class GuardedStore:
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether asking now would be of no use, but for one who tries whether it is back."""
+        """Return whether the breaker is open."""
         return self._breaker.is_open
 
     @property
     def last_error(self) -> str:
-        """What is wrong; empty if nothing is."""
+        """Return what is wrong; empty if nothing is."""
         if self.unavailable_since is None:
             return ""
         return (
@@ -83,20 +83,20 @@ class GuardedStore:
         )
 
     def request_permit(self) -> Permit:
-        """What the caller may do now: ask, ask as the one who tries, or do without."""
+        """Return whether the caller may call the store, as a probe or not at all."""
         return self._breaker.permit()
 
     async def nearest(
         self, user: str, vector: Vector, *, places: Sequence[str], limit: int, permit: Permit = Permit.CALL
     ) -> ScoredRows:
-        """What the engine suggests, or an IndexUnavailable, soon."""
+        """Return the store's nearest rows, or raise IndexUnavailable after the timeout."""
         if self._hashes_names:
             user, places = hash_user(user), [hash_place(place) for place in places]
         try:
             async with asyncio.timeout(self._timeout_s):
                 scored = await self._store.nearest(user, vector, places=places, limit=limit)
         except IndexNotReady:
-            # It answered: whoever has been taken in can go on asking.
+            # It answered; other users can be searched.
             self._record_success(permit)
             raise
         except (IndexUnavailable, TimeoutError) as error:
@@ -110,7 +110,7 @@ class GuardedStore:
         if self.unavailable_since is not None and not self._breaker.is_open:
             self.unavailable_since = None
             BREAKER_OPEN.set(0, "index")
-            _log.info("%s answers again", self._store.name)
+            _log.info("%s is available again", self._store.name)
 
     def _record_failure(self, permit: Permit) -> None:
         self._breaker.record_failure(permit)

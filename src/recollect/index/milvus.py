@@ -1,8 +1,7 @@
-"""Milvus as an engine: a Lite file, a server or a cluster, by the same setting.
+"""Milvus as a vector store: a Lite file, a server or a cluster, by the same setting.
 
-A collection holds the vectors of one model, whose digest is in the name of their field. The first model has the
-collection of the name that is set; any other that comes while it is there has one with its digest after it, so that
-both can be live.
+A collection holds the vectors of one model, whose digest is in the name of the vector field. The first model has the
+collection of the configured name; another one has its digest appended, so that both can be searched.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ if TYPE_CHECKING:
 
 
 _PARTITIONS = 64
-# How many ids go in one call, and over how many of them users are looked for at a time.
+# Ids per call, and row numbers per page when users are listed.
 _BATCH_IDS, _WINDOW = 1_000, 20_000
-# Searches see what was acknowledged so long ago, for they are told to be no further behind than Milvus's 5 seconds.
+# With bounded consistency searches lag by 5 seconds at most; this is twice as long.
 _SETTLES_S = 10.0
 _BOUNDED, _STRONG = "Bounded", "Strong"
 
 
 class MilvusOptions(VectorStoreOptions):
-    """What Milvus is told."""
+    """The options of Milvus."""
 
     __slots__ = ()
 
     @property
     def is_lite(self) -> bool:
-        """Whether it is a file of our own; a server is named by an address or by host:port."""
+        """Return whether it is a local file; a server is an address or host:port."""
         host, colon, port = self.address.rpartition(":")
         return "://" not in self.address and not (colon and port.isdigit() and "/" not in host and host)
 
     @property
     def uri(self) -> str:
-        """What its client is told."""
+        """Return the address for the client."""
         if self.is_lite:
             return str(Path(self.address).expanduser())
         return self.address if "://" in self.address else f"http://{self.address}"
@@ -58,12 +57,12 @@ def _is_relevant_log(record: logging.LogRecord) -> bool:
 
 
 class MilvusVectorStore:
-    """Rows with the marks of their user, who is the partition key, and place. It is opened when it is first used.
+    """Rows with the hashes of their user, which is the partition key, and place. It is opened on first use.
 
-    Its blocking client is called from threads: the other one is no faster, and cannot do without an event loop.
+    The blocking client is called from threads: the asynchronous one is no faster.
     """
 
-    residue = "the bytes of what it dropped go from its files when it compacts them"
+    residue = "bytes of deleted rows stay in its files until it compacts them"
 
     def __init__(self, options: MilvusOptions, model: EmbeddingModel) -> None:
         try:
@@ -75,26 +74,26 @@ class MilvusVectorStore:
         self._model = model
         self._client: Any = None
         self._collection = ""
-        # A Lite file keeps no description of a collection, so the field says of which model it is.
+        # A Lite file stores no description of a collection, so the name of the field identifies the model.
         self._field = f"vector_{model_digest(model)}"
         self._opening = threading.Lock()
         self._calls = ThreadCalls(self.name, (MilvusException, grpc.RpcError, OSError, RuntimeError))
 
     @property
     def name(self) -> str:
-        """Milvus, with where it is."""
+        """Return the name with the address."""
         options = self._options
         return "Milvus Lite" if options.is_lite else f"Milvus at {redact_address(options.uri)}"
 
     @property
     def settles_s(self) -> float:
-        """A file shows changes at once."""
+        """Return 0 for a file, which shows changes at once."""
         return 0.0 if self._options.is_lite else _SETTLES_S
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
         quoted_places = ", ".join(f'"{require_hash(place)}"' for place in places)
         condition = f'user == "{require_hash(user)}" and place in [{quoted_places}]'
-        # No fewer may be looked at than are to be found.
+        # Milvus requires `ef` to be at least the limit.
         params = {"metric_type": "COSINE", "params": {"ef": max(self._options.ef, limit)}}
 
         def search() -> ScoredRows:
@@ -127,8 +126,7 @@ class MilvusVectorStore:
 
         def put() -> None:
             client = self._connect()
-            # Not upsert: a server of 2.3 puts what it upserts into the partition of another user, where no search
-            # for its own finds it.
+            # Not upsert: a server of 2.3 puts the row into the partition of another user, where searches miss it.
             self._delete(client, [each.row for each in rows])
             client.insert(self._collection, data, timeout=self._options.timeout_s)
 
@@ -181,7 +179,7 @@ class MilvusVectorStore:
         return sorted(each["id"] for each in matches)
 
     def _users(self, client: Any) -> Iterator[str]:
-        """Whose each row is; looked up by ranges of rows, for no answer may be too large."""
+        """Yield the user of each row, by ranges of rows, because the size of an answer is limited."""
         start = 0
         while True:
             options = {"consistency_level": _STRONG, "timeout": self._options.timeout_s}
@@ -210,7 +208,7 @@ class MilvusVectorStore:
                 options = self._options
                 if options.is_lite:
                     Path(options.uri).parent.mkdir(parents=True, exist_ok=True)
-                    # It is asked what only servers know, and logs that as an error each time it is opened.
+                    # The client calls a method that only servers have, which Lite logs as an error.
                     logging.getLogger("grpc._server").addFilter(_is_relevant_log)
                 client = MilvusClient(options.uri, token=options.token, timeout=options.timeout_s)
                 self._collection = self._open_collection(client)
@@ -218,7 +216,7 @@ class MilvusVectorStore:
             return self._client
 
     def _open_collection(self, client: Any) -> str:
-        """The collection of our model, made if there is none."""
+        """Return the collection of the model; create it if there is none."""
         for name in self._options.collection_names(self._model):
             if not client.has_collection(name, timeout=self._options.timeout_s):
                 self._create_collection(client, name)
@@ -227,7 +225,7 @@ class MilvusVectorStore:
             if any(each["name"] == self._field for each in description["fields"]):
                 client.load_collection(name, timeout=self._options.timeout_s)
                 return name
-        raise RuntimeError(f"the collection {name} is not one of ours")
+        raise RuntimeError(f"the collection {name} belongs to another application")
 
     def _create_collection(self, client: Any, name: str) -> None:
         from pymilvus import DataType

@@ -1,4 +1,4 @@
-"""What an index is: the rows of one user that lie nearest to a vector, and what they are like."""
+"""The contract of an index: the rows of one user that are nearest to a vector, and their traits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The nearest rows, best first; and how near all that may be found lies: how many, mean, standard deviation."""
+    """The nearest rows, best first, and the count, mean and standard deviation of the scores of all visible rows."""
 
     rows: NDArray[np.int64]
     scores: NDArray[np.float32]
@@ -31,7 +31,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What rows are like, side by side. Codes mean something within one view only; -1 is none."""
+    """Traits of rows as arrays of equal length. Codes are valid within one view only; -1 is none."""
 
     flags: NDArray[np.int32]
     words: NDArray[np.float32]
@@ -42,63 +42,59 @@ class Traits:
 
 
 class View(Protocol):
-    """What may be found from one scope through one filter, at one moment.
-
-    Scores are cosines, with everything below 0 counted as 0.
-    """
+    """The rows that one scope can see through one filter, at one moment. Scores are cosines, at least 0."""
 
     @property
     def count(self) -> int:
-        """How many memories may be found."""
+        """Return how many memories are visible."""
         ...
 
     @property
     def is_quick(self) -> bool:
-        """Whether the nearest are found at once, without waiting for anything."""
+        """Return whether a search takes less than a millisecond or so, in this thread."""
         ...
 
     def speakers_called(self, words: Collection[str]) -> Mapping[str, int]:
-        """Those who said what may be found and whose name begins with one of the words, with their codes."""
+        """Return the speakers of visible rows whose name begins with one of the words, with their codes."""
         ...
 
     async def nearest(self, vector: Vector, *, limit: int) -> Nearest:
-        """The nearest rows."""
+        """Return the nearest rows."""
         ...
 
     async def similarity(self, vector: Vector, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The score of each of these rows; 0 for rows without a vector."""
+        """Return the score of each row; 0 for rows without a vector."""
         ...
 
     async def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The vector of each of these rows; zeros for rows without one."""
+        """Return the vector of each row; zeros for rows without one."""
         ...
 
     def traits(self, rows: NDArray[np.int64]) -> Traits:
-        """What each of these rows is like."""
+        """Return the traits of each row."""
         ...
 
     def neighbors(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The rows before and after each of these in its own session; -1 where none may be found."""
+        """Return the rows before and after each row in its session; -1 where none is visible."""
         ...
 
     def sees(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these rows may be found, with a vector or without."""
+        """Return which of the rows are visible, with a vector or without."""
         ...
 
 
 class Index(Protocol):
-    """Finds rows by vector; rebuildable from the ledger at any time."""
+    """Finds rows by vector. It can be rebuilt from the ledger at any time."""
 
     async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None, turns: bool = True) -> View:
-        """What the ledger holds at this moment, as far as the scope and the filter let it be found.
+        """Return a view of what the ledger holds now and the scope can see through the filter.
 
-        With `as_of`, what held at that moment instead of what is active now; without `turns`, only what was
-        distilled from what was said.
+        With `as_of`, of what was valid at that moment instead; without `turns`, only of memories that are no turns.
         """
         ...
 
     async def forget(self, user: str) -> StoreErasure:
-        """Let go of what is held of a user of whom something was erased from the ledger; says what that was."""
+        """Drop the rows of a user of whom something was erased from the ledger; report how many."""
         ...
 
     async def close(self) -> None: ...

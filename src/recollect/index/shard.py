@@ -1,4 +1,4 @@
-"""One user's rows in memory: what decides whether one may be found, what it is like, and its vector or not."""
+"""One user's rows in memory: visibility, traits, and vectors unless the shard is light."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from recollect.models.embedding import EmbeddingModel
 _MAX_MASKS = 8
 _STEPS = 127
 
-# What is held of a row besides its vector, and what it is where nothing else is known.
+# The columns of a shard, their types and blank values.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("rows", "i8", 0),
     ("places", "i4", 0),
@@ -38,56 +38,54 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("ends_s", "f8", np.inf),
     ("scales", "f4", 0),
 )
-# What a row takes without its vector; it also has a mark in each of the masks.
+# The bytes of a row without its vector, one in each of the masks included.
 ROW_BYTES = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS) + _MAX_MASKS
 
 
 def quantize(vectors: NDArray[np.floating]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Each vector in whole steps from -127 to 127, and what a step of it is worth."""
+    """Return each vector as integers from -127 to 127, and its scale."""
     largest = np.maximum(np.abs(vectors).max(axis=1, initial=0).astype(np.float32), np.float32(1e-6))
     steps = largest / np.float32(_STEPS)
     return np.rint(vectors / steps[:, None]).astype(np.int8), steps
 
 
 def unpack_vectors(vectors: Iterable[bytes | None], dimensions: int) -> NDArray[np.float16]:
-    """Vectors as the ledger keeps them, one under the other; zeros where there is none."""
+    """Return packed vectors as a matrix; zeros for None."""
     blank = bytes(2 * dimensions)
     return np.frombuffer(b"".join(vector or blank for vector in vectors), dtype="<f2").reshape(-1, dimensions)
 
 
 @dataclass(slots=True)
 class Shard:
-    """Rows in rising order, which is the order they were written in, and matrices that grow by half.
+    """Rows in ascending order, in arrays that grow by half. A `light` shard holds no vectors.
 
-    A `light` one holds no vectors: it knows which rows have one, and what they are like.
-
-    A search may run in a thread while the next update begins: it works on the rows it counted at its start,
-    and an update fills the rows beyond before it counts them.
+    A search may run in a thread while the next update begins: it works on the rows counted at its start, and an
+    update fills new rows before it counts them.
     """
 
     dimensions: int
     light: bool = False
     revision: Revision = field(default_factory=Revision)
     count: int = 0
-    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    places: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    active: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    embedded: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    sessions: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    before: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    after: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    speakers: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    flags: NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
-    words: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
-    at_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
-    begins_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
-    ends_s: NDArray[np.float64] = field(default_factory=lambda: np.empty(0, np.float64))
+    rows: NDArray[np.int64] = field(init=False)
+    places: NDArray[np.int32] = field(init=False)
+    active: NDArray[np.bool_] = field(init=False)
+    embedded: NDArray[np.bool_] = field(init=False)
+    sessions: NDArray[np.int32] = field(init=False)
+    before: NDArray[np.int32] = field(init=False)
+    after: NDArray[np.int32] = field(init=False)
+    speakers: NDArray[np.int32] = field(init=False)
+    flags: NDArray[np.int32] = field(init=False)
+    words: NDArray[np.float32] = field(init=False)
+    at_s: NDArray[np.float64] = field(init=False)
+    begins_s: NDArray[np.float64] = field(init=False)
+    ends_s: NDArray[np.float64] = field(init=False)
     bounded: bool = False
-    # The vectors as the ledger keeps them, and a coarse copy a quarter of their size in float32: a search is bound by
-    # how many bytes it must read. `scales` say what a step of the coarse copy is worth.
+    # The vectors as stored, and a coarse copy of a byte per number with `scales`: a search is bound by the bytes it
+    # reads.
     halves: NDArray[np.float16] = field(default_factory=lambda: np.empty((0, 0), np.float16))
     coarse: NDArray[np.int8] = field(default_factory=lambda: np.empty((0, 0), np.int8))
-    scales: NDArray[np.float32] = field(default_factory=lambda: np.empty(0, np.float32))
+    scales: NDArray[np.float32] = field(init=False)
     place_codes: dict[str, int] = field(default_factory=dict)
     speaker_codes: dict[str, int] = field(default_factory=dict)
     first_names: dict[str, list[str]] = field(default_factory=dict)
@@ -96,19 +94,19 @@ class Shard:
     masks: dict[tuple[int, ...], NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # One blank row at least: what looks up a row that is not there looks at it.
+        # One blank row at least, for lookups of missing rows.
         self._reserve(1)
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Return the bytes of memory in use."""
         return self.halves.nbytes + self.coarse.nbytes + len(self.rows) * ROW_BYTES
 
     def update(self, revision: Revision, changed: Sequence[IndexRow]) -> None:
-        """Take up what changed since the last revision."""
+        """Apply the rows that changed since the last revision."""
         if changed:
             self._apply(sorted(changed, key=lambda row: row.row))
-        # Last of all: whoever compares revisions must find the rows of this one.
+        # Last, because readers compare revisions to know whether the rows are there.
         self.masks = {}
         self.revision = revision
 
@@ -149,7 +147,7 @@ class Shard:
         return self.speaker_codes[speaker]
 
     def _link_turns(self, places: NDArray[np.int64], new_rows: Sequence[IndexRow]) -> None:
-        """Link the turns of a session in the order they came; what is no turn stands alone."""
+        """Link the turns of each session in order."""
         for at, row in zip(places.tolist(), new_rows, strict=True):
             if not row.session or not row.traits & Trait.TURN:
                 continue
@@ -161,13 +159,14 @@ class Shard:
             self.last[session] = at
 
     def _reserve(self, count: int) -> None:
-        if count <= len(self.rows):
+        if self.count and count <= len(self.rows):
             return
-        # Room for a while: what comes next must not copy all there is.
+        # With spare capacity, so that not every update copies everything.
         size = max(count + count // 8, self.count * 3 // 2, 64)
         for name, kind, blank in _COLUMNS:
             grown = np.full(size, blank, kind)
-            grown[: self.count] = getattr(self, name)[: self.count]
+            if self.count:
+                grown[: self.count] = getattr(self, name)[: self.count]
             setattr(self, name, grown)
         if self.light:
             return
@@ -177,16 +176,16 @@ class Shard:
         self.halves, self.coarse = halves, coarse
 
     def needs_growth(self, changed: Sequence[IndexRow]) -> bool:
-        """Whether taking these up copies all there is."""
+        """Return whether applying these rows reallocates the arrays."""
         last = self.rows[self.count - 1] if self.count else -1
         return self.count + sum(row.row > last for row in changed) > len(self.rows)
 
     def visible_places(self, scope: Scope) -> tuple[str, ...]:
-        """The places that may be looked at from the scope: from everywhere, all that there are."""
+        """Return the visibility keys that the scope can see."""
         return tuple(self.place_codes) if scope.everywhere else scope.visible_keys
 
     def visible_from(self, places: Sequence[str]) -> NDArray[np.bool_]:
-        """Which rows are active and live in one of these places."""
+        """Return which rows are active and in one of these places."""
         masks, count = self.masks, self.count
         codes = tuple(sorted(self.place_codes[place] for place in places if place in self.place_codes))
         mask = masks.get(codes)
@@ -200,12 +199,12 @@ class Shard:
         return mask
 
 
-# Up to here taking up rows takes a few milliseconds.
+# Applying up to this many rows takes a few milliseconds.
 _INLINE_ROWS = 1_000
 
 
 class ShardCache:
-    """One shard a user, as the ledger has their rows at the moment it is asked for."""
+    """Shards of users, brought up to date with the ledger when requested."""
 
     def __init__(self, ledger: Ledger, model: EmbeddingModel, *, budget_bytes: int, light: bool = False) -> None:
         self._ledger = ledger
@@ -215,18 +214,18 @@ class ShardCache:
         self._shards: OrderedDict[str, Shard] = OrderedDict()
         self._sizes: dict[str, int] = {}
         self.nbytes = 0
-        # A lock lives as long as someone holds or awaits it.
+        # A lock lives as long as a task holds or awaits it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._shards)
 
     def peek(self, user: str) -> Shard | None:
-        """The user's shard as it was when it was last asked for, if it is still held."""
+        """Return the user's shard as of the last request, if it is in memory."""
         return self._shards.get(user)
 
     async def get(self, user: str) -> Shard:
-        """The user's rows as the ledger has them at this moment, whoever wrote them."""
+        """Return the user's rows as the ledger has them now, whichever process wrote them."""
         shard = self._shards.get(user)
         if shard is None or shard.revision != await self._ledger.revision(user):
             lock = self._locks.setdefault(user, asyncio.Lock())
@@ -236,15 +235,15 @@ class ShardCache:
         return shard
 
     async def remove(self, user: str) -> Shard | None:
-        """Hold nothing of the user any more; gives what was held."""
-        # Whoever is reading rows for the shard is done first, or they would be held again.
+        """Drop the shard of a user and return it."""
+        # A refresh that is under way ends first, or it would put the rows back.
         async with self._locks.setdefault(user, asyncio.Lock()):
             shard = self._shards.get(user)
             self._drop(user)
         return shard
 
     def clear(self) -> None:
-        """Hold nothing of anyone."""
+        """Drop all shards."""
         self._shards.clear()
         self._sizes.clear()
         self.nbytes = 0
@@ -253,7 +252,7 @@ class ShardCache:
         after, vectors = shard.revision.number if shard else 0, not self._light
         revision, changed = await self._ledger.index_rows(user, model=self._model, after=after, vectors=vectors)
         if shard is not None and revision.epoch != shard.revision.epoch:
-            # Rows were erased: what is held may name them, so nothing of it is kept.
+            # Rows were erased: start over.
             shard = None
             revision, changed = await self._ledger.index_rows(user, model=self._model, after=0, vectors=vectors)
         shard = shard or Shard(self._model.dimensions, light=self._light)
@@ -263,13 +262,13 @@ class ShardCache:
         try:
             await asyncio.to_thread(shard.update, revision, changed)
         except BaseException:
-            # Nobody waits for the thread any more: whoever comes next begins with a shard of its own.
+            # The thread may still write to this shard, so the next request starts a new one.
             self._drop(user)
             raise
         return shard
 
     def _mark_used(self, user: str, shard: Shard) -> None:
-        """Note the user as used last, and let the least used go; the one in use stays, whatever its size."""
+        """Mark the user as used last, and drop others beyond the budget; the one in use stays, whatever its size."""
         self._shards[user] = shard
         self._shards.move_to_end(user)
         self.nbytes += shard.nbytes - self._sizes.get(user, 0)

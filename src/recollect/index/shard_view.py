@@ -1,4 +1,4 @@
-"""What may be found of one user's rows and what they are like, as every index tells it from a shard."""
+"""The visible rows of a shard and their traits: what the views of all indexes have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class ShardView:
-    """The rows of one shard that could be found when the view was made, told of as they are now."""
+    """The rows of a shard that were visible when the view was made."""
 
     def __init__(self, shard: Shard, mask: NDArray[np.bool_]) -> None:
         count = len(mask)
@@ -68,10 +68,10 @@ class ShardView:
         return self._visible_rows(before), self._visible_rows(np.where(is_present, self._shard.after[at], -1))
 
     def _visible_rows(self, places: NDArray[np.int32]) -> NDArray[np.int64]:
-        """The rows at these places of the shard, -1 for those that may not be found."""
+        """Return the rows at these positions of the shard, -1 for those that are not visible."""
         if not len(self._mask):
             return np.full(len(places), -1, np.int64)
-        # A turn that came after this view was made is not in it.
+        # A turn may have been added after this view was made.
         inside = (places >= 0) & (places < len(self._mask))
         places = places * inside
         return np.where(inside & self._mask[places], self._rows[places], -1)
@@ -81,8 +81,8 @@ class ShardView:
         return is_present & self._mask[at] if len(self._mask) else is_present
 
     def _look_up(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Where each row stands, and whether it is there at all."""
-        # One set of candidates is asked about several times in a row.
+        """Return the position of each row, and whether it exists."""
+        # The same candidates are looked up several times in a row.
         if self._last_lookup is not None and self._last_lookup[0] is rows:
             return self._last_lookup[1], self._last_lookup[2]
         if not len(rows) or not len(self._rows):
@@ -96,7 +96,7 @@ class ShardView:
 def visible_mask(
     shard: Shard, places: Sequence[str], allowed: Sequence[int] | None, *, as_of: datetime | None, turns: bool
 ) -> NDArray[np.bool_]:
-    """Which rows of the shard may be found from these places now, or of those `allowed`, which the ledger told."""
+    """Return which rows of the shard are visible from these places now, limited to those `allowed` by the ledger."""
     mask = shard.visible_from(places)
     if shard.bounded and as_of is None:
         moment_s = now().timestamp()
@@ -105,27 +105,27 @@ def visible_mask(
         mask = mask & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
     if allowed is not None:
         is_allowed = _is_among(shard.rows[: len(mask)], np.asarray(allowed, np.int64))
-        # What held at another moment need not be active now.
+        # What was valid at another moment need not be active now.
         valid_then = is_allowed if turns else is_allowed & ((shard.flags[: len(mask)] & int(Trait.TURN)) == 0)
         mask = valid_then if as_of is not None else mask & is_allowed
     return mask
 
 
 def dots(vector: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
-    """The product of the vector with each row, both in the same short numbers, which NumPy would first make long."""
-    # Not into an array of ours: with `out` it gives back a None that it does not count, until Python dies of it.
+    """Return the dot product of the vector with each row, both int8 or float16, without converting them first."""
+    # Without `out`: with it simsimd returns None without counting the reference, and Python crashes in the end.
     products = np.asarray(simsimd.cdist(vector[None], rows, "dot", out_dtype="float32"))
     scores: NDArray[np.float32] = products[0]
     return scores
 
 
 def cosines(vector: Vector, halves: NDArray[np.float16]) -> NDArray[np.float32]:
-    """The score of each row."""
+    """Return the cosine of each row, at least 0."""
     return np.maximum(dots(vector.astype(np.float16), halves), 0)
 
 
 def _is_among(rows: NDArray[np.int64], targets: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which of the rows, which rise, are wanted."""
+    """Return which of the rows, in ascending order, are among the targets."""
     mask = np.zeros(len(rows), np.bool_)
     at = np.searchsorted(rows, targets)
     inside = at < len(rows)

@@ -1,7 +1,7 @@
-"""Feed an engine what changed in the ledger: in batches, over all users, by one process at a time.
+"""Write what changed in the ledger to a vector database: in batches, over all users, by one process at a time.
 
-What is left to do is nowhere written down: it is whatever is beyond what the ledger noted to be fed. So nothing is
-added to a write, and one who is killed leaves nothing undone that the next does not find.
+There is no queue: whatever is newer than the recorded position of the index is left to do. So writes cost nothing
+more, and a killed process leaves nothing undone that the next one does not find.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ _log = logging.getLogger("recollect")
 
 _BATCH_ROWS = 500
 _BATCH_USERS = 200
-# Beyond any row.
+# Greater than any row number.
 _LAST_ROW = 2**62
 _LEASE_S = 30.0
-# Longer than this nobody waits for one batch; less than the lease, so that nobody else has begun by then.
+# The timeout of a batch is less than the lease, so that no other process has begun by then.
 _BATCH_TIMEOUT_S = 20.0
-# What others changed is looked for so often; what changed here is fed a moment later, with what comes by then.
+# Changes of other processes are polled; those of this one are written after a short delay, together.
 _EVERY_S = 5.0
 _DEBOUNCE_S = 0.2
-# So many are dropped without looking first whether anything is kept of them, which takes long.
+# Up to this many erased users are dropped without listing the users of the store first, which is slow.
 _MAX_UNCHECKED_ERASED = 100
-# Clocks of several machines can differ by so much.
+# How far the clocks of several machines may be apart.
 _SKEW = timedelta(hours=1)
 
 
 @dataclass(slots=True)
 class _Batch:
-    """What one round brings to the engine, by row, and how far that is with each user; None is to be dropped."""
+    """Rows to write, or to drop if None, and the position of each user after that."""
 
     rows: dict[int, StoredVector | None] = field(default_factory=dict)
     fed: dict[str, Revision] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class _Batch:
     def add(self, user: str, changed: Sequence[ChangedRow]) -> None:
         user_hash = hash_user(user)
         for row in (each.row for each in changed):
-            # Of a row that changed again meanwhile the last one counts.
+            # A row may have changed again since an earlier page.
             self.rows[row.row] = None
             if row.status == Status.ACTIVE and row.vector is not None:
                 self.rows[row.row] = StoredVector(
@@ -69,14 +69,14 @@ class _Batch:
 
 
 def to_unit_vector(vector: bytes) -> Vector:
-    """A vector as the ledger keeps it, of length 1 again."""
+    """Unpack a stored vector and normalise it."""
     numbers = np.frombuffer(vector, "<f2").astype(np.float32)
     length = float(np.linalg.norm(numbers))
     return numbers / np.float32(length) if length else numbers
 
 
 class IndexSync:
-    """Keeps an engine fed. Several at one ledger take turns: one has the lease, the others stand by."""
+    """Keeps a store in sync with the ledger. Of several processes one has the lease, the others stand by."""
 
     def __init__(
         self,
@@ -95,18 +95,18 @@ class IndexSync:
         self._worker_id = new_id()
         self._task = BackgroundTask(self._run)
         self._wake_event = asyncio.Event()
-        # Erasures of which this feeder knows that the engine has followed them.
+        # Erasures that were carried out in the store by this process.
         self._handled_erasures: set[str] = set()
         self.last_error = ""
 
     def start(self) -> None:
-        """Begin to feed, until this is stopped."""
+        """Sync in the background until stopped."""
         if not self._task.is_running:
             self._wake_event = asyncio.Event()
             self._task.start()
 
     async def stop(self) -> None:
-        """Stop feeding; what is left, the next one finds."""
+        """Stop, and release the lease."""
         was_running = self._task.is_running
         await self._task.stop()
         if was_running:
@@ -114,11 +114,11 @@ class IndexSync:
                 await self._ledger.lease_feed(self.feed_name, feeder=self._worker_id, lease_s=-1)
 
     def wake(self) -> None:
-        """Something changed: do not wait for the next look."""
+        """Sync soon, because something changed."""
         self._wake_event.set()
 
     async def sync(self, progress: Callable[[int], None] = lambda rows: None) -> int:
-        """Bring the engine what it lacks, unless another is about to; gives how many rows were put or dropped."""
+        """Write what the store lacks, unless another process has the lease; return how many rows were written."""
         count = 0
         while await self._has_lease():
             await self._drop_erased_users()
@@ -131,22 +131,20 @@ class IndexSync:
         return count
 
     async def _batches(self, lagging: Sequence[IndexLag]) -> AsyncIterator[_Batch]:
-        """What these users have that the engine lacks, about so many rows at a time."""
+        """Yield what the store lacks of these users, about _BATCH_ROWS rows at a time."""
         batch = _Batch()
         for each in lagging:
             if each.indexed.epoch != each.current.epoch:
                 await self.drop_orphans(each.user)
-            after, is_last = (
-                (each.indexed.number if each.indexed.number <= each.current.number else 0, _LAST_ROW),
-                False,
-            )
+            after = (each.indexed.number if each.indexed.number <= each.current.number else 0, _LAST_ROW)
+            is_last = False
             while not is_last:
                 changed = await self._ledger.changed_rows(each.user, model=self.model, after=after, limit=_BATCH_ROWS)
                 batch.add(each.user, changed)
                 is_last = len(changed) < _BATCH_ROWS
                 if not is_last:
                     after = (changed[-1].revision, changed[-1].row.row)
-                # The last revision may go on in the next batch: only those before it are surely whole.
+                # The last revision may continue in the next batch: only those before it are complete.
                 batch.fed[each.user] = each.current if is_last else Revision(after[0] - 1, each.current.epoch)
                 if len(batch.rows) >= _BATCH_ROWS:
                     yield batch
@@ -154,16 +152,16 @@ class IndexSync:
         yield batch
 
     async def rebuild(self, progress: Callable[[int], None] = lambda rows: None) -> int:
-        """Empty the engine and feed it anew, whoever was feeding it; gives how many rows."""
+        """Clear the store and write everything, taking over the lease; return how many rows."""
         await self._ledger.lease_feed(self.feed_name, feeder=self._worker_id, lease_s=_LEASE_S, take=True)
         await self.store.clear()
         await self._ledger.reset_feed(self.feed_name)
         return await self.sync(progress)
 
     async def drop_orphans(self, user: str) -> int:
-        """Drop what is kept of a user that the ledger does not have any more; gives how many rows that were."""
+        """Drop the rows of a user that are no longer in the ledger; return how many."""
         async with asyncio.timeout(_BATCH_TIMEOUT_S):
-            # The engine first: what it has was in the ledger before.
+            # The store first: what it has was in the ledger before.
             stored = await self.store.rows(hash_user(user))
             if not stored:
                 return 0
@@ -175,11 +173,6 @@ class IndexSync:
                 await self.store.drop(orphans[start : start + _BATCH_ROWS])
         return len(orphans)
 
-    @property
-    def residue(self) -> str:
-        """What stays of rows that were dropped."""
-        return self.store.residue
-
     async def _has_lease(self) -> bool:
         return await self._ledger.lease_feed(self.feed_name, feeder=self._worker_id, lease_s=_LEASE_S)
 
@@ -187,7 +180,7 @@ class IndexSync:
         if not batch.fed:
             return 0
         if not await self._has_lease():
-            raise IndexUnavailable("another process feeds the index")
+            raise IndexUnavailable("another process has the lease of the index")
         removed = [row for row, stored in batch.rows.items() if stored is None]
         async with asyncio.timeout(_BATCH_TIMEOUT_S):
             if removed:
@@ -198,14 +191,14 @@ class IndexSync:
         if not await self._ledger.save_feed_positions(
             self.feed_name, batch.fed, feeder=self._worker_id, settles_s=settles_s
         ):
-            # We stood still for longer than a lease: what we put may have been erased meanwhile.
+            # This process was suspended for longer than the lease: what it wrote may have been erased meanwhile.
             for user in batch.fed:
                 await self.drop_orphans(user)
-            raise IndexUnavailable("another process feeds the index")
+            raise IndexUnavailable("another process has the lease of the index")
         return len(batch.rows)
 
     async def _drop_erased_users(self) -> None:
-        """Drop what is kept of users who were erased as a whole: nothing else in the ledger tells of them."""
+        """Drop users who were erased as a whole; the ledger has no other trace of them."""
         name, started = f"swept: {self.feed_name}", now()
         last = (await self._ledger.maintenance_times()).get(name)
         erasures = await self._ledger.erasures(since=last - _SKEW if last else None)
@@ -220,44 +213,44 @@ class IndexSync:
                 hashes.intersection_update(await self.store.users())
             names = {hash_user(user): user for user in await self._ledger.users()}
             for user_hash in hashes:
-                # Someone who came back has rows of their own again.
+                # An erased user may have written again.
                 await (self.drop_orphans(names[user_hash]) if user_hash in names else self.store.drop_user(user_hash))
             self._handled_erasures |= set(fresh)
         if fresh or last is None or started - last > _SKEW:
             await self._ledger.record_maintenance_times({name: started})
 
     async def catch_up(self) -> None:
-        """Bring the engine what it lacks, or note why it does not take it."""
+        """Write what the store lacks, or record the error."""
         try:
             await self.sync()
             self.last_error = ""
         except (IndexUnavailable, TimeoutError) as error:
             message = str(error) or type(error).__name__
             if not self.last_error:
-                _log.warning("%s is not fed for now: %s", self.store.name, message)
-            self.last_error = f"{self.store.name} is not fed: {message}"
+                _log.warning("%s cannot be synced: %s", self.store.name, message)
+            self.last_error = f"{self.store.name} cannot be synced: {message}"
 
     async def _run(self) -> None:
         while True:
             try:
                 await self.catch_up()
             except RecollectError as error:
-                _log.warning("the index is not fed for now: %s", error)
+                _log.warning("the index cannot be synced: %s", error)
             except Exception as error:
-                _log.error("feeding the index failed. %s", format_traceback(error))
+                _log.error("syncing the index failed: %s", format_traceback(error))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._every_s):
                     await self._wake_event.wait()
             self._wake_event.clear()
-            # What comes in the next moment goes with it.
+            # Further changes of the next moment are written together.
             await asyncio.sleep(self._every_s if self.last_error else _DEBOUNCE_S)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexCheck:
-    """What an engine has of a user: rows it must have, has, lacks, has too many, and which changed since it was fed.
+    """How many rows of a user a store should have, has, misses and has in excess, and how many changed since.
 
-    Of someone the ledger does not know, the name is a mark.
+    For a user that the ledger does not know, `user` is a hash.
     """
 
     user: str
@@ -269,17 +262,17 @@ class IndexCheck:
 
     @property
     def is_consistent(self) -> bool:
-        """Whether it is as far as it says that it is."""
+        """Return whether the store has what its recorded position says."""
         return not self.missing and not self.extra
 
 
 async def verify_index(
     ledger: Ledger, model: EmbeddingModel, store: ExternalVectorStore, *, feed_name: str
 ) -> AsyncIterator[IndexCheck]:
-    """Every user of the ledger, and whoever else the engine has anything of."""
+    """Yield a check of every user of the ledger, and of other users in the store."""
     users = await ledger.users()
     for user in users:
-        # The engine before the ledger: what is fed meanwhile is in the ledger by then.
+        # The store before the ledger: what is written meanwhile is in the ledger by then.
         stored = set(await store.rows(hash_user(user)))
         fed = await ledger.feed_position(user, index=feed_name)
         _, changed = await ledger.index_rows(user, model=model, after=fed.revision.number, vectors=False)

@@ -1,4 +1,4 @@
-"""What an engine may not have yet of a user, and a sample of all that the user has; both with their vectors."""
+"""Rows of a user that a vector database may not have yet, and a sample of all rows; both with their vectors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-# Of so many rows is told how near all of them lie: the mean is off by a 32nd of the deviation, most of the time.
+# The mean of a sample of this size is off by a 32nd of the standard deviation.
 SAMPLE_ROWS = 1_024
-# How often is looked how far the engine is.
 _CHECK_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
 class UnsyncedRows:
-    """The rows that changed since what the engine surely has: by row, the revision by which they had, and the vector.
+    """Rows that changed since the revision the store surely has: by row, the revision of the change, and the vector.
 
-    They are looked at beside whatever the engine suggests, so that what was just added is found at once.
+    They are searched in addition to the store's suggestions, so that new memories are found at once.
     """
 
     revision: Revision
@@ -36,7 +35,7 @@ class UnsyncedRows:
     checked_at: float = 0.0
 
     async def catch_up(self, user: str, shard: Shard, *, ledger: Ledger, model: EmbeddingModel) -> None:
-        """Take up what changed up to what the shard has."""
+        """Add the rows that changed up to the revision of the shard."""
         if self.revision == shard.revision:
             return
         revision, changed = await ledger.index_rows(user, model=model, after=self.revision.number)
@@ -47,7 +46,7 @@ class UnsyncedRows:
         self.revision = revision
 
     async def drop_synced(self, user: str, *, ledger: Ledger, index: str, settles_s: float) -> None:
-        """Let go of what every search of the engine sees by now."""
+        """Remove the rows that every search of the store sees by now."""
         moment = monotonic()
         if not self.rows or moment < self.checked_at + _CHECK_EVERY_S:
             return
@@ -57,13 +56,13 @@ class UnsyncedRows:
 
 
 async def synced_revision(user: str, *, ledger: Ledger, index: str, settles_s: float) -> int:
-    """The revision of a user of which every search of the engine sees all."""
+    """Return the last revision of a user of which every search of the store sees everything."""
     return (await ledger.feed_position(user, index=index)).visible_revision(settles_s, at=to_micros(now()))
 
 
 @dataclass(frozen=True, slots=True)
 class VectorSample:
-    """Some rows of a user, the same for every question until there are twice as many to choose from."""
+    """A sample of a user's rows, drawn anew when the user has twice as many."""
 
     epoch: int
     population: int
@@ -71,12 +70,12 @@ class VectorSample:
     halves: NDArray[np.float16]
 
     def fits(self, shard: Shard) -> bool:
-        """Whether it still stands for what the shard has."""
+        """Return whether it still represents the shard."""
         return self.epoch == shard.revision.epoch and shard.count < 2 * self.population
 
     @classmethod
     async def draw(cls, user: str, shard: Shard, *, ledger: Ledger, model: EmbeddingModel) -> VectorSample:
-        """A sample of what can be found now."""
+        """Draw a sample of the active rows with a vector."""
         count = shard.count
         rows = shard.rows[:count][shard.active[:count] & shard.embedded[:count]]
         if len(rows) > SAMPLE_ROWS:

@@ -1,8 +1,8 @@
-"""What an engine is: a vector database that finds the nearest of one user's rows. It holds no truth; it suggests.
+"""The contract of vector databases that find the nearest of one user's rows.
 
-Whatever it gives is looked up among the rows the ledger lets the scope see, so that one that is behind, or that was
-tricked, can make a memory be missed but never be shown. An engine raises IndexUnavailable, and no other error, while
-it does not answer, and IndexNotReady where it answers but has not taken in the user yet.
+Their answers are suggestions: rows are looked up among those that the ledger lets the scope see, so that a store that
+lags or was tampered with can miss a memory, but never leak one. A store raises IndexUnavailable, and no other error,
+while it does not answer, and IndexNotReady while a user is being prepared.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredVector:
-    """What an engine keeps of one memory: its row, whose it is, where it lives, and its vector of length 1."""
+    """A memory in a vector database: its row, the hashes of its user and place, and its vector of length 1."""
 
     row: int
     user: str
@@ -31,81 +31,79 @@ class StoredVector:
 
 
 class VectorStore(Protocol):
-    """Finds the nearest of a user's rows; nobody has to feed one that searches the ledger's own vectors."""
+    """Finds the nearest of a user's rows."""
 
     @property
     def name(self) -> str:
-        """What people call it, with where it is: for logs, metrics and receipts."""
+        """Return the product and address, for logs and receipts."""
         ...
 
     async def nearest(self, user: str, vector: Vector, *, places: Sequence[str], limit: int) -> ScoredRows:
-        """About the nearest rows of the user in these places, best first, by cosine."""
+        """Return about the nearest rows of the user in these places, best first, by cosine."""
         ...
 
     async def close(self) -> None: ...
 
 
 class ExternalVectorStore(VectorStore, Protocol):
-    """An engine with a store of its own, which is brought what changed in the ledger, in batches, and any number of
-    times: to put a row again or to drop one that is not there is nothing.
+    """A store with its own copy of the vectors, to which changes of the ledger are written in batches.
 
-    It never hears a name: users and places come as marks, which are 32 of the digits and letters of a hexadecimal
-    number each. So there is nothing in them to quote, and whoever reads its store learns no names.
+    Writes are idempotent. Users and places are hashes of 32 hexadecimal digits, so that nothing needs quoting and the
+    store contains no names.
     """
 
     @property
     def settles_s(self) -> float:
-        """How long after it was acknowledged a change may still be unseen by a search."""
+        """Return for how long a search may miss an acknowledged change."""
         ...
 
     @property
     def residue(self) -> str:
-        """What stays of rows it dropped and for how long, as a receipt tells it."""
+        """Return what stays of deleted rows and for how long, for receipts."""
         ...
 
     async def put(self, rows: Sequence[StoredVector]) -> None:
-        """Keep rows of any users, in place of what was kept of them."""
+        """Insert or replace rows of any users."""
         ...
 
     async def drop(self, rows: Sequence[int]) -> None:
-        """Remove rows, for good."""
+        """Delete rows."""
         ...
 
     async def drop_user(self, user: str) -> int:
-        """Remove all that is kept of a user, for good; says how many rows that were."""
+        """Delete all rows of a user; return how many."""
         ...
 
     async def rows(self, user: str) -> Sequence[int]:
-        """Which rows of a user are kept, rising; what was put or dropped before is counted."""
+        """Return the rows of a user in ascending order, all acknowledged changes included."""
         ...
 
     async def users(self) -> Sequence[str]:
-        """The marks of those of whom anything is kept."""
+        """Return the hashes of all users with rows."""
         ...
 
     async def clear(self) -> None:
-        """Remove everything and begin anew."""
+        """Delete everything."""
         ...
 
 
-def hash_user(user: str) -> str:
-    """What stands for a user in the store of an engine; the ledger's notes of erasures call them the same."""
-    return user_digest(user)
+# The ledger's records of erasures use the same digest.
+hash_user = user_digest
 
 
 def hash_place(place: str) -> str:
-    """What stands for a place in the store of an engine."""
+    """Return the hash of a place (a visibility key)."""
     return blake2b(place.encode(), digest_size=16, person=b"recollect-place").hexdigest()
 
 
 def is_hash(text: str) -> bool:
-    """Whether it can only be a mark."""
+    """Return whether a text has the form of a hash."""
     return len(text) == 32 and set(text) <= set("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorStoreOptions:
-    """Where it is, and how its index is built and searched."""
+    """The address of a vector database, and the parameters of its HNSW index."""
 
     address: str
     token: str = ""
@@ -116,15 +114,15 @@ class VectorStoreOptions:
     timeout_s: float = 10.0
 
     def collection_names(self, model: EmbeddingModel) -> tuple[str, str]:
-        """Where the vectors of a model can be: in that of the name alone if no other has it, else in its own."""
+        """Return the collections to try for a model: the configured name, then one with the model's digest."""
         return self.collection, f"{self.collection}_{model_digest(model)}"
 
 
 def model_digest(model: EmbeddingModel) -> str:
-    """A few letters that tell models apart in names."""
+    """Return a short digest of a model, for names."""
     return blake2b(str(model).encode(), digest_size=4).hexdigest()
 
 
 def redact_address(address: str) -> str:
-    """An address as it may be shown: without a login."""
+    """Return an address without its login."""
     return address.rpartition("@")[2]

@@ -1,4 +1,4 @@
-"""A view whose nearest rows are suggested by an engine and compared here, with the vectors the ledger has of them."""
+"""An index whose nearest rows are suggested by a vector database and scored here, with vectors of the ledger."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
-# More than this no engine is asked for; Milvus gives no more.
+# The limit of Milvus.
 MAX_REQUESTED = 16_000
 _RETRY_FACTOR = 4
-# How many rows are read from the ledger at once, where all of them are compared.
+# Rows read from the ledger at once when all are compared.
 _PAGE = 4_096
-# A sample of which fewer than these may be found says too little.
+# Smaller visible samples are not used.
 _MIN_SAMPLED = 128
 
 
 @dataclass(frozen=True, slots=True)
 class ViewSource:
-    """Whom a view asks: the ledger for vectors, and for suggestions an engine, if there is one that answers."""
+    """Where a view gets vectors (the ledger) and suggestions (the store, if one is available)."""
 
     user: str
     ledger: Ledger
@@ -57,10 +57,7 @@ class ViewSource:
 
 
 class VectorStoreView(ShardView):
-    """Rows with what they are like in memory, and their vectors elsewhere.
-
-    The mean and the deviation are those of a sample.
-    """
+    """Rows whose traits are in memory and whose vectors are in the ledger. Mean and deviation are of a sample."""
 
     is_quick = False
 
@@ -98,12 +95,12 @@ class VectorStoreView(ShardView):
         return Nearest(suggested[order], scores[order], len(rows), mean, deviation)
 
     async def _suggest(self, vector: Vector, limit: int, visible_count: int) -> Rows | None:
-        """Rows that may be found, the nearest among them most likely; None if the engine knows too few or is away."""
+        """Return visible rows that likely include the nearest; None if the store has too few or is unavailable."""
         source = self._source
         if source.store is None or limit > MAX_REQUESTED // 2:
             return None
         stored_count = int(np.count_nonzero(self._shard.visible_from(source.places)))
-        # A few more than wanted, and as many more as will be left out here.
+        # A few more than requested, and as many more as the mask removes.
         first_limit = (limit + limit // 4 + 8) * max(stored_count, visible_count) // visible_count
         unsynced = self._searchable(self._unsynced)
         for store_limit in (first_limit, first_limit * _RETRY_FACTOR):
@@ -123,12 +120,12 @@ class VectorStoreView(ShardView):
         return None
 
     def _searchable(self, rows: Rows) -> Rows:
-        """Those of the rows that may be found and have a vector."""
+        """Return the rows that are visible and have a vector."""
         at, is_present = self._look_up(rows)
         return rows[is_present & self._mask[at] & self._embedded[at]] if len(self._mask) else rows[:0]
 
     async def _compare_all(self, vector: Vector, rows: Rows, limit: int) -> Nearest:
-        """The nearest of these rows by comparing with every one, a page at a time."""
+        """Return the nearest rows by comparing with every one, a page at a time."""
         source = self._source
         scores = np.zeros(len(rows), np.float32)
         for start in range(0, len(rows), _PAGE):
@@ -142,7 +139,7 @@ class VectorStoreView(ShardView):
         return Nearest(rows[order], scores[order], len(rows), float(scores.mean()), float(scores.std()))
 
     async def _spread(self, vector: Vector, rows: Rows) -> tuple[float, float]:
-        """About the mean and the deviation of the scores of all rows."""
+        """Estimate the mean and the standard deviation of the scores of all rows."""
         halves = None
         if self._sample is not None:
             halves = self._sample.halves[self.sees(self._sample.rows)]
@@ -160,7 +157,7 @@ class VectorStoreView(ShardView):
         return (await self._halves(rows)).astype(np.float32)
 
     async def _halves(self, rows: Rows) -> NDArray[np.float16]:
-        """The vectors of rows; what was read once is held, for one set of candidates is asked about several times."""
+        """Return the vectors of rows, cached, because one set of candidates is read several times."""
         source, numbers = self._source, rows.tolist()
         missing = [row for row in numbers if row not in self._vector_cache]
         if missing:
@@ -169,18 +166,17 @@ class VectorStoreView(ShardView):
         return unpack_vectors((self._vector_cache[row] for row in numbers), source.model.dimensions)
 
 
-# How much of the memory is for what rows are like, without their vectors.
+# The share of the memory budget for traits of rows without vectors.
 _LIGHT_DIVISOR = 4
-# With more changed rows than these beside what it has, an engine is of no use for a user.
+# With more rows than this not yet in the store, it is not used for a user.
 _MAX_UNSYNCED = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorStoreLimits:
-    """From how many memories of a user on the engine is asked, how much memory there is, how long is waited.
+    """The number of memories up to which a user is searched exactly, the memory budget, and the timeout.
 
-    Where no more than `few_rows` of them may be found, those are read from the ledger and compared one by one, which
-    takes about as long as asking.
+    If at most `few_rows` are visible they are read from the ledger and compared, which is as fast as the store.
     """
 
     exact_rows: int = 20_000
@@ -191,14 +187,14 @@ class VectorStoreLimits:
 
 @dataclass(slots=True)
 class _UserState:
-    """What is held of a user besides the shard."""
+    """The state of a user besides the shard."""
 
     unsynced: UnsyncedRows | None = None
     sample: VectorSample | None = None
 
 
 class VectorStoreIndex:
-    """Searches by an engine; one that has to be fed comes with its feeder."""
+    """Searches large users in a vector database, others in memory; `sync` writes to a store with its own copy."""
 
     def __init__(
         self,
@@ -211,7 +207,7 @@ class VectorStoreIndex:
     ) -> None:
         self._ledger = ledger
         self._model = model
-        self._store = store
+        self.store = store
         self._limits = limits or VectorStoreLimits()
         self.sync = sync
         self._settles_s: float = getattr(store, "settles_s", 0.0)
@@ -224,25 +220,20 @@ class VectorStoreIndex:
         self._max_exact_rows = max((budget - budget // _LIGHT_DIVISOR) // row_bytes, self._limits.exact_rows)
 
     @property
-    def store(self) -> VectorStore:
-        """What is asked."""
-        return self._store
-
-    @property
     def last_error(self) -> str:
-        """What is wrong with the engine; empty if nothing is."""
+        """Return what is wrong with the store; empty if nothing is."""
         return self._guarded.last_error or (self.sync.last_error if self.sync else "")
 
     @property
     def nbytes(self) -> int:
-        """How much memory it takes."""
+        """Return the bytes of memory in use."""
         return self._exact.nbytes + self._light.nbytes
 
     async def view(self, scope: Scope, filter: Filter, *, as_of: datetime | None = None, turns: bool = True) -> View:
         user = scope.user
         if not await self._is_large(user):
             return await self._exact.view(scope, filter, as_of=as_of, turns=turns)
-        # What held once and is not active any more no engine has.
+        # Stores hold active rows only.
         permit = self._guarded.request_permit() if as_of is None else Permit.DENY
         state = await self._catch_up(user) if permit is not Permit.DENY else None
         if (
@@ -272,7 +263,7 @@ class VectorStoreIndex:
         return await self._ledger.row_count(user, max_count=max_rows + 1) > max_rows
 
     async def _catch_up(self, user: str) -> _UserState | None:
-        """What stands beside the engine for a user; None if it is too far behind to be asked."""
+        """Return the state of a user; None if the store lags too far behind to be used."""
         shard = await self._light.get(user)
         state = self._user_states.setdefault(user, _UserState())
         if len(self._user_states) > 2 * len(self._light) + 8:
@@ -306,34 +297,34 @@ class VectorStoreIndex:
         exact = await self._exact.forget(user)
         rows = exact.counts["rows"] + (light.count if light else 0)
         if self.sync is None:
-            return StoreErasure("index", {"rows": rows}, note="" if rows else "nothing was held")
+            return StoreErasure("index", {"rows": rows}, note="" if rows else "not in memory")
         try:
             dropped = await self.sync.drop_orphans(user)
         except (IndexUnavailable, TimeoutError):
-            note = f"{self._store.name} does not answer: what it has of this goes when it does"
+            note = f"{self.store.name} does not answer; its rows are dropped once it does"
             return StoreErasure("index", {"rows": rows}, reached=False, note=note)
-        note = f"in {self._store.name}; {self.sync.residue}"
+        note = f"in {self.store.name}; {self.sync.store.residue}"
         return StoreErasure("index", {"rows": rows, "rows in the engine": dropped}, note=note)
 
     async def close(self) -> None:
         await self._exact.close()
         self._light.clear()
         self._user_states.clear()
-        await self._store.close()
+        await self.store.close()
 
 
 def sync_of(index: Index) -> IndexSync | None:
-    """What feeds the index, if it has a store of its own."""
+    """Return the sync of an index whose store has its own copy of the vectors."""
     return index.sync if isinstance(index, VectorStoreIndex) else None
 
 
 def last_index_error(index: Index) -> str:
-    """What is wrong with the engine behind the index; empty if nothing is, or there is none."""
+    """Return what is wrong with the vector database of the index; empty if nothing is, or there is none."""
     return index.last_error if isinstance(index, VectorStoreIndex) else ""
 
 
 def notify_and_sync(index: Index, notify: Callable[[str], None]) -> Callable[[str], None]:
-    """What tells of a user's change, and has the index fed with it."""
+    """Return a callback for changes that calls `notify`, and syncs the index if it needs to be."""
     sync = sync_of(index)
     if sync is None:
         return notify

@@ -1,8 +1,8 @@
 """Overwrite what was deleted from PostgreSQL, as far as a client can, by rewriting tables and indexes.
 
 A plain VACUUM only marks space as free, and a full-text index keeps every word it ever had. VACUUM FULL leaves
-nothing but blocks everyone, so it is used for tables that are rewritten in seconds. It copies deleted rows that an open
-transaction of another session may still see, so it is repeated until there are none.
+nothing but blocks everyone, so it is used for tables that are rewritten in seconds. It copies deleted rows that an
+open transaction of another session may still see, so it is repeated until there are none.
 """
 
 from __future__ import annotations

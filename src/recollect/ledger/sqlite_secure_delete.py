@@ -35,9 +35,7 @@ def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> 
         connection = connect(path, vfs=vfs)
         try:
             if connection.pragma("page_count") * connection.pragma("page_size") > MAX_BYTES:
-                too_large = (
-                    f"{path} is too large to be written anew while it is used; run VACUUM on it when it is not"
-                )
+                too_large = f"{path} is too large to be rewritten while in use; run VACUUM on it when it is not"
             else:
                 notes += _rewrite(connection, path)
             remaining += tables if notes or too_large else ()
@@ -47,7 +45,7 @@ def scrub(path: Path, tables: Sequence[str] = (), *, vfs: str | None = None) -> 
         finally:
             connection.close()
     except (apsw.Error, RecollectError, OSError) as error:
-        notes.append(f"{path} could not be looked after: {error}")
+        notes.append(f"{path} could not be scrubbed: {error}")
         remaining = [*tables, LOG]
     return ScrubResult(
         not notes and not too_large,
@@ -68,7 +66,7 @@ def sweep(path: Path, *, vfs: str | None = None) -> ScrubResult:
         finally:
             connection.close()
     except (apsw.Error, RecollectError, OSError) as error:
-        notes = [f"{path} could not be looked after: {error}"]
+        notes = [f"{path} could not be scrubbed: {error}"]
     return ScrubResult(not notes, "; ".join(notes))
 
 
@@ -76,9 +74,9 @@ def _rewrite(connection: apsw.Connection, path: Path) -> list[str]:
     try:
         connection.execute("VACUUM")
     except apsw.FullError:
-        return [f"there is no space to write {path} anew: fragments may be left in it"]
+        return [f"no space left to rewrite {path}: fragments of deleted rows may be left in it"]
     except apsw.Error as error:
-        return [f"{path} could not be written anew, fragments may be left in it: {error}"]
+        return [f"{path} could not be rewritten, fragments of deleted rows may be left in it: {error}"]
     return []
 
 
@@ -95,5 +93,5 @@ def _empty_log(connection: apsw.Connection, path: Path, max_wait_s: float) -> li
         if not busy:
             return []
         if time.monotonic() > give_up:
-            return [f"someone kept reading {path}: its log still holds what was erased, until it is tried again"]
+            return [f"a reader kept {path} busy: its log still holds erased rows, until a retry truncates it"]
         time.sleep(random.uniform(0.01, 0.1))

@@ -331,7 +331,7 @@ async def _check_pgvector(diagnosis: Diagnosis, ledger: Ledger, model: Embedding
     """Check that PostgreSQL searches for users with many memories."""
     from recollect.index.pgvector import open_pgvector
 
-    state = await open_pgvector(ledger, model).hnsw_index.state()
+    state = await open_pgvector(ledger, model).state()
     if state.trouble:
         diagnosis.warn("pgvector", "search is exact, in memory", mend=state.trouble)
     elif state.users and not state.is_indexed:

@@ -17,10 +17,10 @@ from recollect.errors import Unsupported
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
+    from recollect.index.pgvector import PgvectorStore
     from recollect.index.store_sync import IndexCheck, IndexSync
     from recollect.ledger.ledger import Ledger
     from recollect.ledger.model_states import ModelState
-    from recollect.ledger.postgres_pgvector import HnswIndex
 
 _T = TypeVar("_T")
 _INDEX_COLUMNS = [Column("USER", style="bold"), Column("ROWS"), Column("MISSING"), Column("EXTRA"), Column("WAITING")]
@@ -39,19 +39,19 @@ class _IndexParts:
     settings: Settings
     ledger: Ledger
     sync: IndexSync | None
-    pgvector: HnswIndex | None
+    pgvector: PgvectorStore | None
 
 
 @asynccontextmanager
 async def _open_parts(settings: Settings) -> AsyncIterator[_IndexParts]:
-    from recollect.index.pgvector import hnsw_index_of
+    from recollect.index.pgvector import pgvector_store_of
     from recollect.index.vector_store_index import sync_of
     from recollect.wiring import open_index
 
     async with open_store(settings) as (ledger, embedder):
         opened = open_index(settings, ledger, embedder.model)
         try:
-            yield _IndexParts(settings, ledger, sync_of(opened), hnsw_index_of(opened))
+            yield _IndexParts(settings, ledger, sync_of(opened), pgvector_store_of(opened))
         finally:
             await opened.close()
 
@@ -83,7 +83,7 @@ async def _read_status(parts: _IndexParts) -> dict[str, Any]:
         state = await parts.pgvector.state()
         if state.trouble:
             raise Unsupported(state.trouble)
-        engine = f"pgvector at {parts.pgvector.where}"
+        engine = parts.pgvector.name
         return {"index": "pgvector", "engine": engine, "users": state.users, "users_behind": 0}
     if parts.sync is None:
         return {"index": "exact", "engine": None, "users_behind": 0}

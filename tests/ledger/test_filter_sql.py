@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.ledger.ledger import Ledger
@@ -45,11 +46,10 @@ async def ledger(request: pytest.FixtureRequest, dsn: str, tmp_path: Path) -> As
     await ledger.close()
 
 
-@pytest.mark.parametrize("field", ATTACKS)
-async def test_a_name_made_of_sql_finds_nothing_of_anyone(ledger: Ledger, field: str) -> None:
+async def test_a_name_made_of_sql_finds_nothing_of_anyone(ledger: Ledger) -> None:
     await add(ledger, memory("bob's safe code", scope=BOB))
     await add(ledger, memory("likes tea", metadata={"a": "v"}))
-    for op in sorted(OPERATORS[Kind.JSON]):
+    for field, op in product(ATTACKS, sorted(OPERATORS[Kind.JSON])):
         filter = forced(field, op, VALUES.get(op, "v"))
         results = await asyncio.gather(ledger.find(ANN, Listing(filter=filter)), return_exceptions=True)
         contents = {record.content for page in results if not isinstance(page, BaseException) for record in page}
@@ -62,6 +62,7 @@ async def test_a_field_made_of_sql_is_no_column(ledger: Ledger) -> None:
             await ledger.find(ANN, Listing(filter=forced(field, Op.EQ, "v")))
 
 
+@settings(max_examples=30)
 @given(NAMES, st.sampled_from(sorted(OPERATORS[Kind.JSON])))
 def test_the_sql_of_a_comparison_is_the_same_for_every_metadata_name(name: str, op: Op) -> None:
     value = VALUES.get(op, "v")
@@ -70,10 +71,3 @@ def test_the_sql_of_a_comparison_is_the_same_for_every_metadata_name(name: str, 
         sql = filter_condition(forced(f"metadata.{name}", op, value), dialect, params)
         assert sql == filter_condition(Where("metadata.other", op, value), dialect, {})
         assert name in params.values()
-
-
-@pytest.mark.parametrize("name", ["a", "A", "0", "12", "a b", "a-b", "_", "x" * 64, "metadata", "null"])
-async def test_every_name_that_is_allowed_is_found(ledger: Ledger, name: str) -> None:
-    await add(ledger, memory("yes", metadata={name: "v"}), memory("no", metadata={name + "x": "v"}))
-    page = await ledger.find(ANN, Listing(filter=Where(f"metadata.{name}", Op.EQ, "v")))
-    assert [record.content for record in page] == ["yes"]

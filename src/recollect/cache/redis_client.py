@@ -89,7 +89,7 @@ class RedisClient:
             return
         if not self._pause_s:
             # The message may contain the address, so log only the type.
-            self.last_error = f"Redis does not answer ({type(error).__name__}): all goes on without it"
+            self.last_error = f"Redis does not answer ({type(error).__name__}); continuing without it"
             BREAKER_OPEN.set(1, "redis")
             _log.warning("%s", self.last_error)
         self._pause_s = min(max(self._pause_s * 2, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)

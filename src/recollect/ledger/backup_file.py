@@ -106,7 +106,7 @@ def seal_backup(path: Path, *, made_at: datetime, engine: str) -> Backup:
 def verify_backup(path: Path) -> Backup:
     """Return the description of a backup; raise StoreCorrupt if anything is wrong with it."""
     if not path.is_file():
-        raise InvalidInput(f"{path} is not there, or is no file")
+        raise InvalidInput(f"{path} does not exist, or is not a file")
     try:
         # Immutable, so that no log file is created next to it.
         connection = apsw.Connection(f"{path.resolve().as_uri()}?immutable=1", flags=_READ_ONLY)
@@ -114,17 +114,17 @@ def verify_backup(path: Path) -> Backup:
             facts, mark = _read_seal(connection, path)
             digest = _digest(path, mark)
             if digest != mark.partition(":")[2]:
-                raise StoreCorrupt(f"{path} is not as it was when the backup was made: bytes of it have changed")
+                raise StoreCorrupt(f"{path} was changed since the backup was made: its digest differs")
             faults = [row[0] for row in connection.execute("PRAGMA integrity_check(5)") if row[0] != "ok"]
             rows = {name: count_rows(connection, name) for name in facts["rows"]}
         finally:
             connection.close()
     except apsw.Error as error:
-        raise StoreCorrupt(f"{path} is damaged, or no backup of Recollect ({error})") from None
+        raise StoreCorrupt(f"{path} is damaged, or not a backup of Recollect ({error})") from None
     if faults:
         raise StoreCorrupt(f"{path} is damaged: {faults[0]}")
     if rows != facts["rows"]:
-        raise StoreCorrupt(f"{path} does not hold as many rows as it says")
+        raise StoreCorrupt(f"{path} has not as many rows as its description says")
     made_at = datetime.fromisoformat(facts["made_at"])
     return Backup(path, made_at, facts["engine"], path.stat().st_size, rows, digest)
 
@@ -149,7 +149,7 @@ def _read_seal(connection: apsw.Connection, path: Path) -> tuple[dict[str, Any],
     rows: list[Any] = connection.execute(query, (_FACTS, _SEAL)).fetchall()
     values: dict[str, str] = dict(rows)
     if _FACTS not in values or _SEAL not in values:
-        raise StoreCorrupt(f"{path} is a ledger, but no backup: make one with `recollect backup make`")
+        raise StoreCorrupt(f"{path} is a ledger, not a backup: make one with `recollect backup make`")
     facts = json.loads(values[_FACTS])
     if facts["format"] > FORMAT or int(values["schema"]) > max(migrations("sqlite")):
         raise StoreTooNew(f"{path} was made by a newer Recollect: upgrade with pip install -U recollect")

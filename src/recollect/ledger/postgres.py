@@ -233,10 +233,10 @@ class PostgresEngine:
                 done = await connection.execute("COMMIT", timeout=self._timeout_s)
             except (*CONNECTION_ERRORS, TimeoutError) as error:
                 raise StoreUnavailable(
-                    f"{self.where} went away while it committed: look whether it was written before trying again"
+                    f"{self.where} was lost during the commit: check whether the write is there before a retry"
                 ) from error
             if done != "COMMIT":
-                raise StoreUnavailable(f"{self.where} took the changes back instead of committing them")
+                raise StoreUnavailable(f"{self.where} rolled the changes back instead of committing them")
             return result
 
     @asynccontextmanager

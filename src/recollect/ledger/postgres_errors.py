@@ -67,7 +67,7 @@ def translate_error(error: Exception, where: str) -> RecollectError:
         case pg.ProgramLimitExceededError():
             return InvalidInput(f"an id or a key is too long for {where}")
         case pg.LockNotAvailableError():
-            return StoreBusy(f"other writers held {where} for {BUSY_S:.0f} s; try again")
+            return StoreBusy(f"{where} was locked by other writers for {BUSY_S:.0f} s; retry later")
         case TimeoutError():
             return StoreUnavailable(f"{where} did not answer in time: check that it is up and not overloaded")
         case pg.TooManyConnectionsError():

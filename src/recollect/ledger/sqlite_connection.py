@@ -154,18 +154,18 @@ def translate_error(error: apsw.Error, path: Path) -> RecollectError:
         case apsw.ConstraintError():
             return Conflict("another active memory says the same or holds the same key; forget it first")
         case apsw.BusyError() | apsw.LockedError():
-            return StoreBusy(f"other writers held {path} for {BUSY_S:.0f} s; try again")
+            return StoreBusy(f"{path} was locked by other writers for {BUSY_S:.0f} s; retry later")
         case apsw.FullError():
             return DiskFull(f"no space left for {path}: free some; nothing that was acknowledged is lost")
         case apsw.CorruptError() | apsw.NotADBError():
             return StoreCorrupt(
                 f"{path} is damaged or not a Recollect ledger ({error}): move it away and restore a backup, "
-                f"or give another folder with --home"
+                f"or name another folder with --home"
             )
         case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
             return StoreUnavailable(
                 f"{path} cannot be opened for writing: check that the folder exists and is yours, "
-                f"or give another with --home"
+                f"or name another with --home"
             )
         case _:
             return StoreUnavailable(f"{path}: {error}")
@@ -243,7 +243,7 @@ def make_file(path: Path, *, vfs: str | None) -> None:
             _make_private(path)
     except OSError as error:
         raise StoreUnavailable(
-            f"cannot make {path}: {error.strerror}; check that the folder is yours, or give another with --home"
+            f"cannot make {path}: {error.strerror}; check that the folder is yours, or name another with --home"
         ) from error
     if path.exists() and not os.access(path, os.W_OK):
         raise StoreUnavailable(f"{path} is read-only: give it write permission, or another folder with --home")

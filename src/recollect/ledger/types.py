@@ -85,10 +85,10 @@ class KeyClaim:
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """What an index holds of one memory: where it lives, how it stands, what it is like, its vector if it has one.
+    """A memory as an index holds it, with its vector if it has one.
 
-    `traits` are those of `recollect.model.traits`. Times are in microseconds: when it happened, and from when and
-    until when it may be found, if that is bounded.
+    `traits` are those of `recollect.model.traits`. Times are in microseconds: when it occurred, and the bounds of its
+    validity, if any.
     """
 
     row: int
@@ -105,7 +105,7 @@ class IndexRow:
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """How often a user's memories were changed; `epoch` moves when rows were erased."""
+    """The number of changes of a user's memories; `epoch` is incremented when rows are erased."""
 
     number: int = 0
     epoch: int = 0
@@ -113,7 +113,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRow:
-    """A row as it is now, and the revision that last changed it."""
+    """A row in its current state, and the revision that last changed it."""
 
     revision: int
     row: IndexRow
@@ -121,10 +121,10 @@ class ChangedRow:
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """How far an index was fed with a user's rows, and since when; times are in microseconds.
+    """The revision up to which an index was fed with a user's rows, and when; times are in microseconds.
 
-    What it was told need not be seen by a search at once. `waiting` is a revision it was told at `waiting_at`, and
-    `settled` one that every search sees; where writes never pause, these two go on behind the others.
+    Searches of the index may see changes late. `waiting` is a revision it was fed at `waiting_at`, and `settled` one
+    that every search sees; under continuous writes these two lag behind `revision`.
     """
 
     revision: Revision = Revision()
@@ -134,14 +134,14 @@ class FeedPosition:
     settled: int = 0
 
     def visible_revision(self, settles_s: float, *, at: int) -> int:
-        """The last revision of which a search sees everything, if changes are seen after so long."""
+        """Return the last revision of which a search sees everything, if changes are visible after `settles_s`."""
         before = at - int(settles_s * 1e6)
         if self.noted_at <= before:
             return self.revision.number
         return self.waiting if self.waiting_at <= before else self.settled
 
     def advanced_to(self, revision: Revision, settles_s: float, *, at: int) -> FeedPosition:
-        """The same once it is fed up to this revision."""
+        """Return the position after feeding up to this revision."""
         if revision.number < self.revision.number:
             return FeedPosition(revision, at, 0, at, 0)
         if self.waiting_at > at - int(settles_s * 1e6):
@@ -151,7 +151,7 @@ class FeedPosition:
 
 @dataclass(frozen=True, slots=True)
 class IndexLag:
-    """A user of whom an index does not have everything: how far the ledger is, and how far the index."""
+    """A user whose rows are not all in an index: the revisions of the ledger and of the index."""
 
     user: str
     current: Revision

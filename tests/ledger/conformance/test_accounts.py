@@ -58,11 +58,11 @@ class TestKey:
         assert await ledger.find_key(new.key.hash) == revoked
         assert await ledger.has_keys()
 
-    @pytest.mark.parametrize("id", ["nonsense", "", "' OR 1=1 --", "a\0b", "\ud800"])
-    async def test_revoking_what_is_not_there_is_not_found(self, ledger: Ledger, id: str) -> None:
+    async def test_revoking_an_unknown_key_is_not_found(self, ledger: Ledger) -> None:
         await ledger.add_key(new_key(user="ann").key)
-        with pytest.raises(NotFound):
-            await ledger.revoke_key(id, at=now())
+        for id in ("nonsense", "", "' OR 1=1 --", "a\0b", "\ud800"):
+            with pytest.raises(NotFound):
+                await ledger.revoke_key(id, at=now())
         assert all(key.revoked_at is None for key in await ledger.keys())
 
     async def test_the_last_use_is_noted_and_never_goes_back(self, ledger: Ledger) -> None:
@@ -75,11 +75,11 @@ class TestKey:
         await ledger.record_key_use({})
         assert [key.last_used_at for key in await ledger.keys()] == [late, early]
 
-    @pytest.mark.parametrize("user", ODD_IDS)
-    async def test_odd_ids_come_back_as_they_were(self, ledger: Ledger, user: str) -> None:
-        new = new_key(user=user, project=user)
-        await ledger.add_key(new.key)
-        assert await ledger.keys(user) == [new.key]
+    async def test_odd_ids_come_back_as_they_were(self, ledger: Ledger) -> None:
+        for user in ODD_IDS:
+            new = new_key(user=user, project=user)
+            await ledger.add_key(new.key)
+            assert await ledger.keys(user) == [new.key]
 
     async def test_keys_go_with_their_user_and_no_other(self, ledger: Ledger) -> None:
         await add(ledger, memory(scope=ANN))

@@ -457,7 +457,7 @@ class TestFairScheduling:
 
     async def test_many_leasers_run_every_job_exactly_once(self, ledger: Ledger, store: Open) -> None:
         other = await store()
-        users, each = 40, 25
+        users, each = 12, 10
         for n in range(users):
             await put(ledger, *(new(f"{m}", priority=m % 3) for m in range(each)), scope=Scope(f"user {n}"))
         runs: list[Job] = []

@@ -1,7 +1,7 @@
-"""What the SQL body needs of a database: a transaction, its dialect, and an engine that runs the body.
+"""The contracts of a SQL database: a transaction, its dialect, and an engine that runs transactions.
 
-The body is written once, as coroutines. PostgreSQL awaits in them; SQLite answers at once, so a writer thread can run
-them to the end with `run_now`.
+The functions of this package are coroutines over a transaction. PostgreSQL awaits in them; SQLite answers at once, so
+a writer thread can run them to the end with `run_now`.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class ScrubResult:
 
 
 class SqlEngine(Protocol):
-    """A database that can run the SQL body."""
+    """A database that runs functions over a transaction."""
 
     @property
     def dialect(self) -> Dialect: ...

@@ -102,9 +102,7 @@ async def redis_contents(redis: RedisServer) -> str:
         return b"\n".join(results).decode()
 
 
-async def test_what_was_found_is_given_again_by_any_process_until_something_changes(
-    tmp_path: Path, redis: RedisServer
-) -> None:
+async def test_a_result_is_reused_by_any_process_until_something_changes(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
         await add(one)
         first = await ask(one)
@@ -121,7 +119,7 @@ async def test_what_was_found_is_given_again_by_any_process_until_something_chan
 
 
 @pytest.mark.parametrize("how", ["forget", "update", "forget_all", "undo", "erase", "expire"])
-async def test_nothing_that_is_gone_comes_back(tmp_path: Path, redis: RedisServer, how: str) -> None:
+async def test_deleted_memories_do_not_come_back_from_the_cache(tmp_path: Path, redis: RedisServer, how: str) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
         ends = {"expires_at": now() + timedelta(seconds=4)} if how == "expire" else {}
         id = await add(one, **ends)
@@ -148,7 +146,7 @@ async def test_nothing_that_is_gone_comes_back(tmp_path: Path, redis: RedisServe
             assert BUDGET not in [hit.memory for hit in hits]
 
 
-async def test_redis_holds_no_memory_and_an_erasure_reaches_it_and_counts_it(
+async def test_redis_holds_no_memory_text_and_an_erasure_clears_and_counts_it(
     tmp_path: Path, redis: RedisServer
 ) -> None:
     async with opened(tmp_path, redis) as service:
@@ -164,7 +162,7 @@ async def test_redis_holds_no_memory_and_an_erasure_reaches_it_and_counts_it(
         assert "locker" not in await redis_contents(redis)
 
 
-async def test_what_was_found_before_an_erasure_is_not_kept_after_it(redis: RedisServer) -> None:
+async def test_an_answer_from_before_an_erasure_is_not_stored_after_it(redis: RedisServer) -> None:
     answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
     late = CacheKey("ann", Revision(3, 0), "field")
     await answers.forget("ann", 1)
@@ -176,7 +174,7 @@ async def test_what_was_found_before_an_erasure_is_not_kept_after_it(redis: Redi
     await answers.close()
 
 
-async def test_an_older_revision_does_not_take_the_place_of_a_newer_one(redis: RedisServer) -> None:
+async def test_an_older_revision_does_not_replace_a_newer_one(redis: RedisServer) -> None:
     answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
     new, old = CacheKey("ann", Revision(5, 0), "new"), CacheKey("ann", Revision(4, 0), "old")
     await answers.put(new, b"1")
@@ -187,7 +185,7 @@ async def test_an_older_revision_does_not_take_the_place_of_a_newer_one(redis: R
     await answers.close()
 
 
-async def test_answers_go_by_themselves_and_are_not_without_number(redis: RedisServer) -> None:
+async def test_answers_expire_and_their_number_is_limited(redis: RedisServer) -> None:
     answers = AnswerCache(RedisClient(redis.url, timeout_s=5), ledger_id="l", prefix="t", ttl_s=300)
     for number in range(300):
         await answers.put(CacheKey("ann", Revision(1, 0), str(number)), b"x")
@@ -208,7 +206,7 @@ async def test_answers_go_by_themselves_and_are_not_without_number(redis: RedisS
         (Scope("a}"), Scope("a")),
     ],
 )
-async def test_nobody_is_given_what_was_found_for_another(
+async def test_a_cached_result_is_never_returned_to_another_user(
     tmp_path: Path, redis: RedisServer, one: Scope, other: Scope
 ) -> None:
     async with opened(tmp_path, redis) as service:
@@ -219,7 +217,7 @@ async def test_nobody_is_given_what_was_found_for_another(
             assert results == (BUDGET if scope == one else "My budget for Hawaii is a secret of the other")
 
 
-async def test_two_ledgers_on_one_redis_know_nothing_of_each_other(tmp_path: Path, redis: RedisServer) -> None:
+async def test_two_ledgers_on_one_redis_share_no_answers(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path / "a", redis) as one, opened(tmp_path / "b", redis) as other:
         await add(one, "Sam likes tea")
         await add(other)
@@ -227,7 +225,7 @@ async def test_two_ledgers_on_one_redis_know_nothing_of_each_other(tmp_path: Pat
         assert texts(await ask(other, min_score=0.15)) == [BUDGET]
 
 
-async def test_other_questions_limits_and_habits_are_other_answers(tmp_path: Path, redis: RedisServer) -> None:
+async def test_other_questions_limits_and_options_have_their_own_answers(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as service, opened(tmp_path, redis, context_tokens=4096) as other:
         await add(service)
         await ask(service)
@@ -240,9 +238,7 @@ async def test_other_questions_limits_and_habits_are_other_answers(tmp_path: Pat
         assert not is_from_before(await ask(other))
 
 
-async def test_an_answer_that_had_to_do_without_the_llm_is_not_kept(
-    tmp_path: Path, redis: RedisServer, llm: ScriptedLLM
-) -> None:
+async def test_a_degraded_answer_is_not_cached(tmp_path: Path, redis: RedisServer, llm: ScriptedLLM) -> None:
     llm.default = "The Hawaii budget of the user is $10,000"
     more = {"llm": "scripted", "llm_url": llm.base_url, "rewrite": "hyde", "learn": "off"}
     async with opened(tmp_path, redis, **more) as service:
@@ -258,9 +254,7 @@ async def test_an_answer_that_had_to_do_without_the_llm_is_not_kept(
         assert len(llm.calls("chat")) == calls
 
 
-async def test_a_redis_that_is_frozen_is_never_an_error_and_soon_nobody_waits_for_it(
-    tmp_path: Path, own_redis: RedisServer
-) -> None:
+async def test_a_frozen_redis_is_no_error_and_soon_delays_nobody(tmp_path: Path, own_redis: RedisServer) -> None:
     async with opened(tmp_path, own_redis, redis_timeout_s=0.1) as service:
         await add(service)
         await ask(service)
@@ -293,7 +287,7 @@ async def test_a_redis_that_is_frozen_is_never_an_error_and_soon_nobody_waits_fo
         assert is_from_before(await ask(service))
 
 
-async def test_a_redis_that_comes_back_is_used_again(
+async def test_a_recovered_redis_is_used_again(
     tmp_path: Path, own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recollect.cache.redis_client._FIRST_PAUSE_S", 0.05)
@@ -316,7 +310,7 @@ async def test_a_redis_that_comes_back_is_used_again(
     await link.close()
 
 
-async def test_without_redis_at_its_address_all_goes_on(tmp_path: Path) -> None:
+async def test_recall_works_without_a_redis_at_its_address(tmp_path: Path) -> None:
     more = {"redis_url": "redis://127.0.0.1:9", "cache_from_ms": 0}
     async with opened(tmp_path, None, **more) as service:
         await add(service)
@@ -324,7 +318,7 @@ async def test_without_redis_at_its_address_all_goes_on(tmp_path: Path) -> None:
             assert texts(await ask(service)) == [BUDGET]
 
 
-async def test_what_is_soon_found_is_neither_kept_nor_looked_for(redis: RedisServer) -> None:
+async def test_fast_results_are_neither_cached_nor_looked_up(redis: RedisServer) -> None:
     looked: list[str] = []
 
     class Ledger:
@@ -346,7 +340,7 @@ async def test_what_is_soon_found_is_neither_kept_nor_looked_for(redis: RedisSer
     await repeated.close()
 
 
-def test_an_address_that_cannot_be_one_is_refused() -> None:
+def test_an_invalid_redis_address_is_refused() -> None:
     with pytest.raises(InvalidSettings, match="redis_url"):
         RedisClient("http://example.org", timeout_s=1)
 
@@ -375,9 +369,7 @@ async def race(service: Service, write: Callable[[int], Any]) -> None:
         await asyncio.gather(*asking)
 
 
-async def test_whoever_asks_after_a_write_sees_it_however_many_ask_meanwhile(
-    tmp_path: Path, redis: RedisServer
-) -> None:
+async def test_a_recall_after_a_write_sees_it_under_concurrent_recalls(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
 
         async def write(number: int) -> None:

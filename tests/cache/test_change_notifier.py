@@ -56,7 +56,7 @@ async def start_waiting(service: Service, user: str = "ann", within_s: float = L
     return waiting
 
 
-async def test_whoever_waits_is_woken_by_each_kind_of_change(tmp_path: Path) -> None:
+async def test_a_waiter_is_woken_by_each_kind_of_change(tmp_path: Path) -> None:
     async with opened(tmp_path) as service:
         waiting = await start_waiting(service)
         id = await add(service)
@@ -72,7 +72,7 @@ async def test_whoever_waits_is_woken_by_each_kind_of_change(tmp_path: Path) -> 
             await asyncio.wait_for(waiting, LONG_S / 2)
 
 
-async def test_nobody_is_woken_by_what_others_change(tmp_path: Path) -> None:
+async def test_a_waiter_is_not_woken_by_changes_of_other_users(tmp_path: Path) -> None:
     async with opened(tmp_path) as service:
         waiting = await start_waiting(service, "bea", within_s=0.2)
         await add(service)
@@ -81,7 +81,7 @@ async def test_nobody_is_woken_by_what_others_change(tmp_path: Path) -> None:
         assert service.change_notifier._waiting == {}
 
 
-async def test_what_one_process_changes_wakes_another(tmp_path: Path, redis: RedisServer) -> None:
+async def test_a_change_of_one_process_wakes_another(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
         waiting = await start_waiting(other)
         await until_shared(other)
@@ -89,7 +89,7 @@ async def test_what_one_process_changes_wakes_another(tmp_path: Path, redis: Red
         await asyncio.wait_for(waiting, LONG_S / 2)
 
 
-async def test_while_redis_is_away_nothing_fails_and_it_is_heard_again_afterwards(
+async def test_notifications_resume_after_an_outage_of_redis_without_errors(
     tmp_path: Path, redis: RedisServer
 ) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:

@@ -72,9 +72,7 @@ async def looked_up(service: Service, scope: Scope, id: str, listing: Listing) -
     return results
 
 
-async def test_what_is_looked_up_again_comes_from_redis_and_is_the_same_to_the_last_field(
-    tmp_path: Path, redis: RedisServer
-) -> None:
+async def test_a_repeated_lookup_comes_from_redis_with_every_field(tmp_path: Path, redis: RedisServer) -> None:
     listing = Listing(filter=parse_filter({"tags": "a"}), limit=1)
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other, opened(tmp_path, None) as plain:
         id = await add(one, **FULL)
@@ -88,7 +86,7 @@ async def test_what_is_looked_up_again_comes_from_redis_and_is_the_same_to_the_l
         assert first[2] == 2
 
 
-async def test_postgres_is_asked_for_no_memory_that_redis_has(
+async def test_postgres_is_not_read_for_memories_that_redis_has(
     dsn: str, tmp_path: Path, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path, redis, database=dsn) as one, opened(tmp_path, redis, database=dsn) as other:
@@ -107,9 +105,7 @@ async def test_postgres_is_asked_for_no_memory_that_redis_has(
 
 
 @pytest.mark.parametrize("how", ["update", "forget", "undo", "erase", "erase all"])
-async def test_whoever_looks_after_a_write_of_any_process_sees_it(
-    tmp_path: Path, redis: RedisServer, how: str
-) -> None:
+async def test_a_lookup_after_a_write_of_any_process_sees_it(tmp_path: Path, redis: RedisServer, how: str) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
         id = await add(one)
         for service in (one, other):
@@ -136,7 +132,7 @@ async def test_whoever_looks_after_a_write_of_any_process_sees_it(
                 assert (await service.get(ANN, id)).version > 1
 
 
-async def test_an_erasure_takes_the_words_out_of_redis(tmp_path: Path, redis: RedisServer) -> None:
+async def test_an_erasure_removes_the_text_from_redis(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as service:
         id = await add(service, "My locker is blue-heron-77")
         await looked_up(service, ANN, id, Listing())
@@ -149,14 +145,14 @@ async def test_an_erasure_takes_the_words_out_of_redis(tmp_path: Path, redis: Re
         assert "heron" not in await redis_contents(redis)
 
 
-async def test_where_lookups_are_not_cached_redis_holds_no_words(tmp_path: Path, redis: RedisServer) -> None:
+async def test_without_cached_lookups_redis_holds_no_text(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis, cache_lookups="off") as service:
         id = await add(service, "My locker is blue-heron-77")
         await looked_up(service, ANN, id, Listing())
         assert await redis_contents(redis) == ""
 
 
-async def test_a_list_is_held_by_itself_where_single_memories_are_not(tmp_path: Path, redis: RedisServer) -> None:
+async def test_lists_are_cached_where_single_memories_are_not(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis, cache_lookups="lists") as service:
         id = await add(service)
         first = await looked_up(service, ANN, id, Listing())
@@ -165,7 +161,7 @@ async def test_a_list_is_held_by_itself_where_single_memories_are_not(tmp_path: 
         assert lookup_count("hit") == hits + 2
 
 
-async def test_nobody_is_given_what_another_looked_up(tmp_path: Path, redis: RedisServer) -> None:
+async def test_a_cached_lookup_is_never_returned_to_another_user(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as service:
         id = await add(service, scope=Scope("a:b", "c"))
         await add(service, "Another's", scope=Scope("a", "b:c"))
@@ -176,7 +172,7 @@ async def test_nobody_is_given_what_another_looked_up(tmp_path: Path, redis: Red
         assert await service.count(Scope("a:b"), Listing(visible=True)) == 0
 
 
-async def test_lists_that_go_by_accesses_are_always_read(tmp_path: Path, redis: RedisServer) -> None:
+async def test_lists_ordered_by_access_are_never_cached(tmp_path: Path, redis: RedisServer) -> None:
     recalled = Listing(filter=parse_filter({"access_count": {"gte": 1}}))
     async with opened(tmp_path, redis) as service:
         id = await add(service)
@@ -185,7 +181,7 @@ async def test_lists_that_go_by_accesses_are_always_read(tmp_path: Path, redis: 
         assert await service.count(ANN, recalled) == 1
 
 
-async def test_an_id_that_is_not_there_is_not_held(tmp_path: Path, redis: RedisServer) -> None:
+async def test_an_unknown_id_is_not_cached(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as service:
         for number in range(5):
             with pytest.raises(NotFound):
@@ -195,7 +191,7 @@ async def test_an_id_that_is_not_there_is_not_held(tmp_path: Path, redis: RedisS
         assert await redis_contents(redis) == ""
 
 
-async def test_what_is_read_soon_is_soon_not_looked_for(tmp_path: Path, redis: RedisServer) -> None:
+async def test_fast_lookups_are_soon_not_looked_up_in_redis(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis, cache_from_ms=60_000) as service:
         id = await add(service)
         for _ in range(100):
@@ -207,7 +203,7 @@ async def test_what_is_read_soon_is_soon_not_looked_for(tmp_path: Path, redis: R
         assert await redis_contents(redis) == ""
 
 
-async def test_while_redis_stands_still_lookups_go_on(tmp_path: Path) -> None:
+async def test_lookups_work_while_redis_is_frozen(tmp_path: Path) -> None:
     server = RedisServer()
     server.start()
     try:
@@ -225,7 +221,7 @@ async def test_while_redis_stands_still_lookups_go_on(tmp_path: Path) -> None:
         server.close()
 
 
-async def test_what_others_left_in_redis_is_read_as_if_nothing_were(tmp_path: Path, redis: RedisServer) -> None:
+async def test_foreign_data_in_redis_is_a_cache_miss(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as service:
         id = await add(service)
         await looked_up(service, ANN, id, Listing())
@@ -239,9 +235,7 @@ async def test_what_others_left_in_redis_is_read_as_if_nothing_were(tmp_path: Pa
         assert await service.count(ANN, Listing()) == 1
 
 
-async def test_many_who_look_while_others_write_see_each_write_that_was_done(
-    tmp_path: Path, redis: RedisServer
-) -> None:
+async def test_concurrent_lookups_see_every_completed_write(tmp_path: Path, redis: RedisServer) -> None:
     async with opened(tmp_path, redis) as one, opened(tmp_path, redis) as other:
         id = await add(one, importance=0.0)
         for number in range(1, 30):

@@ -65,9 +65,7 @@ def erased_after_a_backup(cli: Cli, tmp_path: Path) -> tuple[Path, Path]:
     return copy, receipts
 
 
-def test_what_was_erased_is_gone_from_the_bytes_of_a_restored_backup_once_it_is_replayed(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_replaying_erasures_removes_their_bytes_from_a_restored_backup(cli: Cli, tmp_path: Path) -> None:
     copy, receipts = erased_after_a_backup(cli, tmp_path)
     assert CANARY not in receipts.read_text().lower()
     restored(cli, copy)
@@ -93,7 +91,7 @@ def test_replaying_twice_is_replaying_once(cli: Cli, tmp_path: Path) -> None:
     assert len(cli.json("list", "--user", "alex")["results"]) == 2
 
 
-def test_what_was_erased_is_listed_without_what_it_said_or_whose_it_was(cli: Cli, tmp_path: Path) -> None:
+def test_erasures_are_listed_without_texts_and_names(cli: Cli, tmp_path: Path) -> None:
     assert "Nothing was erased so far." in cli("erase", "--receipts").stdout
     erased_after_a_backup(cli, tmp_path)
     output = cli("erase", "--receipts").stdout
@@ -118,7 +116,7 @@ def test_what_was_erased_is_listed_without_what_it_said_or_whose_it_was(cli: Cli
         ('{"id": "1", "at": "2026-01-01", "user": "x", "target": "memory", "ids": []}', "which memory"),
     ],
 )
-def test_a_file_that_is_wrong_anywhere_erases_nothing(cli: Cli, tmp_path: Path, line: str, why: str) -> None:
+def test_an_invalid_file_of_erasures_erases_nothing(cli: Cli, tmp_path: Path, line: str, why: str) -> None:
     copy, receipts = erased_after_a_backup(cli, tmp_path)
     restored(cli, copy)
     first, *_ = receipts.read_text().splitlines()
@@ -128,7 +126,7 @@ def test_a_file_that_is_wrong_anywhere_erases_nothing(cli: Cli, tmp_path: Path, 
     assert holds_canary(cli)
 
 
-def test_a_replay_asks_before_it_begins(cli: Cli, tmp_path: Path) -> None:
+def test_a_replay_asks_for_confirmation(cli: Cli, tmp_path: Path) -> None:
     copy, receipts = erased_after_a_backup(cli, tmp_path)
     restored(cli, copy)
     assert "--yes" in cli.error("erase", "--replay", str(receipts), code=2)
@@ -147,7 +145,7 @@ def test_a_replay_asks_before_it_begins(cli: Cli, tmp_path: Path) -> None:
     assert holds_canary(cli)
 
 
-def test_the_ways_to_say_what_is_to_be_erased_do_not_mix(cli: Cli, tmp_path: Path) -> None:
+def test_options_that_name_an_erasure_exclude_each_other(cli: Cli, tmp_path: Path) -> None:
     file = str(tmp_path / "x.jsonl")
     for words in (
         ("--receipts", "--replay", file),
@@ -183,14 +181,14 @@ def test_a_receipt_names_each_part_and_what_is_out_of_reach(cli: Cli) -> None:
     assert "out of reach from here: backups, exports, logs, other processes, providers" in output
 
 
-def test_a_log_that_someone_reads_is_told_of_as_not_reached(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_in_use_is_reported_as_not_reached(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.ledger.sqlite_secure_delete._empty_log", lambda *_: ["a reader kept it busy"])
     cli("remember", CANARY_MESSAGE, "--user", "alex", "--session", "monday")
     output = cli("erase", "--session", "monday", "--user", "alex", "--yes").stdout
     assert "    not reached: database log" in output
 
 
-async def test_a_restored_postgres_database_is_replayed_through_the_python_door(dsn: str) -> None:
+async def test_erasures_are_replayed_on_a_restored_postgres_database_by_the_python_client(dsn: str) -> None:
     settings = Settings(database=dsn, learn="rules")
     async with AsyncMemory(settings=settings, embedder=FakeEmbedder(32)) as memory:
         await memory.remember(CANARY_MESSAGE, user_id="alex", session_id="monday", wait=True)
@@ -222,7 +220,7 @@ async def checked_gone(dsn: str) -> None:
     await connection.close()
 
 
-def test_no_words_of_what_was_erased_are_kept_at_hand_in_this_process(tmp_path: Path) -> None:
+def test_erased_words_are_in_no_cache_of_this_process(tmp_path: Path) -> None:
     # Nothing else in this process has heard of it.
     other = "zkvnightjar"
     with Memory(settings=Settings(home=tmp_path)) as memory:
@@ -242,7 +240,7 @@ def test_no_words_of_what_was_erased_are_kept_at_hand_in_this_process(tmp_path: 
         assert [each for each in saved if any(isinstance(key, str) and other in key.lower() for key in each)] == []
 
 
-def test_only_what_is_handed_no_words_of_people_has_a_cache_of_its_own() -> None:
+def test_only_functions_without_user_text_use_a_cache_that_erasure_cannot_clear() -> None:
     source = ROOT / "src" / "recollect"
     own = {
         path.relative_to(source).as_posix()
@@ -253,7 +251,7 @@ def test_only_what_is_handed_no_words_of_people_has_a_cache_of_its_own() -> None
     assert own == {"aio/erasable_cache.py", "ledger/postgres_dialect.py", "http/auth/address.py"}
 
 
-def test_what_a_file_tells_must_name_exactly_what_went() -> None:
+def test_an_erasure_in_a_file_must_name_its_target_exactly() -> None:
     report = {"id": "1", "at": "2026-01-01T00:00:00+00:00", "user": "x", "target": "project", "project": "p"}
     assert parse_erasure(report).project == "p"
     for wrong in ({"session": "s"}, {"ids": ["a"]}, {"project": ""}, {"user": ""}):

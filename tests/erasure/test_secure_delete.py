@@ -96,10 +96,10 @@ async def filled(ledger: Ledger) -> list[str]:
     """Users whose rows lie among each other's."""
     ids = []
     for n, scope in enumerate((OTHER_SCOPES[0], WHO, OTHER_SCOPES[1])):
-        ids = await fill(ledger, scope, CANARY, rows=60) if scope is WHO else ids
+        ids = await fill(ledger, scope, CANARY, rows=30) if scope is WHO else ids
         if scope is not WHO:
-            await fill(ledger, scope, f"plain{n}", rows=25)
-    await fill(ledger, OTHER_SCOPES[0], "plainer", rows=20)
+            await fill(ledger, scope, f"plain{n}", rows=12)
+    await fill(ledger, OTHER_SCOPES[0], "plainer", rows=10)
     return ids
 
 
@@ -140,7 +140,7 @@ async def test_what_is_erased_is_in_no_file_of_the_folder(home: Path, target: Ta
     reader.close()
 
 
-async def test_one_memory_and_one_turn_are_in_no_file_while_their_neighbours_are(home: Path) -> None:
+async def test_an_erased_memory_and_turn_are_in_no_file_while_their_neighbours_are(home: Path) -> None:
     ledger = await opened(home)
     await fill(ledger, WHO, "plain", rows=30)
     logged_turn = turn(f"I am {CANARY} indeed")
@@ -167,7 +167,7 @@ async def test_what_was_purged_is_in_no_file(home: Path) -> None:
     await ledger.close()
 
 
-async def test_bytes_would_stay_in_the_log_if_it_were_not_emptied(
+async def test_bytes_would_stay_in_the_log_if_it_were_not_truncated(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_secure_delete, "_empty_log", lambda *given: [])
@@ -195,7 +195,7 @@ async def scatter_and_erase(folder: Path, seed: int) -> set[str]:
 
 
 @pytest.mark.parametrize("anew", [True, False])
-async def test_copies_that_moving_rows_left_in_pages_are_gone_because_the_file_is_written_anew(
+async def test_rewriting_the_file_removes_copies_left_by_moved_rows(
     home: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
 ) -> None:
     if not anew:
@@ -204,7 +204,7 @@ async def test_copies_that_moving_rows_left_in_pages_are_gone_because_the_file_i
     assert any(left) is not anew
 
 
-async def test_a_reader_who_will_not_let_go_is_told_of_and_the_next_try_ends_it(
+async def test_a_blocking_reader_is_reported_and_a_retry_completes_the_erasure(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_secure_delete, "MAX_WAIT_S", 0.2)
@@ -267,7 +267,7 @@ async def test_a_transaction_of_another_session_leaves_the_erasure_incomplete_un
     await ledger.close()
 
 
-async def test_the_index_and_the_embedding_cache_let_go() -> None:
+async def test_an_erasure_clears_the_index_and_the_embedding_cache() -> None:
     ledger = await open_in_memory(MODEL)
     index = ExactIndex(ledger, MODEL, budget_bytes=1 << 20)
     cache = CachedEmbedder(FakeEmbedder(8))
@@ -298,7 +298,7 @@ async def test_cached_words_are_erased(home: Path) -> None:
     await ledger.close()
 
 
-async def test_an_index_of_another_process_lets_go_when_it_is_next_asked(home: Path) -> None:
+async def test_an_index_of_another_process_drops_erased_rows_at_its_next_search(home: Path) -> None:
     ledger, other = await opened(home), await opened(home)
     index = ExactIndex(other, MODEL, budget_bytes=1 << 20)
     (logged_turn,) = (await ledger.append(WHO, [turn(CANARY)], vectors=[VECTOR], by=BY)).turns

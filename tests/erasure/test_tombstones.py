@@ -101,7 +101,7 @@ async def forget(service: Service, session: Scope, *texts: str) -> None:
 
 @pytest.mark.parametrize("scope", [ANN, NAMED], ids=["unnamed", "named"])
 @pytest.mark.parametrize("gone", [JOB, ILL, SLEEP])
-async def test_a_forgotten_turn_does_not_come_back_and_the_session_goes_on(
+async def test_a_forgotten_turn_does_not_come_back_and_the_session_continues(
     service: Service, threads_of: Any, scope: Scope, gone: str
 ) -> None:
     texts = [JOB, ILL, SLEEP]
@@ -122,7 +122,7 @@ async def test_a_forgotten_turn_does_not_come_back_and_the_session_goes_on(
 
 @pytest.mark.parametrize("scope", [ANN, NAMED], ids=["unnamed", "named"])
 @pytest.mark.parametrize("target", [Target.SESSION, Target.USER])
-async def test_an_erased_session_that_is_sent_whole_brings_only_what_is_said_now(
+async def test_an_erased_session_that_is_sent_again_stores_only_the_new_message(
     service: Service, threads_of: Any, scope: Scope, target: Target
 ) -> None:
     session = await talk(service, JOB, ILL, scope=scope)
@@ -174,7 +174,7 @@ async def test_a_branch_is_found_though_its_first_message_was_forgotten(service:
 
 
 @pytest.mark.parametrize("scope", [ANN, NAMED], ids=["unnamed", "named"])
-async def test_what_is_said_anew_counts_and_stays(service: Service, scope: Scope) -> None:
+async def test_a_forgotten_text_that_is_said_again_is_stored(service: Service, scope: Scope) -> None:
     session = await talk(service, JOB, ILL, scope=scope)
     await forget(service, session, ILL)
     placed = await chat(service, [*history(JOB, ILL), user(ILL)], "I see", scope)
@@ -187,14 +187,14 @@ async def test_what_is_said_anew_counts_and_stays(service: Service, scope: Scope
     assert (await logged_contents(service)).count(ILL) == 1
 
 
-async def test_a_conversation_that_opens_with_forgotten_words_says_them_anew(service: Service) -> None:
+async def test_a_new_conversation_that_begins_with_a_forgotten_text_stores_it(service: Service) -> None:
     session = await talk(service, ILL, JOB)
     await forget(service, session, ILL)
     placed = await chat(service, [user(ILL)], "I see")
     assert [each.text for each in placed.new] == [ILL]
 
 
-async def test_secrets_that_were_kept_out_do_not_hide_what_was_forgotten(service: Service, threads_of: Any) -> None:
+async def test_forgotten_turns_with_redacted_secrets_are_recognised(service: Service, threads_of: Any) -> None:
     session = await talk(service, JOB, PHONE)
     [stored] = [each for each in await service.turns(session) if "[redacted" in each.content and each.role == "user"]
     await service.forget(session, stored.id, by=BY, sources=False)
@@ -233,7 +233,7 @@ async def test_remember_takes_the_last_exchange_for_new(memory: AsyncMemory) -> 
     assert ILL not in [each.content for each in await memory.sessions.turns(user_id="ann", session_id="s")]
 
 
-async def test_of_a_history_without_answers_the_last_message_is_new(memory: AsyncMemory) -> None:
+async def test_the_last_message_of_a_history_without_answers_is_new(memory: AsyncMemory) -> None:
     [first] = await memory.remember(ILL, user_id="ann", session_id="s")
     await memory.delete(first.id, user_id="ann")
     stored = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
@@ -255,7 +255,7 @@ async def test_forgetting_everything_reaches_turns_that_wait_on_disk(memory: Asy
         assert await server.sessions.turns(user_id="ann", session_id="monday") == []
 
 
-async def test_backups_and_exports_carry_what_recognises_it(memory: AsyncMemory, tmp_path: Path) -> None:
+async def test_backups_and_exports_include_tombstones(memory: AsyncMemory, tmp_path: Path) -> None:
     from recollect.transfer.restore import restore
 
     [ill, job] = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
@@ -275,7 +275,7 @@ async def test_backups_and_exports_carry_what_recognises_it(memory: AsyncMemory,
 
 
 @pytest.mark.parametrize("door", ["chat", "responses", "conversations"])
-def test_over_http_no_door_learns_it_again(tmp_path: Path, llm: ScriptedLLM, door: str) -> None:
+def test_no_http_api_learns_a_forgotten_turn_again(tmp_path: Path, llm: ScriptedLLM, door: str) -> None:
     llm.reply("So you have epilepsy.")
     with served(tmp_path, llm.base_url) as server:
         named = {"X_Memory_User": "ann"}

@@ -77,7 +77,7 @@ async def test_it_finds_what_comparing_with_every_vector_finds(ledger: Ledger) -
         np.testing.assert_allclose(scored.scores, np.maximum(cosines[best], 0), atol=3e-4)
 
 
-async def test_a_search_takes_no_references_that_are_not_its_own(ledger: Ledger) -> None:
+async def test_a_search_does_not_leak_references(ledger: Ledger) -> None:
     await fill(ledger, ANN, 50, seed=1)
     view, [question] = await index_of(ledger).view(ANN, EVERYTHING), unit_vectors(1, seed=2)
     before = sys.getrefcount(None)
@@ -87,7 +87,7 @@ async def test_a_search_takes_no_references_that_are_not_its_own(ledger: Ledger)
     assert sys.getrefcount(None) > before - 250
 
 
-async def test_someone_without_memories_finds_nothing(ledger: Ledger) -> None:
+async def test_a_user_without_memories_finds_nothing(ledger: Ledger) -> None:
     index, [question] = index_of(ledger), unit_vectors(1, seed=0)
     assert await nearest_ids(ledger, index, ANN, question) == []
     nobody = await index.view(ANN, EVERYTHING)
@@ -113,7 +113,7 @@ async def test_only_the_places_seen_from_the_scope_are_found(ledger: Ledger) -> 
     assert set(await nearest_ids(ledger, index_of(ledger), here, question)) == {record.id for record in own}
 
 
-async def test_changes_of_any_kind_show_at_the_next_search(ledger: Ledger) -> None:
+async def test_changes_of_any_kind_are_visible_in_the_next_search(ledger: Ledger) -> None:
     first, second = (await fill(ledger, ANN, 2, seed=1))[:2]
     vectors, index = unit_vectors(2, seed=1), index_of(ledger)
     assert (await nearest_ids(ledger, index, ANN, vectors[0]))[0] == first.id
@@ -126,7 +126,7 @@ async def test_changes_of_any_kind_show_at_the_next_search(ledger: Ledger) -> No
 
 
 @pytest.mark.parametrize("count", [1, 32, 33, 200])
-async def test_however_many_came_since_the_last_search_all_are_found(ledger: Ledger, count: int) -> None:
+async def test_all_rows_added_since_the_last_search_are_found(ledger: Ledger, count: int) -> None:
     await fill(ledger, ANN, 10, seed=1)
     index = index_of(ledger)
     assert (await index.view(ANN, EVERYTHING)).count == 10
@@ -134,7 +134,7 @@ async def test_however_many_came_since_the_last_search_all_are_found(ledger: Led
     assert (await index.view(ANN, EVERYTHING)).count == 10 + count
 
 
-async def test_the_least_used_leave_when_memory_runs_short(ledger: Ledger) -> None:
+async def test_the_least_recently_used_users_are_dropped_beyond_the_budget(ledger: Ledger) -> None:
     scopes = [Scope(f"user {n}") for n in range(6)]
     for n, scope in enumerate(scopes):
         await fill(ledger, scope, 100, seed=n)
@@ -147,7 +147,7 @@ async def test_the_least_used_leave_when_memory_runs_short(ledger: Ledger) -> No
     assert [n for n in range(6) if index.loaded_rows(f"user {n}")] == [3, 4, 5]
 
 
-async def test_searches_and_writes_at_once_never_disagree(ledger: Ledger) -> None:
+async def test_concurrent_searches_and_writes_are_consistent(ledger: Ledger) -> None:
     index, questions = index_of(ledger), unit_vectors(40, seed=7)
     await fill(ledger, ANN, 50, seed=1)
 
@@ -184,7 +184,7 @@ async def rows_of(ledger: Ledger, scope: Scope, *records: Turn | MemoryRecord) -
     return np.array(numbers, np.int64)
 
 
-async def test_turns_stand_beside_those_before_and_after_them_in_their_session(ledger: Ledger) -> None:
+async def test_neighbors_are_the_turns_before_and_after_in_the_session(ledger: Ledger) -> None:
     one, two = await say(ledger, SESSION, "one", "two")
     [lone] = await say(ledger, OTHER, "elsewhere", seed=1)
     fact = (await fill(ledger, ANN, 1, seed=2))[0]
@@ -202,7 +202,7 @@ async def test_turns_stand_beside_those_before_and_after_them_in_their_session(l
     assert [side.tolist() for side in view.neighbors(np.empty(0, np.int64))] == [[], []]
 
 
-async def test_a_turn_that_may_not_be_found_is_beside_nothing(ledger: Ledger) -> None:
+async def test_an_invisible_turn_is_no_neighbor(ledger: Ledger) -> None:
     one, two, three = await say(ledger, SESSION, "one", "two", "three")
     index = index_of(ledger)
     rows = await rows_of(ledger, SESSION, one, two, three)
@@ -214,7 +214,7 @@ async def test_a_turn_that_may_not_be_found_is_beside_nothing(ledger: Ledger) ->
     assert view.sees(rows).tolist() == [True, False, True]
 
 
-async def test_a_turn_of_another_project_is_beside_nothing(ledger: Ledger) -> None:
+async def test_a_turn_of_another_project_is_no_neighbor(ledger: Ledger) -> None:
     there = Scope("ann", "p", "s")
     turns = await say(ledger, there, "one", "two", "three")
     index, rows = index_of(ledger), await rows_of(ledger, there, *turns)
@@ -226,7 +226,7 @@ async def test_a_turn_of_another_project_is_beside_nothing(ledger: Ledger) -> No
         ]
 
 
-async def test_a_view_does_not_see_the_turn_that_came_after_it(ledger: Ledger) -> None:
+async def test_a_view_does_not_see_a_later_turn(ledger: Ledger) -> None:
     [one] = await say(ledger, SESSION, "one")
     index = index_of(ledger)
     earlier = await index.view(SESSION, EVERYTHING)
@@ -238,7 +238,7 @@ async def test_a_view_does_not_see_the_turn_that_came_after_it(ledger: Ledger) -
     assert earlier.sees(rows).tolist() == [True, False]
 
 
-async def test_vectors_are_those_of_the_rows_asked_for_in_their_order(ledger: Ledger) -> None:
+async def test_vectors_are_returned_in_the_order_of_the_rows(ledger: Ledger) -> None:
     records, vectors = await fill(ledger, ANN, 4, seed=1), unit_vectors(4, seed=1)
     bare = draft(ANN, "without a vector", {})
     await ledger.apply(ANN, [Add(bare)], by=BY)
@@ -252,7 +252,7 @@ async def test_vectors_are_those_of_the_rows_asked_for_in_their_order(ledger: Le
     assert (await nobody.vectors(np.array([1, 2]))).tolist() == [[0.0] * MODEL.dimensions] * 2
 
 
-async def test_traits_are_told_of_each_row_with_codes_for_sessions_and_speakers(ledger: Ledger) -> None:
+async def test_traits_have_codes_for_sessions_and_speakers(ledger: Ledger) -> None:
     one, two = await say(ledger, SESSION, "I prefer tea", "Is it 5?", name="Ann Lee")
     [other] = await say(ledger, OTHER, "hello", seed=1, name="Bob")
     [fact] = await fill(ledger, ANN, 1, seed=2, importance=0.9, occurred_at=NOON)
@@ -276,7 +276,7 @@ async def test_traits_are_told_of_each_row_with_codes_for_sessions_and_speakers(
     assert anew.flags.tolist() == [Trait.ASKS | Trait.FIRST_PERSON]
 
 
-async def test_a_view_as_of_a_moment_finds_what_held_then(ledger: Ledger) -> None:
+async def test_a_view_as_of_a_moment_finds_what_was_valid_then(ledger: Ledger) -> None:
     [old], vectors = await fill(ledger, ANN, 1, seed=1, valid_from=NOON), unit_vectors(1, seed=1)
     new = draft(ANN, "took its place", {"valid_from": NOON + timedelta(days=9)})
     await ledger.apply(ANN, [Supersede(old.id, new, vector=vectors[0])], by=BY)

@@ -77,7 +77,7 @@ class TestEngineThatIsAway(TestEngineIndex):
     async def settled(self, index: Index) -> None:
         pass
 
-    async def test_what_was_erased_is_nowhere_any_more(self, ledger: Ledger, index: Index) -> None:
+    async def test_erased_rows_are_in_neither_index_nor_store(self, ledger: Ledger, index: Index) -> None:
         records = await fill(ledger, ANN, 20, seed=1)
         await ledger.erase(ANN, ErasureRequest(Target.MEMORY, records[3].id), by=BY)
         # It is not reached; what becomes of that is told below.
@@ -102,7 +102,7 @@ async def nearest(index: Index, seed: int = 2) -> list[int]:
     return (await view.nearest(unit_vectors(1, seed=seed)[0], limit=10)).rows.tolist()
 
 
-async def test_rows_of_others_are_not_shown_whatever_the_engine_says(ledger: Ledger) -> None:
+async def test_rows_of_other_users_are_not_returned_whatever_the_store_suggests(ledger: Ledger) -> None:
     await fill(ledger, ANN, 30, seed=1)
     await fill(ledger, BOB, 30, seed=2)
     [forgotten] = await fill(ledger, ANN, 1, seed=3)
@@ -117,7 +117,7 @@ async def test_rows_of_others_are_not_shown_whatever_the_engine_says(ledger: Led
     assert engine.request_count
 
 
-async def test_an_engine_that_gives_too_little_is_asked_for_more_and_then_done_without(ledger: Ledger) -> None:
+async def test_a_store_that_returns_too_few_rows_is_asked_for_more_then_bypassed(ledger: Ledger) -> None:
     await fill(ledger, ANN, 200, seed=1)
     engine = FaultyVectorStore()
     index = index_over(ledger, engine)
@@ -129,7 +129,7 @@ async def test_an_engine_that_gives_too_little_is_asked_for_more_and_then_done_w
 
 
 @pytest.mark.parametrize("warm", [True, False])
-async def test_what_the_engine_shows_late_is_found_meanwhile(ledger: Ledger, warm: bool) -> None:
+async def test_rows_that_the_store_shows_late_are_found_meanwhile(ledger: Ledger, warm: bool) -> None:
     engine = FaultyVectorStore()
     engine.settles_s = 60.0
     index = index_over(ledger, engine)
@@ -147,7 +147,7 @@ async def test_what_the_engine_shows_late_is_found_meanwhile(ledger: Ledger, war
         assert (await nearest(index, seed=50))[0] == new
 
 
-async def test_what_the_engine_has_is_held_no_longer_than_until_a_search_sees_it(ledger: Ledger) -> None:
+async def test_unsynced_rows_are_dropped_once_a_search_of_the_store_sees_them(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
     index = index_over(ledger, engine)
     await fill(ledger, ANN, 100, seed=1)
@@ -161,7 +161,7 @@ async def test_what_the_engine_has_is_held_no_longer_than_until_a_search_sees_it
     assert recent.rows == {}
 
 
-async def test_a_user_with_few_memories_is_searched_exactly_and_the_engine_is_not_asked(ledger: Ledger) -> None:
+async def test_a_user_with_few_memories_is_searched_exactly_without_the_store(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
     index = index_over(ledger, engine, VectorStoreLimits(exact_rows=50, few_rows=0))
     await fill(ledger, ANN, 50, seed=1)
@@ -178,7 +178,7 @@ async def test_a_user_with_few_memories_is_searched_exactly_and_the_engine_is_no
     assert engine.request_count == 1
 
 
-async def test_where_few_may_be_found_they_are_compared_and_nobody_is_asked(ledger: Ledger) -> None:
+async def test_few_visible_rows_are_compared_without_the_store(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
     index = index_over(ledger, engine, VectorStoreLimits(exact_rows=0, few_rows=100))
     await fill(ledger, ANN, 100, seed=1)
@@ -187,7 +187,7 @@ async def test_where_few_may_be_found_they_are_compared_and_nobody_is_asked(ledg
     assert not engine.request_count
 
 
-async def test_an_engine_that_stands_still_costs_a_moment_and_then_nothing(ledger: Ledger) -> None:
+async def test_a_frozen_store_delays_a_few_searches_then_none(ledger: Ledger) -> None:
     await fill(ledger, ANN, 100, seed=1)
     engine = FaultyVectorStore()
     index = index_over(ledger, engine, VectorStoreLimits(exact_rows=0, few_rows=0, timeout_s=0.05))
@@ -206,7 +206,7 @@ async def test_an_engine_that_stands_still_costs_a_moment_and_then_nothing(ledge
     assert time.perf_counter() - started < 0.45
 
 
-async def test_an_engine_that_is_back_is_asked_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recovered_store_is_used_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     await fill(ledger, ANN, 100, seed=1)
     engine = FaultyVectorStore()
     index = index_over(ledger, engine)
@@ -222,7 +222,7 @@ async def test_an_engine_that_is_back_is_asked_again(ledger: Ledger, monkeypatch
     assert (engine.request_count, index.last_error) == (request + 1, "")
 
 
-async def test_one_too_large_for_memory_is_compared_page_by_page_while_the_engine_is_away(ledger: Ledger) -> None:
+async def test_a_user_too_large_for_memory_is_compared_by_pages_while_the_store_is_down(ledger: Ledger) -> None:
     await fill(ledger, ANN, 300, seed=1)
     engine = FaultyVectorStore()
     engine.away = True
@@ -234,7 +234,7 @@ async def test_one_too_large_for_memory_is_compared_page_by_page_while_the_engin
     assert index._exact.nbytes == 0
 
 
-async def test_an_erasure_that_does_not_reach_the_engine_says_so_and_is_done_later(ledger: Ledger) -> None:
+async def test_an_erasure_that_does_not_reach_the_store_says_so_and_is_done_later(ledger: Ledger) -> None:
     records = await fill(ledger, ANN, 10, seed=1)
     await fill(ledger, BOB, 10, seed=2)
     engine = FaultyVectorStore()
@@ -258,7 +258,7 @@ async def test_an_erasure_that_does_not_reach_the_engine_says_so_and_is_done_lat
     assert await engine.users() == [hash_user("ann")]
 
 
-async def test_a_row_erased_while_it_was_on_its_way_does_not_stay(ledger: Ledger) -> None:
+async def test_a_row_erased_during_a_sync_does_not_stay(ledger: Ledger) -> None:
     await fill(ledger, ANN, 10, seed=1)
     engine = FaultyVectorStore()
     index = index_over(ledger, engine)
@@ -275,7 +275,9 @@ async def test_a_row_erased_while_it_was_on_its_way_does_not_stay(ledger: Ledger
     assert engine.stored == {}
 
 
-async def test_feeding_goes_on_where_it_was_broken_off(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_sync_continues_where_it_stopped(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feeding, "_BATCH_ROWS", 10)
     for seed in range(6):
         await fill(ledger, ANN, 7, seed=seed)
@@ -301,7 +303,9 @@ async def test_feeding_goes_on_where_it_was_broken_off(ledger: Ledger, monkeypat
     assert await feeder.sync() == 0
 
 
-async def test_one_revision_larger_than_a_batch_is_fed_whole(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_revision_larger_than_a_batch_is_synced_completely(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feeding, "_BATCH_ROWS", 10)
     await fill(ledger, ANN, 35, seed=1)
     engine, seen = FaultyVectorStore(), list[int]()
@@ -321,7 +325,7 @@ async def test_changes_of_many_users_go_in_one_batch(ledger: Ledger) -> None:
     assert len(await engine.users()) == 20
 
 
-async def test_one_feeds_and_the_other_stands_by(ledger: Ledger) -> None:
+async def test_one_process_syncs_and_the_other_stands_by(ledger: Ledger) -> None:
     await fill(ledger, ANN, 5, seed=1)
     engine = FaultyVectorStore()
     first, second = (IndexSync(ledger, MODEL, engine, feed_name="unruly") for _ in range(2))
@@ -331,7 +335,7 @@ async def test_one_feeds_and_the_other_stands_by(ledger: Ledger) -> None:
     assert await first.sync() == 5
 
 
-async def test_a_feeder_that_stood_still_leaves_nothing_that_was_erased_meanwhile(ledger: Ledger) -> None:
+async def test_a_suspended_sync_leaves_nothing_that_was_erased_meanwhile(ledger: Ledger) -> None:
     await fill(ledger, ANN, 5, seed=1)
     engine = FaultyVectorStore()
     slow, other = (IndexSync(ledger, MODEL, engine, feed_name="unruly") for _ in range(2))
@@ -350,7 +354,7 @@ async def test_a_feeder_that_stood_still_leaves_nothing_that_was_erased_meanwhil
     assert engine.stored == {}
 
 
-async def test_a_feeder_that_runs_takes_up_what_it_is_nudged_about(ledger: Ledger) -> None:
+async def test_a_running_sync_writes_changes_when_woken(ledger: Ledger) -> None:
     engine = FaultyVectorStore()
     feeder = IndexSync(ledger, MODEL, engine, feed_name="unruly", every_s=30)
     feeder.start()

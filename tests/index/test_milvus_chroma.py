@@ -159,7 +159,7 @@ async def nearest(index: Index) -> list[int]:
 
 
 @pytest.mark.engines
-async def test_a_frozen_server_costs_a_moment_then_nothing_and_is_asked_again_when_it_goes_on(
+async def test_a_frozen_server_delays_a_few_searches_and_is_used_again_once_it_resumes(
     server: Server, ledger: Ledger
 ) -> None:
     await fill(ledger, ANN, 300, seed=1)
@@ -206,7 +206,7 @@ async def test_a_frozen_server_costs_a_moment_then_nothing_and_is_asked_again_wh
 
 
 @pytest.mark.engines
-async def test_an_erasure_while_the_server_is_gone_is_done_when_it_is_back(server: Server, ledger: Ledger) -> None:
+async def test_an_erasure_while_the_server_is_down_is_done_when_it_is_back(server: Server, ledger: Ledger) -> None:
     own = type(server)()
     own.start()
     try:
@@ -266,7 +266,7 @@ LEAST_SHARED = 0.95
 
 @pytest.mark.engines
 @pytest.mark.parametrize("kind", ["milvus-lite", "milvus-server", "chroma-folder", "chroma-server"])
-async def test_every_engine_recalls_what_comparing_with_every_vector_does(kind: str, tmp_path: Path) -> None:
+async def test_every_store_finds_what_an_exact_search_finds(kind: str, tmp_path: Path) -> None:
     embedder = StaticEmbedder()
     engine = _engine_of(kind, tmp_path, embedder.model)
     ledger = await open_sqlite(tmp_path / "recollect.db", embedder.model)

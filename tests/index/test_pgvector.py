@@ -89,7 +89,7 @@ async def opened(*, extension: bool) -> AsyncIterator[Store]:
         await ledger.close()
 
 
-async def test_the_nearest_are_those_that_comparing_with_all_gives(store: Store) -> None:
+async def test_the_nearest_rows_are_those_of_an_exact_search(store: Store) -> None:
     stored, ids = vectors(400, seed=0), await store.add(ANN, 400)
     await store.add(BOB, 400, seed=1)
     await store.ready("ann", "bob")
@@ -100,7 +100,7 @@ async def test_the_nearest_are_those_that_comparing_with_all_gives(store: Store)
     assert missed <= 4, "more than one in fifty was missed"
 
 
-async def test_whoever_is_not_ready_is_made_ready_by_being_asked_for(store: Store) -> None:
+async def test_a_search_prepares_a_user_who_is_not_ready(store: Store) -> None:
     ids = await store.add(ANN, 50)
     question = vectors(1, seed=0)[0]
     with pytest.raises(IndexUnavailable, match="not ready"):
@@ -112,7 +112,7 @@ async def test_whoever_is_not_ready_is_made_ready_by_being_asked_for(store: Stor
     assert (await store.engine.state()).is_indexed
 
 
-async def test_what_changes_afterwards_is_seen_at_once(store: Store) -> None:
+async def test_later_changes_are_visible_at_once(store: Store) -> None:
     ids = await store.add(ANN, 50)
     await store.ready("ann")
     [new] = await store.add(ANN, 1, seed=5)
@@ -126,7 +126,7 @@ async def test_what_changes_afterwards_is_seen_at_once(store: Store) -> None:
     assert ids[3] not in await store.nearest_ids(ANN, moved, limit=60)
 
 
-async def test_only_what_lives_in_the_places_asked_for_is_found(store: Store) -> None:
+async def test_only_rows_in_the_requested_places_are_found(store: Store) -> None:
     everyday = await store.add(ANN, 300)
     at_work = await store.add(Scope("ann", "work"), 5, seed=1)
     await store.add(Scope("ann", "home"), 5, seed=2)
@@ -141,7 +141,7 @@ async def test_only_what_lives_in_the_places_asked_for_is_found(store: Store) ->
     assert not len((await store.engine.nearest("ann", question, places=["nowhere"], limit=3)).rows)
 
 
-async def test_those_who_have_few_take_no_room_and_no_part_in_the_index(store: Store) -> None:
+async def test_small_users_take_no_space_in_the_index(store: Store) -> None:
     await store.add(ANN, 30)
     await store.add(BOB, 20, seed=1)
     assert await store.engine.rebuild(large=25) == 30
@@ -151,9 +151,7 @@ async def test_those_who_have_few_take_no_room_and_no_part_in_the_index(store: S
         await store.nearest_ids(BOB, vectors(1, seed=1)[0])
 
 
-async def test_what_is_written_while_a_user_is_made_ready_is_not_missed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rows_written_while_a_user_is_prepared_are_found(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.add(ANN, 60)
     monkeypatch.setattr(pgvector, "FILL_BATCH", 3)
     making = asyncio.create_task(store.ready("ann"))
@@ -168,7 +166,7 @@ async def test_what_is_written_while_a_user_is_made_ready_is_not_missed(
     assert not await store.admin.fetchval("SELECT count(*) FROM vectors WHERE half IS NULL")
 
 
-async def test_nobody_is_searched_for_by_pgvector_before_there_is_an_index(
+async def test_pgvector_is_not_searched_before_there_is_an_index(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.add(ANN, 30)
@@ -186,7 +184,7 @@ async def test_nobody_is_searched_for_by_pgvector_before_there_is_an_index(
     await store.nearest_ids(ANN, vectors(1, seed=0)[0])
 
 
-async def test_halves_of_all_kinds_are_the_numbers_they_stand_for(store: Store) -> None:
+async def test_all_kinds_of_half_precision_numbers_are_converted_exactly(store: Store) -> None:
     await store.add(ANN, 1)
     await store.ready("ann")
     kinds = np.array([0, 1, -1, 0.5, -2, 6e-8, -6e-8, 6.1e-5, 65504, -65504, 1 / 3, 1e-3, 5e-5], np.float16)
@@ -214,7 +212,7 @@ async def test_the_search_goes_by_the_index_under_row_level_security(store: Stor
     assert any("vectors_near_" in line for line in plans), "\n".join(plans)
 
 
-async def test_an_index_whose_maker_was_ended_is_made_anew(store: Store) -> None:
+async def test_an_interrupted_index_build_is_repeated(store: Store) -> None:
     await store.add(ANN, 30)
     await store.ready("ann")
     await store.admin.execute(
@@ -227,7 +225,7 @@ async def test_an_index_whose_maker_was_ended_is_made_anew(store: Store) -> None
     assert (await store.engine.state()).is_indexed
 
 
-async def test_what_does_not_stand_in_the_index_as_it_should_is_told(store: Store) -> None:
+async def test_verify_reports_wrong_and_missing_vectors(store: Store) -> None:
     await store.add(ANN, 30)
     assert await store.engine.verify() == []
     await store.ready("ann")
@@ -241,7 +239,7 @@ async def test_what_does_not_stand_in_the_index_as_it_should_is_told(store: Stor
     assert await store.engine.verify() == [("ann", 30, 0)]
 
 
-async def test_several_processes_that_make_users_ready_do_it_once(store: Store) -> None:
+async def test_several_processes_prepare_a_user_once(store: Store) -> None:
     await store.add(ANN, 30)
     rest = [await open_postgres(store.dsn, MODEL) for _ in range(3)]
     engines = [open_pgvector(ledger, MODEL) for ledger in rest]
@@ -252,7 +250,7 @@ async def test_several_processes_that_make_users_ready_do_it_once(store: Store) 
         await ledger.close()
 
 
-async def test_tables_that_are_split_have_an_index_for_each_part(store: Store) -> None:
+async def test_partitioned_tables_have_an_index_for_each_partition(store: Store) -> None:
     ids = await store.add(ANN, 40)
     await store.ready("ann")
     engine = store.ledger.engine
@@ -267,7 +265,7 @@ async def test_tables_that_are_split_have_an_index_for_each_part(store: Store) -
     assert await store.admin.fetchval("SELECT count(*) FROM pg_class WHERE relname LIKE 'vectors_near_%'") == 3
 
 
-async def test_without_the_extension_it_says_what_to_do_and_memories_are_kept(without: Store) -> None:
+async def test_without_the_extension_the_remedy_is_reported_and_search_works(without: Store) -> None:
     await without.add(ANN, 3)
     assert "superuser" in (await without.engine.state()).trouble
     with pytest.raises(IndexUnavailable):

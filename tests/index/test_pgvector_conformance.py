@@ -74,7 +74,7 @@ async def test_a_large_user_is_searched_by_pgvector_and_not_by_reading_all(
     await index.close()
 
 
-async def test_users_who_are_not_ready_keep_nobody_from_pgvector(
+async def test_users_who_are_not_ready_do_not_open_the_breaker(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(ledger, ANN, 300, seed=1)

@@ -47,7 +47,7 @@ def settings_of(home: Path, **more: object) -> Settings:
     return load(options, environ={}).settings
 
 
-async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Path, engine: FaultyVectorStore) -> None:
+async def test_memories_are_synced_found_and_erased_with_a_receipt(tmp_path: Path, engine: FaultyVectorStore) -> None:
     service = await open_service(settings_of(tmp_path))
     service.jobs.start()
     try:
@@ -75,7 +75,7 @@ async def test_what_is_kept_is_fed_found_and_erased_with_a_receipt(tmp_path: Pat
         await service.close()
 
 
-def test_an_engine_that_is_away_is_told_of_and_all_goes_on(
+def test_an_unavailable_store_is_reported_and_search_works(
     tmp_path: Path, engine: FaultyVectorStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recollect.index.store_sync._EVERY_S", 0.05)
@@ -102,7 +102,7 @@ def wait_for(client: TestClient, status: str) -> None:
         time.sleep(0.02)
 
 
-def test_the_index_is_the_one_that_is_set_and_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+def test_the_configured_index_is_opened_on_first_use(tmp_path: Path) -> None:
     asyncio.run(opened_and_closed(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -120,7 +120,7 @@ async def opened_and_closed(tmp_path: Path) -> None:
         await index.close()
 
 
-async def test_a_moved_engine_is_fed_anew_and_a_password_is_not_noted(tmp_path: Path) -> None:
+async def test_a_store_at_another_address_is_synced_anew_and_passwords_are_not_recorded(tmp_path: Path) -> None:
     ledger = await open_in_memory(MODEL)
     names = []
     for address in ("http://root:secret@one:19530", "http://two:19530"):
@@ -133,7 +133,7 @@ async def test_a_moved_engine_is_fed_anew_and_a_password_is_not_noted(tmp_path: 
     assert len(set(names)) == 2
 
 
-def test_settings_that_cannot_be_are_refused(tmp_path: Path) -> None:
+def test_invalid_index_settings_are_refused(tmp_path: Path) -> None:
     for wrong in ({"milvus_collection": "a b"}, {"milvus_collection": "x;drop"}, {"chroma_collection": "ab"}):
         with pytest.raises(InvalidSettings):
             settings_of(tmp_path, **wrong)
@@ -154,7 +154,7 @@ async def test_an_address_that_is_neither_a_file_nor_a_server_is_refused(tmp_pat
         ("/data/milvus.db", "/data/milvus.db"),
     ],
 )
-def test_a_server_is_told_from_a_file(address: str, uri: str) -> None:
+def test_a_server_address_is_distinguished_from_a_file(address: str, uri: str) -> None:
     options = MilvusOptions(address=address)
     assert (options.uri, options.is_lite) == (uri, uri.endswith(".db"))
 

@@ -58,7 +58,7 @@ async def test_rows_that_were_erased_are_not_counted_any_more(engine: SqliteEngi
     assert (existing.counts.tolist(), existing.average) == ([1, 3], 2.0)
 
 
-async def test_a_full_text_made_anew_is_measured_anew(engine: SqliteEngine) -> None:
+async def test_lengths_are_read_again_after_the_full_text_is_rebuilt(engine: SqliteEngine) -> None:
     cache = DocLengthCache()
     await lengths(engine, cache)
     await run(engine, "UPDATE memories SET term_count = 7", "UPDATE users SET epoch = epoch + 1")
@@ -99,7 +99,7 @@ class Rows:
     async def many(self, sql: str, params: Any) -> None: ...
 
 
-def test_the_users_asked_for_longest_ago_make_room() -> None:
+def test_the_least_recently_searched_users_are_evicted() -> None:
     tx = Rows(1000)
     cache = DocLengthCache(3 * DocLengths().updated(Revision(1), np.arange(1000), np.ones(1000, np.int32)).size)
     for user in ("ann", "bob", "cat", "ann", "dan"):
@@ -108,21 +108,21 @@ def test_the_users_asked_for_longest_ago_make_room() -> None:
     assert tx.query_count == 4
 
 
-def test_one_user_who_takes_more_than_the_room_is_kept_alone() -> None:
+def test_a_user_larger_than_the_budget_is_cached_alone() -> None:
     cache = DocLengthCache(10)
     for user in ("ann", "bob"):
         run_now(cache.get(Rows(1000), user, Revision(1)))
     assert (cache.count("ann"), cache.count("bob")) == (None, 1000)
 
 
-def test_users_with_nothing_take_room_too() -> None:
+def test_users_without_memories_count_towards_the_budget() -> None:
     cache = DocLengthCache(100_000)
     for number in range(1000):
         run_now(cache.get(Rows(0), str(number), Revision(1)))
     assert sum(cache.count(str(number)) is not None for number in range(1000)) < 100
 
 
-def test_threads_share_it() -> None:
+def test_threads_share_the_cache() -> None:
     cache = DocLengthCache(20_000)
 
     def ask(number: int) -> float:

@@ -72,7 +72,7 @@ def tables(file: Path) -> Any:
         return connection.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
-async def test_a_sqlite_ledger_of_schema_1_is_migrated_and_its_traits_are_made(tmp_path: Path) -> None:
+async def test_a_sqlite_ledger_of_schema_1_is_migrated_and_its_traits_are_computed(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     ledger = await open_sqlite(file, MODEL)
     before = await fill(ledger)
@@ -91,7 +91,7 @@ async def test_a_sqlite_ledger_of_schema_1_is_migrated_and_its_traits_are_made(t
     assert "schema_2_at" in stored
 
 
-async def test_a_postgres_ledger_of_schema_1_is_migrated_and_its_traits_are_made(dsn: str) -> None:
+async def test_a_postgres_ledger_of_schema_1_is_migrated_and_its_traits_are_computed(dsn: str) -> None:
     ledger = await open_postgres(dsn, MODEL)
     before = await fill(ledger)
     await ledger.close()
@@ -105,7 +105,7 @@ async def test_a_postgres_ledger_of_schema_1_is_migrated_and_its_traits_are_made
     await ledger.close()
 
 
-async def test_traits_made_by_other_rules_are_made_anew(tmp_path: Path) -> None:
+async def test_traits_of_other_rules_are_recomputed(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     ledger = await open_sqlite(file, MODEL)
     before = await fill(ledger)
@@ -121,7 +121,7 @@ async def test_traits_made_by_other_rules_are_made_anew(tmp_path: Path) -> None:
     await ledger.close()
 
 
-def test_what_was_said_before_the_migration_is_recalled_after_it(tmp_path: Path) -> None:
+def test_memories_from_before_the_migration_are_recalled_after_it(tmp_path: Path) -> None:
     # Nothing is learned: only the turn has a speaker.
     settings = Settings(home=tmp_path, learn="off")
     with Memory(settings=settings, embedder=FakeEmbedder(16)) as old:
@@ -200,7 +200,7 @@ UPDATE meta SET value = '7' WHERE name = 'schema'
 """
 
 
-async def test_a_ledger_of_before_row_level_security_keeps_what_it_knows_and_is_guarded() -> None:
+async def test_a_ledger_from_before_row_level_security_keeps_its_rows_and_gets_policies() -> None:
     async with running_server().database(role=PLAIN_ROLE) as dsn:
         ledger = await open_postgres(dsn, MODEL)
         before = await fill(ledger)
@@ -216,7 +216,7 @@ async def test_a_ledger_of_before_row_level_security_keeps_what_it_knows_and_is_
         await ledger.close()
 
 
-async def test_a_ledger_made_before_is_searched_by_the_model_of_most_vectors(tmp_path: Path) -> None:
+async def test_an_older_ledger_is_searched_by_the_model_with_most_vectors(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     ledger = await open_sqlite(file, MODEL)
     records = [memory("one"), memory("two")]
@@ -346,7 +346,7 @@ async def under_load(dsn: str) -> AsyncIterator[Load]:
     assert all(isinstance(each, asyncio.CancelledError) for each in done), done
 
 
-async def test_two_servers_that_start_at_once_migrate_once_while_others_write(dsn: str, later: None) -> None:
+async def test_two_servers_that_start_concurrently_migrate_once_while_others_write(dsn: str, later: None) -> None:
     await (await before(dsn)).close()
     async with under_load(dsn) as load:
         async with asyncio.timeout(60):
@@ -358,7 +358,7 @@ async def test_two_servers_that_start_at_once_migrate_once_while_others_write(ds
         await ledger.close()
 
 
-async def test_a_migration_that_has_to_wait_keeps_nobody_waiting_behind_it(dsn: str, later: None) -> None:
+async def test_a_migration_that_waits_for_a_lock_does_not_block_other_statements(dsn: str, later: None) -> None:
     await (await before(dsn)).close()
     reader = await asyncpg.connect(dsn)
     async with under_load(dsn) as load:

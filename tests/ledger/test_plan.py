@@ -22,11 +22,11 @@ def plan_state(*records: MemoryRecord) -> ExistingRecords:
     return stored
 
 
-def test_a_plan_writes_nothing_it_was_not_asked_to() -> None:
+def test_a_plan_contains_only_the_requested_changes() -> None:
     assert plan([], plan_state(memory()), at=NOON).is_empty
 
 
-def test_what_is_added_and_changed_in_one_batch_is_written_once_as_it_ends_up() -> None:
+def test_a_memory_added_and_changed_in_one_batch_is_written_once() -> None:
     fresh = memory("tea")
     planned = plan([Add(fresh), Update(fresh.id, {"content": "milk"})], plan_state(), at=NOON)
     assert planned.added[fresh.id].content == "milk"
@@ -34,13 +34,13 @@ def test_what_is_added_and_changed_in_one_batch_is_written_once_as_it_ends_up() 
     assert [(line.verb, line.version) for line in planned.lines] == [(ChangeKind.ADD, 1), (ChangeKind.UPDATE, 2)]
 
 
-def test_a_vector_of_words_that_were_changed_again_is_not_kept() -> None:
+def test_the_vector_of_a_text_that_changes_in_the_same_batch_is_dropped() -> None:
     fresh = memory("tea")
     planned = plan([Add(fresh, direction(1)), Update(fresh.id, {"content": "milk"})], plan_state(), at=NOON)
     assert planned.vectors == {}
 
 
-def test_the_old_value_of_a_key_steps_aside_for_the_new() -> None:
+def test_the_old_value_of_a_key_is_superseded_before_the_new_one_is_added() -> None:
     old, new = memory("Paris", key="city"), memory("Rome", key="city")
     planned = plan([Supersede(old.id, new)], plan_state(old), at=NOON)
     assert planned.changed[old.id].superseded_by == new.id
@@ -61,13 +61,13 @@ def test_the_old_value_of_a_key_steps_aside_for_the_new() -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_done_is_refused(change: Change, error: type[Exception]) -> None:
+def test_impossible_changes_are_refused(change: Change, error: type[Exception]) -> None:
     stored = plan_state(memory("tea", id="one"), memory("TEA", id="gone", status=Status.FORGOTTEN))
     with pytest.raises(error):
         plan([change], stored, at=NOON)
 
 
-def test_takers_are_every_state_a_memory_passes_through() -> None:
+def test_claiming_records_are_all_states_a_memory_passes_through() -> None:
     one, gone = memory("tea", id="one"), memory("milk", id="gone", status=Status.FORGOTTEN)
     fresh = memory("water")
     changes = [
@@ -87,12 +87,12 @@ def test_takers_are_every_state_a_memory_passes_through() -> None:
 
 
 @pytest.mark.parametrize("bad", [Update("unknown", {}), Update("one", {"content": None}), Update("one", {"no": 1})])
-def test_takers_leave_what_cannot_be_done_to_the_plan(bad: Change) -> None:
+def test_claiming_records_leave_impossible_changes_to_the_plan(bad: Change) -> None:
     fresh = memory("water")
     assert claiming_records([Add(fresh), bad, Add(memory("never"))], {"one": memory(id="one")}) == [fresh]
 
 
-def test_a_memory_of_someone_else_is_refused() -> None:
+def test_a_memory_of_another_user_is_refused() -> None:
     check_owner(ANN, [Add(memory()), Forget("any")])
     for change in (Add(memory(scope=BOB)), Supersede("any", memory(scope=BOB))):
         with pytest.raises(InvalidInput, match="another user"):
@@ -108,7 +108,7 @@ def test_fields_come_back_from_their_plain_values(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\\u0000", "\\\\u0000", "\\" * 7 + "u0000", "\\ud800", "\\n"])
-def test_text_that_only_looks_like_an_escape_can_be_kept(text: str) -> None:
+def test_text_that_only_looks_like_an_escape_can_be_stored(text: str) -> None:
     check_storable(memory(text, metadata={text: [text]}, tags=(text,)))
     with pytest.raises(InvalidText):
         check_storable(memory("tea", metadata={text: [text + "\0"]}))

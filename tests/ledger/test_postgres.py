@@ -102,7 +102,7 @@ async def test_a_server_that_is_down_is_reported_at_once_and_without_the_passwor
 
 
 @pytest.mark.parametrize("dsn", ["postgresql://ann:s3/cret@db/memory", "mysql://ann:s3cret@db/memory"])
-async def test_an_address_that_is_none_is_refused_without_the_password(dsn: str) -> None:
+async def test_an_invalid_address_is_refused_without_the_password(dsn: str) -> None:
     with pytest.raises(InvalidSettings) as caught:
         await open_postgres(dsn, MODEL)
     assert "cret" not in str(caught.value)
@@ -128,7 +128,7 @@ async def test_a_server_too_old_is_refused(dsn: str, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("text", ["a\0b", "half \ud800 of one"])
-async def test_text_that_cannot_be_kept_is_refused(engine: PostgresEngine, text: str) -> None:
+async def test_text_that_cannot_be_stored_is_refused(engine: PostgresEngine, text: str) -> None:
     with pytest.raises(InvalidText):
         await engine.write(
             lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('text', :text)", {"text": text}),
@@ -136,14 +136,14 @@ async def test_text_that_cannot_be_kept_is_refused(engine: PostgresEngine, text:
         )
 
 
-async def test_what_must_be_unique_is_a_conflict(engine: PostgresEngine) -> None:
+async def test_a_violation_of_a_unique_index_is_a_conflict(engine: PostgresEngine) -> None:
     with pytest.raises(Conflict, match="another active memory"):
         await engine.write(
             lambda tx: tx.run("INSERT INTO meta (name, value) VALUES ('schema', :v)", {"v": ""}), tenant=NO_TENANT
         )
 
 
-async def test_several_ledgers_may_open_an_empty_database_at_once(dsn: str) -> None:
+async def test_several_ledgers_can_open_an_empty_database_concurrently(dsn: str) -> None:
     ledgers = await asyncio.gather(*(open_postgres(dsn, MODEL) for _ in range(5)))
     await asyncio.gather(*(ledger.apply(ANN, [Add(memory("likes tea"))], by=BY) for ledger in ledgers))
     assert await ledgers[0].count(ANN, Listing()) == 1
@@ -160,7 +160,7 @@ async def test_a_ledger_lives_in_the_schema_that_is_current(dsn: str, aside: Any
         await ledger.close()
 
 
-async def test_fifty_identical_adds_at_once_make_one_row(ledger: Ledger, dsn: str) -> None:
+async def test_fifty_concurrent_identical_adds_make_one_row(ledger: Ledger, dsn: str) -> None:
     other = await open_postgres(dsn, MODEL)
     adds = [(ledger, other)[n % 2].apply(ANN, [Add(memory("likes tea"))], by=BY) for n in range(50)]
     applied = await asyncio.gather(*adds)
@@ -178,7 +178,7 @@ async def test_a_hundred_requests_with_one_idempotency_key_have_one_effect(ledge
     assert len(await ledger.history(ANN)) == 1
 
 
-async def test_cancelled_writes_leave_the_pool_whole_and_nothing_half_written(
+async def test_cancelled_writes_leave_the_pool_intact_and_nothing_half_written(
     engine: PostgresEngine, aside: Any
 ) -> None:
     ledger = Ledger(engine, MODEL)
@@ -213,7 +213,7 @@ async def test_readers_are_served_while_the_writers_of_a_user_wait(ledger: Ledge
     await asyncio.gather(*waiting)
 
 
-async def test_a_read_that_asks_twice_sees_one_view(engine: PostgresEngine, aside: Any) -> None:
+async def test_two_queries_of_a_read_see_one_view(engine: PostgresEngine, aside: Any) -> None:
     async def ask_twice(tx: Tx) -> list[Sequence[Row]]:
         first = await tx.rows("SELECT count(*) FROM meta", {})
         await aside.execute("INSERT INTO meta (name, value) VALUES (gen_random_uuid()::text, '')")
@@ -224,7 +224,7 @@ async def test_a_read_that_asks_twice_sees_one_view(engine: PostgresEngine, asid
         assert first == second
 
 
-async def test_writers_that_lock_each_other_out_are_tried_again(engine: PostgresEngine) -> None:
+async def test_deadlocked_writers_are_retried(engine: PostgresEngine) -> None:
     both = asyncio.Barrier(2)
 
     async def lock(tx: Tx, first: str, second: str, *, met: list[bool]) -> None:
@@ -248,28 +248,30 @@ async def test_an_access_counted_during_a_change_is_not_lost(ledger: Ledger) -> 
     assert (await ledger.get(ANN, [id]))[0].access_count == 40
 
 
-async def test_one_change_undone_by_many_at_once_is_undone_once(ledger: Ledger) -> None:
+async def test_a_change_undone_concurrently_is_undone_once(ledger: Ledger) -> None:
     await ledger.apply(ANN, [Add(memory())], by=BY)
     entry = (await ledger.history(ANN))[0]
     results = await asyncio.gather(*(ledger.undo(ANN, entry.id, by=BY) for _ in range(10)), return_exceptions=True)
     assert sum(isinstance(result, Conflict) for result in results) == 9
 
 
-async def test_words_are_counted_right_when_new_users_come_while_they_are_made_anew(ledger: Ledger) -> None:
+async def test_the_full_text_is_complete_when_users_are_added_during_a_rebuild(ledger: Ledger) -> None:
     adds = [ledger.apply(scope, [Add(memory("tea", scope=scope))], by=BY) for scope in ALL_TENANTS]
     await asyncio.gather(*adds[:20])
     await asyncio.gather(ledger.rebuild_terms(), *adds[20:])
     assert await ledger.check() == []
 
 
-async def test_the_server_is_told_who_we_are(ledger: Ledger, aside: Any) -> None:
+async def test_connections_have_an_application_name(ledger: Ledger, aside: Any) -> None:
     assert await aside.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recollect'")
 
 
 @pytest.mark.parametrize(
     ("given", "used"), [("off", "on"), ("on", "on"), ("local", "local"), ("remote_apply", "remote_apply")]
 )
-async def test_a_write_waits_for_the_disk_whatever_the_default(dsn: str, aside: Any, given: str, used: str) -> None:
+async def test_a_write_waits_for_the_disk_whatever_the_servers_default(
+    dsn: str, aside: Any, given: str, used: str
+) -> None:
     name = await aside.fetchval("SELECT current_database()")
     await aside.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = {given}')
     engine = PostgresEngine(dsn, connections=3)
@@ -302,7 +304,7 @@ async def test_a_server_that_does_not_wait_for_its_disk_is_reported(own_server: 
     await ledger.close()
 
 
-async def test_a_question_of_many_words_takes_as_many_round_trips_as_one(
+async def test_a_query_of_many_words_takes_as_many_round_trips_as_one(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await ledger.apply(ANN, [Add(memory("apple banana cherry"))], by=BY)
@@ -319,7 +321,7 @@ async def test_a_question_of_many_words_takes_as_many_round_trips_as_one(
     assert len(requests) == 2
 
 
-async def test_a_ledger_comes_back_with_its_server(own_server: PostgresServer) -> None:
+async def test_a_ledger_works_again_after_a_restart_of_its_server(own_server: PostgresServer) -> None:
     ledger = await open_postgres(own_server.dsn(), MODEL)
     record = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
     own_server.kill()
@@ -333,7 +335,7 @@ async def test_a_ledger_comes_back_with_its_server(own_server: PostgresServer) -
     await ledger.close()
 
 
-async def test_a_caller_who_gives_up_on_a_frozen_server_is_let_go_at_once(own_server: PostgresServer) -> None:
+async def test_a_cancelled_caller_does_not_wait_for_a_frozen_server(own_server: PostgresServer) -> None:
     ledger = await open_postgres(own_server.dsn(), MODEL)
     own_server.freeze()
     began = time.monotonic()
@@ -374,7 +376,7 @@ async def taken(ledger: Ledger, limit: int) -> list[Job]:
     return await ledger.lease(worker=f"{id(ledger)}", limit=limit, lease_s=60)
 
 
-async def test_a_user_whom_another_holds_is_passed_over_at_once(ledgers: list[Ledger], plain_dsn: str) -> None:
+async def test_a_locked_user_is_skipped_when_jobs_are_leased(ledgers: list[Ledger], plain_dsn: str) -> None:
     admin = await asyncpg.connect(plain_dsn.replace(f"//{PLAIN_ROLE}@", f"//{SUPERUSER}@"))
     async with admin.transaction():
         await admin.execute("SELECT 1 FROM job_users WHERE user_id = 'user 00' FOR UPDATE")
@@ -384,7 +386,7 @@ async def test_a_user_whom_another_holds_is_passed_over_at_once(ledgers: list[Le
     await admin.close()
 
 
-async def test_those_who_take_jobs_at_once_take_different_ones(ledgers: list[Ledger]) -> None:
+async def test_concurrent_workers_lease_different_jobs(ledgers: list[Ledger]) -> None:
     async def work(ledger: Ledger) -> list[str]:
         done: list[str] = []
         while jobs := await taken(ledger, 3):

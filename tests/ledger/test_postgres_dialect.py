@@ -80,7 +80,7 @@ async def test_odd_words_come_back_from_a_tsvector_as_they_went_in(connection: A
     ],
     ids=["said too often", "too long", "too many", "none", "long in bytes"],
 )
-async def test_words_beyond_what_a_tsvector_holds_are_left_out(connection: Any, words: str) -> None:
+async def test_words_beyond_the_limits_of_a_tsvector_are_left_out(connection: Any, words: str) -> None:
     rows = await connection.fetch(LEXEMES, tsvector_of(words))
     assert bool(rows) == bool(words)
     assert all(times <= MAX_POSITIONS for _, times in rows)

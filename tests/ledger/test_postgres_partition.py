@@ -35,7 +35,7 @@ async def plain() -> AsyncIterator[str]:
         yield dsn
 
 
-async def test_what_was_known_is_known_afterwards_and_users_stay_apart(plain: str) -> None:
+async def test_partitioning_keeps_all_rows_and_users_apart(plain: str) -> None:
     people = [Scope(f"user {n}") for n in range(20)]
     ledger = await open_postgres(plain, MODEL)
     for person in people:
@@ -62,7 +62,7 @@ async def test_what_was_known_is_known_afterwards_and_users_stay_apart(plain: st
     await ledger.close()
 
 
-async def test_tables_are_split_once_and_into_a_number_of_parts_that_makes_sense(plain: str) -> None:
+async def test_tables_are_partitioned_once_and_into_a_valid_number_of_parts(plain: str) -> None:
     await (await open_postgres(plain, MODEL)).close()
     with pytest.raises(InvalidInput):
         await split(plain, 1)
@@ -71,7 +71,7 @@ async def test_tables_are_split_once_and_into_a_number_of_parts_that_makes_sense
         await split(plain, 2)
 
 
-async def test_the_command_splits_them_and_refuses_a_file(plain: str, tmp_path: Path) -> None:
+async def test_the_command_partitions_postgres_and_refuses_sqlite(plain: str, tmp_path: Path) -> None:
     cli = Cli(tmp_path)
     report = await asyncio.to_thread(cli, "partition", "4", "--database", plain)
     assert "into 4 parts" in report.output

@@ -27,7 +27,7 @@ from tests.support.postgres_server import running_server
 OURS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'recollect' AND datname = current_database()"
 
 
-async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_path: Path) -> None:
+async def test_no_more_connections_are_opened_than_configured(dsn: str, tmp_path: Path) -> None:
     settings = load({"home": tmp_path, "database": dsn, "postgres_connections": 4}, environ={}).settings
     ledger = await open_ledger(settings, MODEL)
     admin = await asyncpg.connect(dsn)
@@ -47,7 +47,7 @@ async def test_no_more_connections_are_made_than_the_settings_say(dsn: str, tmp_
     await ledger.close()
 
 
-async def test_postgres_is_asked_once_what_arrays_are_made_of(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_array_types_are_introspected_once(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres, "_TYPE_CACHE", {})
     requests = []
     ask = asyncpg.Connection._introspect_types
@@ -71,7 +71,7 @@ async def test_postgres_is_asked_once_what_arrays_are_made_of(dsn: str, monkeypa
     await ledger.close()
 
 
-async def test_a_server_has_its_connections_before_anyone_waits_for_them(dsn: str, tmp_path: Path) -> None:
+async def test_a_server_opens_its_connections_before_the_first_request(dsn: str, tmp_path: Path) -> None:
     chosen = {"home": tmp_path, "database": dsn, "postgres_connections": 4, "worker": False}
     service = await open_service(load(chosen, environ={}).settings)
     admin = await asyncpg.connect(dsn)
@@ -82,9 +82,7 @@ async def test_a_server_has_its_connections_before_anyone_waits_for_them(dsn: st
     await service.close()
 
 
-async def test_while_postgres_is_away_the_driver_has_nothing_to_tell(
-    dsn: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_the_driver_logs_nothing_while_postgres_is_down(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
     ledger = await open_postgres(dsn, MODEL)
     name = dsn.partition("?")[0].rpartition("/")[2]
     server = running_server()
@@ -99,9 +97,7 @@ async def test_while_postgres_is_away_the_driver_has_nothing_to_tell(
     await ledger.close()
 
 
-async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_dead_idle_connection_delays_nobody(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = await open_postgres(dsn, MODEL)
     stored = (await ledger.apply(ANN, [Add(memory())], by=BY)).outcomes[0].record
     admin = await asyncpg.connect(dsn)
@@ -125,9 +121,7 @@ async def test_a_connection_that_fell_asleep_for_ever_keeps_nobody_waiting(
     await ledger.close()
 
 
-async def test_a_connection_in_use_is_not_asked_whether_it_is_there(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_connection_in_use_is_not_checked(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     requests: list[str] = []
     real = asyncpg.Connection.execute
 

@@ -53,7 +53,7 @@ async def wait_until_shared(service: Service, *, is_shared: bool = True) -> None
             await asyncio.sleep(0.01)
 
 
-async def test_what_one_process_changes_wakes_another(tmp_path: Path, dsn: str) -> None:
+async def test_a_change_of_one_process_wakes_another(tmp_path: Path, dsn: str) -> None:
     async with opened(tmp_path, dsn) as one, opened(tmp_path, dsn) as other:
         anns, bobs = await follower(other), await follower(other, "bob")
         await add(one)
@@ -62,7 +62,7 @@ async def test_what_one_process_changes_wakes_another(tmp_path: Path, dsn: str) 
         bobs.cancel()
 
 
-async def test_many_changes_at_once_are_told_together(tmp_path: Path, dsn: str) -> None:
+async def test_concurrent_changes_are_published_together(tmp_path: Path, dsn: str) -> None:
     async with opened(tmp_path, dsn) as one, opened(tmp_path, dsn) as other:
         assert isinstance(one.change_notifier, SharedChangeNotifier)
         reports: list[str] = []
@@ -80,7 +80,7 @@ async def test_many_changes_at_once_are_told_together(tmp_path: Path, dsn: str) 
         assert len(reports) <= 3
 
 
-async def test_after_a_restart_of_the_server_it_is_heard_again(tmp_path: Path) -> None:
+async def test_notifications_arrive_again_after_a_restart_of_the_server(tmp_path: Path) -> None:
     server = PostgresServer()
     try:
         server.start()
@@ -100,7 +100,7 @@ async def test_after_a_restart_of_the_server_it_is_heard_again(tmp_path: Path) -
         server.close()
 
 
-async def test_where_nothing_is_heard_everyone_goes_on_looking(
+async def test_followers_poll_while_notifications_do_not_arrive(
     tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def deaf(self: Any, channel: str, callback: Any) -> None:
@@ -115,12 +115,12 @@ async def test_where_nothing_is_heard_everyone_goes_on_looking(
         assert not service.change_notifier.is_shared
 
 
-async def test_a_ledger_in_a_file_has_news_of_its_own_process(tmp_path: Path) -> None:
+async def test_a_sqlite_ledger_notifies_its_own_process(tmp_path: Path) -> None:
     async with opened(tmp_path, "") as service:
         assert type(service.change_notifier) is ChangeNotifier
 
 
-def test_names_are_told_in_messages_that_fit() -> None:
+def test_payloads_are_split_into_messages_that_fit() -> None:
     names = [f"{n:032x}" for n in range(1000)]
     text = split_payload(" ".join(names))
     assert max(map(len, text)) <= MAX_PAYLOAD_CHARS

@@ -59,7 +59,7 @@ async def set_user(connection: Any, user: str) -> None:
     await connection.execute(SET_USER, f"={user}", user_digest(user))
 
 
-async def test_every_table_with_a_user_in_it_has_a_policy_that_holds_for_its_owner(store: Store) -> None:
+async def test_every_table_with_a_user_column_has_a_policy_that_applies_to_its_owner(store: Store) -> None:
     rows = await store.admin.fetch(
         "SELECT c.relname, c.relrowsecurity AND c.relforcerowsecurity AND p.polrelid IS NOT NULL FROM pg_class c "
         "LEFT JOIN pg_policy p ON p.polrelid = c.oid WHERE c.relkind IN ('r', 'p') "
@@ -69,7 +69,7 @@ async def test_every_table_with_a_user_in_it_has_a_policy_that_holds_for_its_own
     assert bare == set(OF_NOBODY), "give the table a policy in its migration, or say here why it needs none"
 
 
-async def test_a_connection_that_says_nothing_sees_nothing(store: Store, raw: Any) -> None:
+async def test_a_connection_without_a_tenant_sees_nothing(store: Store, raw: Any) -> None:
     for table in await store.tables():
         assert await raw.fetch(f"SELECT * FROM {table}") == [], table
     for text in ("", "ann", "=", "everyone", "%"):
@@ -77,7 +77,7 @@ async def test_a_connection_that_says_nothing_sees_nothing(store: Store, raw: An
         assert await raw.fetch("SELECT * FROM memories") == []
 
 
-async def test_a_connection_that_says_a_user_sees_all_of_theirs_and_nothing_else(store: Store, raw: Any) -> None:
+async def test_a_connection_with_a_tenant_sees_that_users_rows_only(store: Store, raw: Any) -> None:
     for user in ("ann", "bob"):
         await set_user(raw, user)
         for table, own in (await store.everything(user)).items():
@@ -85,14 +85,14 @@ async def test_a_connection_that_says_a_user_sees_all_of_theirs_and_nothing_else
             assert {row[0] for row in await raw.fetch(f"SELECT t::text FROM {table} t")} == own
 
 
-async def test_what_is_said_in_a_transaction_ends_with_it(raw: Any) -> None:
+async def test_the_tenant_of_a_transaction_ends_with_it(raw: Any) -> None:
     async with raw.transaction():
         await raw.execute("SET LOCAL recollect.whose = '=ann'")
         assert await raw.fetch("SELECT * FROM memories")
     assert await raw.fetch("SELECT * FROM memories") == []
 
 
-async def test_nobody_elses_rows_can_be_changed_or_deleted(store: Store, raw: Any) -> None:
+async def test_rows_of_other_users_cannot_be_changed_or_deleted(store: Store, raw: Any) -> None:
     await set_user(raw, "ann")
     before = await store.everything("bob")
     for table in await store.tables():
@@ -103,7 +103,7 @@ async def test_nobody_elses_rows_can_be_changed_or_deleted(store: Store, raw: An
     assert not any((await store.everything("ann")).values())
 
 
-async def test_no_row_can_be_written_for_anyone_else(store: Store, raw: Any) -> None:
+async def test_rows_of_other_users_cannot_be_inserted(store: Store, raw: Any) -> None:
     await set_user(raw, "ann")
     for sql in (
         "INSERT INTO users (user_id, created_at) VALUES ('cat', 0)",
@@ -118,7 +118,7 @@ async def test_no_row_can_be_written_for_anyone_else(store: Store, raw: Any) -> 
             await raw.execute(sql)
 
 
-async def test_everyones_rows_are_seen_by_who_says_so_and_not_by_a_user_of_that_name(store: Store, raw: Any) -> None:
+async def test_all_tenants_is_not_a_user_of_that_name(store: Store, raw: Any) -> None:
     await store.ledger.apply(Scope("*"), [Add(memory("of the star", scope=Scope("*")))], by=BY)
     await set_user(raw, "*")
     assert [row[0] for row in await raw.fetch("SELECT content FROM memories")] == ["of the star"]
@@ -126,7 +126,7 @@ async def test_everyones_rows_are_seen_by_who_says_so_and_not_by_a_user_of_that_
     assert {row[0] for row in await raw.fetch("SELECT user_id FROM memories")} == {"ann", "bob", "*"}
 
 
-async def test_a_row_of_another_user_that_we_try_to_write_is_a_conflict(store: Store) -> None:
+async def test_writing_a_row_of_another_user_is_a_conflict(store: Store) -> None:
     engine = PostgresEngine(store.dsn)
     await engine.open()
     sql = "INSERT INTO users (user_id, created_at) VALUES ('cat', 0)"
@@ -142,7 +142,7 @@ async def rows_seen(tx: Tx) -> set[str]:
 
 
 @pytest.mark.parametrize("quick", [True, False])
-async def test_connections_that_many_users_share_show_each_their_own(store: Store, quick: bool) -> None:
+async def test_users_who_share_connections_see_their_own_rows(store: Store, quick: bool) -> None:
     engine = PostgresEngine(store.dsn, connections=3)
     await engine.open()
     requests = [random.choice(["ann", "bob", "nobody"]) for _ in range(300)]
@@ -164,7 +164,7 @@ async def test_connections_that_many_users_share_show_each_their_own(store: Stor
     await engine.close()
 
 
-async def test_behind_a_pooler_nothing_is_said_that_outlives_a_transaction(
+async def test_behind_a_pooler_no_setting_outlives_a_transaction(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A pooler gives out numbers of its own for the processes that serve.
@@ -177,7 +177,7 @@ async def test_behind_a_pooler_nothing_is_said_that_outlives_a_transaction(
     await engine.close()
 
 
-async def test_odd_names_are_said_as_they_are_whatever_the_server_makes_of_backslashes(store: Store) -> None:
+async def test_odd_tenant_names_are_escaped_whatever_the_servers_string_syntax(store: Store) -> None:
     users = ["o'neil", "\\", "\\'", "a\\'; SELECT 1; --", "=ann", "$1", "日本 👩🏽‍🚀", "'", "x" * 300]
     for more in ("", "&standard_conforming_strings=off"):
         ledger = await open_postgres(store.dsn + more, MODEL)
@@ -189,7 +189,7 @@ async def test_odd_names_are_said_as_they_are_whatever_the_server_makes_of_backs
         await ledger.close()
 
 
-async def test_a_role_that_policies_do_not_hold_for_is_told_of(store: Store, unguarded: Store) -> None:
+async def test_a_role_exempt_from_policies_is_reported(store: Store, unguarded: Store) -> None:
     assert await store.ledger.security_warnings() == []
     (caution,) = await unguarded.ledger.security_warnings()
     assert "superuser or has BYPASSRLS" in caution
@@ -200,7 +200,7 @@ async def test_a_role_that_policies_do_not_hold_for_is_told_of(store: Store, ung
     assert "off for jobs, turns;" in caution
 
 
-async def test_doctor_warns_of_such_a_role_and_finds_no_fault_in_another(tmp_path: Path) -> None:
+async def test_doctor_warns_of_an_exempt_role_only(tmp_path: Path) -> None:
     for role, state in ((PLAIN_ROLE, None), (SUPERUSER, "warn")):
         async with running_server().database(role=role) as dsn:
             cli = Cli(tmp_path / role)
@@ -220,7 +220,7 @@ async def shell(name: str, *arguments: str, input: str = "", options: str = "") 
     return out.decode()
 
 
-async def test_a_backup_by_the_role_itself_has_all_if_it_says_so_and_can_be_restored(store: Store) -> None:
+async def test_a_backup_as_all_tenants_is_complete_and_can_be_restored(store: Store) -> None:
     whole = await shell("pg_dump", "--enable-row-security", store.dsn, options="-c recollect.whose=*")
     async with running_server().database(role=PLAIN_ROLE) as dsn:
         await shell("psql", "-q", "-v", "ON_ERROR_STOP=1", dsn, input=whole, options="-c recollect.whose=*")
@@ -233,7 +233,7 @@ async def test_a_backup_by_the_role_itself_has_all_if_it_says_so_and_can_be_rest
         await ledger.close()
 
 
-async def test_tables_that_a_superuser_made_can_be_handed_over_as_documented(unguarded: Store) -> None:
+async def test_tables_of_a_superuser_can_be_transferred_as_documented(unguarded: Store) -> None:
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
     handed_over = page.split("```sql\n")[2].split("```")[0]
     name = await unguarded.admin.fetchval("SELECT current_database()")
@@ -280,7 +280,7 @@ READS: dict[str, Callable[[Ledger, dict[str, Any]], Awaitable[Any]]] = {
 
 
 @pytest.mark.parametrize("name", READS)
-async def test_a_statement_that_forgets_its_user_reads_nobody_elses_rows(
+async def test_a_query_without_a_user_condition_reads_no_rows_of_others(
     store: Store, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     forget_to_name_the_user(monkeypatch)
@@ -297,7 +297,7 @@ async def test_without_policies_such_statements_would_read_and_erase_them(
     assert not (await unguarded.everything("bob"))["memories"]
 
 
-async def test_counts_and_rows_for_an_index_are_ones_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_counts_and_index_rows_are_the_users_own(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = store.ledger
 
     async def counted() -> list[Any]:
@@ -314,7 +314,7 @@ async def test_counts_and_rows_for_an_index_are_ones_own(store: Store, monkeypat
 @pytest.mark.parametrize(
     ("scope", "target"), [(Scope("ann"), Target.USER), (Scope("ann", "p"), Target.PROJECT), (ANN, Target.SESSION)]
 )
-async def test_an_erasure_that_forgets_its_user_leaves_others_whole(
+async def test_an_erasure_without_a_user_condition_leaves_other_users_intact(
     store: Store, monkeypatch: pytest.MonkeyPatch, scope: Scope, target: Target
 ) -> None:
     before = await store.everything("bob")
@@ -324,7 +324,7 @@ async def test_an_erasure_that_forgets_its_user_leaves_others_whole(
     assert not (await store.everything("ann"))["memories"]
 
 
-async def test_changes_that_forget_their_user_leave_others_whole(
+async def test_changes_without_a_user_condition_leave_other_users_intact(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, of_bob = await store.everything("bob"), store.ids["bob"]

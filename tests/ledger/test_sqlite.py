@@ -59,7 +59,7 @@ async def _steps_to_drop_one(home: Path, rows: int) -> int:
     return steps
 
 
-async def test_new_words_cost_the_same_however_many_vectors_a_user_has(tmp_path: Path) -> None:
+async def test_changing_a_text_costs_the_same_however_many_vectors_a_user_has(tmp_path: Path) -> None:
     few, many = [await _steps_to_drop_one(tmp_path, rows) for rows in (10, 5_000)]
     assert many <= few + 2 * _EVERY
 
@@ -95,7 +95,7 @@ async def test_sessions_are_listed_by_an_index_however_many_there_are(tmp_path: 
     assert all("SEARCH" in plan for plan in plans[1:])
 
 
-async def test_a_ledger_in_memory_serves_readers_and_writers_at_once() -> None:
+async def test_a_ledger_in_memory_serves_concurrent_readers_and_writers() -> None:
     ledger, other = await open_in_memory(MODEL), await open_in_memory(MODEL)
     scopes = [Scope(f"user {n}", "", "s") for n in range(5)]
 

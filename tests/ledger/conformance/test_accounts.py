@@ -48,7 +48,7 @@ class TestKey:
             with pytest.raises(NotFound):
                 await ledger.find_key(hash)
 
-    async def test_a_revoked_key_stays_told_of_and_stays_revoked(self, ledger: Ledger) -> None:
+    async def test_a_revoked_key_is_still_listed_and_stays_revoked(self, ledger: Ledger) -> None:
         new = new_key(user="ann")
         await ledger.add_key(new.key)
         early, late = now(), now() + timedelta(hours=1)
@@ -180,20 +180,20 @@ class TestUsage:
         assert (await ledger.users(), await ledger.usage()) == ([], [])
         assert await ledger.spent_today(None) == SpentToday(tokens=5, calls=1)
 
-    async def test_what_is_not_written_is_not_spent_by_anyone(self, ledger: Ledger) -> None:
+    async def test_usage_of_a_failed_write_is_not_counted(self, ledger: Ledger) -> None:
         await add(ledger, memory(scope=Scope("ann")))
         spent = ModelUsage(user="ann", step="extract", model="small", tokens_in=5, at=now())
         with pytest.raises(NotFound):
             await ledger.apply(Scope("ann"), [Forget("no such memory")], by=BY, effects=[spent])
         assert await ledger.spent_today(None) == SpentToday()
 
-    async def test_those_who_spend_at_once_lose_nothing(self, ledger: Ledger) -> None:
+    async def test_concurrent_usage_of_a_user_adds_up(self, ledger: Ledger) -> None:
         for user in ("ann", "bob"):
             await add(ledger, memory(scope=Scope(user)))
         await asyncio.gather(*(spend(ledger, user) for user in ("ann", "bob") for _ in range(25)))
         assert [(each.user, each.calls) for each in await ledger.usage(by=["user"])] == [("ann", 25), ("bob", 25)]
 
-    async def test_many_users_who_spend_at_once_add_up(self, ledger: Ledger) -> None:
+    async def test_concurrent_usage_of_many_users_adds_up(self, ledger: Ledger) -> None:
         users = [f"user {n}" for n in range(40)]
         for user in users:
             await add(ledger, memory(scope=Scope(user)))

@@ -95,7 +95,7 @@ class TestIntegrity:
         assert (total["memories"], total["users"], total["history"]) == (3, 2, 10)
         assert total["bytes"] > 0
 
-    async def test_stats_of_someone_unknown_are_all_nothing(self, ledger: Ledger) -> None:
+    async def test_stats_of_an_unknown_user_are_zero(self, ledger: Ledger) -> None:
         await add(ledger, memory())
         assert set((await ledger.stats("nobody")).values()) == {0}
 
@@ -166,7 +166,9 @@ class TestIntegrity:
             await repeated.apply(ANN, [Add(memory("other"))], by=BY, once=IdempotencyToken("key", "another"))
         await repeated.close()
 
-    async def test_a_key_that_one_holds_the_other_waits_for(self, ledger: Ledger, store: Open) -> None:
+    async def test_an_idempotency_key_claimed_by_one_ledger_is_pending_in_the_other(
+        self, ledger: Ledger, store: Open
+    ) -> None:
         once, other = IdempotencyToken("key", "digest"), await store()
         assert (await ledger.claim_key("ann", once)).is_owner
         assert not (await other.claim_key("ann", once)).is_owner
@@ -174,7 +176,7 @@ class TestIntegrity:
         assert (await other.claim_key("ann", once)).answer == {"status": 200}
         await other.close()
 
-    async def test_what_one_wrote_the_other_reads_at_once(self, ledger: Ledger, store: Open) -> None:
+    async def test_a_write_of_one_ledger_is_read_by_the_other_at_once(self, ledger: Ledger, store: Open) -> None:
         other = await store()
         (one,) = await add(ledger, memory("tea"))
         assert await other.get(ANN, [one.id]) == [one]
@@ -184,7 +186,7 @@ class TestIntegrity:
         assert await ledger.revision("ann") == await other.revision("ann") != Revision()
         await other.close()
 
-    async def test_two_at_once_keep_every_promise(self, ledger: Ledger, store: Open) -> None:
+    async def test_two_ledgers_on_one_store_keep_every_invariant(self, ledger: Ledger, store: Open) -> None:
         other = await store()
         both = (ledger, other)
         (shared,) = await add(ledger, memory("shared", metadata={"n": 0}))

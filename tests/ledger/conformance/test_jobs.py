@@ -129,7 +129,7 @@ class TestJob:
         (joined,) = await put(ledger, new("a"))
         assert joined.id == made[0].id
 
-    async def test_who_joins_brings_its_payload_its_priority_and_its_scope(self, ledger: Ledger) -> None:
+    async def test_a_joining_job_brings_its_payload_priority_and_scope(self, ledger: Ledger) -> None:
         await put(ledger, new(payload=ExtractPayload(mode="task", model="small"), priority=3), scope=MONDAY)
         (job,) = await put(ledger, new(payload=ExtractPayload(model="large"), priority=1), scope=MONDAY)
         assert job.payload == ExtractPayload(mode="task", model="large")
@@ -150,12 +150,12 @@ class TestJob:
         assert (await put(ledger, new(due_at=soon, postpone=True)))[0].due_at == later
         assert await take(ledger) == []
 
-    async def test_a_job_that_was_put_off_is_not_given_out_at_its_first_time(self, ledger: Ledger) -> None:
+    async def test_a_postponed_job_is_not_leased_at_its_first_time(self, ledger: Ledger) -> None:
         await put(ledger, new(due_at=ago(seconds=1)))
         await put(ledger, new(due_at=now() + timedelta(hours=1), postpone=True))
         assert await take(ledger) == []
 
-    async def test_what_comes_while_a_job_runs_is_another_job(self, ledger: Ledger) -> None:
+    async def test_a_job_enqueued_while_one_runs_is_another_job(self, ledger: Ledger) -> None:
         (first,) = await put(ledger, new("s"))
         (running,) = await take(ledger)
         (second,) = await put(ledger, new("s"))
@@ -164,7 +164,7 @@ class TestJob:
         await ledger.finish(running)
         assert [job.id for job in await take(ledger)] == [second.id]
 
-    async def test_who_joins_a_job_that_failed_does_not_bring_it_forward(self, ledger: Ledger) -> None:
+    async def test_joining_a_failed_job_does_not_bring_it_forward(self, ledger: Ledger) -> None:
         await put(ledger, new("s"))
         (leased,) = await take(ledger)
         retry_at = now() + timedelta(minutes=1)
@@ -183,7 +183,7 @@ class TestJob:
         assert await ledger.job("ann", job.id) == leased
         assert leased.lease not in str(leased.to_dict())
 
-    async def test_a_finished_job_is_done_and_not_given_out_again(self, ledger: Ledger) -> None:
+    async def test_a_finished_job_is_done_and_not_leased_again(self, ledger: Ledger) -> None:
         await put(ledger, new())
         (leased,) = await take(ledger)
         done = await ledger.finish(leased, result={"learned": 3})
@@ -209,7 +209,7 @@ class TestJob:
         assert (failed.state, failed.error, failed.due_at) == (JobState.WAITING, "no answer", retry_at)
         assert await take(ledger) == []
 
-    async def test_a_job_that_is_given_back_was_never_begun(self, ledger: Ledger) -> None:
+    async def test_a_released_job_counts_as_not_started(self, ledger: Ledger) -> None:
         await put(ledger, new())
         for _ in range(3):
             (leased,) = await take(ledger)
@@ -252,7 +252,7 @@ class TestJob:
         await ledger.replay("ann", [other.id])
         assert [job.key for job in await run_all(ledger)] == ["b"]
 
-    async def test_a_lease_that_ran_out_is_taken_over_and_the_first_holder_is_told(self, ledger: Ledger) -> None:
+    async def test_an_expired_lease_is_taken_over_and_its_first_owner_gets_a_conflict(self, ledger: Ledger) -> None:
         await put(ledger, new())
         (first,) = await take(ledger, lease_s=EXPIRED_S)
         (second,) = await take(ledger)
@@ -274,13 +274,13 @@ class TestJob:
         assert await take(ledger) == []
         assert (await ledger.finish(leased)).state is JobState.DONE
 
-    async def test_who_is_late_can_still_finish_what_nobody_took_over(self, ledger: Ledger) -> None:
+    async def test_a_job_whose_lease_expired_can_be_finished_if_nobody_took_it_over(self, ledger: Ledger) -> None:
         await put(ledger, new())
         (leased,) = await take(ledger, lease_s=EXPIRED_S)
         assert (await ledger.finish(leased)).state is JobState.DONE
         assert await take(ledger) == []
 
-    async def test_a_more_urgent_job_goes_before_one_whose_lease_ran_out(self, ledger: Ledger) -> None:
+    async def test_a_more_urgent_job_runs_before_one_whose_lease_expired(self, ledger: Ledger) -> None:
         await put(ledger, new("slow"))
         await take(ledger, lease_s=EXPIRED_S)
         await put(ledger, new("urgent", priority=5))
@@ -314,7 +314,7 @@ class TestJobList:
         assert len(await ledger.jobs(states=[JobState.WAITING, JobState.DONE])) == 6
         assert await ledger.jobs(states=[JobState.DEAD]) == []
 
-    async def test_stats_tell_how_much_there_is_and_how_old_it_is(self, ledger: Ledger) -> None:
+    async def test_stats_count_jobs_and_the_age_of_the_oldest(self, ledger: Ledger) -> None:
         assert await ledger.job_stats() == await ledger.job_stats("ann") == JobStats()
         await put(ledger, new("a", due_at=ago(seconds=100)), new("b"), new("c", priority=1), new("d", priority=2))
         # Nobody waits for a chore.
@@ -354,7 +354,7 @@ class TestJobList:
         await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
         assert (await ledger.job_stats()).failures_in_a_row == 1
 
-    async def test_what_requests_came_to_is_forgotten_after_a_time(self, ledger: Ledger) -> None:
+    async def test_idempotency_keys_are_pruned_after_a_time(self, ledger: Ledger) -> None:
         once = IdempotencyToken("key", "digest")
         await ledger.apply(ANN, [Add(memory("tea"))], by=BY, once=once)
         assert await ledger.prune_idempotency_keys(ago(hours=1)) == 0
@@ -362,7 +362,7 @@ class TestJobList:
         assert await ledger.prune_idempotency_keys(now() + timedelta(seconds=1)) == 1
         assert not (await ledger.apply(ANN, [Add(memory("milk"))], by=BY, once=once)).replayed
 
-    async def test_only_what_is_over_is_cleared_away(self, ledger: Ledger) -> None:
+    async def test_only_finished_jobs_are_pruned(self, ledger: Ledger) -> None:
         await put(ledger, *(new(key) for key in ("done", "cancelled", "dead", "running", "waiting")))
         await ledger.finish((await take(ledger))[0])
         await ledger.cancel("ann", [job.id for job in await ledger.jobs("ann") if job.key == "cancelled"])
@@ -372,7 +372,7 @@ class TestJobList:
         assert await ledger.prune_jobs(now() + timedelta(seconds=1)) == 2
         assert {job.key for job in await ledger.jobs("ann")} == {"dead", "running", "waiting"}
 
-    async def test_a_closed_ledger_has_no_work_for_anyone(self, ledger: Ledger) -> None:
+    async def test_a_closed_ledger_leases_no_jobs(self, ledger: Ledger) -> None:
         await put(ledger, new())
         (job,) = await take(ledger)
         await ledger.close()
@@ -410,7 +410,7 @@ class TestFairScheduling:
         await put(ledger, new("4", priority=-5, due_at=ago(days=1)), new("5", priority=5))
         assert [job.key for job in await run_all(ledger)] == ["5", "2", "1", "3", "4"]
 
-    async def test_the_highest_priority_goes_first_whoever_it_is_for(self, ledger: Ledger) -> None:
+    async def test_the_highest_priority_goes_first_for_any_user(self, ledger: Ledger) -> None:
         for n, user in enumerate(("ann", "bob", "cleo")):
             await put(ledger, new(priority=n, due_at=ago(minutes=5 - n)), scope=Scope(user))
         assert [job.scope.user for job in await run_all(ledger)] == ["cleo", "bob", "ann"]
@@ -420,7 +420,7 @@ class TestFairScheduling:
         await put(ledger, new("middle"), scope=Scope("bob"))
         assert [job.key for job in await run_all(ledger)] == ["middle", "low"]
 
-    async def test_who_has_much_waiting_does_not_keep_others_waiting(self, ledger: Ledger) -> None:
+    async def test_a_user_with_many_jobs_does_not_delay_others(self, ledger: Ledger) -> None:
         await put(ledger, *(new(f"{n}", due_at=ago(hours=1)) for n in range(200)), scope=Scope("hog"))
         assert len(await run_all(ledger, 3)) == 3
         for user in ("ann", "bob", "cleo"):
@@ -439,7 +439,7 @@ class TestFairScheduling:
         assert await take(ledger, 10, kinds=[]) == []
         assert len(await take(ledger, 10, kinds=[JobKind.REFLECT])) == 5
 
-    async def test_a_worker_of_another_kind_leaves_what_ran_out_to_others(self, ledger: Ledger) -> None:
+    async def test_a_worker_of_another_kind_does_not_take_over_an_expired_lease(self, ledger: Ledger) -> None:
         await put(ledger, new("slow", kind=JobKind.REFLECT), new("b", kind=JobKind.EXTRACT))
         (slow,) = await take(ledger, kinds=[JobKind.REFLECT], lease_s=EXPIRED_S)
         (other,) = await take(ledger, kinds=[JobKind.EXTRACT])
@@ -503,7 +503,7 @@ CLOSE = NewJob(kind=JobKind.CLOSE, key="monday")
 class TestMaintenanceQueue:
     """Upkeep of everyone, a few at a time."""
 
-    async def test_everyone_who_ever_wrote_is_tended_in_order_a_page_at_a_time(self, ledger: Ledger) -> None:
+    async def test_maintenance_states_of_all_users_are_paged_in_order(self, ledger: Ledger) -> None:
         before = now()
         for user in ("cleo", "ann", "bob"):
             await add(ledger, memory(scope=Scope(user)))
@@ -516,7 +516,7 @@ class TestMaintenanceQueue:
         assert all(each.last_active_at is not None and before <= each.last_active_at <= now() for each in page)
         assert [dict(each.tasks) for each in page] == [{}, {}]
 
-    async def test_what_upkeep_wrote_is_nothing_that_was_heard(self, ledger: Ledger) -> None:
+    async def test_writes_of_maintenance_do_not_count_as_activity(self, ledger: Ledger) -> None:
         await ledger.apply(ANN, [Add(memory("merged"))], by=Author(MAINTENANCE_AUTHOR))
         assert [each.last_active_at for each in await ledger.maintenance_states()] == [None]
         await ledger.apply(ANN, [Add(memory("said"))], by=BY)
@@ -525,7 +525,7 @@ class TestMaintenanceQueue:
         assert received is not None
         assert (await ledger.maintenance_states())[0].last_active_at == received
 
-    async def test_a_chore_is_known_from_when_it_is_queued_and_began_when_it_was_taken(self, ledger: Ledger) -> None:
+    async def test_a_task_run_records_when_it_was_queued_and_when_it_started(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
         before = now()
         assert await ledger.enqueue_due([(Scope("ann", "p"), REFLECT), (ANN, EXPIRE), (BOB, EXPIRE)]) == 2
@@ -548,13 +548,13 @@ class TestMaintenanceQueue:
         assert repeated.queued_at > started.queued_at
         assert repeated.started_at == after.started_at
 
-    async def test_a_chore_that_failed_never_began(self, ledger: Ledger) -> None:
+    async def test_a_failed_task_has_no_start_time(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
         await ledger.enqueue_due([(ANN, EXPIRE)])
         await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
         assert (await ledger.maintenance_states())[0].tasks["", "expire"].started_at is None
 
-    async def test_a_dead_chore_gets_another_chance_instead_of_a_double(self, ledger: Ledger) -> None:
+    async def test_a_dead_maintenance_job_is_revived_instead_of_duplicated(self, ledger: Ledger) -> None:
         await say(ledger, MONDAY, "hello")
         await ledger.enqueue_due([(ANN, EXPIRE)])
         dead = await ledger.fail((await take(ledger))[0], error="x", retry_at=None)
@@ -572,7 +572,7 @@ class TestMaintenanceQueue:
         await ledger.append(MONDAY, [logged], vectors=[None], by=BY)
         assert await ledger.enqueue_due([(MONDAY, CLOSE)]) == 1
 
-    async def test_only_who_is_known_gets_jobs_that_ask_for_it(self, ledger: Ledger) -> None:
+    async def test_jobs_for_existing_scopes_only_are_not_created_for_others(self, ledger: Ledger) -> None:
         assert await ledger.enqueue(ANN, [EXPIRE], existing_only=True) == ()
         await say(ledger, MONDAY, "hello")
         for scope in (ANN, Scope("ann", "p"), MONDAY):
@@ -581,7 +581,7 @@ class TestMaintenanceQueue:
             assert await ledger.enqueue(scope, [EXPIRE], existing_only=True) == ()
         assert len(await put(ledger, EXPIRE, scope=BOB)) == 1
 
-    async def test_moments_are_kept_and_the_last_write_is_known(self, ledger: Ledger) -> None:
+    async def test_maintenance_times_include_the_last_write(self, ledger: Ledger) -> None:
         assert await ledger.maintenance_times() == {}
         early, late = ago(days=2), ago(days=1)
         await ledger.record_maintenance_times({"cleared": early, "seen": early})

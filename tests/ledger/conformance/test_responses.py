@@ -52,7 +52,7 @@ class TestResponse:
             assert (await ledger.thread(ANN, "conv_1")).metadata == {"a": text}
             await ledger.drop_thread(ANN, "conv_1")
 
-    async def test_what_is_unknown_expired_or_anothers_is_not_found_alike(self, ledger: Ledger) -> None:
+    async def test_unknown_expired_and_foreign_ids_are_not_found_alike(self, ledger: Ledger) -> None:
         await keep(ledger, response("resp_bob", scope=BOB), response("resp_old", expires_at=now()))
         await ledger.save_thread(BOB, thread("conv_bob", scope=BOB))
         await ledger.save_thread(ANN, thread("conv_old", expires_at=now()))
@@ -151,7 +151,7 @@ class TestResponse:
         with pytest.raises(NotFound):
             await ledger.response(ANN, "resp_2")
 
-    async def test_those_who_add_at_once_lose_nothing(self, ledger: Ledger) -> None:
+    async def test_concurrent_adds_of_items_lose_nothing(self, ledger: Ledger) -> None:
         await ledger.save_thread(ANN, thread())
         await asyncio.gather(*(ledger.add_items(ANN, items(f"m{n}", f"n{n}")) for n in range(20)))
         results = await ids_in(ledger)
@@ -275,7 +275,7 @@ class TestResponseErase:
         await keep(ledger, late)
         assert await chain_of(ledger, "resp_5") == ["resp_5"]
 
-    async def test_who_has_only_responses_is_known_and_can_be_erased(self, ledger: Ledger) -> None:
+    async def test_a_user_with_only_responses_is_listed_and_can_be_erased(self, ledger: Ledger) -> None:
         await keep(ledger, response())
         await ledger.erase(OTHER, ErasureRequest(Target.SESSION), by=BY)
         assert await ledger.users() == ["ann"]

@@ -115,7 +115,7 @@ class TestFullText:
         scores = await scores_of(ledger, ANN, "tea")
         assert scores["green tea"] > scores[long]
 
-    async def test_what_others_say_does_not_change_a_score(self, ledger: Ledger) -> None:
+    async def test_texts_of_other_users_do_not_change_a_score(self, ledger: Ledger) -> None:
         texts = ["tea cup", "tea pot", "tea leaf", "saffron jar"]
         await add(ledger, *(memory(text) for text in texts))
         before = await scores_of(ledger, ANN, "tea saffron")
@@ -260,7 +260,7 @@ class TestKeyed:
         assert await keyed(ledger, filter={"tags": "home"}) == ["home"]
         assert await keyed(ledger, filter={"key": "a"}, limit=1) == ["work"]
 
-    async def test_only_the_value_that_holds_is_given(self, ledger: Ledger) -> None:
+    async def test_only_the_current_value_is_returned(self, ledger: Ledger) -> None:
         for n, city in enumerate(("Oslo", "Rome", "Bern")):
             await add(ledger, memory(city, key="city", valid_from=NOON + n * DAY))
         assert await keyed(ledger) == ["Bern"]
@@ -268,7 +268,7 @@ class TestKeyed:
         assert await keyed(ledger, as_of=NOON) == ["Oslo"]
         assert await keyed(ledger, as_of=NOON + DAY) == ["Rome"]
 
-    async def test_what_is_forgotten_waits_or_has_expired_is_not_given(self, ledger: Ledger) -> None:
+    async def test_forgotten_reviewed_and_expired_facts_are_not_returned(self, ledger: Ledger) -> None:
         (gone,) = await add(ledger, memory("gone", key="gone"))
         await change(ledger, Forget(gone.id))
         await add(ledger, memory("waits", key="waits", status=Status.REVIEW))
@@ -277,7 +277,7 @@ class TestKeyed:
         assert await keyed(ledger) == ["holds"]
         assert await keyed(ledger, as_of=NOON) == ["expired", "holds"]
 
-    async def test_whoever_says_the_same_or_holds_the_key_is_given(self, ledger: Ledger) -> None:
+    async def test_memories_with_the_same_text_or_key_are_conflicting(self, ledger: Ledger) -> None:
         here = Scope("ann", "p")
         (tea,) = await add(ledger, memory("tea"))
         (city,) = await add(ledger, memory("Oslo", key="city"))

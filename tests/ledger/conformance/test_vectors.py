@@ -186,14 +186,14 @@ class TestVector:
         assert [(each.row, each.vector) for each in changed] == [(row, direction(3).astype("<f2").tobytes())]
         assert await now_of(ledger, one) == one
 
-    async def test_a_vector_for_a_row_that_is_not_there_is_let_go(self, ledger: Ledger) -> None:
+    async def test_a_vector_for_an_unknown_row_is_dropped(self, ledger: Ledger) -> None:
         (one,) = await add(ledger, memory())
         await ledger.embed(MODEL, {await row_of(ledger, one) + 1000: direction(1)}, user="ann")
         await ledger.embed(MODEL, {1: direction(1)}, user="nobody")
         assert sum((await ledger.models()).values()) == 0
         assert await ledger.users() == ["ann"]
 
-    async def test_what_lacks_a_vector_is_paged_in_order_of_rows(self, ledger: Ledger) -> None:
+    async def test_memories_without_a_vector_are_paged_in_order_of_rows(self, ledger: Ledger) -> None:
         hers = await add(ledger, *(memory(f"tea {n}") for n in range(5)))
         await add(ledger, memory("bob's", scope=BOB))
         await ledger.embed(MODEL, {await row_of(ledger, hers[1]): direction(1)}, user="ann")
@@ -365,7 +365,7 @@ class TestFeed:
         assert all(each.row.vector for each in seen[:3])
         assert await ledger.changed_rows("bob", model=MODEL, after=(0, 0), limit=2) == []
 
-    async def test_who_is_behind_is_told_until_it_is_noted_that_they_are_not(self, ledger: Ledger) -> None:
+    async def test_lagging_users_are_listed_until_their_position_is_saved(self, ledger: Ledger) -> None:
         await add(ledger, memory())
         await add(ledger, memory(scope=BOB))
         assert [each.user for each in await ledger.lagging_users(INDEX, limit=10)] == ["ann", "bob"]
@@ -397,7 +397,7 @@ class TestFeed:
         [lagging] = await ledger.lagging_users(INDEX, limit=10)
         assert lagging.indexed.epoch != lagging.current.epoch
 
-    async def test_nothing_is_kept_of_how_far_an_index_was_with_a_user_who_is_gone(self, ledger: Ledger) -> None:
+    async def test_feed_positions_are_erased_with_the_user(self, ledger: Ledger) -> None:
         await add(ledger, memory())
         revision = await ledger.revision("ann")
         await ledger.lease_feed(INDEX, feeder="one", lease_s=60)
@@ -418,7 +418,7 @@ class TestFeed:
         assert not await ledger.save_feed_positions(INDEX, {"ann": Revision(1)}, feeder="two")
         assert await ledger.feed_position("ann", index=INDEX) == FeedPosition()
 
-    async def test_a_lease_that_ran_out_can_be_had_by_another_who_then_has_the_say(self, ledger: Ledger) -> None:
+    async def test_an_expired_lease_of_a_feed_can_be_taken_over(self, ledger: Ledger) -> None:
         await add(ledger, memory())
         assert await ledger.lease_feed(INDEX, feeder="one", lease_s=-1)
         assert await ledger.lease_feed(INDEX, feeder="two", lease_s=60)
@@ -428,9 +428,7 @@ class TestFeed:
         assert await ledger.lease_feed(INDEX, feeder="three", lease_s=60, take=True)
         assert not await ledger.lease_feed(INDEX, feeder="two", lease_s=60)
 
-    async def test_what_a_search_sees_goes_on_behind_what_was_noted_even_where_writes_never_pause(
-        self, ledger: Ledger
-    ) -> None:
+    async def test_the_visible_revision_advances_under_continuous_writes(self, ledger: Ledger) -> None:
         await add(ledger, memory())
         await ledger.lease_feed(INDEX, feeder="one", lease_s=60)
         second, fed = 1_000_000, []
@@ -485,7 +483,7 @@ class TestModel:
         assert old.retired_at is not None
         assert old.origin == ORIGIN
 
-    async def test_who_comes_second_changes_nothing_and_is_told_who_was_first(self, ledger: Ledger) -> None:
+    async def test_the_second_of_two_concurrent_models_changes_nothing(self, ledger: Ledger) -> None:
         await ledger.make_current(MODEL, ORIGIN, replacing=None)
         report = await ledger.make_current(OTHER_MODEL, OTHER_ORIGIN, replacing=None)
         assert report.model == MODEL
@@ -502,13 +500,13 @@ class TestModel:
         assert other is not None
         assert other.retired_at is not None
 
-    async def test_a_model_that_is_current_has_its_origin_put_down_anew(self, ledger: Ledger) -> None:
+    async def test_making_the_current_model_current_again_records_its_origin(self, ledger: Ledger) -> None:
         made = await ledger.make_current(MODEL, ORIGIN, replacing=None)
         repeated = await ledger.make_current(MODEL, OTHER_ORIGIN, replacing=MODEL)
         assert repeated.origin == OTHER_ORIGIN
         assert repeated.current_at == made.current_at
 
-    async def test_one_at_a_time_makes_the_vectors_of_a_model(self, ledger: Ledger) -> None:
+    async def test_one_process_at_a_time_computes_the_vectors_of_a_model(self, ledger: Ledger) -> None:
         assert await ledger.lease_model(MODEL, ORIGIN, owner="a", lease_s=60)
         assert await ledger.lease_model(MODEL, ORIGIN, owner="a", lease_s=60)
         assert not await ledger.lease_model(MODEL, ORIGIN, owner="b", lease_s=60)
@@ -516,7 +514,7 @@ class TestModel:
         await ledger.lease_model(MODEL, ORIGIN, owner="a", lease_s=0)
         assert await ledger.lease_model(MODEL, ORIGIN, owner="b", lease_s=60)
 
-    async def test_whoever_makes_vectors_says_how_far_it_is(self, ledger: Ledger) -> None:
+    async def test_the_lease_of_a_model_records_its_progress(self, ledger: Ledger) -> None:
         await ledger.make_current(MODEL, ORIGIN, replacing=None)
         await ledger.lease_model(OTHER_MODEL, OTHER_ORIGIN, owner="a", lease_s=60, progress=EmbeddingProgress(3, 10))
         await ledger.lease_model(OTHER_MODEL, OTHER_ORIGIN, owner="b", lease_s=60, progress=EmbeddingProgress(9, 10))

@@ -145,11 +145,7 @@ async def apply(
     effects: Sequence[Effect] = (),
     since: Revision | None = None,
 ) -> Applied:
-    """Make all of the changes with their history, and all of the effects, or none; `model` is that of their vectors.
-
-    With `since`, the revision from which the changes were derived, raise Conflict if anything of the user was erased
-    after it: the changes could bring it back.
-    """
+    """Make all of the changes and effects, or none, as `Ledger.apply` describes; `model` is that of the vectors."""
     check_owner(scope, changes)
     check_effects(scope, effects)
     if is_usage_only(changes, effects) and not await scope_exists(tx, Scope(scope.user)):

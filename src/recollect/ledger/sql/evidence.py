@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from recollect.ledger.plan import Plan
-from recollect.ledger.sql.memories import SELECTED_COLUMNS, record_from_row
+from recollect.ledger.sql.memories import CATEGORIES, SELECTED_COLUMNS, STATUSES, TYPES, record_from_row
 from recollect.ledger.sql.tx import Tx
 from recollect.ledger.types import Derived, NumberedRecord
-from recollect.model.memory import Category, MemoryRecord, MemoryType, Status
+from recollect.model.memory import MemoryRecord
 from recollect.model.scope import Scope
 from recollect.model.text import is_storable
 from recollect.model.times import time_or_none
@@ -31,12 +31,6 @@ def successions(ids: Sequence[str], records: Mapping[str, NumberedRecord]) -> di
     return chains
 
 
-# A dict lookup costs a fifth of calling the enum, and a search reads many rows.
-_STATUSES = {str(status): status for status in Status}
-_TYPES = {str(type): type for type in MemoryType}
-_CATEGORIES = {str(category): category for category in Category}
-
-
 async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, list[Derived]]:
     """Return, for each turn that has any, the active or superseded memories it is evidence of, oldest first."""
     sources = list(turn_ids)
@@ -57,7 +51,7 @@ async def derived(tx: Tx, scope: Scope, turn_ids: Sequence[str]) -> dict[str, li
     result: dict[str, list[Derived]] = {}
     for source, id, row, status, type, category, valid_to, successor in rows:
         ended = time_or_none(valid_to)
-        each = Derived(id, row, _STATUSES[status], _TYPES[type], _CATEGORIES[category], ended, successor)
+        each = Derived(id, row, STATUSES[status], TYPES[type], CATEGORIES[category], ended, successor)
         result.setdefault(source, []).append(each)
     return result
 

@@ -13,6 +13,7 @@ from recollect.ledger.jobs import (
     TaskRun,
     maintenance_task_name,
 )
+from recollect.ledger.sql.conversations import SESSION_TEST, session_params
 from recollect.ledger.sql.jobs import job_slot, lock_jobs, put_job, replay, scope_exists
 from recollect.ledger.sql.tx import Tx, fetch_one
 from recollect.model.job import Job, NewJob
@@ -115,9 +116,8 @@ async def _can_enqueue(tx: Tx, scope: Scope, new: NewJob) -> bool:
         return True
     session_row = await fetch_one(
         tx,
-        "SELECT last_turn_at FROM conversations "
-        "WHERE user_id = :user AND project_id = :project AND session_id = :session",
-        {"user": scope.user, "project": scope.project, "session": scope.session},
+        f"SELECT last_turn_at FROM conversations WHERE {SESSION_TEST}",
+        session_params(scope),
     )
     return session_row is not None and (session_row[0] or 0) > dead[1]
 

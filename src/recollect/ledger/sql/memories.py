@@ -54,8 +54,7 @@ def _envelope(record: MemoryRecord) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(record, name) for name in _PLAIN}
     row |= {name: str(getattr(record, name)) for name in _KINDS}
     for name in _TIMES:
-        at = getattr(record, name)
-        row[name] = micros_or_none(at)
+        row[name] = micros_or_none(getattr(record, name))
     return row | {
         "user_id": record.scope.user,
         "project_id": record.scope.project,
@@ -77,10 +76,10 @@ def _body(record: MemoryRecord) -> str:
 
 
 # A dict lookup costs a fifth of calling the enum, and a search reads many rows.
-_LEVELS = {str(level): level for level in Level}
-_STATUSES = {str(status): status for status in Status}
-_TYPES = {str(type): type for type in MemoryType}
-_CATEGORIES = {str(category): category for category in Category}
+LEVELS = {str(level): level for level in Level}
+STATUSES = {str(status): status for status in Status}
+TYPES = {str(type): type for type in MemoryType}
+CATEGORIES = {str(category): category for category in Category}
 
 
 def record_from_row(row: Row) -> MemoryRecord:
@@ -94,10 +93,10 @@ def record_from_row(row: Row) -> MemoryRecord:
     return MemoryRecord(
         id=id,
         scope=_scope(user, project, session),
-        level=_LEVELS[level],
-        status=_STATUSES[status],
-        type=_TYPES[type],
-        category=_CATEGORIES[category],
+        level=LEVELS[level],
+        status=STATUSES[status],
+        type=TYPES[type],
+        category=CATEGORIES[category],
         content=content,
         key=key,
         importance=importance,

@@ -49,12 +49,7 @@ class NewTurns:
 async def append(
     tx: Tx, scope: Scope, new: NewTurns, *, jobs: Sequence[NewJob] = (), received_at: datetime | None = None
 ) -> Appended:
-    """Append turns to a session, in order, and enqueue jobs; return the turns with positions, and the jobs.
-
-    With `received_at`, the time of the first attempt, appending is idempotent: turns whose ids exist are returned as
-    they are, and those that an erasure reached since then are left out. If none is left nothing is written, no jobs
-    either. Without it, an existing id raises Conflict.
-    """
+    """Append turns to a session and enqueue jobs, as `Ledger.append` describes."""
     if not new.turns:
         return Appended((), await enqueue(tx, scope, jobs))
     if len({turn.id for turn in new.turns}) < len(new.turns):

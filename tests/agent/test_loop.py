@@ -82,7 +82,7 @@ async def test_an_error_of_a_tool_is_an_observation(llm: ScriptedLLM, chat: Open
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "expected"),
     [
         (ToolCall("fly", {"to": "Rome"}), "there is no tool 'fly'; there are port_of, restart"),
         (ToolCall("port_of", "not json {"), "the arguments must be one JSON object"),
@@ -93,11 +93,11 @@ async def test_an_error_of_a_tool_is_an_observation(llm: ScriptedLLM, chat: Open
     ],
 )
 async def test_a_malformed_call_is_an_observation_and_is_replayed_as_json(
-    llm: ScriptedLLM, chat: OpenAIChat, made: ToolCall, told: str
+    llm: ScriptedLLM, chat: OpenAIChat, made: ToolCall, expected: str
 ) -> None:
     script(llm, calls(made), "I give up.")
     answer = await agent(chat, port_of, restart).run(QUESTION)
-    assert told in seen(answer)[0]
+    assert expected in seen(answer)[0]
     assert answer.text == "I give up."
     assert not answer.success
     [dialogue, _] = messages(agent_requests(llm)[1])[2:]
@@ -190,7 +190,7 @@ async def test_a_run_ends_when_its_tokens_are_used_up(llm: ScriptedLLM, chat: Op
     llm.default = calls(call("restart", service="payments"))
     answer = await agent(chat, tokens=300, iterations=50).run(QUESTION)
     assert answer.ended == "tokens"
-    # At most the request that went over it.
+    # Only the last request may exceed the limit.
     assert answer.tokens_in + answer.tokens_out < 900
     assert answer.actions < 6
 
@@ -255,7 +255,7 @@ async def test_text_mode_calls_tools_with_action_lines(llm: ScriptedLLM, chat: O
     assert [(event.kind, event.text) for event in events] == [
         ("thought", "I look it up."),
         ("action", 'port_of(service="payments")'),
-        # What the model made up for an observation is not believed.
+        # An observation that the model made up is ignored.
         ("observation", "8443"),
         ("thought", "Now I know."),
         ("answer", "It is 8443.\nIndeed."),
@@ -270,7 +270,7 @@ async def test_text_mode_calls_tools_with_action_lines(llm: ScriptedLLM, chat: O
 
 
 @pytest.mark.parametrize(
-    ("said", "action"),
+    ("reply", "action"),
     [
         ("Action: port_of\nAction Input: payments", 'port_of(service="payments")'),
         ("**Action:** `port_of`\n**Action Input:** {'service': 'payments'}", 'port_of(service="payments")'),
@@ -278,8 +278,8 @@ async def test_text_mode_calls_tools_with_action_lines(llm: ScriptedLLM, chat: O
         ("I think so.\nAction: fly", "fly()"),
     ],
 )
-async def test_action_lines_are_parsed_leniently(llm: ScriptedLLM, chat: OpenAIChat, said: str, action: str) -> None:
-    script(llm, said, "Final Answer: done")
+async def test_action_lines_are_parsed_leniently(llm: ScriptedLLM, chat: OpenAIChat, reply: str, action: str) -> None:
+    script(llm, reply, "Final Answer: done")
     events = await stream_events(agent(chat, port_of, tool_calls="text"))
     assert [event.text for event in events if event.kind == "action"] == [action]
     assert events[-1].text == "done"
@@ -308,7 +308,7 @@ async def test_text_mode_is_used_when_the_endpoint_refuses_tools(
     assert (await subject.run(QUESTION)).text == "It is 8443."
     before = len(llm.calls("chat"))
     script(llm, "Final Answer: Still 8443.")
-    # It is known now, and not tried again.
+    # The agent remembers that the endpoint refuses tools.
     assert (await subject.run(QUESTION)).text == "Still 8443."
     assert len(llm.calls("chat")) == before + 1
     llm.when(lambda request: bool(request.json.get("tools"))).reply(refusal)

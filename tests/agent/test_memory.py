@@ -46,7 +46,7 @@ from tests.support.remember_samples import claim, learns
 QUESTION = "Which port does the payment service use?"
 PORT = "The payment service listens on port 8443"
 EPISODE = "Below is the record of someone working on something"
-HANDS = ["RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact"]
+MEMORY_TOOL_NAMES = ["RetrieveFacts", "RecallEpisodes", "StoreFact", "CorrectFact", "ForgetFact"]
 DEPLOYS = [
     calls(call("port_of", service="billing"), thought="I try billing."),
     calls(call("port_of", service="payments")),
@@ -128,7 +128,7 @@ async def test_without_memory_the_agent_sends_plain_react_requests_and_writes_no
         chat = OpenAIChat(llm.base_url, model="m")
         agent = Agent(memory, chat, [port_of, restart], enable_memory=False)
         where = {"user_id": "alex", "project_id": "payments", "session_id": "monday"}
-        # Off by default, whoever is named.
+        # Memory is off even if a user is named.
         answer = await agent.run(QUESTION, **where)
         assert (answer.text, answer.facts, answer.run_id) == ("Done: 8443.", (), "")
         assert [request.json for request in llm.calls("chat")] == expected
@@ -176,7 +176,7 @@ async def test_a_run_starts_with_facts_episodes_and_the_conversation_in_order(
     assert all(each in visible for each in headings)
     assert PORT in visible
     assert "persistent memory" in messages(agent_requests(llm)[-1])[0]["content"]
-    assert tool_names(agent_requests(llm)[-1]) == ["port_of", "restart", *HANDS]
+    assert tool_names(agent_requests(llm)[-1]) == ["port_of", "restart", *MEMORY_TOOL_NAMES]
     assert len(answer.episodes) == 1
     await agent.close()
 
@@ -282,7 +282,7 @@ async def test_learning_and_episodes_can_be_disabled(tmp_path: Path, llm: Script
         agent = agent_of(memory)
         await deploys(agent, llm)
         assert list(await memory.get_all(user_id="alex", project_id="payments", turns=True)) == []
-        # What it came to still belongs to the conversation.
+        # The invocation is still part of the conversation.
         [conversation] = await memory.sessions.list(user_id="alex")
         assert len(conversation.invocations) == 1
 
@@ -294,12 +294,12 @@ async def test_a_conversation_continues_across_runs_and_restarts(tmp_path: Path,
         script(llm, "I restarted payments.", "Still payments.")
         await agent.run("What did you just do?", **MONDAY)
         assert "Previous invocation 1: The user asked “Restart the payment service”" in recalled(llm)
-        # At once: what the run before came to is waited for, if it is still being kept.
+        # The next run waits until the previous one is stored.
         await agent.run("And which one was that?", **MONDAY)
         assert "Previous invocation 2: The user asked “What did you just do?”" in recalled(llm)
         await memory.jobs.run_pending()
         [conversation] = await memory.sessions.list(user_id="alex")
-        # Learning from the turns makes no invocation of a run a second time.
+        # Learning from the turns does not add an invocation again.
         assert [each["query"] for each in conversation.invocations] == [
             "Restart the payment service",
             "What did you just do?",
@@ -356,7 +356,7 @@ async def test_a_long_run_is_compressed_and_continues(memory: AsyncMemory, llm: 
     last = messages(agent_requests(llm)[-1])
     task = next(each["content"] for each in last if "Working Memory:" in str(each["content"]))
     assert "Working Memory:\nThe log was read page by page." in task
-    # What the tool gave long ago is still there, the last steps word for word.
+    # Old results are in the digest, the last steps are verbatim.
     assert "read_log(page=3) -> page 3 says code 377" in task, task
     assert [each["content"] for each in last if each["role"] == "tool"][-1].startswith("page 11 says code 1177")
     steps = [each for each in last if each["role"] in ("assistant", "tool")]

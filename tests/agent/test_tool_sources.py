@@ -24,7 +24,7 @@ from recollect.models.openai_chat import OpenAIChat
 from recollect.testing.scripted_llm import ScriptedLLM
 from tests.support.agent_samples import call, calls, script
 
-# A server as its author writes it, in a process of its own.
+# An MCP server that runs in its own process.
 SERVER = '''
 import os
 from mcp.server.mcpserver import MCPServer
@@ -107,7 +107,7 @@ async def test_an_http_tool_puts_arguments_into_path_and_query(client: httpx.Asy
         )
         assert tool.parameters["required"] == ["id"]
         assert await tool.run({"id": "../admin?x=1#y", "full": True}) == '{"status": "shipped"}'
-    # What a model gives for a part of the path stays that part.
+    # An argument cannot change other parts of the path.
     assert seen[0]["path"].startswith("/orders/..%2Fadmin%3Fx%3D1%23y?")
     assert "full=true" in seen[0]["path"]
     assert seen[0]["headers"]["x-key"] == "secret"
@@ -171,7 +171,7 @@ async def test_mcp_tools_are_called_and_a_dead_server_is_restarted(program: list
 async def test_an_mcp_server_that_cannot_start_is_reported() -> None:
     source = McpSource("gone", command="/nowhere/at-all")
     for _ in range(2):
-        # The second time at once: it is tried again only after a while.
+        # The second error is immediate: a start is retried only after a while.
         with pytest.raises(Unavailable, match="gone cannot be reached"):
             await source.tools()
     await source.close()

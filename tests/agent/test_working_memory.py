@@ -151,9 +151,9 @@ async def test_the_digest_has_the_summary_of_the_model_and_the_results(llm: Scri
     await chat.close()
 
 
-@pytest.mark.parametrize("said", ["", "word " * 3000])
-async def test_rules_summarise_if_the_answer_of_the_model_is_unusable(llm: ScriptedLLM, said: str) -> None:
-    llm.default = said
+@pytest.mark.parametrize("reply", ["", "word " * 3000])
+async def test_rules_summarise_if_the_answer_of_the_model_is_unusable(llm: ScriptedLLM, reply: str) -> None:
+    llm.default = reply
     chat = OpenAIChat(llm.base_url, model="m", timeout_s=30)
     memory = WorkingMemory(WorkingMemoryLimits(tokens=800, keep_steps=2, max_tokens=800), chat=chat)
     for number in range(8):

@@ -59,7 +59,7 @@ def call_tool(tool: BetaAbstractMemoryTool, **command: Any) -> str:
         return f"Error: {error.content}"
 
 
-# The same answers
+# Equal replies
 
 NAMES = ["a", "b.md", "A", "c d", ".hidden", "é", "%2e%2e", "..", ".", "", "CON"]
 STARTS = ["/memories", "/memories/", "/memories/../memories", "/memories/../..", "/memory", "memories", "/etc"]
@@ -114,12 +114,12 @@ def theirs(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> str:
             os.rmdir(folder)
     before, reported_lines, places = answer.partition("` in lines: ")
     if reported_lines:
-        # We stop after a thousand.
+        # We list at most a thousand lines.
         numbers, end, rest = places.partition(". Please")
         answer = before + reported_lines + ", ".join(numbers.split(", ")[:1000]) + end + rest
     head, *lines = answer.split("\n")
     if head.startswith("Here're the files"):
-        # What a folder takes up depends on the file system.
+        # The size of a folder depends on the file system.
         is_folder = [not at or line.endswith("/") for at, line in enumerate(lines)]
         sized = zip(lines, is_folder, strict=True)
         lines = ["4K" + line[line.index("\t") :] if folder else line for line, folder in sized]
@@ -150,7 +150,7 @@ def theirs(tool: BetaLocalFilesystemMemoryTool, command: dict[str, Any]) -> str:
 def test_replies_equal_those_of_the_sdk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, commands: list[dict[str, Any]]
 ) -> None:
-    # What the SDK writes here need not outlast a power cut.
+    # Files of the SDK need not be durable here.
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     folder = tmp_path / str(next(_users))
     sdks = BetaLocalFilesystemMemoryTool(str(folder))
@@ -221,7 +221,7 @@ async def test_the_async_client_reads_and_writes_files(tmp_path: Path) -> None:
                 assert await ask(tool, REMEMBER_PREFIX + BUDGET) == f"File created successfully at: {NOTES}"
                 assert await ask(tool, REMEMBER_PREFIX + BUDGET) == f"Error: File {NOTES} already exists"
             with Memory(home=tmp_path) as blocking:
-                # A Memory serves the awaited client as well.
+                # A Memory serves the async client as well.
                 assert await ask(AsyncMemoryTool(blocking, user_id="alex"), QUESTION) == VIEW_OUTPUT
                 assert await AsyncMemoryTool(blocking, user_id="alex").clear_all_memory() == "All memory cleared"
                 assert await ask(AsyncMemoryTool(blocking, user_id="alex"), QUESTION) == NOTHING

@@ -105,7 +105,7 @@ async def test_a_session_replays_its_items_and_another_session_recalls_them(
         fresh = RecollectSession("tuesday", memory, user_id="alex")
         run = await Runner.run(agent, QUESTION, session=fresh, context="alex", run_config=config)
         assert run.final_output == RECALLED_ANSWER
-        # What was recalled is in that request only.
+        # Recalled memories are part of that request only.
         assert BUDGET not in str(await fresh.get_items())
         other = await Runner.run(
             agent,
@@ -133,7 +133,7 @@ async def test_a_streamed_run_with_a_picture_and_tools_is_stored_completely(
     assert str(streamed.final_output).startswith("Done.")
     kinds = [item.get("type") or item.get("role") for item in cast("list[dict[str, Any]]", await session.get_items())]
     assert kinds == ["user", "message", "user", "function_call", "function_call_output", "message"]
-    # The whole of it goes to the model again.
+    # All items are sent to the model.
     assert (await Runner.run(agent, QUESTION, session=session, run_config=QUIET)).final_output == RECALLED_ANSWER
 
 
@@ -194,7 +194,7 @@ async def test_a_cleared_session_is_empty_until_undo(tmp_path: Path) -> None:
         assert await session.pop_item() is None
         await session.add_items([{"role": "user", "content": "Hello again"}])
         assert len(await session.get_items()) == 1
-        # What is known of the user is not what the session holds.
+        # Memories of the user are independent of the session.
         assert BUDGET in (await memory.recall(QUESTION, user_id="alex")).context.text
     async with AsyncMemory(home=tmp_path) as memory:
         session = RecollectSession("s", memory, user_id="alex")
@@ -262,7 +262,7 @@ async def test_items_are_stored_while_the_learning_backlog_is_full(
     settings = Settings(home=tmp_path, worker=False, most_waiting_jobs=1, learn_wait_s=0)
     async with AsyncMemory(settings=settings) as memory:
         await memory.remember(BUDGET, user_id="alex", session_id="before")
-        # Asked anew: how much waits is looked at now and then.
+        # Reopened, since the size of the backlog is cached.
         await memory.close()
         await memory.open()
         session = RecollectSession("s", memory, user_id="alex")

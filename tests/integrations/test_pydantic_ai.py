@@ -115,7 +115,7 @@ async def test_messages_of_a_run_are_recalled_after_a_restart_for_their_user_onl
         sent = llm.calls("chat")[0].json["messages"]
         assert [each["role"] for each in sent] == ["user", "user"]
         assert BUDGET in sent[0]["content"]
-        # The history that the application keeps does not grow by it, nor does the log.
+        # Recalled memories are not part of the message history or the stored turns.
         assert BUDGET not in run.all_messages_json().decode()
         assert sum(BUDGET in each.content for each in await memory.get_all(user_id="alex", turns=True)) <= 2
         assert (await agent.run(QUESTION, deps="kim")).output == UNKNOWN

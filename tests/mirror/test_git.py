@@ -186,7 +186,7 @@ async def test_an_erasure_removes_text_from_files_snapshot_and_git_history(
     assert [body(path) for path in mirror.files("users/ann/entries/**/*.md")] == ["Of someone else"]
     if what == "turn":
         assert await mirror.words() == {"The bike is red", "Fine"}
-    # The versions of everything else are still there.
+    # The history of everything else is unchanged.
     assert len(git(mirror.root, "log", "--format=%s").splitlines()) >= len(before)
     assert git(mirror.root, "fsck", "--full") == ""
     assert git(mirror.root, "status", "--porcelain") == ""
@@ -234,7 +234,7 @@ def test_an_interrupted_rewrite_of_history_is_finished_or_rolled_back(tmp_path: 
     (tmp_path / "entries/a.md").write_text("one")
     repository.initialize()
     head = repository.head()
-    # Broken off between the two renames.
+    # Interrupted between the two renames.
     (tmp_path / ".git").rename(tmp_path / ".git.old")
     repository.initialize()
     assert repository.head() == head

@@ -149,16 +149,18 @@ async def test_a_lost_ledger_gets_the_files_back_with_their_ids(tmp_path: Path) 
         assert await text(mirror, NOTES) == BUDGET
 
 
-@pytest.mark.parametrize("path", ["/memories/.hidden/x.md", "/memories/CON.md", "/memories/a:b", "/memories/x.swp"])
-async def test_a_file_with_an_unportable_path_is_stored_among_the_entries(tmp_path: Path, path: str) -> None:
+async def test_a_file_with_an_unportable_path_is_stored_among_the_entries(tmp_path: Path) -> None:
+    paths = ["/memories/.hidden/x.md", "/memories/CON.md", "/memories/a:b", "/memories/x.swp"]
     async with mirrored_service(tmp_path) as mirror:
-        await create(mirror, path, BUDGET)
+        for path in paths:
+            await create(mirror, path, BUDGET)
         await create(mirror, NOTES, BUDGET, Scope("default", "trips"))
         await mirror.sync()
         assert not (tmp_path / "memories").exists()
-        assert {body(each) for each in mirror.files()} == {BUDGET}
+        assert [body(each) for each in mirror.files()] == [BUDGET] * 5
         assert not (await mirror.sync()).written
-        assert await text(mirror, path) == BUDGET
+        for path in paths:
+            assert await text(mirror, path) == BUDGET
 
 
 async def test_an_erased_file_is_removed_from_the_folder_and_git_history(tmp_path: Path) -> None:

@@ -44,11 +44,12 @@ def proxy(tmp_path: Path, llm: ScriptedLLM) -> Iterator[ServedProxy]:
         yield server
 
 
-def wait(results: Callable[[], Any]) -> Any:
+def wait(condition: Callable[[], Any]) -> Any:
+    """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + 60
-    while not (value := results()) and time.monotonic() < deadline:
+    while not (value := condition()) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert value, "it did not come in time"
+    assert value, "the condition was not true within 60 s"
     return value
 
 

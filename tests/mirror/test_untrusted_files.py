@@ -89,7 +89,7 @@ async def test_invalid_files_are_left_in_place_and_reported(tmp_path: Path) -> N
         rejected = mirror.rejected()
         assert [kind for kind, (_, reason) in HOSTILE.items() if reason not in rejected[f"{kind}.md"]] == []
         assert {path: path.read_text() for path in texts} == texts
-        # They are not tried again before they change; then they are.
+        # They are read again only after they change.
         assert (await mirror.sync()).bad == 0
         for path in texts:
             path.write_text(f"words of {path.stem}")
@@ -106,7 +106,7 @@ async def test_a_memory_is_unchanged_while_its_file_is_invalid(tmp_path: Path) -
         path.write_text("---\nid: x\nid: y\n---\nThe bike is green")
         await mirror.sync()
         assert (await mirror.record(fact.id)).content == "The bike is red"
-        # What the ledger writes later does not wipe out what the person wrote.
+        # A later change of the ledger does not overwrite the edit.
         await mirror.service.update(HOME, fact.id, {"content": "The bike is blue"}, by=BY)
         await mirror.sync()
         assert "green" in path.read_text()
@@ -131,7 +131,7 @@ async def test_the_folder_determines_the_user(tmp_path: Path) -> None:
         theirs = await mirror.add("The bike is red")
         facts = tmp_path / "users/bob/entries/default/facts"
         facts.mkdir(parents=True)
-        # The id of another user's memory is only an id.
+        # The id of another user's memory gives no access to it.
         (facts / "a.md").write_text(f"---\nid: {theirs.id}\n---\nThe bike is stolen")
         (facts / "b.md").write_text("---\nuser_id: default\n---\nclaimed")
         await mirror.sync()
@@ -171,7 +171,7 @@ async def test_symbolic_links_are_never_followed(tmp_path: Path) -> None:
         assert await mirror.words() == {"The bike is red"}
         assert "symbolic link" in mirror.rejected()["link.md"]
         assert "plain file" in mirror.rejected()["pipe.md"]
-        # Nor is anything written through one.
+        # Nothing is written through a link either.
         await mirror.add("I sail", Scope("default", "trip"))
         path = mirror.file("red")
         path.unlink()

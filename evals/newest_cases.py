@@ -283,11 +283,11 @@ async def _search(memory: AsyncMemory, user: str, case: Case, role_of: RoleOf) -
     return Searched(case.name, case.group, case.question, len(first), candidates, vectors, roles)
 
 
-async def search_conversations(home: Path) -> list[Searched]:
-    """Search the questions of `conversations.jsonl`: many messages of one user on one subject."""
+async def search_conversations(home: Path, rows: slice = slice(None)) -> list[Searched]:
+    """Search the questions of rows of `conversations.jsonl`: many messages of one user on one subject."""
     searched, chance = [], random.Random(4)
     async with AsyncMemory(settings=Settings(home=home, **QUIET)) as memory:
-        for row in read_rows("conversations.jsonl"):
+        for row in read_rows("conversations.jsonl")[rows]:
             at, user, place = START, row["id"], {}
             for number, text in enumerate(row["messages"]):
                 at += timedelta(minutes=chance.choice((1, 4, 9)))
@@ -311,10 +311,10 @@ async def search_conversations(home: Path) -> list[Searched]:
     return searched
 
 
-async def search_longmemeval(path: Path, home: Path) -> list[Searched]:
-    """Search the questions of LongMemEval; in its knowledge updates the newest of the answers replaces the others."""
+async def search_longmemeval(path: Path, home: Path, conversations: slice = slice(None)) -> list[Searched]:
+    """Search the questions of LongMemEval's conversations; in its knowledge updates the newest of the answers replaces the others."""
     searched = []
-    for number, conversation in enumerate(load("longmemeval", path, limit=0)):
+    for number, conversation in enumerate(load("longmemeval", path, limit=0)[conversations]):
         async with AsyncMemory(settings=Settings(home=home / str(number), **QUIET)) as memory:
             turns = [turn for turn in conversation.turns if turn.text.strip()]
             order = {turn.id: at for at, turn in enumerate(turns)}

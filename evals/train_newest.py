@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
+import os
 import sys
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, permutations, repeat
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -266,16 +269,32 @@ def report(trainer: Trainer, odds: np.ndarray) -> None:
     print(f"AUROC {roc_auc_score(trainer.labels[existing], odds[existing]):.3f} (held out)")
 
 
-async def search_all(truth: Mapping[str, Any], longmemeval: Path) -> list[Searched]:
-    """Return the candidates of every case."""
+def search_all(truth: Path, longmemeval: Path) -> list[Searched]:
+    """Return the candidates of every case, searched in one process per processor."""
+    count = os.cpu_count() or 1
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
+        parts = pool.map(_search_part, repeat(truth), repeat(longmemeval), [slice(at, None, count) for at in range(count)])
+        return [each for part in parts for each in part]
+
+
+def _search_part(truth_file: Path, longmemeval: Path, part: slice) -> list[Searched]:
+    return asyncio.run(_search_slice(read_truth(truth_file), longmemeval, part))
+
+
+async def _search_slice(truth: Mapping[str, Any], longmemeval: Path, part: slice) -> list[Searched]:
     cases = [
         *truth_cases(truth), *change_cases(truth), *pair_cases(truth, filler_messages(longmemeval)), *update_cases(),
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as home:
-        searched = await search_cases(cases, Path(home) / "cases")
-        searched += await search_conversations(Path(home) / "conversations")
-        searched += await search_longmemeval(longmemeval, Path(home) / "longmemeval")
+        searched = await search_cases(cases[part], Path(home) / "cases")
+        searched += await search_conversations(Path(home) / "conversations", part)
+        searched += await search_longmemeval(longmemeval, Path(home) / "longmemeval", part)
     return searched
+
+
+def read_truth(path: Path) -> dict[str, Any]:
+    """Return the material of the truth evaluation."""
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def ensure_model() -> None:
@@ -291,10 +310,10 @@ def ensure_model() -> None:
     save_newest_model(MODEL_FILE, NewestModel(words=np.zeros((DIMENSIONS, 3)), **blank, **ends))
 
 
-def train(truth: Mapping[str, Any], longmemeval: Path) -> None:
+def train(truth: Path, longmemeval: Path) -> None:
     """Search, fit, report, write."""
     ensure_model()
-    trainer = Trainer(asyncio.run(search_all(truth, longmemeval)), WordWeights(list(text_pairs(truth))))
+    trainer = Trainer(search_all(truth, longmemeval), WordWeights(list(text_pairs(read_truth(truth)))))
     report(trainer, trainer.held_out())
     save_newest_model(MODEL_FILE, trainer.fit())
 
@@ -303,4 +322,4 @@ if __name__ == "__main__":
     paths = dict(part.split("=", 1) for part in sys.argv[1:] if "=" in part)
     if set(paths) != {"truth", "longmemeval"}:
         sys.exit(__doc__)
-    train(json.loads(Path(paths["truth"]).read_text(encoding="utf-8")), Path(paths["longmemeval"]))
+    train(Path(paths["truth"]), Path(paths["longmemeval"]))

@@ -73,7 +73,8 @@ def rank(candidates: Sequence[SearchCandidate], weights: RankingWeights, *, now:
     """The candidates with their scores, best first."""
     for each in candidates:
         record = each.record
-        age_s = max((now - (record.occurred_at or record.created_at)).total_seconds(), 0.0)
+        # By when it was stated: an event still to come is no more recent than what else was stated that day.
+        age_s = max((now - record.created_at).total_seconds(), 0.0)
         recency = math.exp(-age_s / _DAY_S / weights.recency_days)
         access = min(math.log1p(record.access_count) / math.log1p(_MAX_ACCESSES), 1.0)
         each.parts["recency"] = recency

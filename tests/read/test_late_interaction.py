@@ -56,6 +56,17 @@ async def test_matches_are_the_best_cosines_of_each_piece(ledger: Ledger) -> Non
     await late.close()
 
 
+async def test_a_search_encodes_the_newest_rows_until_its_time_is_spent(ledger: Ledger) -> None:
+    records = await add(ledger, *(memory(f"I drink tea number {number}") for number in range(10)))
+    rows = np.array([await row_of(ledger, record) for record in records])
+    late = LateInteraction(ledger, on_demand_s=0)
+    matches = await late.best_matches("ann", "what tea do I drink?", rows)
+    assert np.isnan(matches).any(axis=1).tolist() == [True] * 6 + [False] * 4
+    await late.flush("ann")
+    assert not np.isnan(await late.best_matches("ann", "what tea do I drink?", rows)).any()
+    await late.close()
+
+
 async def test_rows_of_others_match_nothing(ledger: Ledger) -> None:
     [record] = await add(ledger, memory(TEA, scope=BOB))
     late = LateInteraction(ledger)

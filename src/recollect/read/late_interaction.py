@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,10 @@ _log = logging.getLogger("recollect")
 # Encoding starts a moment after a write: it does not compete with the answer, and takes several writes at once.
 _DELAY_S = 0.5
 _BATCH = 64
-# A search encodes at most so many rows itself, the newest first: each costs two to five milliseconds.
-_MAX_ON_DEMAND = 32
+# A search encodes the newest rows itself, a few at a time, until it has spent this long; each row costs two to five
+# milliseconds. The others get an estimate, so that a search stays within the time budget of a chat on a busy machine.
+_ON_DEMAND_S = 0.03
+_ON_DEMAND_ROWS, _ON_DEMAND_BATCH = 32, 4
 # Weaker matches of words explain nothing.
 _MIN_DESCRIBED = 0.5
 
@@ -42,8 +45,8 @@ _MIN_DESCRIBED = 0.5
 class LateInteraction:
     """Stores token vectors for one ledger and compares questions with them."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, *, on_demand_s: float = _ON_DEMAND_S) -> None:
+        self._ledger, self._on_demand_s = ledger, on_demand_s
         self._pending: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -56,7 +59,7 @@ class LateInteraction:
         stored = dict(await self._ledger.vectors_of(user, rows.tolist(), model=TOKEN_MODEL))
         missing = [row for row in rows.tolist() if row not in stored]
         if missing:
-            stored |= await self._encode_missing(user, missing[-_MAX_ON_DEMAND:])
+            stored |= await self._encode_missing(user, missing[-_ON_DEMAND_ROWS:])
             self.schedule(user)
         at = [index for index, row in enumerate(rows.tolist()) if stored.get(row)]
         if at:
@@ -106,7 +109,7 @@ class LateInteraction:
 
     async def _encode_missing(self, user: str, rows: Sequence[int]) -> dict[int, bytes]:
         batch = await self._ledger.unembedded(TOKEN_MODEL, limit=len(rows), user=user, rows=rows)
-        return await asyncio.to_thread(_encode_rows, batch) if batch else {}
+        return await asyncio.to_thread(_encode_newest, batch, self._on_demand_s) if batch else {}
 
 
 def max_similarities(pieces: Floats, passages: Sequence[bytes]) -> Floats:
@@ -136,6 +139,17 @@ def describe_matches(question: str, passage: str, *, limit: int = 2) -> list[str
 def _encode_rows(batch: Sequence[Unembedded]) -> dict[int, bytes]:
     texts = [f"{each.speaker}: {each.content}" if each.speaker else each.content for each in batch]
     return {each.row: own.tobytes() for each, own in zip(batch, encode_passages(texts), strict=True)}
+
+
+def _encode_newest(batch: Sequence[Unembedded], max_s: float) -> dict[int, bytes]:
+    """Encode the last rows of a batch first, and stop once the time is spent."""
+    deadline = time.monotonic() + max_s
+    encoded: dict[int, bytes] = {}
+    for end in range(len(batch), 0, -_ON_DEMAND_BATCH):
+        encoded |= _encode_rows(batch[max(end - _ON_DEMAND_BATCH, 0) : end])
+        if time.monotonic() >= deadline:
+            break
+    return encoded
 
 
 # The same question is often searched more than once, with other filters or limits.

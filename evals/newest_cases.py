@@ -312,7 +312,7 @@ async def search_conversations(home: Path, rows: slice = slice(None)) -> list[Se
 
 
 async def search_longmemeval(path: Path, home: Path, conversations: slice = slice(None)) -> list[Searched]:
-    """Search the questions of LongMemEval's conversations; in its knowledge updates the newest of the answers replaces the others."""
+    """Search the questions of LongMemEval; in its knowledge updates the newest of the answers replaces the others."""
     searched = []
     for number, conversation in enumerate(load("longmemeval", path, limit=0)[conversations]):
         async with AsyncMemory(settings=Settings(home=home / str(number), **QUIET)) as memory:

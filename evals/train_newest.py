@@ -273,7 +273,8 @@ def search_all(truth: Path, longmemeval: Path) -> list[Searched]:
     """Return the candidates of every case, searched in one process per processor."""
     count = os.cpu_count() or 1
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
-        parts = pool.map(_search_part, repeat(truth), repeat(longmemeval), [slice(at, None, count) for at in range(count)])
+        slices = [slice(at, None, count) for at in range(count)]
+        parts = pool.map(_search_part, repeat(truth), repeat(longmemeval), slices)
         return [each for part in parts for each in part]
 
 

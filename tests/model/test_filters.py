@@ -78,7 +78,7 @@ def test_a_parsed_filter_is_returned_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plain", "told"),
+    ("plain", "reason"),
     [
         ({"colour": "green"}, "unknown field 'colour'"),
         ({"$or": [{"key": "a"}]}, "unknown field"),
@@ -130,8 +130,8 @@ def test_a_parsed_filter_is_returned_unchanged() -> None:
         ({"or": [{"key": "a"}] * MAX_PARTS}, "more than 500 parts"),
     ],
 )
-def test_an_invalid_filter_is_rejected_with_a_reason(plain: Any, told: str) -> None:
-    with pytest.raises(InvalidFilter, match=told):
+def test_an_invalid_filter_is_rejected_with_a_reason(plain: Any, reason: str) -> None:
+    with pytest.raises(InvalidFilter, match=reason):
         parse_filter(plain)
 
 
@@ -145,7 +145,7 @@ ATTACK = """metadata.a"') IN ('text'), 1=0)) OR user_id='bob' --"""
 
 
 @pytest.mark.parametrize(
-    ("field", "op", "value", "told"),
+    ("field", "op", "value", "reason"),
     [
         (ATTACK, Op.EQ, "v", "metadata name"),
         ("key.x OR 1=1 --", Op.EQ, "v", "unknown field"),
@@ -172,8 +172,8 @@ ATTACK = """metadata.a"') IN ('text'), 1=0)) OR user_id='bob' --"""
         ("created_at", Op.EQ, NOON.replace(tzinfo=None), "a datetime that has a zone"),
     ],
 )
-def test_an_invalid_comparison_cannot_be_constructed(field: Any, op: Any, value: Any, told: str) -> None:
-    with pytest.raises(InvalidFilter, match=told):
+def test_an_invalid_comparison_cannot_be_constructed(field: Any, op: Any, value: Any, reason: str) -> None:
+    with pytest.raises(InvalidFilter, match=reason):
         Where(field, op, value)
 
 
@@ -239,7 +239,7 @@ def test_both_omits_filters_that_are_always_true() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "comparison", "holds"),
+    ("stored", "comparison", "expected"),
     [
         (1, {"eq": 1.0}, True),
         (1, {"eq": True}, False),
@@ -263,8 +263,8 @@ def test_both_omits_filters_that_are_always_true() -> None:
         ({"a": 1}, {"contains": "a"}, False),
     ],
 )
-def test_metadata_values_are_compared_by_type(held: Any, comparison: Any, holds: bool) -> None:
-    assert matches(memory(metadata={"x": held}), parse_filter({"metadata.x": comparison})) is holds
+def test_metadata_values_are_compared_by_type(stored: Any, comparison: Any, expected: bool) -> None:
+    assert matches(memory(metadata={"x": stored}), parse_filter({"metadata.x": comparison})) is expected
 
 
 @pytest.mark.parametrize("field", ["occurred_at", "valid_from", "valid_to", "expires_at", "key", "value"])

@@ -95,7 +95,7 @@ def test_unusual_texts_are_accepted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         ("", "empty"),
         (" \n\t\u3000", "empty"),
@@ -109,8 +109,8 @@ def test_unusual_texts_are_accepted(text: str) -> None:
     ],
     ids=lambda value: ascii(value)[:20],
 )
-def test_an_invalid_text_is_rejected_with_a_reason(text: Any, told: str) -> None:
-    with pytest.raises(InvalidText, match=told):
+def test_an_invalid_text_is_rejected_with_a_reason(text: Any, reason: str) -> None:
+    with pytest.raises(InvalidText, match=reason):
         validate_text(text)
 
 

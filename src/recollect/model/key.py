@@ -79,22 +79,22 @@ def new_key(
     name: str = "",
     expires_at: datetime | None = None,
 ) -> NewKey:
-    """Create a key; raise InvalidInput if it would open nothing, or its scope is contradictory."""
+    """Create a key; raise InvalidInput if it has no rights, or its scope is contradictory."""
     if admin and (user is not None or project is not None):
-        raise InvalidInput("an admin key is for everyone: give it neither a user nor a project")
+        raise InvalidInput("an admin key is for all users: pass neither a user nor a project")
     if user is None and not (everyone or admin):
-        raise InvalidInput("say whose memory the key opens: one user's, everyone's, or admin")
+        raise InvalidInput("pass a user, `everyone` or `admin`: a key needs one of them")
     if user is not None and everyone:
-        raise InvalidInput("a key opens one user's memory or everyone's, not both")
+        raise InvalidInput("pass either a user or `everyone`, not both")
     if not (reads or writes):
-        raise InvalidInput("a key that may neither read nor write opens nothing")
+        raise InvalidInput("a key must have the right to read or to write")
     if expires_at is not None and expires_at <= now():
-        raise InvalidInput("the key would have expired already")
+        raise InvalidInput("`expires_at` must be in the future")
     if project == "":
-        raise InvalidInput("project_id is empty; leave it out, or name one")
+        raise InvalidInput("`project_id` is empty; omit it, or pass an id")
     Scope("anyone" if user is None else user, project or "")
     if len(validate_id(name, name="name")) > _MAX_NAME_CHARS:
-        raise InvalidInput(f"name is {len(name)} characters long; the limit is {_MAX_NAME_CHARS}")
+        raise InvalidInput(f"`name` must have at most {_MAX_NAME_CHARS} characters, got {len(name)}")
     text = KEY_PREFIX + _base62(secrets.randbits(256))
     key = ApiKey(
         id=new_id(),

@@ -420,7 +420,8 @@ def test_an_embedding_of_the_caller_is_used(tmp_path: Path) -> None:
 
 def test_a_failing_embedder_loses_no_memory(tmp_path: Path) -> None:
     embedder = FakeEmbedder(16)
-    with Memory(settings=Settings(home=tmp_path, learn="off"), embedder=embedder) as memory:
+    # A worker would make the missing vectors in the background.
+    with Memory(settings=Settings(home=tmp_path, learn="off", worker=False), embedder=embedder) as memory:
         embedder.fail_with = ModelUnavailable("down")
         added = memory.add("Likes green tea", user_id="a")
         memory.remember("I live in Oslo", user_id="a", session_id="s")

@@ -226,7 +226,7 @@ def parse_erasure(plain: Mapping[str, Any]) -> Erasure:
     named = (bool(erasure.project), bool(erasure.session), bool(erasure.ids))
     if not erasure.user or not erasure.id or named not in _NAMED[erasure.target]:
         # A replay cannot be undone, so nothing is guessed.
-        raise InvalidInput(f"the ids do not fit an erasure of a {erasure.target}")
+        raise InvalidInput(f"the ids must say which {erasure.target} was erased, and nothing else")
     return erasure
 
 

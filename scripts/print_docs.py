@@ -17,9 +17,41 @@ from typing import Any
 
 import click
 
-from recollect.config.docs import render_settings_page
+from recollect.config.settings import LoadedSettings, Settings, preset_names, read_preset, rows
 
 DOCS = Path(__file__).parent.parent / "docs"
+
+_SETTINGS_HEAD = """# Settings
+
+Each setting can be given in `config.toml` (or `config.yaml`) in the home folder, as an environment variable, or
+on the command line; each of these overrides the ones before. `recollect config show` prints every value and its
+source.
+
+| setting | default | environment | meaning |
+| --- | --- | --- | --- |
+"""
+
+_PRESETS_HEAD = """
+## Presets
+
+`preset = "NAME"`, `RECOLLECT_PRESET=NAME` or `recollect --preset NAME` sets these defaults:
+
+| preset | sets |
+| --- | --- |
+"""
+
+
+def settings_page() -> str:
+    """Return the table of all settings, and of the presets."""
+    lines = [
+        f"| `{row.name}` | {f'`{row.default}`' if row.default else ''} | `{row.variable}` | {row.description} |"
+        for row in rows(LoadedSettings(Settings()))
+    ]
+    presets = [
+        f"| `{name}` | {', '.join(f'`{key} = {value!r}`' for key, value in read_preset(name).items())} |"
+        for name in preset_names()
+    ]
+    return _SETTINGS_HEAD + "\n".join(lines) + "\n" + _PRESETS_HEAD + "\n".join(presets) + "\n"
 
 
 def cli_page() -> str:
@@ -189,5 +221,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 if __name__ == "__main__":
-    (DOCS / "settings.md").write_text(render_settings_page(), encoding="utf-8")
+    (DOCS / "settings.md").write_text(settings_page(), encoding="utf-8")
     print("wrote docs/settings.md")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from hashlib import blake2b
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from recollect import __version__
 from recollect.cache.change_notifier import ChangeNotifier, RedisPubSub, SharedChangeNotifier
-from recollect.config.settings import Settings
+from recollect.config.settings import Settings, ledger_path
 from recollect.errors import InvalidInput, InvalidSettings, MissingExtra
 from recollect.ledger.ledger import Ledger
 from recollect.maintenance.embedding_selection import Openers, select_embedder
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger("recollect")
-LEDGER_FILE = "recollect.db"
 SPILL_FOLDER = "spill"
 MILVUS_FILE, CHROMA_FOLDER = "milvus.db", "chroma"
 _MIB = 1 << 20
@@ -270,9 +270,15 @@ async def open_ledger(settings: Settings, model: EmbeddingModel) -> Ledger:
     return await open_sqlite(ledger_path(settings), model)
 
 
-def ledger_path(settings: Settings) -> Path:
-    """Return the file of a SQLite ledger."""
-    return Path(settings.database).expanduser() if settings.database else settings.home.expanduser() / LEDGER_FILE
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[tuple[Ledger, Embedder]]:
+    """Open the ledger and the embedder of the settings, without a service."""
+    async with AsyncExitStack() as opened:
+        embedder = await open_embedder(settings)
+        opened.push_async_callback(embedder.close)
+        ledger = await open_ledger(settings, embedder.model)
+        opened.push_async_callback(ledger.close)
+        yield ledger, embedder
 
 
 def open_spill_journal(settings: Settings) -> SpillJournal:

@@ -183,24 +183,12 @@ def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path
     assert file.stat().st_mode & 0o077 == 0
 
     other = Cli(tmp_path / "other")
-    assert other.json("import", str(file)) == {"added": 4, "present": 0, "kept": 0, "redacted": 0}
-    assert other("import", input=file.read_bytes()).stdout == "Added 0 memories; 4 existed already.\n"
+    report = other.json("import", str(file))
+    assert (report["added"], report["present"], report["refused"]) == (4, 0, 0)
+    assert other("import", input=file.read_bytes()).stdout.endswith("Added 0; 4 existed already.\n")
     assert other.json("show", stored, "--user", "alex") == cli.json("show", stored, "--user", "alex")
     assert other.json("users") == {"results": ["alex", "bob"]}
     assert "I moved to Lisbon" in other("search", "Lisbon", "--user", "alex").stdout
-
-
-def test_an_export_of_one_user_holds_nobody_elses(cli: Cli) -> None:
-    cli.add("Likes tea", "--user", "alex")
-    cli.add("Likes gin", "--user", "bob")
-    lines = [json.loads(line) for line in cli("export", "--user", "bob").stdout.splitlines()]
-    assert [line["memory"] for line in lines] == ["Likes gin"]
-
-
-def test_an_import_can_make_everything_one_users(cli: Cli) -> None:
-    line = json.dumps({"memory": "Likes tea", "user_id": "alex"})
-    cli("import", "--user", "alexandra", input=line)
-    assert cli.json("users") == {"results": ["alexandra"]}
 
 
 def test_stats_count_all_or_one_user(cli: Cli) -> None:

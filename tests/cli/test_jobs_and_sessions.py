@@ -1,4 +1,4 @@
-"""The work behind the answers on the command line: jobs, sessions and what they cost."""
+"""recollect jobs, worker, sessions, end-run, remember and stats --cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cli(tmp_path: Path) -> Cli:
 
 @pytest.fixture
 def llm(cli: Cli) -> Iterator[ScriptedLLM]:
-    """A model that finds nothing worth keeping unless it is told to, and that the commands ask at once."""
+    """A model of the settings that extracts nothing by default."""
     with ScriptedLLM() as model:
         model.default = NOTHING
         configure(cli, model)
@@ -40,13 +40,13 @@ def configure(cli: Cli, llm: ScriptedLLM, **more: object) -> None:
 
 
 def only(cli: Cli, *options: str) -> dict[str, Any]:
-    """The one job there is, beside those that end sessions one day."""
+    """Return the only extraction job."""
     [job] = [job for job in cli.json("jobs", *options)["results"] if job["kind"] == "extract"]
     return dict(job)
 
 
 @pytest.mark.parametrize(
-    ("words", "told", "answer"),
+    ("words", "message", "answer"),
     [
         (["jobs"], "There are no such jobs.", {"results": []}),
         (["jobs", "--state", "dead"], "There are no such jobs.", {"results": []}),
@@ -57,12 +57,12 @@ def only(cli: Cli, *options: str) -> dict[str, Any]:
         (["worker", "--once"], "Did 0 jobs.", {"done": 0}),
     ],
 )
-def test_where_there_is_nothing_that_is_said(cli: Cli, words: list[str], told: str, answer: Any) -> None:
-    assert cli(*words).stdout == f"{told}\n"
+def test_an_empty_list_is_a_message(cli: Cli, words: list[str], message: str, answer: Any) -> None:
+    assert cli(*words).stdout == f"{message}\n"
     assert cli.json(*words) == answer
 
 
-def test_jobs_show_what_was_done_for_whom(cli: Cli) -> None:
+def test_jobs_are_listed_with_user_session_and_state(cli: Cli) -> None:
     cli("remember", LISBON, "--user", "alex", "--session", "monday")
     heading, row = cli("jobs", "--state", "done").stdout.splitlines()
     assert heading.split() == ["JOB", "DUE", "WHAT", "STATE", "TRIES", "USER", "SESSION"]
@@ -75,26 +75,18 @@ def test_jobs_show_what_was_done_for_whom(cli: Cli) -> None:
     assert cli.json("jobs", "--state", "dead", "--state", "cancelled") == {"results": []}
 
 
-def test_jobs_are_shown_newest_first_and_as_many_as_asked_for(cli: Cli) -> None:
-    for session in ("one", "two", "three"):
-        cli("remember", LISBON, "--session", session)
-    visible = cli.json("jobs", "--state", "done", "--limit", "2")["results"]
-    assert [job["session_id"] for job in visible] == ["three", "two"]
-
-
-def test_a_job_that_failed_says_why_and_when_it_is_tried_again(cli: Cli, llm: ScriptedLLM) -> None:
+def test_a_failed_job_is_listed_with_its_error(cli: Cli, llm: ScriptedLLM) -> None:
     llm.when(EXTRACT).reply(faults=[http_error(503)])
     cli("remember", LISBON, "--no-wait", "--user", "alex")
     cli("worker", "--once")
     output = cli("jobs").stdout
     assert "waiting" in output
     assert "503" in output
-    # A remark for whoever looks, not a table of what waits: hints are on stderr, and here there is none.
     assert cli("jobs").stderr == ""
 
 
 def dead_job(cli: Cli, llm: ScriptedLLM) -> str:
-    """Have a job fail until it is given up; gives its id."""
+    """Let a job fail until it is dead; return its id."""
     away = llm.when(EXTRACT).reply(faults=[http_error(503)])
     with pytest.MonkeyPatch.context() as patch:
         # As if the waits between the tries were over.
@@ -106,9 +98,7 @@ def dead_job(cli: Cli, llm: ScriptedLLM) -> str:
     return str(only(cli)["id"])
 
 
-def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_well(
-    cli: Cli, llm: ScriptedLLM
-) -> None:
+def test_a_dead_job_is_listed_with_its_error_and_can_be_replayed(cli: Cli, llm: ScriptedLLM) -> None:
     id = dead_job(cli, llm)
     output = cli("jobs", "--state", "dead")
     assert id in output.stdout
@@ -118,7 +108,8 @@ def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_
     assert cli.json("worker", "--once") == {"done": 0}
 
     learns(llm, LISBON, claim("The user lives in Lisbon"))
-    assert cli("jobs", "--replay", id).stdout == f"Replayed {id}  extract of user alex\n"
+    assert cli.json("jobs", "--replay", "all", "--user", "bob") == {"results": []}
+    assert cli("jobs", "--replay", "all").stdout == "Replayed 1 job.\n"
     cli("worker", "--once")
     job = only(cli)
     assert (job["id"], job["state"], job["error"]) == (id, "done", None)
@@ -126,7 +117,7 @@ def test_a_dead_job_is_listed_with_its_error_and_learned_from_once_the_model_is_
     assert cli("jobs", "--replay", id).stdout == f"{id} is done: it cannot be replayed.\n"
 
 
-def test_of_a_dead_job_it_is_told_that_the_selector_learned_instead(cli: Cli, llm: ScriptedLLM) -> None:
+def test_remember_reports_that_the_selector_replaced_a_failing_llm(cli: Cli, llm: ScriptedLLM) -> None:
     llm.when(EXTRACT).reply("no JSON at all")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
@@ -138,7 +129,7 @@ def test_of_a_dead_job_it_is_told_that_the_selector_learned_instead(cli: Cli, ll
     assert LISBON in cli("list", "--user", "alex").stdout
 
 
-def test_over_the_limit_it_is_told_that_the_selector_learned(cli: Cli, llm: ScriptedLLM) -> None:
+def test_remember_reports_that_the_selector_learned_over_the_limit(cli: Cli, llm: ScriptedLLM) -> None:
     learns(llm, "tea", claim("User likes tea"))
     first = cli("remember", "I like tea", "--user", "alex", "--session", "monday").stdout
     assert "learned by" not in first
@@ -149,35 +140,11 @@ def test_over_the_limit_it_is_told_that_the_selector_learned(cli: Cli, llm: Scri
     assert "learned by selector, since " in output
 
 
-def test_all_dead_jobs_are_replayed_at_once(cli: Cli, llm: ScriptedLLM) -> None:
-    id = dead_job(cli, llm)
-    assert cli.json("jobs", "--replay", "all", "--user", "bob") == {"results": []}
-    assert cli("jobs", "--replay", "all").stdout == "Replayed 1 job.\n"
-    cli("worker", "--once")
-    assert only(cli)["state"] == "done"
-    assert only(cli)["id"] == id
-
-
-def test_what_the_model_says_wrong_is_told_beside_what_was_said(cli: Cli, llm: ScriptedLLM) -> None:
-    llm.default = "I would rather not."
-    output = cli("remember", LISBON, "--no-wait").stdout
-    assert "Remembered turn 1" in output
-    cli("worker", "--once")
-    assert only(cli)["error"]
-    assert LISBON in cli("search", "Lisbon").stdout
-
-
-def test_jobs_tell_how_much_of_what_the_model_learned_nobody_said(cli: Cli, llm: ScriptedLLM) -> None:
+def test_jobs_count_unverified_statements_of_the_llm(cli: Cli, llm: ScriptedLLM) -> None:
     learns(llm, LISBON, claim("The user lives in Lisbon"), claim("The user has 3 cats in Lisbon"))
     cli("remember", LISBON, "--session", "monday")
     assert "1 statement of the LLM with a number or name that was not said" in cli("jobs").stdout
     assert only(cli)["result"]["unverified"] == ["number 3 was not said: The user has 3 cats in Lisbon"]
-
-
-def test_jobs_are_silent_where_everything_was_said(cli: Cli, llm: ScriptedLLM) -> None:
-    learns(llm, LISBON, claim("The user lives in Lisbon"))
-    cli("remember", LISBON, "--session", "monday")
-    assert "not said" not in cli("jobs").stdout
 
 
 def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: ScriptedLLM) -> None:
@@ -190,7 +157,7 @@ def test_a_cancelled_job_has_no_effect_until_it_is_replayed(cli: Cli, llm: Scrip
     assert cli("jobs", "--cancel", id).stdout == f"{id} is cancelled: it cannot be cancelled.\n"
     assert cli.json("worker", "--once") == {"done": 0}
     assert not llm_requests(llm, EXTRACT)
-    cli("jobs", "--replay", id)
+    assert cli("jobs", "--replay", id).stdout == f"Replayed {id}  extract of user default\n"
     cli("worker", "--once")
     assert "The user lives in Lisbon" in cli("list").stdout
 
@@ -211,27 +178,22 @@ def test_an_unknown_job_and_a_foreign_one_answer_alike(cli: Cli, option: str) ->
         (["jobs", "--replay", "a", "--cancel", "b"], "Give either --replay or --cancel."),
         (["jobs", "--replay", "a", "--state", "dead"], "--state goes with the list only."),
         (["jobs", "--state", "asleep"], "'asleep' is not one of 'waiting', 'running', 'done'"),
-        (["jobs", "--limit", "0"], "--limit"),
         (["jobs", "--limit", "1001"], "--limit"),
         (["sessions", "--end"], "Name the session with --session."),
-        (["sessions", "--limit", "x"], "--limit"),
         (["stats", "--by", "user"], "--by goes with --cost."),
         (["stats", "--cost", "--by", "moon"], "'moon' is not one of 'user', 'day', 'model', 'step'"),
         (["erase"], "Give one of --memory, --turn, --session, --project and --everything."),
-        (["erase", "--yes"], "Give one of --memory, --turn, --session, --project and --everything."),
         (["erase", "--memory", "a", "--turn", "b", "--yes"], "Give only one of --memory, --turn and --everything."),
-        (["erase", "--memory", "a", "--everything", "--yes"], "Give only one of --memory, --turn and --everything."),
         (["erase", "--everything"], "Add --yes: there is no terminal to ask for confirmation."),
         (["erase", "--everything", "--json"], "Add --yes: there is no terminal to ask for confirmation."),
-        (["worker", "--twice"], "--twice"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_before_anything_happens(cli: Cli, words: list[str], complaint: str) -> None:
+def test_contradictory_options_are_rejected_before_any_effect(cli: Cli, words: list[str], complaint: str) -> None:
     assert complaint in cli.error(*words, code=2)
     assert not cli.home.exists()
 
 
-def test_remember_tells_what_it_learned(cli: Cli, llm: ScriptedLLM) -> None:
+def test_remember_prints_the_learned_memories(cli: Cli, llm: ScriptedLLM) -> None:
     learns(llm, LISBON, claim("The user lives in Lisbon"))
     output = cli("remember", LISBON, "--session", "monday").stdout.splitlines()
     assert output[0].startswith("Remembered turn 1 of session monday")
@@ -242,7 +204,7 @@ def test_remember_tells_what_it_learned(cli: Cli, llm: ScriptedLLM) -> None:
     assert answer["turns"][0]["content"] == LISBON
 
 
-def test_without_a_wait_it_is_on_disk_and_learned_by_whoever_works(cli: Cli, llm: ScriptedLLM) -> None:
+def test_no_wait_leaves_learning_to_a_worker(cli: Cli, llm: ScriptedLLM) -> None:
     configure(cli, llm, learn_wait_s=0.2)
     learns(llm, LISBON, claim("The user lives in Lisbon"))
     answer = cli.json("remember", LISBON, "--no-wait")
@@ -265,26 +227,22 @@ def test_sessions_are_listed_the_latest_first_and_ended_by_name(cli: Cli) -> Non
     assert states == {"monday": True, "tuesday": False}
     assert "episode" in cli("list").stdout
     assert [each["session_id"] for each in cli.json("sessions", "--project", "trip")["results"]] == ["tuesday"]
+    job = cli.json("sessions", "--end", "--session", "tuesday", "--project", "trip")
+    assert (job["kind"], job["state"], job["project_id"]) == ("close", "done", "trip")
     assert len(cli.json("sessions", "--limit", "1")["results"]) == 1
     assert cli.json("sessions", "--user", "bob") == {"results": []}
 
 
-def test_the_end_of_a_session_answers_with_its_job(cli: Cli) -> None:
-    cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
-    job = cli.json("sessions", "--end", "--session", "tuesday", "--project", "trip")
-    assert (job["kind"], job["state"], job["project_id"]) == ("close", "done", "trip")
-
-
-def test_a_session_that_never_was_cannot_be_ended(cli: Cli) -> None:
+def test_an_unknown_session_cannot_be_ended(cli: Cli) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday", "--project", "trip")
     assert cli.error("sessions", "--end", "--session", "nope", code=3) == "Error: user default has no session nope\n"
     assert "has no session tuesday" in cli.error("sessions", "--end", "--session", "tuesday", code=3)
-    # One in which something was kept is there, though nothing was said in it.
+    # A session without turns exists if a memory was added to it.
     cli.add("Likes tea", "--session", "wednesday", "--level", "session")
     assert cli("sessions", "--end", "--session", "wednesday").stdout.startswith("Ended session wednesday")
 
 
-def test_an_end_that_has_to_wait_says_so(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_has_to_wait_is_reported(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("remember", "I moved to Porto", "--session", "tuesday")
     monkeypatch.setattr("recollect.model.arguments._DEFAULT_WAIT_S", 0.3)
     monkeypatch.setattr("recollect.sessions.lifecycle.end_session", _fails)
@@ -299,7 +257,7 @@ async def _fails(*args: object) -> None:
     raise ModelUnavailable("the model is away")
 
 
-def test_cost_shows_what_the_model_was_asked_by_day_model_and_step(cli: Cli, llm: ScriptedLLM) -> None:
+def test_cost_is_listed_by_day_model_and_step(cli: Cli, llm: ScriptedLLM) -> None:
     learns(llm, LISBON, claim("The user lives in Lisbon"))
     cli("remember", LISBON, "--user", "alex")
     cli("remember", LISBON, "--user", "bob")
@@ -316,7 +274,7 @@ def test_cost_shows_what_the_model_was_asked_by_day_model_and_step(cli: Cli, llm
     assert cli.json("stats", "--cost", "--by", "user")["results"][0]["day"] is None
 
 
-def test_cost_shows_the_limits_of_the_day_and_how_much_of_them_is_used(
+def test_cost_shows_the_daily_limits_and_their_use(
     cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learns(llm, LISBON, claim("The user lives in Lisbon"))
@@ -337,14 +295,7 @@ def test_cost_shows_the_limits_of_the_day_and_how_much_of_them_is_used(
     ]
 
 
-def test_small_talk_costs_nothing(cli: Cli, llm: ScriptedLLM) -> None:
-    cli("remember", "Hi there!", "--session", "monday")
-    cli("remember", "Thank you", "--session", "monday")
-    assert cli("stats", "--cost").stdout == "The LLM was not used.\n"
-    assert not llm.calls("chat")
-
-
-def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> None:
+def test_the_run_of_an_agent_is_stored_once(cli: Cli) -> None:
     steps = ("--step", "action: build it", "--step", "observation: it is built", "--step", "action: push it")
     words = ("end-run", "Deploy the shop", *steps, "--answer", "It is live", "--lesson", "The tests take long")
     output = cli(*words, "--succeeded", "--run-id", "r1", "--session", "monday").stdout
@@ -356,11 +307,11 @@ def test_a_run_of_an_agent_is_kept_with_its_steps_and_lessons_once(cli: Cli) -> 
 
 
 @pytest.mark.parametrize("words", [(), ("--session", "s", "--step", "dream: x"), ("--session", "s", "--step", "x")])
-def test_a_run_needs_a_session_and_steps_of_a_kind(cli: Cli, words: tuple[str, ...]) -> None:
+def test_a_run_needs_a_session_and_valid_steps(cli: Cli, words: tuple[str, ...]) -> None:
     assert "Name the session" in (report := cli.error("end-run", "x", *words, code=2)) or "KIND:TEXT" in report
 
 
-def test_undo_says_what_it_took_back_and_takes_what_was_learned_only_if_asked(cli: Cli) -> None:
+def test_undo_names_the_undone_change(cli: Cli) -> None:
     id = cli.add("Likes tea")
     cli("remember", LISBON, "--session", "monday")
     output = cli("undo", "--any").stdout

@@ -65,21 +65,6 @@ def test_a_pipe_gets_every_row_uncut_on_one_line(cli: Cli) -> None:
     assert [line.endswith(text) for line in cli("list").stdout.splitlines()] == [False, True]
 
 
-def test_explain_tells_the_parts_of_each_score_and_the_time_of_each_step(cli: Cli) -> None:
-    id = cli.add("Likes green tea")
-    output = cli("search", "green tea", "--explain").stdout
-    assert all(word in output for word in ("SCORE", "MEANING", "WORDS", "shares green, tea", id, "1 hit in"))
-    assert "embed" in output
-    report = cli.json("search", "green tea", "--explain")
-    assert {"score", "scores", "why"} <= set(report["results"][0])
-    assert {"embed", "gather", "fuse"} <= set(report["steps_us"])
-
-
-def test_colours_are_left_out_where_nobody_sees_them(cli: Cli) -> None:
-    cli.add("Likes tea")
-    assert "\x1b" not in cli("list").stdout
-
-
 @pytest.mark.parametrize("columns_shown", [50, 60, 80, 120, 200])
 def test_a_table_fits_the_terminal(
     columns_shown: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -132,14 +117,7 @@ def test_long_runs_of_anything_are_printed_in_no_time(cli: Cli) -> None:
 LINES = "\n".join(json.dumps({"memory": f"Note {n}", "user_id": "ana"}) for n in range(600))
 
 
-def test_an_import_shows_a_bar_with_the_number_of_lines_of_the_file(tmp_path: Path) -> None:
-    (tmp_path / "notes.jsonl").write_text(LINES)
-    printed, shown = run_with_progress(tmp_path, "import", str(tmp_path / "notes.jsonl"))
-    assert printed.startswith(b"Added 600 memories")
-    assert re.search(rb"Importing \S+ 600/600 100 % 0:00:\d\d left 0:00:00", shown)
-
-
-def test_an_import_from_a_pipe_shows_a_count(tmp_path: Path) -> None:
+def test_an_import_shows_a_count(tmp_path: Path) -> None:
     printed, shown = run_with_progress(tmp_path, "import", input=LINES.encode())
-    assert printed.startswith(b"Added 600 memories")
+    assert b"Added 600;" in printed
     assert re.search(rb"Importing 600 0:00:\d\d", shown)

@@ -202,12 +202,3 @@ def test_a_worker_waits_for_a_model_that_is_away_and_goes_on_when_it_is_back(hom
         process.send_signal(signal.SIGTERM)
         assert ended(process) == "Did 1 job.\n"
         assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
-
-
-def test_a_worker_without_a_ledger_to_work_on_says_what_is_wrong(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("I am a file")
-    variables = {**os.environ, "RECOLLECT_HOME": str(tmp_path / "file")}
-    done = subprocess.run([*COMMAND, "worker"], capture_output=True, text=True, env=variables, timeout=200)
-    assert done.returncode == 5
-    assert "cannot make" in done.stderr
-    assert "Traceback" not in done.stderr

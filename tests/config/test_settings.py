@@ -8,6 +8,7 @@ import pytest
 
 from recollect.config.settings import Settings, load, preset_names, read_preset, rows
 from recollect.errors import InvalidSettings
+from scripts.print_docs import settings_page
 from tests.support.paths import ROOT
 
 
@@ -87,8 +88,6 @@ def test_a_wrong_value_of_a_secret_is_not_repeated(tmp_path: Path) -> None:
 
 
 def test_the_settings_page_is_what_the_settings_print() -> None:
-    from recollect.config.docs import render_settings_page
-
     page = ROOT / "docs" / "settings.md"
-    assert page.read_text(encoding="utf-8") == render_settings_page()
-    assert all(f"`{name}`" in render_settings_page() for name in Settings.model_fields)
+    assert page.read_text(encoding="utf-8") == settings_page()
+    assert all(f"`{name}`" in settings_page() for name in Settings.model_fields)

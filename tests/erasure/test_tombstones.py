@@ -256,14 +256,15 @@ async def test_forgetting_everything_reaches_turns_that_wait_on_disk(memory: Asy
 
 
 async def test_backups_and_exports_include_tombstones(memory: AsyncMemory, tmp_path: Path) -> None:
-    from recollect.transfer.restore import restore
+    from recollect.service.restore import restore
+    from recollect.wiring import open_service
 
     [ill, job] = await memory.remember([user(ILL), user(JOB)], user_id="ann", session_id="s")
     await memory.erasure.erase(user_id="ann", turn_id=ill.id)
     await memory.delete(job.id, user_id="ann")
     lines = [line async for line in memory.export()]
     made = await memory.admin.backup(tmp_path / "a.backup")
-    await restore(made.path, Settings(home=tmp_path / "restored", learn="off"))
+    await restore(made.path, Settings(home=tmp_path / "restored", learn="off"), open_service)
     for home in ("restored", "imported"):
         async with AsyncMemory(settings=Settings(home=tmp_path / home, learn="off")) as other:
             if home == "imported":

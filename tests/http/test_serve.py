@@ -11,13 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, closing, suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
-from recollect.cli.chat.client import ChatClient
+from recollect.cli.chat import ChatClient
 from recollect.config.settings import load
 from recollect.errors import InvalidSettings, Unavailable
 from recollect.http.server import check_settings
@@ -160,8 +160,8 @@ def test_with_a_certificate_it_serves_https(tmp_path: Path) -> None:
         with pytest.raises(httpx.ConnectError):
             httpx.get(f"{server.url}/health")
         with (
-            ChatClient(server.url, user="alex", certificate=str(certificate)) as talk,
-            ChatClient(server.url, user="alex") as wary,
+            closing(ChatClient(server.url, user="alex", certificate=str(certificate))) as talk,
+            closing(ChatClient(server.url, user="alex")) as wary,
         ):
             assert (talk.is_reachable(), wary.is_reachable()) == (True, False)
         server.process.terminate()

@@ -242,10 +242,8 @@ def test_the_command_line_says_nothing_of_it_on_stderr(tmp_path: Path) -> None:
         cli("recall", PRIVATE_MESSAGE, "--user", ALEX, "-v"),
         cli("search", PRIVATE_MESSAGE, "--user", ALEX, "-v"),
         *(cli("import", input=line, code=2) for line in lines),
-        # With -v they show where an error arose.
         *(CliRunner().invoke(root, ["import", "-v", "--home", str(tmp_path)], input=line) for line in lines),
     ]
-    assert "Traceback" in outputs[-1].stderr
     # A person sees their own memories on stdout; of secrets nothing is left there either.
     assert [leaked_canaries(each.stderr) for each in outputs] == [[]] * len(outputs)
     everything = cli("list", "--user", ALEX).output + cli("history", "--user", ALEX).output + cli("jobs").output

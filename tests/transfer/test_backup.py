@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,15 @@ from recollect.ledger.model_states import ModelOrigin
 from recollect.ledger.postgres import open_postgres
 from recollect.ledger.sqlite import open_sqlite
 from recollect.model.key import new_key
+from recollect.service.restore import restore
 from recollect.testing.fake_embedder import FakeEmbedder
-from recollect.transfer.restore import restore
+from recollect.wiring import open_service
 from tests.support.cli_runner import Cli
 from tests.support.ledger_samples import MODEL
 from tests.support.postgres_server import PLAIN_ROLE, running_server
 
 EMBEDDER = FakeEmbedder(16)
+open_with_fake = partial(open_service, embedder=EMBEDDER)
 
 
 def settings(home: Path, **more: str) -> Settings:
@@ -65,7 +68,7 @@ async def test_a_restored_backup_is_what_was_there_with_its_history_and_keys(tmp
     assert verify_backup(made.path) == made
     assert made.path.stat().st_mode & 0o077 == 0
     assert sorted(os.listdir(tmp_path)) == ["b.backup", "one"]
-    await restore(made.path, settings(tmp_path / "two"), embedder=EMBEDDER)
+    await restore(made.path, settings(tmp_path / "two"), open_with_fake)
     async with opened(tmp_path / "two") as memory:
         assert await snapshot(memory) == before
         assert len(await memory.jobs.list()) == jobs == 1
@@ -122,7 +125,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_
     assert {*before, secret} <= ids
     assert len(ids) < len(acked) + 1
     assert b"qvzkanari" in made.path.read_bytes()
-    done = asyncio.run(restore(made.path, settings(home), force=True, embedder=EMBEDDER))
+    done = asyncio.run(restore(made.path, settings(home), open_with_fake, force=True))
     assert (done.erased, done.revoked) == (1, 1)
     assert done.replaced is not None
     assert done.replaced.exists()
@@ -146,7 +149,7 @@ async def test_any_changed_byte_is_told(tmp_path: Path) -> None:
             verify_backup(made.path)
     made.path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(StoreCorrupt):
-        await restore(made.path, settings(tmp_path / "two"), embedder=EMBEDDER)
+        await restore(made.path, settings(tmp_path / "two"), open_with_fake)
     assert not (tmp_path / "two").exists()
     made.path.write_bytes(whole)
     assert verify_backup(made.path).digest == made.digest
@@ -158,7 +161,7 @@ async def test_what_is_no_backup_is_not_restored(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     for path in (tmp_path / "one" / "recollect.db", tmp_path / "text"):
         with pytest.raises(StoreCorrupt):
-            await restore(path, settings(tmp_path / "two"), embedder=EMBEDDER)
+            await restore(path, settings(tmp_path / "two"), open_with_fake)
     with pytest.raises(InvalidInput):
         verify_backup(tmp_path / "nowhere")
 
@@ -181,9 +184,9 @@ async def test_a_ledger_that_is_there_or_in_use_is_not_replaced_unasked(tmp_path
         with pytest.raises(InvalidInput, match="exists; choose"):
             await memory.admin.backup(tmp_path / "b.backup")
         with pytest.raises(Conflict, match="--force"):
-            await restore(made.path, settings(home), embedder=EMBEDDER)
+            await restore(made.path, settings(home), open_with_fake)
         with pytest.raises(StoreBusy, match="stop the servers"):
-            await restore(made.path, settings(home), force=True, embedder=EMBEDDER)
+            await restore(made.path, settings(home), open_with_fake, force=True)
         assert not [name for name in os.listdir(home) if ".part" in name]
         assert len(await memory.get_all(user_id="ann")) == 1
 
@@ -197,8 +200,8 @@ async def test_where_the_ledger_is_damaged_its_erasures_must_be_given(tmp_path: 
         erased = await memory.erasure.list()
     (home / "recollect.db").write_bytes(b"rubbish" * 1000)
     with pytest.raises(Conflict, match="--erasures"):
-        await restore(made.path, settings(home), force=True, embedder=EMBEDDER)
-    done = await restore(made.path, settings(home), force=True, erasures=erased, embedder=EMBEDDER)
+        await restore(made.path, settings(home), open_with_fake, force=True)
+    done = await restore(made.path, settings(home), open_with_fake, force=True, erasures=erased)
     assert done.erased == 1
     assert b"qvzkanari" not in (home / "recollect.db").read_bytes()
 
@@ -214,14 +217,14 @@ async def test_postgres_is_backed_up_in_one_view_and_restored_into_either(tmp_pa
             await memory.add("said later", user_id="ann")
         assert made.engine == "postgres"
         for place in ({"database": other}, {"database": str(tmp_path / "lite.db")}):
-            await restore(made.path, settings(tmp_path, **place), embedder=EMBEDDER)
+            await restore(made.path, settings(tmp_path, **place), open_with_fake)
             async with opened(tmp_path, **place) as memory:
                 assert await snapshot(memory) == before
                 assert [hit.memory for hit in await memory.search("rain Lisbon moved", user_id="ann", limit=1)]
                 await memory.add("goes on from there", user_id="ann")
                 assert (await memory.history(user_id="ann"))[0].id > before[1][0]["id"]  # type: ignore[index]
         with pytest.raises(Conflict, match="not empty"):
-            await restore(made.path, settings(tmp_path, database=other), embedder=EMBEDDER)
+            await restore(made.path, settings(tmp_path, database=other), open_with_fake)
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
@@ -268,7 +271,7 @@ async def test_a_sqlite_ledger_moves_to_postgres_by_its_backup(tmp_path: Path) -
         before = await snapshot(memory)
         made = await memory.admin.backup(tmp_path / "b.backup")
     async with running_server().database() as dsn:
-        await restore(made.path, settings(tmp_path, database=dsn), embedder=EMBEDDER)
+        await restore(made.path, settings(tmp_path, database=dsn), open_with_fake)
         async with opened(tmp_path, database=dsn) as memory:
             assert await snapshot(memory) == before
 

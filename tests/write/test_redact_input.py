@@ -149,7 +149,7 @@ class TestReportedRedactions:
         assert "Kept out of it: password." in cli("update", id, "my password is hunter2", "--user", ANN).output
         assert "Kept out of it: PIN." in cli("remember", "my PIN is 4821", "--user", ANN, "--session", "s").output
         line = json.dumps({"memory": "The card is 4111 1111 1111 1111", "user_id": ANN})
-        assert "Secrets were kept out of 1 memory." in cli("import", input=line).output
+        assert "Secrets were kept out of 1." in cli("import", input=line).output
         assert "hunter2" not in cli("history", "--user", ANN).output
 
 

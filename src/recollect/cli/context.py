@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
@@ -17,8 +16,6 @@ from recollect.cli.output import Column, StyledText, TableRow, clean, print_json
 if TYPE_CHECKING:
     from recollect.client import AsyncMemory
     from recollect.config.settings import LoadedSettings, Settings
-    from recollect.ledger.ledger import Ledger
-    from recollect.models.embedding import Embedder
     from recollect.sync import Memory
 
 DEFAULT_USER = "default"
@@ -127,19 +124,6 @@ class CliContext:
         if self.json or not sys.stdin.isatty():
             raise usage_error("Add --yes: there is no terminal to ask for confirmation.")
         return click.confirm(clean(question), err=True)
-
-
-@asynccontextmanager
-async def open_store(settings: Settings) -> AsyncIterator[tuple[Ledger, Embedder]]:
-    """Open the ledger and the embedder of the settings, without a service."""
-    from recollect.wiring import open_embedder, open_ledger
-
-    async with AsyncExitStack() as stack:
-        embedder = await open_embedder(settings)
-        stack.push_async_callback(embedder.close)
-        ledger = await open_ledger(settings, embedder.model)
-        stack.push_async_callback(ledger.close)
-        yield ledger, embedder
 
 
 def to_results(items: Iterable[Serializable]) -> dict[str, Any]:

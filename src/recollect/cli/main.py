@@ -17,6 +17,7 @@ from recollect.cli.exit_codes import ExitCode, error_name, exit_code_for
 from recollect.cli.output import StyledText, bold, dim, enable_colours, json_text, print_json, print_line
 from recollect.cli.registry import COMMANDS, SECTIONS
 from recollect.errors import RecollectError
+from recollect.observability.logs import format_traceback
 
 _FIRST_COMMANDS = (
     ('recollect add "The Hawaii trip may cost 10,000 dollars"', "store a memory"),
@@ -94,11 +95,7 @@ class RootGroup(click.Group):
             code = super().main(args, "recollect", "_RECOLLECT_COMPLETE", standalone_mode=False, obj=cli, **extra)
         except Exception as error:
             if cli.verbose:
-                import traceback
-
-                from recollect.write.redact import redact
-
-                print(redact(traceback.format_exc()).text, end="", file=sys.stderr)
+                print(format_traceback(error), file=sys.stderr)
             print_error(error, as_json=cli.json or "--json" in args)
             code = exit_code_for(type(error))
         sys.exit(code if isinstance(code, int) else ExitCode.OK)

@@ -113,7 +113,7 @@ _SCORE_PARTS = ("dense", "lexical", "recency")
 
 def _print_signals(best: TracedCandidate) -> None:
     """Print the strongest signals of the best candidate."""
-    from recollect.read.explain import break_down_score
+    from recollect.service.service import break_down_score
 
     account = break_down_score(best.signals)
     print_line("Strongest signals of the first hit, in log-odds:")

@@ -21,12 +21,23 @@ from pydantic import SecretStr, ValidationError
 from recollect.config.fields import Settings
 from recollect.errors import InvalidSettings
 
-__all__ = ["LoadedSettings", "SettingRow", "Settings", "load", "preset_names", "read_preset", "rows", "variable_name"]
+__all__ = [
+    "LoadedSettings",
+    "SettingRow",
+    "Settings",
+    "ledger_path",
+    "load",
+    "preset_names",
+    "read_preset",
+    "rows",
+    "variable_name",
+]
 
 _log = logging.getLogger("recollect")
 PREFIX = "RECOLLECT_"
 # Of an address: before the host, or as a parameter.
 _PASSWORD = re.compile(r"((?<=://)[^/@:]*:)\S*(?=@)|((?<=[?&])password=)[^&\s]+")
+LEDGER_FILE = "recollect.db"
 FILE_NAMES = ("config.toml", "config.yaml", "config.yml")
 
 
@@ -143,6 +154,11 @@ def read_preset(name: str) -> dict[str, Any]:
         raise InvalidSettings(f"there is no preset {name!r}; the presets are {', '.join(preset_names())}")
     text = (files("recollect.config.presets") / f"{name}.toml").read_text(encoding="utf-8")
     return _parse(text, f"preset {name}", yaml=False)
+
+
+def ledger_path(settings: Settings) -> Path:
+    """Return the file of a SQLite ledger."""
+    return Path(settings.database).expanduser() if settings.database else settings.home.expanduser() / LEDGER_FILE
 
 
 def variable_name(name: str) -> str:

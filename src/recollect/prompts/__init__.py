@@ -1,9 +1,9 @@
-"""What is said to language models: one Markdown file a prompt, and the loader that reads them.
+"""The prompts of language models, one Markdown file each, and their loader.
 
-A file begins with a header that says what the prompt is for and what it must be given:
+A file begins with a header:
 
     ---
-    purpose: Say a vague question so that it can be understood alone.
+    purpose: Rewrite a vague question so that it can be understood alone.
     inputs: question, conversation
     ---
 
@@ -21,7 +21,7 @@ from string import Template
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt; `digest` changes with every change of its text, and goes into what the prompt produced."""
+    """A prompt; `digest` identifies its text, and is stored with the memories that it produced."""
 
     name: str
     purpose: str
@@ -30,7 +30,7 @@ class Prompt:
     digest: str
 
     def fill(self, **values: str) -> str:
-        """The text with every input in its place; what an input holds is never taken for a placeholder."""
+        """Return the text with an input in place of each placeholder; the inputs themselves are not expanded."""
         if values.keys() != set(self.inputs):
             raise ValueError(f"the prompt {self.name} takes {', '.join(self.inputs)}, not {', '.join(values)}")
         return Template(self.text).substitute(values)
@@ -38,14 +38,14 @@ class Prompt:
 
 @cache
 def prompt_names() -> tuple[str, ...]:
-    """The prompts that ship with Recollect."""
+    """Return the names of all prompts."""
     names = (file.name for file in files(__name__).iterdir())
     return tuple(sorted(name.removesuffix(".md") for name in names if name.endswith(".md")))
 
 
 @cache
 def prompt(name: str) -> Prompt:
-    """The prompt of that name; a ValueError, which only a broken file can cause, says what is wrong with it."""
+    """Return a prompt by its name."""
     whole = (files(__name__) / f"{name}.md").read_text(encoding="utf-8")
     mark, header, text = whole.split("---\n", 2)
     fields = dict(line.split(": ", 1) for line in header.splitlines())

@@ -1,4 +1,4 @@
-"""What was said as a model is shown it: as lines of data between fences, cut where it is long."""
+"""Conversations as text for a prompt: JSON lines between delimiters, with long turns shortened."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ import json
 import secrets
 from collections.abc import Mapping
 
-# What small models with a context of 8,192 tokens can read, the answer included.
+# Fits into a context of 8,192 tokens, with the answer.
 MAX_CONVERSATION_CHARS = 16_000
-# However many turns there are, so much of each is shown.
+# Of each turn, however many there are.
 MIN_TURN_CHARS = 200
 
 _CUT = " […] "
 
 
 def new_delimiter() -> str:
-    """A line that nothing which was said can end: fresh, and never known to anyone before."""
+    """Return a random line, so that no message can contain it and close the block."""
     return f"=== {secrets.token_hex(16)} ==="
 
 
 def json_line(values: Mapping[str, object]) -> str:
-    """One line of JSON, readable in every language."""
+    """Return the values as one line of JSON, with all letters as they are."""
     return json.dumps(values, ensure_ascii=False)
 
 
 def max_chars_per_turn(turns: int) -> int:
-    """How much is shown of each of so many turns."""
+    """Return the maximum length of each of these many turns."""
     return max(MIN_TURN_CHARS, MAX_CONVERSATION_CHARS // max(1, turns))
 
 
 def shorten(text: str, chars: int) -> str:
-    """The beginning and the end of a long text: what matters is rarely in the middle."""
+    """Return the beginning and the end of a long text."""
     if len(text) <= chars:
         return text
     half = max(1, (chars - len(_CUT)) // 2)

@@ -42,6 +42,7 @@ from recollect.observability.metrics import REMEMBER_SECONDS
 from recollect.observability.tracing import span
 from recollect.read import as_of_queries
 from recollect.read.access_counter import AccessCounter
+from recollect.read.explain import break_down_score
 from recollect.read.format import format_context
 from recollect.read.llm_budget import LlmBudget, MeteredChat
 from recollect.read.result_cache import CachedAnswer, ResultCache
@@ -64,7 +65,7 @@ from recollect.write.write_quota import WriteQuota
 if TYPE_CHECKING:
     from recollect.model.change import Vector
 
-__all__ = ["ModelState", "Service", "ServiceConfig"]
+__all__ = ["ModelState", "Service", "ServiceConfig", "break_down_score"]
 
 _log = logging.getLogger("recollect")
 

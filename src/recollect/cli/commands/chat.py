@@ -31,8 +31,7 @@ def chat(cli: CliContext, url: str | None, model: str) -> None:
     Messages are sent to a running server, or to one that runs as long as the chat. Lines that begin with a slash are
     commands; /help lists them. Without a terminal, every line of standard input is a message.
     """
-    from recollect.cli.chat.client import ChatClient
-    from recollect.cli.chat.repl import ChatRepl
+    from recollect.cli.chat import ChatClient, ChatRepl
     from recollect.http.auth.address import is_loopback
 
     if cli.json:
@@ -52,14 +51,15 @@ def chat(cli: CliContext, url: str | None, model: str) -> None:
             model=model,
             certificate="" if url else settings.ssl_certfile,
         )
-        stack.enter_context(client)
+        stack.callback(client.close)
         started = url is None and not client.is_reachable()
         if started:
             from recollect.http.server import run_embedded_server
 
             client.url = stack.enter_context(run_embedded_server(settings))
         remote_host = "" if started or is_loopback(client.host) else client.host
-        repl = stack.enter_context(ChatRepl(cli, client, remote_host=remote_host))
+        repl = ChatRepl(cli, client, remote_host=remote_host)
+        stack.callback(repl.close)
         if sys.stdin.isatty():
             repl.print_greeting("a server of its own" if started else client.url)
         repl.run(first_line)

@@ -24,12 +24,12 @@ from recollect.cli.output import (
 )
 from recollect.cli.rendering import ID_COLUMN, print_redacted
 from recollect.errors import NotFound
-from recollect.maintenance.tasks import MaintenanceReport, MaintenanceTask, parse_tasks
 from recollect.model.change import Actor
 from recollect.model.job import Job, JobState
 from recollect.model.memory import MemoryRecord
 
 if TYPE_CHECKING:
+    from recollect.service.jobs import MaintenanceReport
     from recollect.sync import Memory
 
 _JOB_COLUMNS = [
@@ -162,7 +162,7 @@ async def _run_until_stopped(cli: CliContext) -> int:
         return running.done + (first_worker.done if first_worker is not running else 0)
 
 
-_DEFAULT_TASKS = (MaintenanceTask.EXPIRE, MaintenanceTask.QUOTA, MaintenanceTask.PRUNE, MaintenanceTask.CONSOLIDATE)
+_DEFAULT_TASKS = ("expire", "quota", "prune", "consolidate")
 _MAX_STEPS_SHOWN = 20
 
 
@@ -181,10 +181,9 @@ def upkeep(cli: CliContext, chores: tuple[str, ...], dry_run: bool) -> None:
     CHORE is expire, quota, prune, consolidate or reflect; without one, all but reflect run. Each is one change in
     history, which undo reverts as a whole.
     """
-    tasks = parse_tasks(chores) if chores else list(_DEFAULT_TASKS)
     with cli.open() as memory:
         reports = memory.acting_as("cli").admin.maintain(
-            tasks, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run
+            chores or _DEFAULT_TASKS, user_id=cli.user_id, project_id=cli.project, dry_run=dry_run
         )
     if cli.json:
         print_json(to_results(reports))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.cli.context import CliContext, command, open_store, pass_cli
+from recollect.cli.context import CliContext, command, pass_cli
 from recollect.cli.exit_codes import ExitCode
 from recollect.cli.output import ProgressBar, bold, dim, pluralize, print_json, print_line
 from recollect.errors import InvalidSettings, RecollectError
@@ -48,7 +48,7 @@ def status(cli: CliContext) -> None:
     current = read_mirror_status(mirror_folder(settings))
     review, problem = 0, ""
     try:
-        review = asyncio.run(_count_in_review(settings)) if current.synced_at is not None else 0
+        review = _count_in_review(cli) if current.synced_at is not None else 0
     except RecollectError as error:
         # The files can be shown without the ledger.
         problem = str(error)
@@ -60,10 +60,10 @@ def status(cli: CliContext) -> None:
         print_line("What waits for review cannot be told: ", dim(problem))
 
 
-async def _count_in_review(settings: Settings) -> int:
+def _count_in_review(cli: CliContext) -> int:
     """Return how many memories wait for review; they have no files."""
-    async with open_store(settings) as (ledger, _):
-        return (await ledger.stats())["review"]
+    with cli.open({"worker": False}) as memory:
+        return memory.admin.stats()["review"]
 
 
 @command("recollect mirror sync --preset markdown-proxy", scope="", group=mirror)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recollect.cli.context import CliContext, command, open_store, pass_cli
+from recollect.cli.context import CliContext, command, pass_cli
 from recollect.cli.exit_codes import ExitCode
 from recollect.cli.output import Column, ProgressBar, pluralize, print_json, print_line, print_table
-from recollect.errors import Unsupported
 
 if TYPE_CHECKING:
     from recollect.config.settings import Settings
-    from recollect.index.pgvector import PgvectorStore
-    from recollect.index.store_sync import IndexCheck, IndexSync
-    from recollect.ledger.ledger import Ledger
-    from recollect.ledger.model_states import ModelState
+    from recollect.service.service import ModelState
+    from recollect.service.storage import IndexAdmin
 
 _T = TypeVar("_T")
 _INDEX_COLUMNS = [Column("USER", style="bold"), Column("ROWS"), Column("MISSING"), Column("EXTRA"), Column("WAITING")]
@@ -32,34 +28,17 @@ def index() -> None:
     """Compare the vector database with the ledger, or rebuild it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _IndexParts:
-    """The open index: `sync` of a vector database or `pgvector`, or neither for the exact index."""
+def _run_with_index(settings: Settings, action: Callable[[IndexAdmin], Awaitable[_T]]) -> _T:
+    from recollect.service.storage import IndexAdmin
+    from recollect.wiring import open_index, open_store
 
-    settings: Settings
-    ledger: Ledger
-    sync: IndexSync | None
-    pgvector: PgvectorStore | None
-
-
-@asynccontextmanager
-async def _open_parts(settings: Settings) -> AsyncIterator[_IndexParts]:
-    from recollect.index.pgvector import pgvector_store_of
-    from recollect.index.vector_store_index import sync_of
-    from recollect.wiring import open_index
-
-    async with open_store(settings) as (ledger, embedder):
-        opened = open_index(settings, ledger, embedder.model)
-        try:
-            yield _IndexParts(settings, ledger, sync_of(opened), pgvector_store_of(opened))
-        finally:
-            await opened.close()
-
-
-def _run_with_index(cli: CliContext, action: Callable[[_IndexParts], Coroutine[Any, Any, _T]]) -> _T:
     async def run() -> _T:
-        async with _open_parts(cli.settings()) as parts:
-            return await action(parts)
+        async with open_store(settings) as (ledger, embedder):
+            opened = open_index(settings, ledger, embedder.model)
+            try:
+                return await action(IndexAdmin(ledger, opened))
+            finally:
+                await opened.close()
 
     return asyncio.run(run())
 
@@ -68,7 +47,9 @@ def _run_with_index(cli: CliContext, action: Callable[[_IndexParts], Coroutine[A
 @pass_cli
 def status(cli: CliContext) -> None:
     """Print which index is used, whether it is available, and how far it lags behind the ledger."""
-    result = _run_with_index(cli, _read_status)
+    settings = cli.settings()
+    state = _run_with_index(settings, lambda index: index.status())
+    result = {"index": "exact" if state["engine"] is None else settings.index, **state}
     if result["engine"] is None:
         cli.reply(result, "Vectors are searched exactly, in memory, and are always in sync with the ledger.")
     else:
@@ -78,23 +59,6 @@ def status(cli: CliContext) -> None:
         )
 
 
-async def _read_status(parts: _IndexParts) -> dict[str, Any]:
-    if parts.pgvector is not None:
-        state = await parts.pgvector.state()
-        if state.trouble:
-            raise Unsupported(state.trouble)
-        engine = parts.pgvector.name
-        return {"index": "pgvector", "engine": engine, "users": state.users, "users_behind": 0}
-    if parts.sync is None:
-        return {"index": "exact", "engine": None, "users_behind": 0}
-    users_behind, after = 0, ""
-    while page := await parts.ledger.lagging_users(parts.sync.feed_name, limit=1000, after=after):
-        users_behind, after = users_behind + len(page), page[-1].user
-    users = len(await parts.sync.store.users())
-    names = {"index": parts.settings.index, "engine": parts.sync.store.name}
-    return {**names, "users": users, "users_behind": users_behind}
-
-
 @command("recollect index verify", "recollect index verify --json", scope="", group=index)
 @pass_cli
 def verify(cli: CliContext) -> None:
@@ -102,7 +66,7 @@ def verify(cli: CliContext) -> None:
 
     Rows that changed since the last sync are counted as waiting.
     """
-    compared = _run_with_index(cli, _compare_rows)
+    compared = _run_with_index(cli.settings(), lambda index: index.verify())
     wrong = [each for each in compared or () if not each.is_consistent]
     if cli.json:
         print_json({"right": not wrong, "users": [asdict(each) for each in compared or ()]})
@@ -120,18 +84,6 @@ def verify(cli: CliContext) -> None:
         raise SystemExit(ExitCode.DAMAGED)
 
 
-async def _compare_rows(parts: _IndexParts) -> list[IndexCheck] | None:
-    from recollect.index.store_sync import IndexCheck, verify_index
-
-    if parts.pgvector is not None:
-        rows = await parts.pgvector.verify()
-        return [IndexCheck(user, count, count - wrong, wrong, 0, 0) for user, count, wrong in rows]
-    if (sync := parts.sync) is None:
-        return None
-    checks = verify_index(parts.ledger, sync.model, sync.store, feed_name=sync.feed_name)
-    return [each async for each in checks]
-
-
 @command("recollect index rebuild", scope="", group=index)
 @pass_cli
 def rebuild(cli: CliContext) -> None:
@@ -139,15 +91,9 @@ def rebuild(cli: CliContext) -> None:
 
     Meanwhile searches use the vectors of the ledger.
     """
+    settings = cli.settings()
     with ProgressBar("Rebuilding") as progress:
-
-        async def rebuild_rows(parts: _IndexParts) -> int | None:
-            if parts.pgvector is not None:
-                large = parts.settings.index_exact_rows + 1
-                return await parts.pgvector.rebuild(large=large, progress=lambda done, total: progress(done))
-            return None if parts.sync is None else await parts.sync.rebuild(progress)
-
-        count = _run_with_index(cli, rebuild_rows)
+        count = _run_with_index(settings, lambda index: index.rebuild(progress, exact_rows=settings.index_exact_rows))
     message = _NOTHING_STORED.format("rebuild") if count is None else f"Rebuilt {pluralize(count, 'row')}."
     cli.reply({"rows": count or 0}, message)
 
@@ -221,15 +167,9 @@ def partition(cli: CliContext, parts: int) -> None:
 
 
 async def _partition_tables(settings: Settings, parts: int) -> None:
+    from recollect.service.storage import partition_tables
+    from recollect.wiring import open_store
 
     # Opening the ledger also migrates its tables.
     async with open_store(settings) as (ledger, _):
-        if ledger.engine.dialect.name != "postgres":
-            raise Unsupported(
-                "only a PostgreSQL ledger can be partitioned: name one with --database postgresql://..."
-            )
-        from recollect.ledger.postgres import PostgresEngine
-        from recollect.ledger.postgres_partition import partition
-
-        assert isinstance(ledger.engine, PostgresEngine)
-        await partition(ledger.engine, parts)
+        await partition_tables(ledger, parts)

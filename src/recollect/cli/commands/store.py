@@ -15,7 +15,6 @@ from recollect.model.job import Job, JobState
 from recollect.model.scope import Level
 from recollect.model.text import validate_text
 from recollect.model.turn import Role
-from recollect.write.learn import SELECTOR_FALLBACK_PREFIX
 
 
 @command(
@@ -109,7 +108,8 @@ def _describe_learning(job: Job | None) -> list[str]:
         result = job.result or {}
         decisions = [str(decision) for decision in result.get("decisions") or []] or ["nothing to learn from it"]
         by = str(result.get("by") or "")
-        return [*decisions, f"learned by {by}"] if by.startswith(SELECTOR_FALLBACK_PREFIX) else decisions
+        # The selector gives the reason if it replaced the LLM.
+        return [*decisions, f"learned by {by}"] if by.startswith("selector, ") else decisions
     if job.state is JobState.WAITING and not job.error:
         return ["a worker will learn from it"]
     if job.state is JobState.DEAD:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -26,12 +26,11 @@ from recollect.cli.output import (
     print_json,
     print_line,
 )
-from recollect.errors import InvalidInput
 from recollect.transfer.importers.items import ImportReport
 from recollect.transfer.importers.registry import IMPORTERS, recognise_source
 
 if TYPE_CHECKING:
-    from recollect.ledger.backup_file import Backup
+    from recollect.service.transfer import Backup
 
 _REPORTED_TABLES = ("users", "memories", "history", "vectors", "conversations", "jobs")
 
@@ -64,7 +63,7 @@ def verify(cli: CliContext, file: str) -> None:
 
     The checksum and every page are verified, and all rows are counted.
     """
-    from recollect.ledger.backup_file import verify_backup
+    from recollect.service.restore import verify_backup
 
     info = verify_backup(Path(file))
     _print_backup(cli, info, f"{file} is intact, made {format_short_time(info.made_at)}")
@@ -88,7 +87,8 @@ def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: 
     from the replaced ledger, or from --erasures if it is lost. A PostgreSQL database must be empty; backups can be
     restored from SQLite to PostgreSQL and vice versa.
     """
-    from recollect.transfer.restore import restore as restore_backup
+    from recollect.service.restore import restore as restore_backup
+    from recollect.wiring import open_service
 
     receipts = read_receipts(erasures) if erasures else None
     if force and not yes and not cli.confirm("Replace the existing ledger by the backup?"):
@@ -97,7 +97,9 @@ def restore(cli: CliContext, file: str, erasures: str | None, force: bool, yes: 
     settings = cli.settings()
     with ProgressBar("Restoring", total=100) as progress:
         callback = _percent_callback(progress)
-        done = asyncio.run(restore_backup(Path(file), settings, erasures=receipts, force=force, progress=callback))
+        done = asyncio.run(
+            restore_backup(Path(file), settings, open_service, erasures=receipts, force=force, progress=callback)
+        )
     if cli.json:
         replaced = None if done.replaced is None else str(done.replaced)
         summary = {"erased_again": done.erased, "keys_revoked_again": done.revoked, "replaced": replaced}
@@ -199,16 +201,24 @@ def import_(
     their users with --of or --everyone. docs/moving.md has two commands for each product.
     """
     owner = owner or cli.user
-    is_export = source == "-" or _is_export(source, kind)
-    if source == "-" or (is_export and not (of or dry_run or project or everyone or learn)):
-        _import_lines(cli, source, owner)
-        return
-    # The lines of an export name their users.
-    everyone = everyone or (is_export and owner is None and not of)
-    options: dict[str, Any] = {"kind": kind, "of": of, "everyone": everyone, "project_id": project, "token": token}
-    with cli.open() as memory, ProgressBar("Reading" if dry_run else "Importing") as progress:
+    with ExitStack() as stack:
+        if source == "-":
+            source, kind = stack.enter_context(_save_stdin()), "recollect" if kind == "auto" else kind
+        # The lines of an export name their users.
+        everyone = everyone or (owner is None and not of and _is_export(source, kind))
+        memory = stack.enter_context(cli.open())
+        progress = stack.enter_context(ProgressBar("Reading" if dry_run else "Importing"))
         report = memory.acting_as("cli").admin.import_from(
-            source, user_id=owner, learn=learn, dry_run=dry_run, progress=progress, **options
+            source,
+            user_id=owner,
+            kind=kind,
+            of=of,
+            everyone=everyone,
+            project_id=project,
+            learn=learn,
+            dry_run=dry_run,
+            token=token,
+            progress=progress,
         )
     if cli.json:
         print_json(report.to_dict())
@@ -216,6 +226,27 @@ def import_(
         _print_import_report(report)
     if report.refused:
         raise click.exceptions.Exit(ExitCode.INVALID)
+
+
+@contextmanager
+def _save_stdin() -> Iterator[str]:
+    """Copy standard input to a temporary file."""
+    if sys.stdin is None or sys.stdin.isatty():
+        raise usage_error("Name a file, or pipe the lines in.")
+    with tempfile.TemporaryDirectory(prefix="recollect-import-") as folder:
+        path = Path(folder, "stdin.jsonl")
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield str(path)
+
+
+def _is_export(source: str, kind: str) -> bool:
+    from recollect.transfer.importers.source import ImportSource
+
+    if kind != "auto":
+        return kind == "recollect"
+    with closing(ImportSource(source)) as candidate:
+        return not candidate.is_address and recognise_source(candidate)[0] == "recollect"
 
 
 _MAX_EXAMPLES = 3
@@ -247,78 +278,3 @@ def _print_import_report(report: ImportReport) -> None:
         print_line(f"Left out {others:,} for other reasons; --json lists all.")
     if report.dry_run:
         print_line("Nothing was written.")
-
-
-def _is_export(source: str, kind: str) -> bool:
-    from recollect.transfer.importers.source import ImportSource
-
-    candidate = ImportSource(source)
-    if kind != "auto" or candidate.is_address:
-        return kind == "recollect"
-    try:
-        return recognise_source(candidate)[0] == "recollect"
-    except InvalidInput:
-        # An unrecognised file is read as an export, whose errors name the line.
-        return not candidate.path.is_dir()
-    finally:
-        candidate.close()
-
-
-def _import_lines(cli: CliContext, file: str, owner: str | None) -> None:
-    with (
-        _open_lines(file) as lines,
-        cli.open() as memory,
-        ProgressBar("Importing", total=_count_lines(lines)) as progress,
-    ):
-        imported = [0]
-
-        def on_progress(done: int) -> None:
-            imported[0] = done
-            progress(done)
-
-        result = memory.acting_as("cli").import_(_parse_lines(lines, imported), user_id=owner, progress=on_progress)
-    cli.reply(
-        asdict(result), f"Added {pluralize(result.added, 'memory', 'memories')}; {result.present:,} existed already."
-    )
-    if result.kept and not cli.json:
-        print_line(f"{pluralize(result.kept, 'existing fact')} had a higher confidence, and stayed.")
-    if result.redacted and not cli.json:
-        print_line(f"Secrets were kept out of {pluralize(result.redacted, 'memory', 'memories')}.")
-
-
-def _open_lines(file: str) -> AbstractContextManager[BinaryIO]:
-    if file == "-":
-        if sys.stdin is None or sys.stdin.isatty():
-            raise usage_error("Name a file, or pipe the lines in.")
-        return nullcontext(sys.stdin.buffer)
-    try:
-        return open(file, "rb")
-    except OSError as error:
-        raise click.FileError(file, error.strerror or "") from None
-
-
-def _count_lines(file: BinaryIO) -> int | None:
-    """Return the number of lines; None if no progress bar is shown, or the input can be read only once."""
-    if not sys.stderr.isatty() or not file.seekable():
-        return None
-    count = sum(1 for _ in file)
-    file.seek(0)
-    return count
-
-
-def _parse_lines(file: Iterable[bytes], imported: list[int]) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of the lines; blank lines may only end the file, so that line numbers are right."""
-    blank = 0
-    for number, line in enumerate(file, 1):
-        if not line.strip():
-            blank = blank or number
-            continue
-        try:
-            if blank:
-                raise ValueError("it is empty")
-            yield json.loads(line)
-        except (ValueError, RecursionError) as error:
-            problem = f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
-            raise InvalidInput(
-                f"line {blank or number} is not JSON: {problem}; the {imported[0]:,} lines before are imported"
-            ) from None

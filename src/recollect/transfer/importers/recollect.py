@@ -9,11 +9,13 @@ from recollect.transfer.importers.source import ImportSource
 
 
 def recognise(source: ImportSource) -> str:
-    """Recognise lines with a memory."""
+    """Recognise lines with a memory, and an empty export."""
     for name in _files(source):
-        line = source.head(name).lstrip().partition(b"\n")[0]
+        line = source.head(name).strip().partition(b"\n")[0]
         if line.startswith(b"{") and b'"memory"' in line:
             return f"{name} has lines with a memory each"
+        if not line and name.endswith(".jsonl"):
+            return f"{name} is empty"
     return ""
 
 

@@ -231,6 +231,8 @@ class _BatchReader:
             if isinstance(item, ExportLine):
                 named = item.data.get("user_id") if isinstance(item.data, dict) else None
                 record = self.parsed.add(item.data, user=self._options.owner(named), model=self._model)
+                if record is not None and record.category is Category.TURN:
+                    self._turns[record.scope] += 1
             else:
                 record = self._convert(item)
                 self.parsed.records.append(record)

@@ -1,15 +1,19 @@
-"""The interactive chat: messages for the server, and commands on the memories."""
+"""The interactive chat: messages for a server that has OpenAI's API, and commands on the memories."""
 
 from __future__ import annotations
 
+import json
+import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import chain
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
-from recollect.cli.chat.client import ChatClient
+import httpx
+
 from recollect.cli.context import CliContext
 from recollect.cli.output import (
     Column,
@@ -25,10 +29,162 @@ from recollect.cli.output import (
     print_table,
 )
 from recollect.cli.rendering import CATEGORY_COLUMN, CREATED_COLUMN, MEMORY_COLUMN, SCORE_COLUMN, print_trace
-from recollect.errors import RecollectError, Unsupported
+from recollect.errors import InvalidInput, RecollectError, Unavailable, Unsupported, UpstreamBroken
+from recollect.model.ids import new_id
 
 if TYPE_CHECKING:
     from recollect.sync import Memory
+
+_CONNECT_TIMEOUT_S = 5.0
+# Between two pieces of an answer: a large model on a small machine is slow to begin.
+_READ_TIMEOUT_S = 300.0
+_MAX_ERROR_CHARS = 500
+
+
+@dataclass(slots=True)
+class ChatAnswer:
+    """An answer: its messages and time, the text so far, and the memory headers of the server."""
+
+    messages: list[dict[str, str]]
+    at: datetime
+    text: str = ""
+    memory_headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class ChatClient:
+    """A session with the server at `url`, as one user.
+
+    `certificate` is a file with an additional trusted certificate.
+    """
+
+    def __init__(
+        self, url: str, *, user: str, project: str | None = None, model: str = "", certificate: str = ""
+    ) -> None:
+        self.url = _check_url(url).rstrip("/").removesuffix("/v1")
+        self.user = user
+        self.project = project
+        self.model = model
+        ssl_context = ssl.create_default_context()
+        if certificate:
+            ssl_context.load_verify_locations(certificate)
+        timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        self._http = httpx.Client(timeout=timeout, verify=ssl_context, trust_env=False)
+        self.start_session()
+
+    def start_session(self) -> None:
+        """Begin a new session."""
+        self.session = new_id()
+        self.messages: list[dict[str, str]] = []
+        self.last_answer: ChatAnswer | None = None
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    @property
+    def host(self) -> str:
+        """The host of the server."""
+        return httpx.URL(self.url).host
+
+    def is_reachable(self) -> bool:
+        """Return whether a server responds."""
+        try:
+            self._http.get(f"{self.url}/v1/models", timeout=_CONNECT_TIMEOUT_S)
+        except httpx.HTTPError:
+            return False
+        return True
+
+    def resolve_model(self) -> str:
+        """Return the chosen model, or the first of the server."""
+        if not self.model:
+            try:
+                answer = self._http.get(f"{self.url}/v1/models", headers=self._headers(), timeout=_CONNECT_TIMEOUT_S)
+                self.model = str(answer.raise_for_status().json()["data"][0]["id"])
+            except httpx.ConnectError as error:
+                raise self._unreachable(error) from None
+            except (httpx.HTTPError, ValueError, LookupError, TypeError):
+                raise InvalidInput(f"the server at {self.url} lists no models; name one with --model") from None
+        return self.model
+
+    def send(self, text: str) -> Iterator[str]:
+        """Send a message and yield the answer in pieces; an interrupted answer stays in the session."""
+        messages = [*self.messages, {"role": "user", "content": text}]
+        body = {"model": self.resolve_model(), "messages": messages, "stream": True}
+        self.last_answer = answer = ChatAnswer(messages, datetime.now(UTC))
+        try:
+            address = f"{self.url}/v1/chat/completions"
+            with self._http.stream("POST", address, json=body, headers=self._headers()) as reply:
+                answer.memory_headers = {
+                    name: value for name, value in reply.headers.items() if name.startswith("x-memory-")
+                }
+                if reply.status_code != 200:
+                    raise _refusal(reply)
+                for piece in _iter_content(reply):
+                    answer.text += piece
+                    yield piece
+        except httpx.ConnectError as error:
+            raise self._unreachable(error) from None
+        except httpx.LocalProtocolError:
+            raise InvalidInput(f"user {self.user!r} or its project cannot be sent as a header") from None
+        except httpx.TimeoutException:
+            raise Unavailable(f"the server at {self.url} took too long to answer") from None
+        except httpx.TransportError as error:
+            raise UpstreamBroken(f"the answer broke off: {error}") from None
+        finally:
+            if answer.text:
+                self.messages = [*messages, {"role": "assistant", "content": answer.text}]
+
+    def _headers(self) -> dict[bytes, bytes]:
+        headers = {"User": self.user, "Session": self.session, "Project": self.project or ""}
+        # Names may have any letter; headers are bytes.
+        return {f"X-Memory-{name}".encode(): value.encode() for name, value in headers.items() if value}
+
+    def _unreachable(self, error: httpx.HTTPError) -> Unavailable:
+        return Unavailable(f"no server answers at {self.url} ({error}); start one with `recollect serve`")
+
+
+def _check_url(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidInput(f"{url!r} is not an address: {error}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidInput(f"{url!r} is not an address of a server, such as http://127.0.0.1:8100")
+    return url
+
+
+def _iter_content(reply: httpx.Response) -> Iterator[str]:
+    """Yield the text of a streamed answer; raise an error that it contains."""
+    for line in reply.iter_lines():
+        data = line.removeprefix("data:").strip()
+        if not line.startswith("data:") or data == "[DONE]":
+            continue
+        try:
+            chunk = json.loads(data)
+            if "error" in chunk:
+                raise UpstreamBroken(f"the answer broke off: {_error_message(chunk)}")
+            pieces = [choice["delta"].get("content") for choice in chunk["choices"]]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise UpstreamBroken("the server sent an answer that is not a chat completion") from None
+        yield from filter(None, pieces)
+
+
+def _refusal(reply: httpx.Response) -> Unavailable:
+    reply.read()
+    try:
+        message = _error_message(reply.json())
+    except ValueError:
+        message = reply.text.strip()
+    return Unavailable(
+        f"the server refused with {reply.status_code}: {message[:_MAX_ERROR_CHARS] or reply.reason_phrase}"
+    )
+
+
+def _error_message(document: Any) -> str:
+    """Return the message of an error in any of the usual shapes."""
+    error = document.get("error", document.get("detail", document)) if isinstance(document, dict) else document
+    return str(error.get("message", error) if isinstance(error, dict) else error)
+
 
 _MAX_LISTED = 20
 _NUMBER_COLUMN = Column("N", style="dim", right=True)
@@ -68,12 +224,8 @@ class ChatRepl:
             "/help": self._help,
         }
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Close the memory, if a command opened it."""
         if self._memory is not None:
             self._memory.close()
 

@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
-from recollect.client import AsyncMemory
-from recollect.config.settings import Settings
+from recollect.config.settings import Settings, ledger_path
 from recollect.errors import Conflict, InvalidInput, RecollectError, StoreBusy, StoreCorrupt
+from recollect.ledger.backup_file import Backup, remove_database_files, unseal_backup, verify_backup
+from recollect.ledger.sqlite_connection import make_single_file
+from recollect.model.change import Author
 from recollect.model.erasure import Erasure
 from recollect.model.key import ApiKey
 from recollect.model.times import now
-from recollect.wiring import ledger_path, open_service
+from recollect.service.service import Service
 
-if TYPE_CHECKING:
-    from recollect.ledger.backup_file import Backup
-    from recollect.models.embedding import Embedder
+__all__ = ["RestoreReport", "restore", "verify_backup"]
 
-
-ProgressCallback = Callable[[int, int], None]
+ServiceOpener: TypeAlias = Callable[[Settings], Awaitable[Service]]
 _POSTGRES = ("postgresql://", "postgres://")
+_AUTHOR = Author("restore", "erased after the backup was made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,62 +49,61 @@ class _LaterChanges:
 async def restore(
     path: Path,
     settings: Settings,
+    open_service: ServiceOpener,
     *,
     erasures: Sequence[Erasure] | None = None,
     force: bool = False,
-    embedder: Embedder | None = None,
-    progress: ProgressCallback = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> RestoreReport:
     """Verify a backup and make it the ledger that the settings name.
 
     Later erasures, of the replaced ledger and of `erasures`, are repeated before the ledger is in place. PostgreSQL
     must be empty. An existing SQLite ledger is replaced only with `force`, and kept under another name.
     """
-    from recollect.ledger.backup_file import remove_database_files, verify_backup
-
     backup = await asyncio.to_thread(verify_backup, path)
     if settings.database in ("memory:", ":memory:"):
         raise InvalidInput("a ledger in memory cannot be restored: name a file or a PostgreSQL database")
     if settings.database.startswith(_POSTGRES):
-        service = await open_service(settings, embedder=embedder)
-        try:
+        async with _opened(settings, open_service) as service:
             await service.transfer.restore_into(path, progress)
-        finally:
-            await service.close()
-        async with _open_memory(settings, embedder) as memory:
-            erased, revoked = await _replay_later_changes(memory, _LaterChanges(tuple(erasures or ())))
+        erased, revoked = await _replay_later_changes(settings, open_service, _LaterChanges(tuple(erasures or ())))
         return RestoreReport(backup, erased, revoked)
     target = ledger_path(settings)
-    later = await _read_later_changes(settings, target, erasures, force=force, embedder=embedder)
+    later = await _read_later_changes(settings, open_service, erasures, force=force)
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
         await asyncio.to_thread(_copy, path, part)
         # Under another name until the erasures are repeated.
         part_settings = settings.model_copy(update={"database": str(part)})
-        async with _open_memory(part_settings, embedder) as memory:
-            erased, revoked = await _replay_later_changes(memory, later)
+        erased, revoked = await _replay_later_changes(part_settings, open_service, later)
         replaced = await asyncio.to_thread(_put_in_place, part, target)
     finally:
         await asyncio.to_thread(remove_database_files, part)
     return RestoreReport(backup, erased, revoked, replaced)
 
 
-def _open_memory(settings: Settings, embedder: Embedder | None) -> AsyncMemory:
-    return AsyncMemory(settings=settings, embedder=embedder)
+@asynccontextmanager
+async def _opened(settings: Settings, open_service: ServiceOpener) -> AsyncIterator[Service]:
+    service = await open_service(settings)
+    try:
+        yield service
+    finally:
+        await service.close()
 
 
 async def _read_later_changes(
-    settings: Settings, target: Path, erasures: Sequence[Erasure] | None, *, force: bool, embedder: Embedder | None
+    settings: Settings, open_service: ServiceOpener, erasures: Sequence[Erasure] | None, *, force: bool
 ) -> _LaterChanges:
-    """Return the later changes of the replaced ledger and of the given erasures."""
+    """Return the later changes of the replaced ledger and of `erasures`."""
+    target = ledger_path(settings)
     if not await asyncio.to_thread(target.exists):
         return _LaterChanges(tuple(erasures or ()))
     if not force:
         raise Conflict(f"{target} exists; --force replaces it and keeps it under another name")
     try:
-        async with _open_memory(settings, embedder) as memory:
-            recorded = await memory.erasure.list()
-            keys = await memory.keys.list()
+        async with _opened(settings, open_service) as service:
+            recorded = await service.erasure.list(None)
+            keys = await service.api_keys.list_keys(None)
     except RecollectError as error:
         if erasures is None:
             raise Conflict(
@@ -115,20 +115,21 @@ async def _read_later_changes(
     return _LaterChanges((*recorded, *additional), tuple(keys))
 
 
-async def _replay_later_changes(memory: AsyncMemory, later: _LaterChanges) -> tuple[int, int]:
-    receipts = await memory.acting_as("restore", why="erased after the backup was made").erasure.replay(
-        later.erasures
-    )
+async def _replay_later_changes(
+    settings: Settings, open_service: ServiceOpener, later: _LaterChanges
+) -> tuple[int, int]:
+    """Repeat erasures and revocations; return their numbers."""
     revoked = {key.id for key in later.keys if key.revoked_at is not None}
-    live = [key for key in await memory.keys.list() if key.id in revoked and key.revoked_at is None]
-    for key in live:
-        await memory.keys.revoke(key.id)
+    async with _opened(settings, open_service) as service:
+        receipts = await service.erasure.replay(later.erasures, by=_AUTHOR)
+        keys = await service.api_keys.list_keys(None)
+        live = [key for key in keys if key.id in revoked and key.revoked_at is None]
+        for key in live:
+            await service.api_keys.revoke(key.id)
     return len(receipts), len(live)
 
 
 def _copy(backup: Path, part: Path) -> None:
-    from recollect.ledger.backup_file import unseal_backup
-
     part.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     shutil.copyfile(backup, part)
@@ -136,8 +137,6 @@ def _copy(backup: Path, part: Path) -> None:
 
 
 def _put_in_place(part: Path, target: Path) -> Path | None:
-    from recollect.ledger.sqlite_connection import make_single_file
-
     make_single_file(part)
     replaced = None
     if target.exists():

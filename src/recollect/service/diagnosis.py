@@ -1,0 +1,146 @@
+"""Checks of a ledger and of its search, each with a remedy; `recollect doctor` prints them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal
+
+from recollect.errors import RecollectError, StoreCorrupt
+from recollect.index.exact import ExactIndex
+from recollect.index.pgvector import open_pgvector
+from recollect.ledger.model_states import current_model_state, find_model_state
+from recollect.ledger.ledger import Ledger
+from recollect.ledger.sql.migrate import migrations
+from recollect.model.memory import MemoryRecord, Status
+from recollect.model.query import EVERYTHING, Listing
+from recollect.model.scope import Scope
+from recollect.models.embedding import TOKEN_MODEL, Embedder
+
+_OVERDUE_S = 300.0
+_MAX_USERS_TRIED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The result of a check; `mend` is the remedy, and `error` the kind of a failure."""
+
+    name: str
+    message: str
+    state: Literal["ok", "warn", "fail"] = "ok"
+    mend: str = ""
+    error: type[Exception] = RecollectError
+
+
+async def check_store(
+    ledger: Ledger, embedder: Embedder | None, *, user: str | None, index: str, mend: bool
+) -> AsyncIterator[CheckResult]:
+    """Check an open ledger, and if there is an embedder, that memories of a user are found by their vectors."""
+    checks = [_check_integrity(ledger, mend=mend), _check_jobs(ledger)]
+    if embedder is not None:
+        checks += [_check_vectors(ledger, embedder), _check_search(ledger, embedder, user)]
+        if index == "pgvector":
+            checks.append(_check_pgvector(ledger, embedder))
+    for check in checks:
+        async for result in check:
+            yield result
+
+
+def schema_version(dialect: Literal["sqlite", "postgres"]) -> int:
+    """Return the number of the newest schema."""
+    return max(migrations(dialect))
+
+
+async def _check_integrity(ledger: Ledger, *, mend: bool) -> AsyncIterator[CheckResult]:
+    """Check the ledger for damage; with `mend`, rebuild its full-text index first."""
+    if mend:
+        await ledger.rebuild_terms()
+        yield CheckResult("full text", "rebuilt")
+    try:
+        damages = await ledger.check()
+    except StoreCorrupt as error:
+        damages = [str(error)]
+    for damage in damages:
+        yield CheckResult("integrity", damage, "fail", error=StoreCorrupt)
+    if damages:
+        return
+    counts = await ledger.stats()
+    memories, turns, users = (counts.get(name, 0) for name in ("memories", "turns", "users"))
+    yield CheckResult("integrity", f"no damage in {memories:,} memories and {turns:,} turns of {users:,} users")
+    for warning in await ledger.security_warnings():
+        yield CheckResult("safety", warning, "warn")
+
+
+async def _check_jobs(ledger: Ledger) -> AsyncIterator[CheckResult]:
+    stats = await ledger.job_stats()
+    message = f"{stats.waiting:,} waiting, {stats.running:,} running, {stats.dead:,} dead"
+    if stats.dead:
+        mend = "recollect jobs --state dead shows the errors; recollect jobs --replay all runs them again"
+        yield CheckResult("jobs", message, "warn", mend)
+    elif stats.oldest_due_age_s > _OVERDUE_S:
+        late = f"{message}; one has been due for {stats.oldest_due_age_s:.0f} s"
+        yield CheckResult("jobs", late, "warn", "recollect worker runs them")
+    else:
+        yield CheckResult("jobs", message)
+
+
+async def _check_vectors(ledger: Ledger, embedder: Embedder) -> AsyncIterator[CheckResult]:
+    """Check that the model of the settings is searched, and that every memory has a vector of it."""
+    mend = "recollect reembed creates them; a server or a worker does so in the background"
+    counts, states = await ledger.models(), await ledger.model_states()
+    searched, named = current_model_state(states), find_model_state(states, embedder.model)
+    if searched is not None and searched.model != embedder.model:
+        if named is not None and named.retired_at is not None:
+            mend = "name it in the settings, or recollect reembed --back goes back"
+        message = f"memories are searched by {searched.model}, and the settings name {embedder.model}"
+        yield CheckResult("vectors", message, "warn", mend)
+    elif await ledger.unembedded(embedder.model, limit=1):
+        message = f"some memories have none of {embedder.model}; they are found by their words only"
+        yield CheckResult("vectors", message, "warn", mend)
+    else:
+        current, encoded = counts.pop(embedder.model, 0), counts.pop(TOKEN_MODEL, 0)
+        replaced = "".join(f"; {count:,} of {model}, replaced" for model, count in counts.items())
+        message = f"{current:,}, all of the current model; {encoded:,} with token vectors{replaced}"
+        yield CheckResult("vectors", message)
+
+
+async def _check_search(ledger: Ledger, embedder: Embedder, user: str | None) -> AsyncIterator[CheckResult]:
+    """Check that a memory is found by its words and by its vector."""
+    record = await _any_memory(ledger, user)
+    if record is None:
+        yield CheckResult("search", "nothing to find yet")
+        return
+    scope, text = record.scope, record.content[:200]
+    matches = await ledger.lexical(scope, text)
+    if len(matches.rows) or not any(character.isalnum() for character in text):
+        yield CheckResult("full text", f"finds a memory of user {scope.user} by its words")
+    else:
+        message = f"does not find memory {record.id} by its own words"
+        yield CheckResult("full text", message, "fail", "recollect doctor --mend rebuilds it", StoreCorrupt)
+    index = ExactIndex(ledger, embedder.model, budget_bytes=0)
+    started = time.perf_counter()
+    [vector] = await embedder.embed([text], role="query")
+    await (await index.view(scope, EVERYTHING)).nearest(vector, limit=1)
+    elapsed_ms = (time.perf_counter() - started) * 1000
+    size = f"{index.nbytes / 1e6:.1f} MB"
+    await index.close()
+    yield CheckResult("index", f"user {scope.user} loaded in {elapsed_ms:.1f} ms, {size} of memory")
+
+
+async def _any_memory(ledger: Ledger, user: str | None) -> MemoryRecord | None:
+    for name in [user] if user else (await ledger.users())[:_MAX_USERS_TRIED]:
+        for record in await ledger.find(Scope(name), Listing(statuses=(Status.ACTIVE,), limit=1)):
+            return record
+    return None
+
+
+async def _check_pgvector(ledger: Ledger, embedder: Embedder) -> AsyncIterator[CheckResult]:
+    """Check that PostgreSQL searches for users with many memories."""
+    state = await open_pgvector(ledger, embedder.model).state()
+    if state.trouble:
+        yield CheckResult("pgvector", "search is exact, in memory", "warn", state.trouble)
+    elif state.users and not state.is_indexed:
+        yield CheckResult("pgvector", "its index is incomplete; the next search of a large user rebuilds it")
+    else:
+        yield CheckResult("pgvector", f"{state.version}, {state.users:,} large users")

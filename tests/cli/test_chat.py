@@ -1,4 +1,4 @@
-"""`recollect chat`: what is typed reaches the server, answers show as they come, memory can be asked beside."""
+"""`recollect chat`: messages to the server, streamed answers, commands on the memories, terminals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sent_messages(llm: ScriptedLLM, call: int = -1) -> list[tuple[str, str]]:
     return [(each["role"], each["content"]) for each in llm.calls("chat")[call].json["messages"]]
 
 
-def test_lines_are_said_in_one_session_and_answers_shown(cli: Cli, llm: ScriptedLLM) -> None:
+def test_lines_are_sent_in_one_session_and_answers_printed(cli: Cli, llm: ScriptedLLM) -> None:
     llm.reply("Two\nlines.").reply("And *more*.")
     output = cli(
         "chat", "--user", "alex", "--project", "Ütrecht", "--url", llm.base_url, input="Hello\n\nAnd then?\n"
@@ -51,7 +51,7 @@ def test_lines_are_said_in_one_session_and_answers_shown(cli: Cli, llm: Scripted
     assert "authorization" not in first.headers
 
 
-def test_a_new_session_and_another_user_begin_with_nothing_said(cli: Cli, llm: ScriptedLLM) -> None:
+def test_new_and_user_begin_an_empty_session(cli: Cli, llm: ScriptedLLM) -> None:
     typed = "One\n/new\nTwo\n/user sam\nThree\n/user\n/quit\nFour\n"
     output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
     calls = llm.calls("chat")
@@ -61,7 +61,7 @@ def test_a_new_session_and_another_user_begin_with_nothing_said(cli: Cli, llm: S
     assert "You are sam." in output
 
 
-def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: ScriptedLLM) -> None:
+def test_memories_can_be_listed_searched_forgotten_and_restored(cli: Cli, llm: ScriptedLLM) -> None:
     cli.add("Alex is allergic to peanuts", "--user", "alex")
     cli.add("Alex plays the cello", "--user", "alex")
     typed = (
@@ -82,7 +82,7 @@ def test_memories_are_listed_found_forgotten_and_brought_back(cli: Cli, llm: Scr
     assert not llm.calls("chat")
 
 
-def test_why_tells_what_was_recalled_for_the_last_answer(cli: Cli, llm: ScriptedLLM) -> None:
+def test_why_prints_the_memories_of_the_last_answer(cli: Cli, llm: ScriptedLLM) -> None:
     cli.add("The budget for the Hawaii trip is $10,000", "--user", "alex")
     typed = "/why\nHow much can I spend in Hawaii?\n/why\n/why all\n"
     output = cli("chat", "--user", "alex", "--url", llm.base_url, input=typed).stdout
@@ -95,7 +95,7 @@ def test_why_tells_what_was_recalled_for_the_last_answer(cli: Cli, llm: Scripted
     assert "1 hit in" in whole
 
 
-def test_help_names_every_command_and_a_misspelt_one_is_met(cli: Cli, llm: ScriptedLLM) -> None:
+def test_help_lists_every_command_and_typos_get_a_suggestion(cli: Cli, llm: ScriptedLLM) -> None:
     output = cli("chat", "--url", llm.base_url, input="/help\n/memory\n/xyzzy\n").stdout
     for command in ("/memories", "/forget", "/undo", "/why", "/new", "/user", "/help", "/quit"):
         assert command in output
@@ -103,12 +103,12 @@ def test_help_names_every_command_and_a_misspelt_one_is_met(cli: Cli, llm: Scrip
     assert "There is no /xyzzy; /help lists the commands." in output
 
 
-def test_what_a_terminal_would_obey_is_shown(cli: Cli, llm: ScriptedLLM) -> None:
+def test_control_characters_of_an_answer_are_escaped(cli: Cli, llm: ScriptedLLM) -> None:
     llm.reply("red \x1b[31m and\x07 \u202eback")
     assert cli("chat", "--url", llm.base_url, input="x\n").stdout == "red \\x1b[31m and\\x07 \\u202eback\n"
 
 
-def test_a_server_that_is_away_or_refuses_is_told_with_its_exit_code(cli: Cli, llm: ScriptedLLM) -> None:
+def test_an_unreachable_or_refusing_server_is_an_error(cli: Cli, llm: ScriptedLLM) -> None:
     with bind_sockets("127.0.0.1", 0) as free:
         port = free.port
     report = cli.error("chat", "--url", f"http://127.0.0.1:{port}", "--model", "m", input="x\n", code=5)
@@ -120,7 +120,7 @@ def test_a_server_that_is_away_or_refuses_is_told_with_its_exit_code(cli: Cli, l
 
 
 @pytest.mark.parametrize("fault", [reset(after_frames=3), stream_error(after_frames=3)], ids=lambda fault: fault.name)
-def test_an_answer_that_breaks_off_shows_what_came_and_says_so(cli: Cli, llm: ScriptedLLM, fault: object) -> None:
+def test_an_interrupted_answer_is_printed_with_an_error(cli: Cli, llm: ScriptedLLM, fault: object) -> None:
     llm.reply("one two three four", faults=[fault])  # type: ignore[list-item]
     output = cli("chat", "--url", llm.base_url, input="x\n", code=5)
     # A reset takes along what the client had not read yet.
@@ -128,22 +128,22 @@ def test_an_answer_that_breaks_off_shows_what_came_and_says_so(cli: Cli, llm: Sc
     assert "the answer broke off" in output.stderr
 
 
-def test_what_is_no_address_of_a_server_is_refused(cli: Cli) -> None:
+def test_an_invalid_address_is_rejected(cli: Cli) -> None:
     for address in ("127.0.0.1:8100", "ftp://a", "http://", "x"):
         assert "is not an address" in cli.error("chat", "--url", address, input="x\n", code=2)
 
 
-def test_the_memories_of_another_machine_are_not_looked_for_here(cli: Cli) -> None:
+def test_memories_of_a_remote_server_are_not_read_locally(cli: Cli) -> None:
     cli.add("Likes tea")
     report = cli.error("chat", "--url", "http://elsewhere.invalid", input="/memories\n", code=7)
     assert "the memories of the server on elsewhere.invalid are not on this machine" in report
 
 
-def test_a_chat_is_no_json(cli: Cli) -> None:
+def test_a_chat_has_no_json_output(cli: Cli) -> None:
     assert "leave --json out" in cli.error("chat", "--json", input="", code=2)
 
 
-def test_where_no_server_runs_it_starts_one(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_is_started_if_none_runs(cli: Cli, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[Settings] = []
 
     @contextmanager
@@ -159,7 +159,7 @@ def test_where_no_server_runs_it_starts_one(cli: Cli, llm: ScriptedLLM, monkeypa
     assert [settings.port for settings in started] == [port]
 
 
-def test_the_server_beside_serves_while_it_is_needed(tmp_path: Path) -> None:
+def test_the_embedded_server_runs_during_its_block(tmp_path: Path) -> None:
     with run_embedded_server(load({"home": tmp_path}, environ={}).settings) as address:
         assert httpx.get(f"{address}/health", timeout=60).json()["status"] == "ok"
     with pytest.raises(httpx.ConnectError):
@@ -167,7 +167,7 @@ def test_the_server_beside_serves_while_it_is_needed(tmp_path: Path) -> None:
 
 
 class Typist:
-    """Somebody at a terminal."""
+    """A chat in a pseudo-terminal."""
 
     def __init__(self, home: Path, *options: str) -> None:
         self._screen, inside = pty.openpty()
@@ -187,7 +187,7 @@ class Typist:
         os.write(self._screen, keys.encode())
 
     def sees(self, text: str) -> None:
-        """Wait until it is on the screen; what was shown up to it is not looked at again."""
+        """Wait until the text is printed, and drop the output up to it."""
         deadline = time.monotonic() + 60
         while text not in self.screen:
             assert time.monotonic() < deadline, self.screen
@@ -201,7 +201,7 @@ class Typist:
         os.close(self._screen)
 
 
-def test_at_a_terminal_lines_can_be_edited_and_answers_stopped(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_on_a_terminal_lines_can_be_edited_and_answers_stopped(tmp_path: Path, llm: ScriptedLLM) -> None:
     llm.reply("Hello there.").reply("one two three four", faults=[hang(after_frames=3)]).reply("Hello again.")
     typist = Typist(tmp_path / "home", "--user", "alex", "--url", llm.base_url)
     try:

@@ -1,4 +1,4 @@
-"""The commands, each for what it is there for."""
+"""The main purpose of each command."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "home")
 
 
-def test_without_arguments_it_names_three_commands_to_try_first(cli: Cli) -> None:
+def test_without_arguments_three_first_commands_are_shown(cli: Cli) -> None:
     output = cli().stdout
     assert all(f"recollect {name}" in output for name in ("add", "search", "doctor"))
     assert set(cli.json()["commands"]) == set(COMMANDS)
 
 
-def test_the_version_is_told(cli: Cli) -> None:
+def test_the_version_is_printed(cli: Cli) -> None:
     assert cli("--version").stdout == f"recollect {__version__}\n"
 
 
-def test_what_was_added_is_found_listed_and_shown(cli: Cli) -> None:
+def test_an_added_memory_is_found_listed_and_shown(cli: Cli) -> None:
     id = cli.add(
         "The Hawaii trip may cost 10,000 dollars", "--tag", "travel", "--meta", "days=7", "--importance", "0.8"
     )
@@ -47,13 +47,13 @@ def test_text_can_be_piped_in_and_loses_only_its_last_newline(cli: Cli) -> None:
     assert cli.json("add", "-", input="windows\r\n")["memory"] == "windows"
 
 
-def test_what_is_there_already_is_not_added_twice(cli: Cli) -> None:
+def test_an_existing_memory_is_not_added_twice(cli: Cli) -> None:
     id = cli.add("Prefers window seats")
     repeated = cli("add", "prefers  window seats").stdout
     assert repeated == f"Exists as {id}; nothing changed.\n"
 
 
-def test_a_key_has_one_value_and_a_surer_one_stays_until_it_is_corrected(cli: Cli) -> None:
+def test_a_value_with_higher_confidence_stays_until_corrected(cli: Cli) -> None:
     fact = ("--key", "diet", "--category", "preference")
     first = cli.json("add", "--value", "vegan", *fact)
     assert first["memory"] == "diet: vegan"
@@ -66,7 +66,7 @@ def test_a_key_has_one_value_and_a_surer_one_stays_until_it_is_corrected(cli: Cl
     assert cli.json("show", first["id"])["status"] == "superseded"
 
 
-def test_an_idempotency_key_does_it_once(cli: Cli) -> None:
+def test_an_idempotency_key_adds_once(cli: Cli) -> None:
     first = cli.add("Likes tea", "--idempotency-key", "k1")
     assert cli.add("Likes tea", "--idempotency-key", "k1") == first
     assert "idempotency" in cli.error("add", "Likes coffee", "--idempotency-key", "k1", code=4)
@@ -86,7 +86,7 @@ def test_turns_are_remembered_in_order_and_searched(cli: Cli) -> None:
     assert "What is there to see?" in cli("list", "--turns", *where).stdout
 
 
-def test_an_update_changes_words_and_fields_and_history_tells_it(cli: Cli) -> None:
+def test_an_update_changes_text_and_fields_and_is_in_history(cli: Cli) -> None:
     id = cli.add("Budget 10,000", "--tag", "old")
     changed = cli.json("update", id, "Budget", "12,000", "--tag", "new", "--why", "he said so")
     assert (changed["memory"], changed["tags"], changed["version"]) == ("Budget 12,000", ["new"], 2)
@@ -96,7 +96,7 @@ def test_an_update_changes_words_and_fields_and_history_tells_it(cli: Cli) -> No
     assert "nothing changed" in cli("update", id, "--tag", "new").stdout
 
 
-def test_history_tells_what_a_memory_said_then(cli: Cli) -> None:
+def test_history_shows_the_text_after_each_change(cli: Cli) -> None:
     id = cli.add("Budget 10,000")
     cli("update", id, "Budget 11,000")
     cli("update", id, "Budget 12,000")
@@ -111,14 +111,14 @@ def test_history_tells_what_a_memory_said_then(cli: Cli) -> None:
     assert other not in older
 
 
-def test_an_update_of_a_version_that_is_gone_is_a_conflict(cli: Cli) -> None:
+def test_an_update_of_an_old_version_is_a_conflict(cli: Cli) -> None:
     id = cli.add("Budget 10,000")
     cli("update", id, "Budget 11,000", "--expect-version", "1")
     assert "version 2, not 1" in cli.error("update", id, "Budget 12,000", "--expect-version", "1", code=4)
     assert cli.json("show", id)["memory"] == "Budget 11,000"
 
 
-def test_what_is_forgotten_comes_back_by_undo_or_restore(cli: Cli) -> None:
+def test_undo_and_restore_bring_back_a_forgotten_memory(cli: Cli) -> None:
     id = cli.add("Likes jazz")
     cli("forget", id)
     assert "Nothing found" in cli("search", "jazz").stdout
@@ -139,7 +139,7 @@ def test_a_change_is_undone_by_its_number(cli: Cli) -> None:
     assert cli.json("show", id)["importance"] == 0.9
 
 
-def test_forgetting_all_wants_a_yes_and_can_be_narrowed(cli: Cli) -> None:
+def test_forgetting_all_needs_confirmation_and_can_be_filtered(cli: Cli) -> None:
     cli.add("Likes jazz", "--tag", "music")
     cli.add("Likes tea")
     assert "--yes" in cli.error("forget", "--all", code=2)
@@ -147,7 +147,7 @@ def test_forgetting_all_wants_a_yes_and_can_be_narrowed(cli: Cli) -> None:
     assert cli("forget", "--all", "--yes").stdout == "Forgot 1 memory.\n"
 
 
-def test_options_count_before_the_command_and_after_it(cli: Cli) -> None:
+def test_shared_options_work_before_and_after_the_command(cli: Cli) -> None:
     before = json.loads(cli("--user", "alex", "--project", "trip", "--json", "add", "Likes tea").stdout)
     after = cli.json("add", "Likes tea", "--user", "alex", "--project", "trip")
     assert before["id"] == after["id"]
@@ -155,7 +155,7 @@ def test_options_count_before_the_command_and_after_it(cli: Cli) -> None:
     assert cli.json("--user", "alex", "list", "--user", "bob")["results"] == []
 
 
-def test_a_list_goes_on_where_the_page_ended(cli: Cli) -> None:
+def test_a_list_continues_at_its_cursor(cli: Cli) -> None:
     ids = [cli.add(f"Memory number {n}") for n in range(3)]
     first = cli.json("list", "--limit", "2", "--oldest")
     second = cli.json("list", "--limit", "2", "--oldest", "--cursor", first["cursor"])
@@ -164,7 +164,7 @@ def test_a_list_goes_on_where_the_page_ended(cli: Cli) -> None:
     assert first["cursor"] in cli("list", "--limit", "2", "--oldest").stderr
 
 
-def test_history_goes_on_before_a_change(cli: Cli) -> None:
+def test_history_continues_before_a_change(cli: Cli) -> None:
     for n in range(3):
         cli.add(f"Memory number {n}")
     newest = cli.json("history", "--limit", "2")["results"]
@@ -173,7 +173,7 @@ def test_history_goes_on_before_a_change(cli: Cli) -> None:
     assert len(rest) == 1
 
 
-def test_an_export_comes_back_whole_and_twice_changes_nothing(cli: Cli, tmp_path: Path) -> None:
+def test_an_export_is_imported_completely_and_only_once(cli: Cli, tmp_path: Path) -> None:
     stored = cli.add("Likes tea", "--tag", "drinks", "--user", "alex")
     cli("forget", cli.add("Likes gin", "--user", "bob"), "--user", "bob")
     cli("remember", "I moved to Lisbon", "--session", "monday", "--user", "alex")
@@ -199,13 +199,13 @@ def test_stats_count_all_or_one_user(cli: Cli) -> None:
     assert "on disk" in cli("stats").stdout
 
 
-def test_reembedding_what_is_up_to_date_does_nothing(cli: Cli) -> None:
+def test_reembed_does_nothing_if_all_vectors_are_current(cli: Cli) -> None:
     cli.add("Likes tea")
     assert cli("reembed").stdout == "Every memory has a vector of the current model.\n"
     assert cli.json("reembed") == {"embedded": 0}
 
 
-def test_config_show_tells_value_variable_and_source(cli: Cli) -> None:
+def test_config_show_prints_value_variable_and_source(cli: Cli) -> None:
     cli.home.mkdir()
     (cli.home / "config.toml").write_text('port = 1234\nembedder_api_key = "hush"\n')
     settings = {row["name"]: row for row in cli.json("config", "show")["settings"]}
@@ -217,7 +217,7 @@ def test_config_show_tells_value_variable_and_source(cli: Cli) -> None:
     assert "postgresql://bob:********@db:5432/x" in output
 
 
-def test_config_path_tells_which_file_is_read(cli: Cli, tmp_path: Path) -> None:
+def test_config_path_prints_the_settings_file(cli: Cli, tmp_path: Path) -> None:
     assert cli.json("config", "path")["exists"] is False
     assert cli("config", "path").stdout.strip() == str(cli.home / "config.toml")
     other = tmp_path / "other.yaml"
@@ -227,14 +227,14 @@ def test_config_path_tells_which_file_is_read(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_completion_script_says_how_to_install_it(cli: Cli, shell: str) -> None:
+def test_a_completion_script_has_install_instructions(cli: Cli, shell: str) -> None:
     script = cli("completion", shell).stdout
     assert "_RECOLLECT_COMPLETE" in script
     assert f"# To install: recollect completion {shell} >" in script
     assert cli.json("completion", shell)["script"].strip() in script
 
 
-def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_prints_one_json_document(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recollect.http.server.serve", lambda settings, listening: listening.close())
     id = cli.add("Likes tea")
     words = {"add": ["x"], "remember": ["x"], "search": ["x"], "update": [id, "y"], "completion": ["bash"]}
@@ -251,7 +251,7 @@ def test_every_command_answers_in_one_json_document(cli: Cli, monkeypatch: pytes
         assert isinstance(cli.json(name, *words.get(name, []), input=""), dict)
 
 
-def test_serve_hands_the_settings_to_the_server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_passes_the_settings_to_the_server(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     served: list[Settings] = []
 
     def note(settings: Settings, listening: BoundSockets) -> None:

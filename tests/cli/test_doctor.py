@@ -1,4 +1,4 @@
-"""doctor: what it looks at, what it says, what it mends."""
+"""recollect doctor: checks, remedies, exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def states(cli: Cli, *options: str) -> dict[str, str]:
     return {check["name"]: check["state"] for check in cli.json("doctor", *options)["checks"]}
 
 
-def test_a_healthy_home_gets_a_line_of_ok_for_each_check(cli: Cli) -> None:
+def test_a_healthy_installation_passes_every_check(cli: Cli) -> None:
     cli.add("Likes tea")
     results = states(cli)
     assert set(results.values()) == {"ok"}
@@ -32,12 +32,12 @@ def test_a_healthy_home_gets_a_line_of_ok_for_each_check(cli: Cli) -> None:
     assert output.endswith("All is well.\n")
 
 
-def test_looking_makes_no_ledger(cli: Cli) -> None:
+def test_doctor_creates_no_ledger(cli: Cli) -> None:
     assert "none yet" in cli("doctor").stdout
     assert not cli.home.exists()
 
 
-def test_vectors_of_another_model_are_told_and_reembed_mends_them(cli: Cli) -> None:
+def test_vectors_of_another_model_are_a_warning_until_reembed(cli: Cli) -> None:
     with Memory(home=cli.home, embedder=FakeEmbedder()) as memory:
         memory.add("Likes tea", user_id="alex")
     output = cli("doctor").stdout
@@ -47,7 +47,7 @@ def test_vectors_of_another_model_are_told_and_reembed_mends_them(cli: Cli) -> N
     assert states(cli)["vectors"] == "ok"
 
 
-def test_a_full_text_that_lost_count_is_told_and_mended(cli: Cli) -> None:
+def test_a_damaged_full_text_index_is_reported_and_mended(cli: Cli) -> None:
     cli.add("Likes tea")
     connection = apsw.Connection(str(cli.home / "recollect.db"))
     connection.execute("INSERT INTO terms (terms) VALUES ('delete-all')")
@@ -57,7 +57,7 @@ def test_a_full_text_that_lost_count_is_told_and_mended(cli: Cli) -> None:
     assert states(cli)["integrity"] == "ok"
 
 
-def test_an_embedder_that_does_not_answer_hides_nothing_else(cli: Cli, tmp_path: Path) -> None:
+def test_other_checks_run_if_the_embedder_fails(cli: Cli, tmp_path: Path) -> None:
     cli.add("Likes tea")
     file = tmp_path / "remote.toml"
     file.write_text(
@@ -69,13 +69,13 @@ def test_an_embedder_that_does_not_answer_hides_nothing_else(cli: Cli, tmp_path:
     assert "ok    integrity" in output
 
 
-def test_settings_that_cannot_be_read_are_the_finding(cli: Cli) -> None:
+def test_invalid_settings_are_reported(cli: Cli) -> None:
     cli.home.mkdir()
     (cli.home / "config.toml").write_text("port = [\n")
     assert "fail  settings" in cli("doctor", code=2).stdout
 
 
-def test_a_home_where_a_file_stands_is_the_finding(cli: Cli) -> None:
+def test_a_file_in_place_of_the_home_folder_is_reported(cli: Cli) -> None:
     cli.home.write_text("I am a file")
     output = cli("doctor", code=5).stdout
     assert "fail  home" in output

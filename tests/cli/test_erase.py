@@ -1,4 +1,4 @@
-"""Erasing on the command line: for good, with a receipt, and never by mistake."""
+"""recollect erase: permanent, with a receipt and a confirmation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path / "home")
 
 
-def test_a_session_is_erased_with_what_was_learned_from_it(cli: Cli) -> None:
+def test_a_session_is_erased_with_its_memories(cli: Cli) -> None:
     cli("remember", LISBON, "--session", "monday")
     stored = cli.add("Likes tea")
     output = cli("erase", "--session", "monday", "--yes", "--why", "he asked for it").stdout
@@ -47,7 +47,7 @@ def test_a_memory_a_turn_and_a_user_are_erased_with_a_receipt(cli: Cli) -> None:
     assert cli.json("users") == {"results": ["bob"]}
 
 
-def test_what_a_memory_was_learned_from_no_longer_says_it_once_that_is_erased(cli: Cli) -> None:
+def test_erasing_a_memory_forgets_its_turns(cli: Cli) -> None:
     [turn] = cli.json("remember", "I moved to Wombatton", "--user", "alex")["turns"]
     [stored] = cli.json("list", "--user", "alex")["results"]
     output = cli("erase", "--memory", stored["id"], "--user", "alex", "--yes").stdout
@@ -59,15 +59,14 @@ def test_what_a_memory_was_learned_from_no_longer_says_it_once_that_is_erased(cl
 
 
 @pytest.mark.parametrize("option", ["--memory", "--turn"])
-def test_what_is_not_there_cannot_be_erased(cli: Cli, option: str) -> None:
+def test_unknown_and_foreign_ids_cannot_be_erased(cli: Cli, option: str) -> None:
     foreign = cli.add("Likes rum", "--user", "bob")
     for id in ("nope", foreign):
         assert f"no {option[2:]} {id}" in cli.error("erase", option, id, "--user", "alex", "--yes", code=3)
     assert cli.json("show", foreign, "--user", "bob")["memory"] == "Likes rum"
 
 
-@pytest.mark.parametrize(("typed", "gone"), [(b"n\n", False), (b"y\n", True)])
-def test_whoever_sits_at_a_terminal_is_asked(cli: Cli, typed: bytes, gone: bool) -> None:
+def test_a_terminal_is_asked_for_confirmation(cli: Cli) -> None:
     cli.add("Likes tea", "--user", "alex")
     terminal, inside = pty.openpty()
     variables = {**os.environ, "RECOLLECT_HOME": str(cli.home), "NO_COLOR": "1"}
@@ -76,12 +75,11 @@ def test_whoever_sits_at_a_terminal_is_asked(cli: Cli, typed: bytes, gone: bool)
         visible = b""
         while b"[y/N]" not in visible:
             visible += os.read(terminal, 10_000)
-        os.write(terminal, typed)
+        os.write(terminal, b"n\n")
         assert command.wait(60) == 0
     os.close(inside)
     visible += os.read(terminal, 10_000)
     os.close(terminal)
     assert b"Erase everything of user alex for good?" in visible
-    assert (b"Erased everything of user alex for good" in visible) == gone
-    assert (b"Nothing was erased." in visible) != gone
-    assert bool(cli.json("list", "--user", "alex")["results"]) != gone
+    assert b"Nothing was erased." in visible
+    assert cli.json("list", "--user", "alex")["results"]

@@ -41,7 +41,7 @@ ALL = dict(commands())
 
 
 def examples(text: str) -> list[tuple[str, str]]:
-    """The commands of the page in order, each with the output that is printed below it."""
+    """Return the commands of a page in order, each with its output."""
     results: list[tuple[str, str]] = []
     for line in "".join(BLOCK.findall(text)).splitlines():
         if line.startswith("$ "):
@@ -52,7 +52,7 @@ def examples(text: str) -> list[tuple[str, str]]:
 
 
 def stable(output: str, home: Path) -> str:
-    """The output without what differs from run to run: ids, times, scores, sizes, the home."""
+    """Return the output without ids, times, scores, sizes and the home folder."""
     output = ID.sub("ID", re.sub(rf"({re.escape(str(home))}|~/\.recollect)/?", "", output))
     output = re.sub(
         r"\d{4}-\d\d-\d\d.\d\d:\d\d(:\d\d)?(\.\d+\+\d\d:\d\d)?( \S+$)?", "TIME", output, flags=re.MULTILINE
@@ -64,7 +64,7 @@ def stable(output: str, home: Path) -> str:
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_a_command_tells_its_purpose_every_option_and_an_example(cli: Cli, path: str) -> None:
+def test_help_has_the_purpose_the_options_and_an_example(cli: Cli, path: str) -> None:
     command = ALL[path]
     purpose = (command.help or "").splitlines()[0]
     assert purpose.endswith(".")
@@ -86,7 +86,7 @@ OTHERWISE = ("serve", "worker", "agent", "partition")
 
 
 @pytest.mark.parametrize("path", [path for path in ALL if path not in OTHERWISE and not path.startswith("eval")])
-def test_the_examples_of_a_commands_help_run(cli: Cli, path: str) -> None:
+def test_the_examples_in_help_run(cli: Cli, path: str) -> None:
     command = ALL[path]
     if isinstance(command, click.Group):
         return
@@ -117,7 +117,7 @@ def test_every_command_is_in_the_page(name: str) -> None:
     assert f"recollect {name}" in PAGE
 
 
-def test_the_page_about_moving_prints_what_its_commands_print(cli: Cli) -> None:
+def test_the_page_about_moving_shows_the_output_of_its_commands(cli: Cli) -> None:
     (cli.home / "MEMORY.md").write_text("# Food\n\n- Likes green tea\n- Allergic to peanuts\n")
     for command, printed in examples((ROOT / "docs" / "moving.md").read_text()):
         output, rendered = (
@@ -126,7 +126,7 @@ def test_the_page_about_moving_prints_what_its_commands_print(cli: Cli) -> None:
         assert output == rendered, command
 
 
-def test_the_page_prints_what_its_commands_print(cli: Cli) -> None:
+def test_the_page_shows_the_output_of_its_commands(cli: Cli) -> None:
     id = ""
     for command, printed in examples(PAGE):
         visible = cli.typed(command, id=id)

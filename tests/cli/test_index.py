@@ -1,4 +1,4 @@
-"""recollect index: what searches, whether it is right, and how it is made anew."""
+"""recollect index: status, verify, rebuild."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def milvus(cli: Cli) -> Cli:
 
 
 def break_engine(home: Path) -> None:
-    """Have the engine lose a row, and have one of someone nobody knows."""
+    """Remove a row of a user, and add a row of an unknown user."""
 
     async def do() -> None:
         embedder = StaticEmbedder()
@@ -41,7 +41,7 @@ def break_engine(home: Path) -> None:
     asyncio.run(do())
 
 
-def test_without_an_engine_there_is_nothing_to_look_after(cli: Cli) -> None:
+def test_the_exact_index_has_nothing_to_verify_or_rebuild(cli: Cli) -> None:
     cli.add("I live in Paris", "--user", "ann")
     assert cli.json("index", "status") == {"index": "exact", "engine": None, "users_behind": 0}
     assert "searched exactly" in cli("index", "status").stdout
@@ -50,7 +50,7 @@ def test_without_an_engine_there_is_nothing_to_look_after(cli: Cli) -> None:
     assert cli.json("index", "verify") == {"right": True, "users": []}
 
 
-def test_an_engine_is_filled_found_wrong_and_made_anew(milvus: Cli) -> None:
+def test_a_damaged_vector_database_is_detected_and_rebuilt(milvus: Cli) -> None:
     for text in ("I live in Paris", "I play the cello", "I am allergic to nuts"):
         milvus.add(text, "--user", "ann")
     assert "0 rows of 1 user, 3 waiting" in milvus("index", "verify").stdout

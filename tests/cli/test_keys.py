@@ -1,4 +1,4 @@
-"""recollect keys: a key is shown once, to a person or a program, and ends when it should."""
+"""recollect keys: creation, rights, expiry, revocation."""
 
 from __future__ import annotations
 

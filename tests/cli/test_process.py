@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli_runner import Cli
+
 COMMAND = [sys.executable, "-m", "recollect.cli.main"]
 HEAVY = {"numpy", "apsw", "fastapi", "uvicorn", "httpx", "tokenizers", "asyncio"}
 
@@ -55,8 +57,9 @@ def test_bytes_that_are_not_text_are_rejected(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_ends_the_command_silently(tmp_path: Path) -> None:
-    lines = b"".join(b'{"memory": "%d %s", "user_id": "a"}\n' % (n, b"word " * 100) for n in range(500))
-    assert run(tmp_path, "import", input=lines).returncode == 0
+    # More than a pipe buffers.
+    lines = "".join(json.dumps({"memory": f"{n} {'word ' * 20_000}", "user_id": "a"}) + "\n" for n in range(5))
+    Cli(tmp_path)("import", input=lines)
     command = subprocess.Popen(
         [*COMMAND, "export"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(tmp_path)
     )
@@ -77,17 +80,18 @@ def test_a_full_disk_below_the_output_is_reported(tmp_path: Path) -> None:
 
 
 def interrupted(command: subprocess.Popen[bytes]) -> int:
-    """How it ends on Ctrl-C, pressed again if one that came just before the answer was waited for went unnoticed."""
-    for _ in range(5):
+    """Return the exit code on Ctrl-C, repeated until the command waits for the answer."""
+    for _ in range(50):
         command.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
-            return command.wait(10)
+            return command.wait(1)
     command.kill()
     return command.wait(10)
 
 
 def test_an_interrupt_at_the_question_forgets_nothing_and_ends_with_130(tmp_path: Path) -> None:
-    assert run(tmp_path, "add", "Likes tea").returncode == 0
+    cli = Cli(tmp_path)
+    cli.add("Likes tea")
     terminal, inside = pty.openpty()
     command = subprocess.Popen(
         [*COMMAND, "forget", "--all"],
@@ -95,7 +99,7 @@ def test_an_interrupt_at_the_question_forgets_nothing_and_ends_with_130(tmp_path
         stdout=inside,
         stderr=inside,
         env=environment(tmp_path),
-        # Whoever runs the tests behind a shell ignores Ctrl-C, and all they start would, too.
+        # Processes in the background of a shell ignore Ctrl-C, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with command:
@@ -107,7 +111,7 @@ def test_an_interrupt_at_the_question_forgets_nothing_and_ends_with_130(tmp_path
     assert b"Forget 1 memory of user default?" in visible
     assert b"Traceback" not in os.read(terminal, 10_000)
     os.close(terminal)
-    assert json.loads(run(tmp_path, "stats", "--json").stdout)["forgotten"] == 0
+    assert cli.json("stats")["forgotten"] == 0
 
 
 @pytest.mark.parametrize(("more", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
@@ -125,7 +129,7 @@ def test_colours_are_printed_on_terminals_that_allow_them(
 
 
 def test_a_read_only_folder_is_unavailable() -> None:
-    """Whoever runs the tests: root gives its rights up, after it has loaded what it needs."""
+    """If the tests run as root, the process drops its rights after loading everything."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         home = Path(folder, "home")

@@ -144,7 +144,7 @@ def test_recipes_do_not_see_each_other(tmp_path: Path) -> None:
         ("- forget: {all: false}\n" + ASK, "forget takes the name of a memory"),
         ("- store: x\n  store: y\n" + ASK, "a name is used twice"),
         ("- ask: 'x", "while scanning a quoted scalar"),
-        ("[" * 5000, "is not YAML"),
+        ("[" * 1500, "is not YAML"),
     ],
 )
 def test_an_invalid_file_is_rejected_with_its_place(text: str, message: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`recollect worker` as the shell runs it: a process that does the work of others, and stops when it is told to."""
+"""`recollect worker` as a process: it runs the jobs of other processes, and stops on signals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def llm() -> Iterator[ScriptedLLM]:
 
 @pytest.fixture
 def home(tmp_path: Path, llm: ScriptedLLM) -> Path:
-    """A home whose settings name the model."""
+    """A home folder with the model in its settings."""
     lines = [f'llm = "scripted"\nllm_url = "{llm.base_url}"\nllm_api_key = "x"\nlearn_wait_s = 0\n']
     (tmp_path / "config.toml").write_text("".join(lines))
     return tmp_path
@@ -43,7 +43,7 @@ def home(tmp_path: Path, llm: ScriptedLLM) -> Path:
 
 @contextmanager
 def worker(home: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """A worker that has begun; killed if it is still there in the end."""
+    """Start a worker, and kill it at the end if it still runs."""
     variables = {**os.environ, "RECOLLECT_HOME": str(home), "PYTHONIOENCODING": "utf-8"}
     process = subprocess.Popen(
         [*COMMAND, "worker", *options],
@@ -62,18 +62,17 @@ def worker(home: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def say_where_they_live(home: Path, llm: ScriptedLLM, users: list[str]) -> Memory:
-    """Have users say something that another process is to learn from; gives a memory to look into."""
+def store_messages(home: Path, llm: ScriptedLLM, users: list[str]) -> Memory:
+    """Store messages for another process to learn from; return a memory without a worker."""
     memory = opened(home, llm, learn_wait_s=0.2, worker=False)
     for user, city in zip(users, CITIES, strict=False):
         memory.remember(exchange(f"I live in {city}"), user_id=user, session_id="s")
     memory.close()
-    # What looks on must not help.
     return opened(home, llm, worker=False)
 
 
 def lives_in(request: RecordedRequest) -> str:
-    """What the model makes of it."""
+    """Reply as the model."""
     city = re.search(r"I live in (\w+)", "\n".join(new_turns(request)))
     assert city
     return json.dumps({"memories": [{"turns": [1], "content": f"The user lives in {city[1]}", "by": "user"}]})
@@ -87,7 +86,7 @@ def eventually(happened: Callable[[], object], within_s: float = 60.0) -> None:
 
 
 def send_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Send a signal and wait until it has arrived: two that wait for a process that stands still are one."""
+    """Send a signal and wait until it is delivered, since two pending signals are merged into one."""
     process.send_signal(number)
 
     def has_arrived() -> bool:
@@ -102,7 +101,7 @@ def send_signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
 
 
 def ended(process: subprocess.Popen[str], *, code: int = 0) -> str:
-    """What it says last, once it has ended with that code."""
+    """Return the rest of the output, after the process ended with this code."""
     out, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     assert process.returncode == code, err
@@ -113,9 +112,9 @@ def are_done(memory: Memory, count: int) -> bool:
     return len(memory.jobs.list(states=["done"])) == count
 
 
-def test_a_worker_does_what_another_process_wrote(home: Path, llm: ScriptedLLM) -> None:
+def test_a_worker_runs_the_jobs_of_another_process(home: Path, llm: ScriptedLLM) -> None:
     llm.when(EXTRACT).reply(lives_in)
-    with worker(home) as process, say_where_they_live(home, llm, USERS[:2]) as memory:
+    with worker(home) as process, store_messages(home, llm, USERS[:2]) as memory:
         eventually(lambda: are_done(memory, 2))
         process.send_signal(signal.SIGTERM)
         assert ended(process) == "Did 2 jobs.\n"
@@ -123,10 +122,7 @@ def test_a_worker_does_what_another_process_wrote(home: Path, llm: ScriptedLLM) 
             assert contents(memory.get_all(user_id=user)) == [f"The user lives in {city}"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing(
-    home: Path, llm: ScriptedLLM, number: signal.Signals
-) -> None:
+def test_sigterm_finishes_the_running_job_and_starts_no_other(home: Path, llm: ScriptedLLM) -> None:
     go_on = threading.Event()
 
     def slow(request: RecordedRequest) -> str:
@@ -134,11 +130,11 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
         return lives_in(request)
 
     llm.when(EXTRACT).reply(slow)
-    with worker(home, "--json") as process, say_where_they_live(home, llm, USERS[:1]) as memory:
+    with worker(home, "--json") as process, store_messages(home, llm, USERS[:1]) as memory:
         llm.wait_for(lambda llm: llm_requests(llm, EXTRACT), timeout_s=60)
-        send_signal(process, number)
+        send_signal(process, signal.SIGTERM)
         assert process.poll() is None
-        say_where_they_live(home, llm, USERS[1:2]).close()
+        store_messages(home, llm, USERS[1:2]).close()
         assert process.poll() is None
         go_on.set()
         assert json.loads(ended(process)) == {"done": 1}
@@ -147,10 +143,10 @@ def test_a_worker_that_is_told_to_stop_ends_what_it_has_begun_and_begins_nothing
         assert [job.scope.user for job in memory.jobs.list(states=["waiting"]) if job.kind == "extract"] == [USERS[1]]
 
 
-def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path, llm: ScriptedLLM) -> None:
+def test_a_second_interrupt_stops_at_once_and_releases_the_job(home: Path, llm: ScriptedLLM) -> None:
     go_on = threading.Event()
     llm.when(EXTRACT).reply(lambda request: lives_in(request) if go_on.wait(60) else "")
-    with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
+    with worker(home) as process, store_messages(home, llm, USERS[:1]) as memory:
         llm.wait_for(lambda llm: llm_requests(llm, EXTRACT), timeout_s=60)
         send_signal(process, signal.SIGINT)
         assert process.poll() is None
@@ -163,7 +159,7 @@ def test_whoever_cannot_wait_says_it_twice_and_the_work_is_given_back(home: Path
         assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]
 
 
-def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: ScriptedLLM) -> None:
+def test_two_workers_share_the_jobs(home: Path, llm: ScriptedLLM) -> None:
     both, waited = threading.Barrier(2, timeout=60), threading.Semaphore(2)
 
     def together(request: RecordedRequest) -> str:
@@ -179,7 +175,7 @@ def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: S
     with (
         worker(home, "--json") as one,
         worker(home, "--json") as other,
-        say_where_they_live(home, llm, USERS) as memory,
+        store_messages(home, llm, USERS) as memory,
     ):
         eventually(lambda: are_done(memory, len(USERS)))
         for process in (one, other):
@@ -189,16 +185,3 @@ def test_two_workers_share_the_work_and_nothing_is_done_twice(home: Path, llm: S
         assert min(done) > 0
         for user, city in zip(USERS, CITIES, strict=True):
             assert contents(memory.get_all(user_id=user)) == [f"The user lives in {city}"]
-
-
-def test_a_worker_waits_for_a_model_that_is_away_and_goes_on_when_it_is_back(home: Path, llm: ScriptedLLM) -> None:
-    llm.when(EXTRACT).reply(lives_in)
-    llm.stop()
-    with worker(home) as process, say_where_they_live(home, llm, USERS[:1]) as memory:
-        eventually(lambda: any(job.error for job in memory.jobs.list()))
-        assert process.poll() is None
-        llm.start()
-        eventually(lambda: are_done(memory, 1))
-        process.send_signal(signal.SIGTERM)
-        assert ended(process) == "Did 1 job.\n"
-        assert contents(memory.get_all(user_id=USERS[0])) == ["The user lives in Lisbon"]

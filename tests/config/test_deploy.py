@@ -1,4 +1,4 @@
-"""What is deployed: files that parse, settings that exist, commands that are understood, probes that are answered."""
+"""Deployment files: valid syntax, existing settings and commands, working probes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pods() -> Iterator[Mapping[str, Any]]:
 
 
 def deployed_settings() -> dict[str, str]:
-    """Every variable that any of the files sets, with a value it could have."""
+    """Return every variable that a file sets, with a possible value."""
     options: dict[str, str] = {}
     for service in ("server", "worker"):
         options |= compose()["services"][service]["environment"]
@@ -58,7 +58,7 @@ def deployed_settings() -> dict[str, str]:
     return {name: re.sub(r"\$\{\w+(?::-(\w*)|:\?[^}]*)\}", r"\1", value) for name, value in options.items()}
 
 
-def test_every_variable_is_a_setting_with_a_good_value() -> None:
+def test_every_variable_is_a_setting_with_a_valid_value() -> None:
     inputs = deployed_settings()
     assert len(inputs) > 10
     existing = {f"RECOLLECT_{name.upper()}" for name in Settings.model_fields} | FOREIGN_VARIABLES
@@ -69,7 +69,7 @@ def test_every_variable_is_a_setting_with_a_good_value() -> None:
     assert settings.upstream_url == load({}, environ={}).settings.upstream_url, "an empty variable is one not set"
 
 
-def test_every_command_is_one_of_ours() -> None:
+def test_every_command_exists() -> None:
     commands = [compose()["services"][name]["command"] for name in ("server", "worker")]
     commands += [container["args"] for pod in pods() for container in pod["containers"]]
     output = (DEPLOY / "compose.yaml").read_text()
@@ -89,7 +89,7 @@ def test_every_probe_is_answered(tmp_path: Path) -> None:
         assert {path: client.get(path).status_code for path in paths} == dict.fromkeys(paths, 200)
 
 
-def test_nothing_is_ended_before_it_may_take_its_time() -> None:
+def test_grace_periods_cover_the_drain_time() -> None:
     longest = Settings().stop_within_s
     assert all(pod["terminationGracePeriodSeconds"] > longest for pod in pods())
     for name in ("server", "worker"):
@@ -99,18 +99,18 @@ def test_nothing_is_ended_before_it_may_take_its_time() -> None:
 @pytest.mark.parametrize(
     "file", [file for file in MANIFESTS if file.name != "kustomization.yaml"], ids=lambda f: f.name
 )
-def test_kubernetes_takes_the_manifests(file: Path) -> None:
+def test_manifests_are_valid(file: Path) -> None:
     for each in objects(file):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
 
 
-def test_every_manifest_is_applied_but_the_example_of_a_secret() -> None:
+def test_every_manifest_is_applied_except_the_example_secret() -> None:
     [kustomization] = objects(DEPLOY / "kubernetes" / "kustomization.yaml")
     rest = {"kustomization.yaml", "secret.example.yaml"}
     assert set(kustomization["resources"]) == {file.name for file in MANIFESTS} - rest
 
 
-def test_what_the_image_installs_can_be_installed() -> None:
+def test_extras_of_the_image_exist() -> None:
     import tomllib
 
     extras = re.search(r"'\.\[([\w,-]+)\]'", (DEPLOY / "Containerfile").read_text())
@@ -119,7 +119,7 @@ def test_what_the_image_installs_can_be_installed() -> None:
     assert set(extras[1].split(",")) <= set(existing)
 
 
-def test_what_compose_mounts_is_there() -> None:
+def test_files_mounted_by_compose_exist() -> None:
     parts = compose()
     for service in parts["services"].values():
         for volume in service.get("volumes", ()):

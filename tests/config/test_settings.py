@@ -1,4 +1,4 @@
-"""Settings: layers, sources, mistakes, and the page printed from them."""
+"""Settings: layers, sources, errors, and the generated page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scripts.print_docs import settings_page
 from tests.support.paths import ROOT
 
 
-def test_later_layers_win_and_each_value_knows_its_source(tmp_path: Path) -> None:
+def test_later_layers_override_earlier_ones_and_sources_are_recorded(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('port = 1111\nhost = "127.0.0.2"\nlog_level = "debug"\n')
     environ = {"RECOLLECT_PORT": "2222", "RECOLLECT_LOG_LEVEL": "error"}
     loaded = load({"home": tmp_path, "port": 3333}, environ=environ)
@@ -24,7 +24,7 @@ def test_later_layers_win_and_each_value_knows_its_source(tmp_path: Path) -> Non
     assert sources["index_memory_mb"] == "default"
 
 
-def test_a_yaml_file_does_as_well(tmp_path: Path) -> None:
+def test_settings_can_be_yaml(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("search_limit: 7\n")
     assert load({"home": tmp_path}, environ={}).settings.search_limit == 7
 
@@ -36,20 +36,20 @@ def test_the_home_can_come_from_the_environment(tmp_path: Path) -> None:
     assert loaded.settings.search_limit == 3
 
 
-def test_a_preset_lies_below_the_file(tmp_path: Path) -> None:
+def test_the_file_overrides_the_preset(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('preset = "semantic-router"\nsearch_limit = 9\n')
     settings = load({"home": tmp_path}, environ={}).settings
     assert (settings.search_limit, settings.context_format) == (9, "semantic-router")
 
 
-def test_the_five_presets_are_there_and_valid(tmp_path: Path) -> None:
+def test_the_five_presets_are_valid(tmp_path: Path) -> None:
     assert set(preset_names()) == {"semantic-router", "react-mem", "session-service", "markdown-proxy", "three-tier"}
     for name in preset_names():
         assert load({"home": tmp_path, "preset": name}, environ={}).settings.preset == name
         assert read_preset(name)
 
 
-def test_variables_other_tools_use_are_honoured_and_ours_win(tmp_path: Path) -> None:
+def test_variables_of_other_tools_are_used_unless_ours_are_set(tmp_path: Path) -> None:
     both = {"OPENAI_API_KEY": "theirs", "RECOLLECT_EMBEDDER_API_KEY": "ours"}
     only = {"OPENAI_API_KEY": "theirs"}
     assert load({"home": tmp_path}, environ=both).settings.embedder_api_key.get_secret_value() == "ours"
@@ -67,27 +67,27 @@ def test_variables_other_tools_use_are_honoured_and_ours_win(tmp_path: Path) -> 
         ('preset = "nonsense"\n', "there is no preset 'nonsense'"),
     ],
 )
-def test_a_mistake_in_the_file_names_itself_and_the_file(tmp_path: Path, text: str, complaint: str) -> None:
+def test_an_error_in_the_file_names_setting_and_file(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "config.toml").write_text(text)
     with pytest.raises(InvalidSettings) as caught:
         load({"home": tmp_path}, environ={})
     assert complaint in str(caught.value)
 
 
-def test_a_secret_is_never_shown(tmp_path: Path) -> None:
+def test_secrets_are_masked(tmp_path: Path) -> None:
     loaded = load({"home": tmp_path, "embedder_api_key": "hush"}, environ={})
     visible = {row.name: row.value for row in rows(loaded)}
     assert visible["embedder_api_key"] == "********"
     assert "hush" not in repr(loaded)
 
 
-def test_a_wrong_value_of_a_secret_is_not_repeated(tmp_path: Path) -> None:
+def test_an_invalid_secret_is_not_repeated_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings) as caught:
         load({"home": tmp_path, "embedder_api_key": ["hush"]}, environ={})
     assert "hush" not in str(caught.value)
 
 
-def test_the_settings_page_is_what_the_settings_print() -> None:
+def test_the_settings_page_is_current() -> None:
     page = ROOT / "docs" / "settings.md"
     assert page.read_text(encoding="utf-8") == settings_page()
     assert all(f"`{name}`" in settings_page() for name in Settings.model_fields)

@@ -1,4 +1,4 @@
-"""Neither secrets nor what users said is in logs, on stderr, or beside jobs, whatever goes wrong."""
+"""Logs, stderr and job errors have neither secrets nor content, whatever fails."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CANARIES = (KEY[8:24], LOGIN, SECRET[4:20], "wombat-77x", "quokka", "Zanzibar", 
 
 @contextmanager
 def captured_logs() -> Iterator[io.StringIO]:
-    """All that anything logs meanwhile, at any level, as a formatter writes it, tracebacks and all."""
+    """Collect all formatted log records, with tracebacks."""
     log = io.StringIO()
     handler = logging.StreamHandler(log)
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
@@ -59,18 +59,18 @@ def captured_logs() -> Iterator[io.StringIO]:
 
 
 def leaked_canaries(text: str) -> list[str]:
-    """The canaries that a text tells."""
+    """Return the canaries in a text."""
     return [canary for canary in CANARIES if canary.casefold() in text.casefold()]
 
 
 def with_login(llm: ScriptedLLM) -> dict[str, Any]:
-    """Settings of an endpoint that takes a key, and a password in its address; turns are kept as they are said."""
+    """Return settings with a key and a password in the address, and without redaction of turns."""
     url = llm.base_url.replace("http://", f"http://bob:{LOGIN}@")
     return {"llm_url": url, "llm_api_key": KEY, "redact_turns": False, "job_tries": 2}
 
 
 def dead_letters(memory: Memory) -> str:
-    """Say it and have it fail until it is given up, and once more; gives what is told beside the jobs."""
+    """Store the message, let its job fail to the end twice, and return the errors of the jobs."""
     memory._run(shortened)
     job = memory.remember(user(PRIVATE_MESSAGE), **TALK).job
     assert job is not None
@@ -94,7 +94,9 @@ def dead_letters(memory: Memory) -> str:
     ],
     ids=["500", "400", "truncated", "html"],
 )
-def test_a_model_that_repeats_what_it_refuses_tells_nobody(tmp_path: Path, llm: ScriptedLLM, fault: Fault) -> None:
+def test_errors_of_a_model_that_quote_the_prompt_are_not_logged(
+    tmp_path: Path, llm: ScriptedLLM, fault: Fault
+) -> None:
     llm.fault(fault, times=None, on="chat")
     with captured_logs() as log, opened(tmp_path, llm, worker=False, **with_login(llm)) as memory:
         concurrent = dead_letters(memory)
@@ -107,12 +109,12 @@ def test_a_model_that_repeats_what_it_refuses_tells_nobody(tmp_path: Path, llm: 
 
 
 async def shortened(memory: Any) -> None:
-    """Have failed jobs tried again at once."""
+    """Retry failed jobs without delay."""
     worker = (await memory.service()).jobs.worker
     worker.retry_policy = type(worker.retry_policy)(tries=2, first_wait_s=0.001, max_wait_s=0.002)
 
 
-def test_nor_does_a_model_whose_answer_is_nonsense(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_invalid_answers_of_a_model_are_not_logged(tmp_path: Path, llm: ScriptedLLM) -> None:
     for number, answer in enumerate(
         (
             PRIVATE_MESSAGE,
@@ -130,7 +132,7 @@ def test_nor_does_a_model_whose_answer_is_nonsense(tmp_path: Path, llm: Scripted
         assert leaked_canaries(log.getvalue() + " ".join(errors)) == []
 
 
-def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_job_is_logged_without_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def mistaken(turns: Any, **more: Any) -> Any:
         try:
             raise KeyError(turns[0].content)
@@ -153,7 +155,7 @@ def test_nor_does_a_fault_of_ours_in_the_middle_of_a_job(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, OSError, RuntimeError])
-def test_nor_does_an_embedder_that_repeats_its_texts(tmp_path: Path, kind: type[Exception]) -> None:
+def test_errors_of_an_embedder_that_quote_texts_are_not_logged(tmp_path: Path, kind: type[Exception]) -> None:
     class Repeating(FakeEmbedder):
         async def embed(self, texts: Any, **options: Any) -> Any:
             if self.fail_with is not None:
@@ -173,7 +175,7 @@ def test_nor_does_an_embedder_that_repeats_its_texts(tmp_path: Path, kind: type[
     assert leaked_canaries(log.getvalue() + concurrent) == []
 
 
-def test_an_ordinary_day_is_logged_without_what_was_said(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_normal_operation_is_logged_without_content(tmp_path: Path, llm: ScriptedLLM) -> None:
     with captured_logs() as log, opened(tmp_path, llm, **with_login(llm)) as memory:
         memory.remember(
             [*user(PRIVATE_MESSAGE), {"role": "user", "content": WORDS, "timestamp": PRIVATE_MESSAGE}],
@@ -205,7 +207,7 @@ BAD: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("given", BAD, ids=range(len(BAD)))
-def test_what_is_wrong_with_input_is_said_without_repeating_it(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_validation_errors_do_not_repeat_the_input(tmp_path: Path, given: dict[str, Any]) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
         with pytest.raises(RecollectError) as raised:
             memory.add(given.pop("content"), user_id=ALEX, **given)
@@ -222,7 +224,7 @@ def test_what_is_wrong_with_input_is_said_without_repeating_it(tmp_path: Path, g
     ],
     ids=["none", "text", "5", "list"],
 )
-def test_so_it_is_of_messages(tmp_path: Path, messages: Any) -> None:
+def test_validation_errors_do_not_repeat_messages(tmp_path: Path, messages: Any) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
         with pytest.raises(InvalidInput) as raised:
             memory.remember(messages, **TALK)
@@ -231,7 +233,7 @@ def test_so_it_is_of_messages(tmp_path: Path, messages: Any) -> None:
         assert leaked_canaries(f"{raised.value} {ran.value}") == []
 
 
-def test_the_command_line_says_nothing_of_it_on_stderr(tmp_path: Path) -> None:
+def test_the_command_line_prints_no_content_on_stderr(tmp_path: Path) -> None:
     cli = Cli(tmp_path)
     lines = (
         json.dumps({"memory": PRIVATE_MESSAGE, "user_id": ALEX, "tags": PRIVATE_MESSAGE}),
@@ -250,7 +252,7 @@ def test_the_command_line_says_nothing_of_it_on_stderr(tmp_path: Path) -> None:
     assert not {SECRET[4:20], "wombat-77x"} & set(leaked_canaries(everything))
 
 
-def test_nor_does_the_server_while_its_jobs_fail(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_the_server_logs_no_content_of_failing_jobs(tmp_path: Path, llm: ScriptedLLM) -> None:
     more = with_login(llm)
     with opened(tmp_path, llm, worker=False, **more) as memory:
         memory.remember(user(PRIVATE_MESSAGE), **TALK)
@@ -262,7 +264,7 @@ def test_nor_does_the_server_while_its_jobs_fail(tmp_path: Path, llm: ScriptedLL
     assert leaked_canaries(log.getvalue() + " ".join(answers)) == []
 
 
-def test_the_log_is_a_net_for_what_nobody_foresaw() -> None:
+def test_the_log_filter_redacts_secrets_in_any_message() -> None:
     log = logging.getLogger("recollect.testing.net")
     net = RedactingLogFilter()
     with captured_logs() as logged:

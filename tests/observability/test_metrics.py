@@ -1,4 +1,4 @@
-"""What an operator sees: numbers that Prometheus reads, on a dashboard that names no other, with nobody in them."""
+"""Metrics: values, labels, several processes, the Prometheus format, the dashboard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = ("decide", "rewrite", "embed", "gather", "fuse", "fetch", "rerank", "ran
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """The value of each sample, by its name and the values of its labels."""
+    """Return the value of each sample by its name and labels."""
     return {
         (sample.name, *sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
@@ -38,7 +38,7 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def grown() -> Callable[[], dict[tuple[str, ...], float]]:
-    """Asked later, it gives by how much each number has grown since now."""
+    """Return a function that returns the growth of each sample since this call."""
     before = samples(render_metrics(collect_metrics()))
 
     def since() -> dict[tuple[str, ...], float]:
@@ -62,7 +62,7 @@ def test_starting_a_server_counts_nothing(tmp_path: Path) -> None:
     assert not {name for name in counted if "http" not in name}
 
 
-def test_prometheus_reads_the_numbers(client: TestClient) -> None:
+def test_prometheus_parses_the_metrics(client: TestClient) -> None:
     answer = client.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     families = {family.name: family.type for family in text_string_to_metric_families(answer.text)}
@@ -72,7 +72,7 @@ def test_prometheus_reads_the_numbers(client: TestClient) -> None:
     assert len(families) == len(Metric.all)
 
 
-def test_what_is_said_learned_and_recalled_is_counted(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_learning_and_recall_are_counted(tmp_path: Path, llm: ScriptedLLM) -> None:
     since = grown()
     with opened(tmp_path, llm) as memory:
         say(memory, BIKE_MESSAGE)
@@ -94,7 +94,7 @@ def test_what_is_said_learned_and_recalled_is_counted(tmp_path: Path, llm: Scrip
     assert tokens == [llm.stats.prompt_tokens, llm.stats.completion_tokens]
 
 
-def test_learning_that_fails_is_counted_as_failed(tmp_path: Path, llm: ScriptedLLM) -> None:
+def test_failed_learning_is_counted(tmp_path: Path, llm: ScriptedLLM) -> None:
     since = grown()
     with opened(tmp_path, llm, job_tries=1) as memory:
         llm.default = "this is no JSON at all"
@@ -105,7 +105,7 @@ def test_learning_that_fails_is_counted_as_failed(tmp_path: Path, llm: ScriptedL
     assert ("memory_extraction_success_total",) not in more
 
 
-def test_no_label_tells_who_asked_or_what_was_said(client: TestClient) -> None:
+def test_labels_have_no_user_and_no_content(client: TestClient) -> None:
     messages = {
         "messages": [{"role": "user", "content": "My locker is blue-heron-77"}],
         "model": "m",
@@ -151,7 +151,7 @@ def test_counting_a_recall_costs_microseconds() -> None:
     assert min(batch() for _ in range(7)) < 100e-6
 
 
-def test_what_is_done_quietly_is_not_counted() -> None:
+def test_nothing_is_counted_while_metrics_are_disabled() -> None:
     quietly = counter("test_quiet_total", "A test.")
     try:
         with metrics_disabled():
@@ -162,7 +162,7 @@ def test_what_is_done_quietly_is_not_counted() -> None:
         del Metric.all["test_quiet_total"]
 
 
-def test_labels_without_end_become_one() -> None:
+def test_the_number_of_label_values_is_limited() -> None:
     endless = histogram("test_endless_seconds", "A test.", "name")
     try:
         for number in range(3000):
@@ -175,7 +175,7 @@ def test_labels_without_end_become_one() -> None:
         del Metric.all["test_endless_seconds"]
 
 
-def test_strange_labels_are_escaped() -> None:
+def test_label_values_are_escaped() -> None:
     strange = counter("test_strange_total", "A test.", "name")
     try:
         strange.add('a"b\\c\nd')
@@ -184,9 +184,7 @@ def test_strange_labels_are_escaped() -> None:
         del Metric.all["test_strange_total"]
 
 
-def test_a_process_that_ended_still_counts_and_its_gauges_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counters_of_an_ended_process_stay_and_its_gauges_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = {"memory_retrieved_count_total": [[[], [40.0]]], "no_longer_declared_total": [[[], [1.0]]]}
     dead = counted | {"recollect_jobs": [[["dead"], [7.0]]]}
     # Of a process by this number nothing can be alive.
@@ -196,7 +194,7 @@ def test_a_process_that_ended_still_counts_and_its_gauges_do_not(
     assert since() == {("memory_retrieved_count_total",): 40.0}
 
 
-def test_the_numbers_of_several_processes_are_one_sum(tmp_path: Path) -> None:
+def test_metrics_of_several_processes_are_combined(tmp_path: Path) -> None:
     with RecollectServer(tmp_path / "home", "--workers", "2") as server:
         for _ in range(40):
             # Each on a connection of its own, which either process may take.
@@ -210,7 +208,7 @@ def test_the_numbers_of_several_processes_are_one_sum(tmp_path: Path) -> None:
         assert results == 40
 
 
-def test_every_number_on_the_dashboard_is_there_and_every_number_is_on_it() -> None:
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     report = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     report += [each["definition"] for each in dashboard["templating"]["list"] if "definition" in each]

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: the steps of both flows with counts, and never what was said."""
+"""OpenTelemetry spans: the steps of both flows with counts, without content."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def named(exporter: InMemorySpanExporter, name: str) -> ReadableSpan:
 
 
 def children(exporter: InMemorySpanExporter, parent: ReadableSpan) -> list[str]:
-    """The steps of a flow, in the order in which they began."""
+    """Return the steps of a flow in order."""
     assert parent.context is not None
     id = parent.context.span_id
     results = [
@@ -65,7 +65,7 @@ def test_the_steps_of_both_flows_are_spans_with_counts_and_no_content(
     assert not any(word in text for word in ("bike", "Cargo", ALEX, "monday"))
 
 
-def test_an_error_marks_its_span_by_its_kind_alone(spans: InMemorySpanExporter) -> None:
+def test_an_error_sets_the_status_of_its_span_without_its_message(spans: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="heron"), span("recollect.remember"):
         raise ValueError("the locker is heron-77")
     failed = named(spans, "remember")
@@ -73,7 +73,7 @@ def test_an_error_marks_its_span_by_its_kind_alone(spans: InMemorySpanExporter) 
     assert "heron" not in failed.to_json()
 
 
-def test_without_traces_nothing_of_them_is_imported() -> None:
+def test_opentelemetry_is_imported_only_if_enabled() -> None:
     code = (
         "import sys, tempfile; from recollect import Memory\n"
         "with Memory(home=tempfile.mkdtemp()) as memory:\n"
@@ -84,7 +84,7 @@ def test_without_traces_nothing_of_them_is_imported() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_traces_go_where_the_program_has_set_them_up_or_to_an_address() -> None:
+def test_traces_go_to_the_provider_of_the_program_or_to_an_address() -> None:
     try:
         start_tracing()
         assert len(tracing._tracers) == 1
@@ -96,7 +96,7 @@ def test_traces_go_where_the_program_has_set_them_up_or_to_an_address() -> None:
         assert not none.is_recording
 
 
-def test_without_the_extra_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from recollect.errors import MissingExtra
 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)

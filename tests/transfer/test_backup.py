@@ -1,4 +1,4 @@
-"""Backups: made while memory is used, whole or refused, restored without what was erased since."""
+"""Backups: consistent under load, verified, restored with later erasures replayed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def opened(home: Path, **more: str) -> AsyncMemory:
 
 
 async def lived(memory: AsyncMemory) -> str:
-    """Something of every kind; gives the id of a memory that was forgotten."""
+    """Store data of every kind; return the id of a forgotten memory."""
     await memory.remember("I moved to Lisbon", user_id="ann", session_id="s")
     stored = await memory.add("Likes tea", user_id="ann", tags=["drink"])
     await memory.update(stored.id, "Likes green tea", user_id="ann")
@@ -58,7 +58,7 @@ async def snapshot(memory: AsyncMemory) -> tuple[list[object], list[object], obj
     return list(lines), list(history), [key.id for key in await memory.keys.list()]
 
 
-async def test_a_restored_backup_is_what_was_there_with_its_history_and_keys(tmp_path: Path) -> None:
+async def test_a_restored_backup_has_all_data_history_and_keys(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         gone = await lived(memory)
         before = await snapshot(memory)
@@ -76,7 +76,7 @@ async def test_a_restored_backup_is_what_was_there_with_its_history_and_keys(tmp
         assert [hit.memory for hit in await memory.search("green tea", user_id="ann", limit=1)] == ["Likes green tea"]
 
 
-def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_erased_since(tmp_path: Path) -> None:
+def test_a_backup_under_load_has_all_acknowledged_writes_and_replays_later_erasures(tmp_path: Path) -> None:
     home, at_least = tmp_path / "home", 200
     acked: list[str] = []
     stop, busy, failures = threading.Event(), threading.Event(), list[BaseException]()
@@ -135,7 +135,7 @@ def test_a_backup_under_load_has_all_that_was_acknowledged_and_replays_what_was_
         assert all(each.revoked_at is not None for each in list(memory.keys.list()))
 
 
-async def test_any_changed_byte_is_told(tmp_path: Path) -> None:
+async def test_any_changed_byte_is_detected(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         await lived(memory)
         made = await memory.admin.backup(tmp_path / "b.backup")
@@ -155,7 +155,7 @@ async def test_any_changed_byte_is_told(tmp_path: Path) -> None:
     assert verify_backup(made.path).digest == made.digest
 
 
-async def test_what_is_no_backup_is_not_restored(tmp_path: Path) -> None:
+async def test_another_file_is_not_restored(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         await memory.add("Likes tea", user_id="ann")
     (tmp_path / "text").write_text("hello")
@@ -166,7 +166,7 @@ async def test_what_is_no_backup_is_not_restored(tmp_path: Path) -> None:
         verify_backup(tmp_path / "nowhere")
 
 
-async def test_a_backup_of_a_newer_recollect_is_refused(tmp_path: Path) -> None:
+async def test_a_backup_of_a_newer_version_is_rejected(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         made = await memory.admin.backup(tmp_path / "b.backup")
     with sqlite3.connect(made.path) as copy:
@@ -176,7 +176,7 @@ async def test_a_backup_of_a_newer_recollect_is_refused(tmp_path: Path) -> None:
         verify_backup(made.path)
 
 
-async def test_a_ledger_that_is_there_or_in_use_is_not_replaced_unasked(tmp_path: Path) -> None:
+async def test_an_existing_ledger_is_replaced_only_with_force_and_if_unused(tmp_path: Path) -> None:
     home = tmp_path / "one"
     async with opened(home) as memory:
         await memory.add("Likes tea", user_id="ann")
@@ -191,7 +191,7 @@ async def test_a_ledger_that_is_there_or_in_use_is_not_replaced_unasked(tmp_path
         assert len(await memory.get_all(user_id="ann")) == 1
 
 
-async def test_where_the_ledger_is_damaged_its_erasures_must_be_given(tmp_path: Path) -> None:
+async def test_a_damaged_ledger_is_replaced_only_with_a_list_of_erasures(tmp_path: Path) -> None:
     home = tmp_path / "one"
     async with opened(home) as memory:
         canary = await memory.add("the canary is qvzkanari", user_id="ann")
@@ -206,7 +206,7 @@ async def test_where_the_ledger_is_damaged_its_erasures_must_be_given(tmp_path: 
     assert b"qvzkanari" not in (home / "recollect.db").read_bytes()
 
 
-async def test_postgres_is_backed_up_in_one_view_and_restored_into_either(tmp_path: Path) -> None:
+async def test_a_backup_of_postgres_is_consistent_and_restores_into_both_databases(tmp_path: Path) -> None:
     # A role that row-level security holds for still backs up everyone's.
     server = running_server()
     async with server.database(role=PLAIN_ROLE) as dsn, server.database(role=PLAIN_ROLE) as other:
@@ -228,7 +228,7 @@ async def test_postgres_is_backed_up_in_one_view_and_restored_into_either(tmp_pa
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_every_row_of_every_table_is_in_a_backup_and_comes_back(tmp_path: Path, engine: str) -> None:
+async def test_a_backup_has_every_row_of_every_table(tmp_path: Path, engine: str) -> None:
     # Not before all tests are known: it imports suites whose asserts are still to be made to tell more.
     from tests.support.rls_samples import ANN, BOB, fill
 
@@ -254,7 +254,7 @@ async def test_every_row_of_every_table_is_in_a_backup_and_comes_back(tmp_path: 
 
 
 def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    """All rows of a backup by table; what was only made from them, and how often, does not count."""
+    """Return the rows of a backup by table, without derived tables and counters."""
     with sqlite3.connect(path) as stored:
         names = [row[0] for row in stored.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY 1")]
         names = [name for name in names if not name.startswith(("terms", "sqlite_", "meta"))]
@@ -265,7 +265,7 @@ def rows_of(path: Path) -> dict[str, list[tuple[object, ...]]]:
     return results
 
 
-async def test_a_sqlite_ledger_moves_to_postgres_by_its_backup(tmp_path: Path) -> None:
+async def test_a_backup_of_sqlite_restores_into_postgres(tmp_path: Path) -> None:
     async with opened(tmp_path / "one") as memory:
         await lived(memory)
         before = await snapshot(memory)

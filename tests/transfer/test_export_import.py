@@ -1,4 +1,4 @@
-"""Export and import through the Python door: every state comes along, nothing comes back to life."""
+"""Export and import with the Python API: every state is kept, nothing deleted returns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_changed_turn_stays_changed(memory: Memory, other: Memory) -> None:
     assert set(lines[-1]["keys"]) < set(moved[-1]["keys"])
 
 
-def test_an_import_into_a_surer_value_keeps_that_and_says_so(memory: Memory, other: Memory) -> None:
+def test_an_existing_value_with_higher_confidence_stays(memory: Memory, other: Memory) -> None:
     memory.add(user_id="a", key="city", value="Oslo", confidence=0.5)
     other.add(user_id="a", key="city", value="Prague", confidence=0.9)
     assert other.import_(list(memory.export())).kept == 1
@@ -57,7 +57,7 @@ def test_an_import_into_a_surer_value_keeps_that_and_says_so(memory: Memory, oth
     assert stored.value == "Prague"
 
 
-def test_a_value_that_was_not_kept_is_answered_the_same_the_next_time(memory: Memory) -> None:
+def test_a_rejected_value_is_reported_alike_on_a_second_import(memory: Memory) -> None:
     memory.add(user_id="a", key="city", value="Oslo", confidence=1.0)
 
     def ask(value: str) -> tuple[str, bool]:
@@ -72,7 +72,7 @@ def test_a_value_that_was_not_kept_is_answered_the_same_the_next_time(memory: Me
 
 
 class Counting(FakeEmbedder):
-    """Counts the texts it is asked for."""
+    """Counts the embedded texts."""
 
     asked = 0
 
@@ -81,7 +81,7 @@ class Counting(FakeEmbedder):
         return await super().embed(texts, role=role)
 
 
-def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path: Path) -> None:
+def test_vectors_are_reused_if_the_model_is_the_same(memory: Memory, tmp_path: Path) -> None:
     memory.add("Likes tea", user_id="a")
     memory.remember("I moved to Lisbon.", user_id="a", session_id="s", wait=True)
     lines = [json.loads(json.dumps(line)) for line in memory.export(embeddings=True, sessions=False)]
@@ -99,7 +99,7 @@ def test_vectors_come_along_where_the_model_is_the_same(memory: Memory, tmp_path
         assert list(other.export(sessions=False)) == list(memory.export(sessions=False))
 
 
-def test_a_vector_of_a_secret_is_not_taken_over(memory: Memory, tmp_path: Path) -> None:
+def test_the_vector_of_a_redacted_text_is_not_reused(memory: Memory, tmp_path: Path) -> None:
     [line] = [memory.add("Likes tea", user_id="a").to_dict()]
     report = next(line for line in memory.export(embeddings=True))
     secret = {**report, "id": line["id"], "memory": "my password is hunter2xyz9"}
@@ -112,7 +112,7 @@ def test_a_vector_of_a_secret_is_not_taken_over(memory: Memory, tmp_path: Path) 
 @pytest.mark.parametrize(
     "wrong", ["x", {"model": "m"}, {"model": "fake", "packed": "!!"}, {"model": "fake", "packed": 3}]
 )
-def test_a_vector_that_is_none_is_told_with_its_line(memory: Memory, wrong: object) -> None:
+def test_an_invalid_vector_is_reported_with_its_line(memory: Memory, wrong: object) -> None:
     model = FakeEmbedder(16).model.name
     if isinstance(wrong, dict) and wrong.get("model") == "fake":
         wrong = {**wrong, "model": model}
@@ -120,9 +120,7 @@ def test_a_vector_that_is_none_is_told_with_its_line(memory: Memory, wrong: obje
         memory.import_([{"memory": "Likes tea", "user_id": "a", "embedding": wrong}])
 
 
-def test_sessions_come_along_with_their_summaries_and_how_far_they_were_learned_from(
-    memory: Memory, other: Memory
-) -> None:
+def test_sessions_keep_their_summaries_and_learning_progress(memory: Memory, other: Memory) -> None:
     memory.remember("I live in Oslo", user_id="a", session_id="s", wait=True)
     memory.sessions.end(user_id="a", session_id="s", wait=True)
     lines = list(memory.export())
@@ -147,9 +145,7 @@ def all_contents(memory: Memory) -> set[str]:
 
 
 @pytest.mark.parametrize("sessions", [True, False])
-def test_what_was_corrected_and_deleted_stays_so_when_the_talk_goes_on_elsewhere(
-    memory: Memory, other: Memory, sessions: bool
-) -> None:
+def test_corrections_and_deletions_survive_an_import(memory: Memory, other: Memory, sessions: bool) -> None:
     remember_texts(memory, "My dog is called Rex.", "My favourite colour is teal.")
     for each in memory.get_all(user_id="a"):
         if "Rex" in each.memory:
@@ -165,13 +161,13 @@ def test_what_was_corrected_and_deleted_stays_so_when_the_talk_goes_on_elsewhere
 
 @pytest.fixture
 def idle(tmp_path: Path) -> Iterator[Memory]:
-    """One in which nobody works off what was said."""
+    """A memory without a worker."""
     settings = load({"home": tmp_path / "idle", "worker": False}, environ={}).settings
     with Memory(settings=settings) as memory:
         yield memory
 
 
-def test_what_was_not_learned_from_before_an_import_is_learned_after_it(memory: Memory, idle: Memory) -> None:
+def test_turns_that_wait_here_are_learned_after_an_import(memory: Memory, idle: Memory) -> None:
     remember_texts(memory, "My favourite colour is teal.")
     [fact] = memory.get_all(user_id="a")
     memory.delete(fact.id, user_id="a", sources=False)
@@ -181,16 +177,14 @@ def test_what_was_not_learned_from_before_an_import_is_learned_after_it(memory: 
     assert all_contents(idle) == {"My dog is called Rex"}
 
 
-def test_what_was_not_learned_from_where_it_came_from_is_learned_here(idle: Memory, other: Memory) -> None:
+def test_turns_that_waited_at_the_source_are_learned_here(idle: Memory, other: Memory) -> None:
     idle.remember("My dog is called Rex.", user_id="a", session_id="s")
     other.import_(list(idle.export(user_id="a")))
     remember_texts(other, "I like chess.")
     assert all_contents(other) == {"My dog is called Rex", "I like chess"}
 
 
-def test_invocations_come_along_without_secrets_and_beside_those_that_are_there(
-    memory: Memory, other: Memory
-) -> None:
+def test_invocations_are_merged_without_secrets(memory: Memory, other: Memory) -> None:
     def told(task: str) -> dict[str, object]:
         return {
             "kind": "session",
@@ -210,6 +204,6 @@ def test_invocations_come_along_without_secrets_and_beside_those_that_are_there(
 
 
 @pytest.mark.parametrize("wrong", [{"invocations": ["x"]}, {"invocations": "x"}, {"metadata": "x"}, {"summary": 3}])
-def test_a_session_that_is_none_is_told_with_its_line(memory: Memory, wrong: dict[str, object]) -> None:
+def test_an_invalid_session_is_reported_with_its_line(memory: Memory, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInput, match="line 1"):
         memory.import_([{"kind": "session", "user_id": "a", "session_id": "s", **wrong}])

@@ -1,4 +1,4 @@
-"""Moving in from other products: real sources, their times and ids, whose it becomes, and doing it twice."""
+"""Imports from other products: real sources, times, ids, owners, repetition, quotas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def texts(memory: Memory, **where: Any) -> list[str]:
 
 
 def twice(memory: Memory, source: Path | str, **terms: Any) -> ImportReport:
-    """What the first time came to; the second changes nothing."""
+    """Import after a dry run, and once more, which must change nothing; return the first report."""
     would = memory.admin.import_from(source, dry_run=True, **terms)
     assert everything(memory) == []
     first = memory.admin.import_from(source, **terms)
@@ -60,9 +60,7 @@ def twice(memory: Memory, source: Path | str, **terms: Any) -> ImportReport:
 
 
 @pytest.mark.parametrize("store", ["qdrant", "chroma"])
-def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
-    memory: Memory, tmp_path: Path, store: str
-) -> None:
+def test_mem0_keeps_users_runs_times_and_earlier_versions(memory: Memory, tmp_path: Path, store: str) -> None:
     folder = tmp_path / "mem0"
     folder.mkdir()
     ids = samples.mem0_folder(folder, store)
@@ -81,7 +79,7 @@ def test_mem0_with_its_history_keeps_users_runs_times_and_what_was_before(
 
 
 @pytest.mark.parametrize("store", ["qdrant", "chroma"])
-def test_a_store_can_be_read_by_one_thread_after_another(tmp_path: Path, store: str) -> None:
+def test_a_store_can_be_read_from_several_threads(tmp_path: Path, store: str) -> None:
     samples.mem0_folder(tmp_path, store)
     items = iter(mem0.read(ImportSource(str(tmp_path))))
     results = [next(items)]
@@ -90,14 +88,14 @@ def test_a_store_can_be_read_by_one_thread_after_another(tmp_path: Path, store: 
     assert len(results) == 7
 
 
-def test_the_history_of_mem0_alone_is_brought_in_for_one_user(memory: Memory, tmp_path: Path) -> None:
+def test_the_history_of_mem0_alone_is_imported_for_one_user(memory: Memory, tmp_path: Path) -> None:
     samples.mem0_folder(tmp_path, "chroma")
     moved = memory.admin.import_from(tmp_path / "history.db", user_id="alex", kind="mem0")
     assert texts(memory, category="fact") == ["I live in Lisbon", "Likes green tea"]
     assert moved.left == {"deleted in the source": 1}
 
 
-def test_a_pickle_that_would_run_something_is_not_run(memory: Memory, tmp_path: Path) -> None:
+def test_code_in_a_pickle_is_not_run(memory: Memory, tmp_path: Path) -> None:
     import pickle
     import sqlite3
 
@@ -117,7 +115,7 @@ def test_a_pickle_that_would_run_something_is_not_run(memory: Memory, tmp_path: 
     assert "cannot be read safely" in next(iter(moved.left))
 
 
-def test_agent_cli_folders_keep_facts_with_the_turn_they_are_from(memory: Memory, tmp_path: Path) -> None:
+def test_facts_of_agent_cli_cite_their_turns(memory: Memory, tmp_path: Path) -> None:
     samples.agent_cli_folder(tmp_path / "mem")
     moved = twice(memory, tmp_path / "mem", user_id="alex")
     assert (moved.kind, moved.memories, moved.turns, moved.sessions) == ("agent-cli", 1, 2, 1)
@@ -133,7 +131,7 @@ def test_agent_cli_folders_keep_facts_with_the_turn_they_are_from(memory: Memory
     assert answer.name is None
 
 
-def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memory: Memory, tmp_path: Path) -> None:
+def test_chatgpt_conversations_become_sessions_with_the_visible_branch(memory: Memory, tmp_path: Path) -> None:
     talks = [samples.chatgpt_talk("one"), {"id": "broken", "mapping": 7}, samples.chatgpt_talk("two", turns=6)]
     source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
     moved = twice(memory, source, user_id="alex", project_id="chats")
@@ -148,7 +146,7 @@ def test_chatgpt_conversations_become_sessions_of_the_branch_that_was_shown(memo
     assert "I live in Lisbon. Where is it?" in [hit.memory for hit in hits]
 
 
-def test_a_talk_that_went_on_since_is_brought_in_from_where_it_was(memory: Memory, tmp_path: Path) -> None:
+def test_new_turns_of_a_continued_conversation_are_imported(memory: Memory, tmp_path: Path) -> None:
     samples.chatgpt_zip(tmp_path / "then.zip", [samples.chatgpt_talk("one")])
     samples.chatgpt_zip(tmp_path / "now.zip", [samples.chatgpt_talk("one", turns=5)])
     memory.admin.import_from(tmp_path / "then.zip", user_id="alex")
@@ -158,7 +156,7 @@ def test_a_talk_that_went_on_since_is_brought_in_from_where_it_was(memory: Memor
     assert [turn.position for turn in turns] == [1, 2, 3, 4, 5]
 
 
-def test_nothing_is_learned_from_old_talk_unless_asked(memory: Memory, tmp_path: Path) -> None:
+def test_imported_turns_are_learned_from_on_request_only(memory: Memory, tmp_path: Path) -> None:
     source = samples.chatgpt_zip(tmp_path / "export.zip", [samples.chatgpt_talk("one")])
     memory.admin.import_from(source, user_id="alex")
     [session] = memory.sessions.list(user_id="alex")
@@ -198,7 +196,7 @@ def test_letta_agent_files_of_either_shape(memory: Memory, tmp_path: Path) -> No
     assert texts(memory, user_id="bea") == ["Likes rye"]
 
 
-def test_graphiti_facts_keep_the_time_for_which_they_hold(memory: Memory, tmp_path: Path) -> None:
+def test_graphiti_facts_keep_their_validity(memory: Memory, tmp_path: Path) -> None:
     source = samples.graphiti_file(tmp_path / "graph.jsonl")
     moved = twice(memory, source, of=["alex"])
     assert (moved.kind, moved.memories, moved.turns) == ("zep", 3, 2)
@@ -272,7 +270,7 @@ def test_markdown_bullets_and_paragraphs_are_memories_under_their_headings(memor
     assert vim["metadata"]["under"] == ["About me", "Work"]
 
 
-def test_an_export_of_ours_keeps_everything(memory: Memory, tmp_path: Path) -> None:
+def test_an_export_of_recollect_keeps_every_field(memory: Memory, tmp_path: Path) -> None:
     stored = memory.add("Likes tea", user_id="ann")
     memory.delete(stored.id, user_id="ann")
     before = everything(memory)
@@ -286,7 +284,7 @@ def test_an_export_of_ours_keeps_everything(memory: Memory, tmp_path: Path) -> N
         assert everything(other) == before
 
 
-def test_nobody_is_written_for_who_was_not_asked_for(memory: Memory, tmp_path: Path) -> None:
+def test_only_the_selected_users_are_imported(memory: Memory, tmp_path: Path) -> None:
     samples.langgraph_store(tmp_path / "store.db")
     moved = memory.admin.import_from(tmp_path / "store.db", of=["alex"])
     assert moved.users == ("alex",)
@@ -298,14 +296,14 @@ def test_nobody_is_written_for_who_was_not_asked_for(memory: Memory, tmp_path: P
     assert memory.admin.users() == ["alex", "cy"]
 
 
-def test_secrets_and_hidden_characters_stay_out(memory: Memory, tmp_path: Path) -> None:
+def test_secrets_and_hidden_characters_are_removed(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("- my password is hunter2xyz9\n\n- Likes te\u200ba\u202e\n")
     moved = memory.admin.import_from(tmp_path / "notes.md", user_id="alex")
     assert moved.redacted == 1
     assert not [text for text in texts(memory) if "hunter2" in text or "\u202e" in text]
 
 
-def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) -> None:
+def test_the_command_line_reports_counts_and_reasons(tmp_path: Path) -> None:
     cli = Cli(tmp_path / "home")
     samples.agent_cli_folder(tmp_path / "mem")
     output = cli("import", str(tmp_path / "mem"), "--user", "alex", "--dry-run").stdout
@@ -330,8 +328,8 @@ def test_the_command_line_tells_what_was_found_left_out_and_why(tmp_path: Path) 
     assert "does not exist" in cli.error("import", nowhere, "--from", "letta", "--user", "a", code=2)
 
 
-def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
-    """However far it had come, in the end everything is there once."""
+def test_a_killed_import_can_be_continued(tmp_path: Path) -> None:
+    """Kill an import, and run it again: everything is imported once."""
     talks = [samples.chatgpt_talk(f"talk{n}", turns=20) for n in range(150)]
     source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
     home = tmp_path / "home"
@@ -354,7 +352,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
         assert [turn.position for turn in turns] == list(range(1, 21))
 
 
-async def test_postgres_takes_in_the_same(tmp_path: Path) -> None:
+async def test_imports_into_postgres_are_the_same(tmp_path: Path) -> None:
     talks = [samples.chatgpt_talk(f"talk{n}", turns=4) for n in range(70)]
     source = samples.chatgpt_zip(tmp_path / "export.zip", talks)
     samples.agent_cli_folder(tmp_path / "mem")
@@ -378,7 +376,7 @@ def figures(moved: ImportReport) -> tuple[Any, ...]:
 
 
 def items(path: Path, *report: tuple[str, str]) -> Path:
-    """Items of LangGraph: whose, and what."""
+    """Write items of LangGraph with their users."""
     lines = [
         {"namespace": ["memories", user], "key": f"k{number}", "value": {"text": text}}
         for number, (user, text) in enumerate(report)
@@ -388,7 +386,7 @@ def items(path: Path, *report: tuple[str, str]) -> Path:
 
 
 @pytest.mark.parametrize("batch", [2, 2000])
-def test_a_dry_run_counts_what_is_said_twice_as_the_real_one_does(
+def test_a_dry_run_counts_duplicates_like_the_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(run, "BATCH_SIZE", batch)
@@ -402,7 +400,7 @@ def test_a_dry_run_counts_what_is_said_twice_as_the_real_one_does(
         assert memory.admin.stats(user_id="alex")["memories"] == 3
 
 
-def test_a_dry_run_knows_which_value_of_a_key_stays(tmp_path: Path) -> None:
+def test_a_dry_run_finds_the_value_of_a_key_that_stays(tmp_path: Path) -> None:
     with opened(tmp_path / "theirs") as theirs:
         for confidence, city in ((0.6, "Oslo"), (0.9, "Rome"), (0.9, "Bern")):
             theirs.add(f"Lives in {city}", user_id="alex", key="city", value=city, confidence=confidence)
@@ -416,7 +414,7 @@ def test_a_dry_run_knows_which_value_of_a_key_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("batch", [3, 2000])
-def test_what_there_is_no_room_for_is_left_out_and_told_and_others_are_brought_in(
+def test_records_over_the_quota_are_skipped_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(run, "BATCH_SIZE", batch)
@@ -438,7 +436,7 @@ def test_what_there_is_no_room_for_is_left_out_and_told_and_others_are_brought_i
         assert memory.admin.import_from(source, everyone=True).added == 2
 
 
-def test_a_session_whose_turns_have_no_room_is_not_left_behind_empty(tmp_path: Path) -> None:
+def test_a_session_without_stored_turns_is_not_created(tmp_path: Path) -> None:
     source = samples.chatgpt_zip(tmp_path / "export.zip", [samples.chatgpt_talk("one"), samples.chatgpt_talk("two")])
     with opened(tmp_path / "home", most=2) as memory:
         moved = memory.admin.import_from(source, user_id="alex")
@@ -446,7 +444,7 @@ def test_a_session_whose_turns_have_no_room_is_not_left_behind_empty(tmp_path: P
         assert [session.scope.session for session in memory.sessions.list(user_id="alex")] == ["one"]
 
 
-def test_lines_of_an_export_for_which_there_is_no_room_are_told(tmp_path: Path) -> None:
+def test_lines_of_an_export_over_the_quota_are_reported(tmp_path: Path) -> None:
     with opened(tmp_path / "theirs") as theirs:
         for number in range(4):
             theirs.add(f"Boat {number}", user_id="alex")
@@ -455,7 +453,7 @@ def test_lines_of_an_export_for_which_there_is_no_room_are_told(tmp_path: Path) 
         memory.import_(lines)
 
 
-def test_the_command_line_says_what_had_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_reports_records_over_the_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_USER_MEMORIES_MOST", "1")
     source = items(tmp_path / "items.jsonl", ("alex", "Likes tea"), ("alex", "Has a cat"))
     output = Cli(tmp_path / "home")("import", str(source), "--everyone", code=2).stdout

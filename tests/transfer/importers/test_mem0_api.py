@@ -1,4 +1,4 @@
-"""mem0 by its API: the platform's pages as its own client sees them, and the server that people run themselves."""
+"""Imports from mem0's API: the platform, and a self-hosted server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support import importer_samples  # noqa: F401  (sets up mem0 before i
 
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[str]:
-    """Someone's mem0 with memories of two users."""
+    """A mem0 server with memories of two users."""
     with running(tmp_path / "theirs") as url:
         client = MemoryClient(api_key="any", host=url)
         for n in range(5):
@@ -34,7 +34,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
+def test_all_pages_of_all_users_are_imported_with_times_and_metadata(
     host: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mem0, "API_PAGE_SIZE", 2)
@@ -51,7 +51,7 @@ def test_all_pages_of_all_users_are_brought_in_with_times_and_metadata(
     assert memory.admin.import_from(host, everyone=True).present == 6
 
 
-def test_a_server_of_ones_own_is_asked_for_the_users_that_are_named(
+def test_a_self_hosted_server_is_read_for_the_named_users(
     host: str, memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import httpx

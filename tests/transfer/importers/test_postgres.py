@@ -1,4 +1,4 @@
-"""Moving in from PostgreSQL: tables as mem0 and LangGraph make them, and what is said where it goes wrong."""
+"""Imports from PostgreSQL: tables of mem0 and LangGraph, snapshots, errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _numbers = count(1)
 
 
 class Database:
-    """A fresh database of somebody else's, spoken to as the blocking libraries do."""
+    """An empty database of another product, with a blocking connection."""
 
     def __init__(self) -> None:
         self.name = f"theirs_{os.getpid()}_{next(_numbers)}"
@@ -70,7 +70,7 @@ def test_mem0_in_postgres_keeps_users_runs_times_and_ids(memory: Memory, theirs:
     assert texts(memory, user_id="bea") == ["Likes green tea"]
 
 
-def test_langgraph_in_postgres_keeps_namespaces_times_and_how_long_it_lasts(
+def test_langgraph_in_postgres_keeps_namespaces_times_and_expiry(
     memory: Memory,  # noqa: F811
     theirs: Database,
 ) -> None:
@@ -87,7 +87,7 @@ def test_langgraph_in_postgres_keeps_namespaces_times_and_how_long_it_lasts(
     assert abs(lasts - made - timedelta(hours=1)) < timedelta(seconds=1)
 
 
-def test_of_strangers_in_a_database_nothing_is_written(memory: Memory, theirs: Database) -> None:  # noqa: F811
+def test_unselected_users_of_a_database_are_not_imported(memory: Memory, theirs: Database) -> None:  # noqa: F811
     samples.langgraph_tables(theirs.dsn)
     moved = memory.admin.import_from(theirs.dsn, of=["alex"])
     assert (moved.users, moved.refused) == (("alex",), 1)
@@ -95,7 +95,7 @@ def test_of_strangers_in_a_database_nothing_is_written(memory: Memory, theirs: D
     assert memory.admin.users() == ["alex"]
 
 
-def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
+def test_a_table_is_read_in_pages_of_one_snapshot(
     memory: Memory,  # noqa: F811
     theirs: Database,
     monkeypatch: pytest.MonkeyPatch,
@@ -119,7 +119,7 @@ def test_a_table_is_read_bit_by_bit_and_nobody_writes_meanwhile(
     assert (moved.added, moved.left) == (101, {"it has no text": 2})
 
 
-def test_an_import_that_is_broken_off_lets_go_of_the_database(memory: Memory, theirs: Database) -> None:  # noqa: F811
+def test_a_cancelled_import_closes_the_connection(memory: Memory, theirs: Database) -> None:  # noqa: F811
     samples.langgraph_tables(theirs.dsn)
 
     def broken(done: int) -> None:
@@ -133,7 +133,7 @@ def test_an_import_that_is_broken_off_lets_go_of_the_database(memory: Memory, th
     assert memory.admin.import_from(theirs.dsn, everyone=True).present == 2
 
 
-def test_one_collection_of_several_is_named_in_the_address(
+def test_the_address_can_select_a_table(
     memory: Memory,  # noqa: F811
     theirs: Database,
     tmp_path: Path,
@@ -148,7 +148,7 @@ def test_one_collection_of_several_is_named_in_the_address(
         memory.admin.import_from(f"{theirs.dsn}&table=garden", kind="mem0", everyone=True)
 
 
-def test_it_is_told_clearly_what_is_wrong_with_a_database(theirs: Database, tmp_path: Path) -> None:
+def test_database_errors_are_explained(theirs: Database, tmp_path: Path) -> None:
     cli = Cli(tmp_path / "home")
 
     def error(address: str, *more: str) -> str:
@@ -171,7 +171,7 @@ def test_it_is_told_clearly_what_is_wrong_with_a_database(theirs: Database, tmp_
         memory.admin.import_from("postgresql://alex:geheim@127.0.0.1:1/x", everyone=True)
 
 
-def test_rows_that_a_policy_hides_are_not_left_out_unsaid(memory: Memory, theirs: Database) -> None:  # noqa: F811
+def test_rows_hidden_by_a_policy_are_an_error(memory: Memory, theirs: Database) -> None:  # noqa: F811
     samples.langgraph_tables(theirs.dsn)
     plain = theirs.dsn.replace("postgres@", f"{PLAIN_ROLE}@")
     asyncio.run(running_server().make(f"{theirs.name}_role", role=PLAIN_ROLE))
@@ -186,7 +186,7 @@ def test_rows_that_a_policy_hides_are_not_left_out_unsaid(memory: Memory, theirs
     assert memory.admin.import_from(plain, everyone=True).added == 2
 
 
-def test_a_wrong_password_is_told_and_not_repeated(memory: Memory, theirs: Database) -> None:  # noqa: F811
+def test_a_wrong_password_is_not_repeated_in_the_error(memory: Memory, theirs: Database) -> None:  # noqa: F811
     theirs.run("DROP ROLE IF EXISTS picky")
     theirs.run("CREATE ROLE picky LOGIN PASSWORD 'richtig'")
     [[place]] = theirs.run("SHOW hba_file")

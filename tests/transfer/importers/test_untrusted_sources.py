@@ -1,4 +1,4 @@
-"""What is brought in can be made to harm: nothing leads out of it, nothing grows without end, the rest goes on."""
+"""Malicious sources: no access outside them, limited sizes, valid records are imported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
         yield memory
 
 
-def test_no_entry_leads_out_of_an_archive(memory: Memory, tmp_path: Path) -> None:
+def test_entries_outside_an_archive_are_skipped(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("- The key is under the mat\n")
     link = zipfile.ZipInfo("link.md")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
@@ -43,7 +43,7 @@ def test_no_entry_leads_out_of_an_archive(memory: Memory, tmp_path: Path) -> Non
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_no_link_leads_out_of_a_folder(memory: Memory, tmp_path: Path) -> None:
+def test_links_in_a_folder_are_skipped(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("- The key is under the mat\n")
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "secret.md").write_text("- The key is under the mat\n")
@@ -56,7 +56,7 @@ def test_no_link_leads_out_of_a_folder(memory: Memory, tmp_path: Path) -> None:
     assert [line["memory"] for line in memory.export()] == ["Likes tea"]
 
 
-def test_a_file_that_became_a_link_since_is_not_followed(tmp_path: Path) -> None:
+def test_a_file_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("- The key is under the mat\n")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "good.md").write_text("- Likes tea\n")
@@ -68,9 +68,7 @@ def test_a_file_that_became_a_link_since_is_not_followed(tmp_path: Path) -> None
         source.text("good.md")
 
 
-def test_what_unpacks_without_end_is_not_unpacked(
-    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_zip_bomb_is_skipped(memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("bomb.md", b"a" * (32 << 20))
         archive.writestr("good.md", "- Likes tea")
@@ -82,7 +80,7 @@ def test_what_unpacks_without_end_is_not_unpacked(
         memory.admin.import_from(tmp_path / "bomb.zip", user_id="alex")
 
 
-def test_an_entry_that_says_it_is_smaller_than_it_is_cannot_be_read(tmp_path: Path) -> None:
+def test_an_entry_larger_than_declared_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "lie.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("notes.md", b"- Likes tea\n" * 1000)
@@ -94,7 +92,7 @@ def test_an_entry_that_says_it_is_smaller_than_it_is_cannot_be_read(tmp_path: Pa
         ImportSource(str(path)).text("notes.md")
 
 
-def test_json_that_is_nested_too_deep_or_no_json_is_told(memory: Memory, tmp_path: Path) -> None:
+def test_invalid_json_is_reported(memory: Memory, tmp_path: Path) -> None:
     deep = '{"namespace": ["memories", "alex"], "key": "k", "value": ' + "[" * 100_000 + "]" * 100_000 + "}\n"
     good = {"namespace": ["memories", "alex"], "key": "g", "value": {"text": "Likes tea"}}
     (tmp_path / "items.jsonl").write_text(json.dumps(good) + "\n" + deep + '{"half\n' + "\n")
@@ -105,7 +103,7 @@ def test_json_that_is_nested_too_deep_or_no_json_is_told(memory: Memory, tmp_pat
     assert "nested too deep" in next(iter(memory.admin.import_from(tmp_path / "deep.af", user_id="alex").left))
 
 
-def test_a_tree_that_leads_in_a_circle_ends(memory: Memory, tmp_path: Path) -> None:
+def test_a_cyclic_tree_is_reported(memory: Memory, tmp_path: Path) -> None:
     talk = samples.chatgpt_talk("one")
     talk["mapping"]["root"]["parent"] = "answer"
     source = samples.chatgpt_zip(tmp_path / "export.zip", [talk, samples.chatgpt_talk("two")])
@@ -114,7 +112,7 @@ def test_a_tree_that_leads_in_a_circle_ends(memory: Memory, tmp_path: Path) -> N
     assert any("circle" in why for why in moved.left)
 
 
-def test_yaml_runs_nothing_and_cannot_blow_up(memory: Memory, tmp_path: Path) -> None:
+def test_yaml_runs_no_code_and_expands_no_aliases(memory: Memory, tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     for name, head in {
         "runs.md": f"x: !!python/object/apply:pathlib.Path.touch [{tmp_path / 'ran'}]",
@@ -130,7 +128,7 @@ def test_yaml_runs_nothing_and_cannot_blow_up(memory: Memory, tmp_path: Path) ->
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_record_that_is_wrong_is_named_and_the_rest_goes_on(memory: Memory, tmp_path: Path) -> None:
+def test_an_invalid_record_is_skipped_and_named(memory: Memory, tmp_path: Path) -> None:
     def item(key: str, text: object, at: object = "2026-01-01T00:00:00Z") -> str:
         report = {"namespace": ["memories", "alex"], "key": key, "value": {"text": text}, "created_at": at}
         return json.dumps(report) + "\n"
@@ -144,7 +142,7 @@ def test_a_record_that_is_wrong_is_named_and_the_rest_goes_on(memory: Memory, tm
     assert [each.where for each in moved.named] == [f"items.jsonl, line {n}" for n in (2, 3, 4)]
 
 
-def test_a_source_is_never_written_to(memory: Memory, tmp_path: Path) -> None:
+def test_a_source_is_not_modified(memory: Memory, tmp_path: Path) -> None:
     folder = tmp_path / "mem0"
     folder.mkdir()
     samples.mem0_folder(folder, "chroma")
@@ -153,6 +151,6 @@ def test_a_source_is_never_written_to(memory: Memory, tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == files
 
 
-def test_an_address_that_does_not_answer_is_told(memory: Memory) -> None:
+def test_an_unreachable_address_is_reported(memory: Memory) -> None:
     with pytest.raises(UpstreamUnavailable, match="does not answer"):
         memory.admin.import_from("http://127.0.0.1:9", of=["alex"])

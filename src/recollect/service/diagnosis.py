@@ -67,7 +67,7 @@ async def _check_integrity(ledger: Ledger, *, mend: bool) -> AsyncIterator[Check
         return
     counts = await ledger.stats()
     memories, turns, users = (counts.get(name, 0) for name in ("memories", "turns", "users"))
-    yield CheckResult("integrity", f"no damage in {memories:,} memories and {turns:,} turns of {users:,} users")
+    yield CheckResult("integrity", f"no damage found (memories {memories:,}, turns {turns:,}, users {users:,})")
     for warning in await ledger.security_warnings():
         yield CheckResult("safety", warning, "warn")
 
@@ -143,4 +143,4 @@ async def _check_pgvector(ledger: Ledger, embedder: Embedder) -> AsyncIterator[C
     elif state.users and not state.is_indexed:
         yield CheckResult("pgvector", "its index is incomplete; the next search of a large user rebuilds it")
     else:
-        yield CheckResult("pgvector", f"{state.version}, {state.users:,} large users")
+        yield CheckResult("pgvector", f"{state.version}, large users: {state.users:,}")

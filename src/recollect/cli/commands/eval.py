@@ -6,16 +6,14 @@ import sys
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import recollect
-from recollect.cli.context import CliContext, Command, SharedOption, command, pass_cli
+from recollect.cli.context import CliContext, command, pass_cli
 from recollect.cli.exit_codes import ExitCode
-from recollect.cli.options import WholeNumber
 from recollect.cli.output import (
-    ProgressBar,
     StyledText,
     bold,
     clean,
@@ -26,12 +24,11 @@ from recollect.cli.output import (
     terminal_width,
     truncate,
 )
-from recollect.errors import Unsupported
 
 if TYPE_CHECKING:
     from recollect.cli.recipes import RecipeCheck, RecipeReport
 
-_PATH = click.Path(path_type=Path)
+PATH = click.Path(path_type=Path)
 
 
 class _InOrder(click.Group):
@@ -56,8 +53,8 @@ def eval_() -> None:
     scope="",
     group=eval_,
 )
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_PATH)
-@click.option("--junit", type=_PATH, metavar="FILE", help="Also write the results as JUnit XML, for CI.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=PATH)
+@click.option("--junit", type=PATH, metavar="FILE", help="Also write the results as JUnit XML, for CI.")
 @pass_cli
 def recipe(cli: CliContext, files: tuple[Path, ...], junit: Path | None) -> None:
     """Check which memories are recalled and which are not.
@@ -117,134 +114,13 @@ def _print_recalled(check: RecipeCheck) -> None:
         print_line(_INDENT, dim(f"and {len(check.recalled) - _MAX_RECALLED} more"))
 
 
-def _import_evals(module: str) -> Any:
-    """Import a module of evals/, which is in the repository but not in the package."""
+def _add_benchmarks() -> None:
+    """Import the other commands from the folder evals, which is in the repository but not in the package."""
     checkout = Path(recollect.__file__).parents[2]
-    if (checkout / "evals" / "__init__.py").exists() and str(checkout) not in sys.path:
-        sys.path.append(str(checkout))
-    try:
-        return import_module(f"evals.{module}")
-    except ModuleNotFoundError as error:
-        if error.name != "evals":
-            raise
-        remedy = "install Recollect from a checkout with `pip install --editable .`"
-        raise Unsupported(f"this evaluation needs the folder evals, which is not in the package: {remedy}") from None
+    if (checkout / "evals" / "commands.py").exists():
+        if str(checkout) not in sys.path:
+            sys.path.append(str(checkout))
+        import_module("evals.commands")
 
 
-_BENCHMARKS = {
-    "locomo": ("LoCoMo", "locomo10.json"),
-    "longmemeval": ("LongMemEval", "longmemeval_s.json"),
-    "beam": ("BEAM", "beam.json.xz"),
-    "realtalk": ("REALTALK", "realtalk.json"),
-}
-_STDOUT = "-"
-
-
-class _BenchmarkCommand(Command):
-    """A command with a --json option of its own, which may name a file."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params = [each for each in self.params if not (isinstance(each, SharedOption) and each.name == "json")]
-
-
-def _add_benchmark(name: str, title: str, file: str) -> None:
-    help = f"""Measure search on the conversations of {title}.
-
-    PATH is the published file or folder; .json may be compressed as .json.xz. Every turn is remembered, every
-    question is searched for, and only the turns that the evidence names count as found.
-    """
-
-    @command(
-        f"recollect eval {name} {file} --limit 1",
-        f"recollect eval {name} {file} --json before.json",
-        scope="",
-        group=eval_,
-        name=name,
-        cls=_BenchmarkCommand,
-        help=help,
-    )
-    @click.argument("path", type=_PATH)
-    @click.option("--limit", type=WholeNumber(1), metavar="N", help="The first N conversations only.")
-    @click.option(
-        "--k", type=WholeNumber(1, 100), default=10, metavar="N", help="Cut of hit, all and NDCG. [default: 10]"
-    )
-    @click.option(
-        "--json",
-        "out",
-        is_flag=False,
-        flag_value=_STDOUT,
-        metavar="[FILE]",
-        help="Also write every question to FILE; without a FILE, print JSON.",
-    )
-    @pass_cli
-    def measure(cli: CliContext, path: Path, limit: int | None, k: int, out: str | None) -> None:
-        _measure(cli, name, path, limit=limit, k=k, out=out or (_STDOUT if cli.json else None))
-
-
-for _name, (_title, _file) in _BENCHMARKS.items():
-    _add_benchmark(_name, _title, _file)
-
-
-def _measure(cli: CliContext, name: str, path: Path, *, limit: int | None, k: int, out: str | None) -> None:
-    import asyncio
-
-    datasets, report, run, files = map(_import_evals, ("datasets", "report", "run", "files"))
-    settings = cli.settings()
-    file = Path(out) if out not in (None, _STDOUT) else None
-    if file is not None:
-        files.check_writable(file)
-    conversations = datasets.load(name, path, limit=limit)
-    with ProgressBar("Evaluating", total=run.steps_of(conversations)) as progress:
-        evaluated = asyncio.run(run.evaluate(conversations, settings, k=k, progress=progress))
-    result = report.document(evaluated, benchmark=name, file=path.name, settings=report.settings_in_force(cli.load()))
-    for note, times in result["notes"].items():
-        print_line(f"warning: {note} ({pluralize(times, 'search', 'searches')})", err=True)
-    if out == _STDOUT:
-        print_json(result)
-        return
-    _import_evals("tables").print_result(result, title=_BENCHMARKS[name][0])
-    if file is not None:
-        files.write_result(file, result)
-        print_line(dim(f"Every question is in {file}; recollect eval compare compares two such files."))
-
-
-@command("recollect eval compare before.json after.json", scope="", group=eval_)
-@click.argument("a", type=_PATH)
-@click.argument("b", type=_PATH)
-@pass_cli
-def compare(cli: CliContext, a: Path, b: Path) -> None:
-    """Compare two measurements of the same conversations.
-
-    A and B are files that recollect eval wrote with --json FILE. Questions are compared one by one; the interval is
-    that of a bootstrap over the questions. If it contains 0, the verdict is unclear; if no question differs, it is
-    the same.
-    """
-    comparison = _import_evals("metrics").compare(a, b)
-    if cli.json:
-        print_json(comparison)
-    else:
-        _import_evals("tables").print_comparison(comparison)
-
-
-@command(
-    "recollect eval prefilter messages.jsonl",
-    "recollect eval prefilter messages.jsonl --show 20",
-    scope="",
-    group=eval_,
-)
-@click.argument("path", type=_PATH)
-@click.option("--show", type=WholeNumber(0), default=0, metavar="N", help="Print N mistakes of each kind.")
-@pass_cli
-def prefilter(cli: CliContext, path: Path, show: int) -> None:
-    """Measure how well recall decides when to search.
-
-    PATH has JSON Lines with text, search (1 if memory is needed, 0 if not) and optionally source. A message that
-    needs memory and is not searched loses the answer; a needless search costs milliseconds.
-    """
-    module = _import_evals("prefilter")
-    result = module.prefilter_document(module.decide_all(module.read_messages(path)), file=path.name)
-    if cli.json:
-        print_json(result)
-    else:
-        _import_evals("tables").print_prefilter(result, show=show)
+_add_benchmarks()

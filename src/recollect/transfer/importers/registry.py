@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 
 from recollect.errors import InvalidInput
 from recollect.transfer.importers.items import Importer
 from recollect.transfer.importers.source import ImportSource
 
-# In the order they are tried: distinctive formats first, plain text last.
-IMPORTERS: Mapping[str, str] = {
-    "mem0": "mem0",
-    "agent-cli": "agent_cli",
-    "langgraph": "langgraph",
-    "letta": "letta",
-    "chatgpt": "chatgpt",
-    "claude": "claude",
-    "zep": "zep",
-    "recollect": "recollect",
-    "markdown": "markdown",
-}
+# In the order they are tried: distinctive formats first, plain text last. Each is a module of this package.
+IMPORTERS = ("mem0", "agent-cli", "langgraph", "letta", "chatgpt", "claude", "zep", "recollect", "markdown")
 _POSTGRES_KINDS = ("mem0", "langgraph")
 
 
@@ -28,7 +17,7 @@ def load_importer(kind: str) -> Importer:
     """Import the importer of a product."""
     if kind not in IMPORTERS:
         raise InvalidInput(f"unknown product {kind!r}; the known ones are {', '.join(IMPORTERS)}")
-    return import_module(f"recollect.transfer.importers.{IMPORTERS[kind]}")
+    return import_module(f"recollect.transfer.importers.{kind.replace('-', '_')}")
 
 
 def recognise_source(source: ImportSource) -> tuple[str, str]:

@@ -42,7 +42,7 @@ def test_queued_replies_come_in_order_and_then_the_default(llm: ScriptedLLM, cli
     llm.reply("one").reply_json({"two": 2}).reply(lambda request: f"{request.kind} three")
     llm.default = ScriptedReply("done")
     assert [ask(client) for _ in range(5)] == ["one", '{"two": 2}', "chat three", "done", "done"]
-    assert (llm.stats.calls["chat"], llm.stats.prompt_tokens, llm.stats.completion_tokens) == (5, 10, 11)
+    assert (llm.stats.calls["chat"], llm.stats.prompt_tokens, llm.stats.completion_tokens) == (5, 10, 12)
 
 
 def test_the_latest_matching_rule_replies_until_it_is_removed(llm: ScriptedLLM, client: openai.OpenAI) -> None:

@@ -220,7 +220,8 @@ class _BatchReader:
 
     def _read_item(self, item: SourceItem) -> None:
         if isinstance(item, SkippedItem):
-            self.skip(item)
+            # Every line of an export is expected to be valid.
+            self.skip(item, refused=self.kind == "recollect")
             return
         try:
             if isinstance(item, SourceSession):
@@ -229,8 +230,9 @@ class _BatchReader:
                     self._sessions[scope] = item
                 return
             if isinstance(item, ExportLine):
-                named = item.data.get("user_id") if isinstance(item.data, dict) else None
-                record = self.parsed.add(item.data, user=self._options.owner(named), model=self._model)
+                is_object = isinstance(item.data, dict)
+                user = self._options.owner(item.data.get("user_id")) if is_object else None
+                record = self.parsed.add(item.data, user=user, model=self._model)
                 if record is not None and record.category is Category.TURN:
                     self._turns[record.scope] += 1
             else:

@@ -10,8 +10,8 @@ from typing import Literal
 from recollect.errors import RecollectError, StoreCorrupt
 from recollect.index.exact import ExactIndex
 from recollect.index.pgvector import open_pgvector
-from recollect.ledger.model_states import current_model_state, find_model_state
 from recollect.ledger.ledger import Ledger
+from recollect.ledger.model_states import current_model_state, find_model_state
 from recollect.ledger.sql.migrate import migrations
 from recollect.model.memory import MemoryRecord, Status
 from recollect.model.query import EVERYTHING, Listing

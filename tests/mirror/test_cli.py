@@ -63,7 +63,7 @@ def test_status_lists_rejected_files_and_conflicts_until_they_are_resolved(cli: 
     bad.write_text("---\nid: a\nid: b\n---\nwords")
     cli("mirror", "sync", *PRESET)
     output = cli("mirror", "status", *PRESET).stdout
-    assert re.search(r"Left aside: entries/global/facts/bad\.md .*twice", output)
+    assert re.search(r"Rejected: entries/global/facts/bad\.md .*twice", output)
     assert "Conflict: conflicts/global/facts/" in output
     [other] = cli.home.glob("conflicts/**/*.md")
     other.unlink()
@@ -92,7 +92,7 @@ def test_status_counts_memories_in_review_which_have_no_file(cli: Cli) -> None:
     assert "rhymes" in cli("review", "--user", "ada").stdout
     (cli.home / "recollect.db").write_bytes(b"no ledger at all" * 100)
     output = cli("mirror", "status", *PRESET).stdout
-    assert ("1 memory and 0 tombstones" in output, "review cannot be told" in output) == (True, True)
+    assert ("1 memory and 0 tombstones" in output, "in review is unknown" in output) == (True, True)
     assert cli.json("mirror", "status", *PRESET)["review"] is None
 
 

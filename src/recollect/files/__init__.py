@@ -1,1 +1,1 @@
-"""Files that a model keeps for itself under /memories: each is one memory of its user, told by its path."""
+"""Files under /memories, written by a model with a memory tool: each is a memory with its path as key."""

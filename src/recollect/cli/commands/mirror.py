@@ -57,7 +57,7 @@ def status(cli: CliContext) -> None:
         return
     _print_status(current, review=review)
     if problem:
-        print_line("What waits for review cannot be told: ", dim(problem))
+        print_line("The number of memories in review is unknown: ", dim(problem))
 
 
 def _count_in_review(cli: CliContext) -> int:
@@ -150,7 +150,7 @@ def _print_status(current: MirrorStatus, *, review: int) -> None:
         wait = "1 memory waits" if review == 1 else f"{review:,} memories wait"
         print_line(f"{wait} for review, without a file until then: ", bold("recollect review"))
     for rejected in current.rejected[:_MAX_SHOWN]:
-        print_line("Left aside: ", bold(rejected.path), dim(f"  {rejected.reason}"))
+        print_line("Rejected: ", bold(rejected.path), dim(f"  {rejected.reason}"))
     for conflict in current.conflicts[:_MAX_SHOWN]:
         print_line("Conflict: ", bold(conflict.path), dim("  has the text an edit replaced; delete it after reading"))
     more = max(0, len(current.rejected) - _MAX_SHOWN) + max(0, len(current.conflicts) - _MAX_SHOWN)

@@ -37,6 +37,11 @@ PRIVATE_MESSAGE = f"Please note that {WORDS}, my deploy token is {SECRET} and my
 CANARIES = (KEY[8:24], LOGIN, SECRET[4:20], "wombat-77x", "quokka", "Zanzibar", "Ljubljana")
 
 
+@pytest.fixture(autouse=True)
+def _retry_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recollect.maintenance.worker.RetryPolicy.wait_s", lambda self, tries: 0.0)
+
+
 @contextmanager
 def captured_logs() -> Iterator[io.StringIO]:
     """Collect all formatted log records, with tracebacks."""
@@ -71,7 +76,6 @@ def with_login(llm: ScriptedLLM) -> dict[str, Any]:
 
 def dead_letters(memory: Memory) -> str:
     """Store the message, let its job fail to the end twice, and return the errors of the jobs."""
-    memory._run(shortened)
     job = memory.remember(user(PRIVATE_MESSAGE), **TALK).job
     assert job is not None
     for repeated in (False, True):
@@ -108,12 +112,6 @@ def test_errors_of_a_model_that_quote_the_prompt_are_not_logged(
     assert EXTRACT in llm.calls("chat")[0].text
 
 
-async def shortened(memory: Any) -> None:
-    """Retry failed jobs without delay."""
-    worker = (await memory.service()).jobs.worker
-    worker.retry_policy = type(worker.retry_policy)(tries=2, first_wait_s=0.001, max_wait_s=0.002)
-
-
 def test_invalid_answers_of_a_model_are_not_logged(tmp_path: Path, llm: ScriptedLLM) -> None:
     for number, answer in enumerate(
         (
@@ -125,7 +123,6 @@ def test_invalid_answers_of_a_model_are_not_logged(tmp_path: Path, llm: Scripted
         llm.clear()
         with captured_logs() as log, opened(tmp_path / str(number), llm, worker=False, **with_login(llm)) as memory:
             llm.when(EXTRACT).reply(answer)
-            memory._run(shortened)
             memory.remember(user(PRIVATE_MESSAGE), **TALK)
             memory.jobs.run_pending()
             errors = [job.error or "" for job in memory.jobs.list(user_id=ALEX)]
@@ -154,7 +151,7 @@ def test_a_bug_in_a_job_is_logged_without_content(tmp_path: Path, monkeypatch: p
         assert leaked_canaries(output.output) == []
 
 
-@pytest.mark.parametrize("kind", [ValueError, ZeroDivisionError, OSError, RuntimeError])
+@pytest.mark.parametrize("kind", [ValueError, OSError])
 def test_errors_of_an_embedder_that_quote_texts_are_not_logged(tmp_path: Path, kind: type[Exception]) -> None:
     class Repeating(FakeEmbedder):
         async def embed(self, texts: Any, **options: Any) -> Any:
@@ -206,12 +203,12 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("given", BAD, ids=range(len(BAD)))
-def test_validation_errors_do_not_repeat_the_input(tmp_path: Path, given: dict[str, Any]) -> None:
+def test_validation_errors_do_not_repeat_the_input(tmp_path: Path) -> None:
     with Memory(home=tmp_path, embedder=FakeEmbedder(16)) as memory:
-        with pytest.raises(RecollectError) as raised:
-            memory.add(given.pop("content"), user_id=ALEX, **given)
-        assert leaked_canaries(str(raised.value)) == []
+        for fields in BAD:
+            with pytest.raises(RecollectError) as raised:
+                memory.add(user_id=ALEX, **fields)
+            assert leaked_canaries(str(raised.value)) == []
 
 
 @pytest.mark.parametrize(

@@ -367,7 +367,7 @@ async def test_imports_into_postgres_are_the_same(tmp_path: Path) -> None:
                 assert (await memory.admin.import_from(place, user_id="alex")).added == count
                 assert (await memory.admin.import_from(place, user_id="alex")).present == count
             assert len(await memory.sessions.list(user_id="alex", limit=1000)) == 21
-            assert len([line async for line in memory.export(sessions=False, embeddings=True)]) == 283
+            assert len([line async for line in memory.export(sessions=False, embeddings=True)]) == 83
 
 
 def opened(home: Path, most: int = 0) -> Memory:

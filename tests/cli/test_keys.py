@@ -59,12 +59,12 @@ def test_the_list_tells_what_has_ended(cli: Cli) -> None:
         (["--user", "alex", "--admin"], "neither a user"),
         (["--user", "alex", "--everyone"], "not both"),
         (["--user", "alex", "--expires", "soon"], "how long from now"),
-        (["--user", "alex", "--expires", "2020-01-01"], "expired already"),
+        (["--user", "alex", "--expires", "2020-01-01"], "must be in the future"),
         (["--user", "alex", "--expires", "999999w"], "calendar"),
         (["--user", "alex", "--name", "a\nb"], "control character"),
     ],
 )
-def test_a_key_that_makes_no_sense_is_not_made(cli: Cli, options: list[str], problem: str) -> None:
+def test_an_invalid_key_is_not_created(cli: Cli, options: list[str], problem: str) -> None:
     assert problem in cli.error("keys", "add", *options, code=2)
     assert cli.json("keys", "list")["results"] == []
 

@@ -77,7 +77,7 @@ class TestEngineThatIsAway(TestEngineIndex):
     async def settled(self, index: Index) -> None:
         pass
 
-    async def test_erased_rows_are_in_neither_index_nor_store(self, ledger: Ledger, index: Index) -> None:
+    async def test_what_was_erased_is_nowhere_any_more(self, ledger: Ledger, index: Index) -> None:
         records = await fill(ledger, ANN, 20, seed=1)
         await ledger.erase(ANN, ErasureRequest(Target.MEMORY, records[3].id), by=BY)
         # It is not reached; what becomes of that is told below.

@@ -30,7 +30,7 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.base
 serve: $(VENV)/.base ## Run the server on http://127.0.0.1:8100
 	$(BIN)/recollect serve
 
-test: $(VENV)/.dev ## Check style and types, then run the tests (about 7 minutes on two cores)
+test: $(VENV)/.dev ## Check style and types, then run the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -45,6 +45,8 @@ def run(name: str) -> bool:
 def main() -> None:
     """Run the named benchmarks, or all, and repeat those that fail once, alone; exit with 1 if one fails again."""
     names = sys.argv[1:] or list(OPTIONS)
+    if unknown := set(names) - set(OPTIONS):
+        sys.exit(f"unknown benchmark {', '.join(unknown)}; there are {', '.join(OPTIONS)}")
     with ThreadPoolExecutor(2) as threads:
         failed = [name for name, is_ok in zip(names, threads.map(run, names), strict=True) if not is_ok]
     if failed:

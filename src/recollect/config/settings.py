@@ -19,6 +19,7 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 
 from recollect.config.fields import Settings
+from recollect.config.name_mapping import preset_of_block, translate
 from recollect.errors import InvalidSettings
 
 __all__ = [
@@ -76,14 +77,20 @@ def load(
     if "home" in from_file:
         raise InvalidSettings(f"home cannot be set in {path}, which is in that folder; use {variable_name('home')}")
 
-    layers: list[tuple[str, Mapping[str, Any]]] = [
+    given: list[tuple[str, Mapping[str, Any]]] = [
         (f"file {path}", from_file),
         *((f"environment {source}", {name: value}) for name, (value, source) in from_environ.items()),
         ("command line", from_arguments),
     ]
-    preset = next((layer["preset"] for _, layer in reversed(layers) if "preset" in layer), "")
+    preset = next((layer["preset"] for _, layer in reversed(given) if "preset" in layer), "")
+    layers: list[tuple[str, Mapping[str, Any]]] = []
     if preset:
-        layers.insert(0, (f"preset {preset}", read_preset(preset)))
+        layers.append((f"preset {preset}", read_preset(preset)))
+    for source, layer in given:
+        own, translated = translate(layer, preset, source)
+        # In one source our own names override those of the preset's blocks.
+        layers += [(f"{source}, {name}", values) for name, values in translated.items()]
+        layers.append((source, own))
     merged: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for source, layer in layers:
@@ -98,7 +105,9 @@ def _validated(merged: Mapping[str, Any], sources: Mapping[str, str]) -> Setting
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        if first["type"] == "extra_forbidden":
+        if first["type"] == "extra_forbidden" and (preset := preset_of_block(name)):
+            problem = f"{name!r} is a block of the preset {preset!r}; set preset to use it"
+        elif first["type"] == "extra_forbidden":
             problem = f"there is no setting {name!r}; `recollect config show` lists them"
         else:
             problem = f"{name}: {first['msg']}"

@@ -1,0 +1,98 @@
+"""The configuration blocks that presets accept in a settings file besides our own names.
+
+Nested tables are flattened to dotted names, so that `memory: {milvus: {m: 16}}` is `memory.milvus.m`. Each preset has
+a table of these names; a rule turns a value into settings of ours. A name that is not in the table is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from recollect.errors import InvalidSettings
+
+# Returns settings for a value; raises ValueError with the problem, such as "must be a URL".
+Rule = Callable[[Any], Mapping[str, Any]]
+
+
+def rename(setting: str) -> Rule:
+    """Return a rule that gives the value to one of our settings."""
+    return lambda value: {setting: value}
+
+
+def choose(choices: Mapping[Any, Mapping[str, Any]]) -> Rule:
+    """Return a rule for a few possible values, each with its settings."""
+
+    def rule(value: Any) -> Mapping[str, Any]:
+        for choice, settings in choices.items():
+            # In Python 1 == True, which a reader of the file does not expect.
+            if type(choice) is type(value) and choice == value:
+                return settings
+        allowed = " or ".join(str(choice).lower() for choice in choices)
+        raise ValueError(f"must be {allowed}, got {value!r}")
+
+    return rule
+
+
+def _use_endpoint(value: Any) -> Mapping[str, Any]:
+    """Set the endpoint of extraction; its address may end before or after /v1, and its model is qwen3."""
+    if not isinstance(value, str) or "://" not in value:
+        raise ValueError(f"must be a URL, got {value!r}")
+    return {"llm_url": f"{value.rstrip('/').removesuffix('/v1')}/v1", "llm": "qwen3"}
+
+
+NAMES: Mapping[str, Mapping[str, Rule]] = {
+    "semantic-router": {
+        "memory.enabled": choose({True: {}}),
+        "memory.store_backend": choose(
+            {"milvus": {"index": "milvus"}, "memory": {"index": "exact", "database": "memory:"}}
+        ),
+        "memory.milvus.address": rename("milvus_address"),
+        "memory.milvus.collection": rename("milvus_collection"),
+        "memory.milvus.m": rename("milvus_m"),
+        "memory.milvus.ef_construction": rename("milvus_ef_construction"),
+        "memory.milvus.ef": rename("milvus_ef"),
+        "memory.default_retrieval_limit": rename("search_limit"),
+        "memory.default_similarity_threshold": rename("search_min_score"),
+        "memory.extraction.enabled": choose({True: {"learn": "auto"}, False: {"learn": "off"}}),
+        "memory.extraction.batch_size": rename("learn_every"),
+        "memory.extraction.llm_endpoint": _use_endpoint,
+    },
+}
+
+
+def translate(
+    values: Mapping[str, Any], preset: str, source: str
+) -> tuple[dict[str, Any], dict[str, Mapping[str, Any]]]:
+    """Split values into our own settings and, by each name of the preset's blocks, the settings it stands for."""
+    names = NAMES.get(preset, {})
+    blocks = {_block(name) for name in names}
+    own = {name: value for name, value in values.items() if _block(name) not in blocks}
+    translated = {}
+    for name, value in _flatten({name: value for name, value in values.items() if name not in own}):
+        if name not in names:
+            known = ", ".join(names)
+            raise InvalidSettings(f"the preset {preset} has no setting {name!r} (from {source}); it has {known}")
+        try:
+            translated[name] = names[name](value)
+        except ValueError as error:
+            raise InvalidSettings(f"{name} {error} (from {source})") from None
+    return own, translated
+
+
+def preset_of_block(name: str) -> str:
+    """Return the preset that accepts a block of this name; empty if none does."""
+    return next((preset for preset, names in NAMES.items() if _block(name) in map(_block, names)), "")
+
+
+def _block(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{name}.")
+        elif value is not None:
+            yield name, value

@@ -60,11 +60,6 @@ HIDDEN_FROM_CALLERS = {"index", "ledger", "maintenance", "read", "write"}
 
 # Imports that break a rule today. Remove the entry with the import; never add one.
 KNOWN_VIOLATIONS = {
-    "http/api/idempotency.py": {"ledger"},
-    "http/api/operations.py": {"maintenance"},
-    "http/compat/sessions.py": {"read"},
-    "http/health_monitor.py": {"ledger"},
-    "http/params.py": {"write"},
     # Cycles between the steps.
     "read/as_of_queries.py": {"search", "write"},
     "read/policy.py": {"write"},

@@ -15,11 +15,10 @@ from datetime import datetime
 
 from recollect.errors import RecollectError
 from recollect.http.proxy.resilience import ResilientMemory
-from recollect.ledger.model_states import ModelState
 from recollect.model.job import JobStats
 from recollect.model.times import now
 from recollect.observability.metrics import DEGRADED, JOB_FAILURES, JOBS, JOBS_OLDEST_SECONDS
-from recollect.service.service import Service
+from recollect.service.service import ModelState, Service
 
 _log = logging.getLogger("recollect")
 _CHECK_EVERY_S = 10.0

@@ -9,9 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from recollect.errors import InvalidInput
-from recollect.model.text import MAX_ID_CHARS, MAX_TEXT_BYTES, validate_id
+from recollect.model.text import MAX_ID_CHARS, MAX_TEXT_BYTES, validate_id, validate_visible_text
 from recollect.model.times import as_utc
-from recollect.write.draft import validate_visible_text
 
 # Query parameters that name an owner, and those that name a part of its memories; the headers that name a part.
 OWNER_PARAMS = ("user_id", "user", "agent_id", "app_id", "run_id")

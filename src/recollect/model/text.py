@@ -109,3 +109,10 @@ def normalise_invisible(text: str) -> str:
     while (plain := _OUT_OF_PLACE.sub("", text)) != text:
         text = plain
     return text
+
+
+def validate_visible_text(text: object, *, name: str = "content") -> str:
+    """Return the text without invisible characters, or raise InvalidText, also if nothing visible is left."""
+    checked = validate_text(text, name=name)
+    plain = normalise_invisible(checked)
+    return plain if plain == checked else validate_text(plain, name=name)

@@ -16,12 +16,12 @@ from recollect.model.ids import new_id
 from recollect.model.job import NewJob
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Scope
-from recollect.model.text import validate_id, validate_text
+from recollect.model.text import validate_id, validate_text, validate_visible_text
 from recollect.model.times import as_utc, now
 from recollect.model.turn import Role, Turn
 from recollect.models.embedding import Embedder
 from recollect.write.batch import with_skipped_range
-from recollect.write.draft import validate_fields, validate_visible_text
+from recollect.write.draft import validate_fields
 from recollect.write.embed import embed
 from recollect.write.redact import Redactor
 from recollect.write.triggers import job_key

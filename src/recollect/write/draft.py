@@ -11,7 +11,7 @@ from recollect.ledger.codec import LIST_FIELDS, NUL_IN_JSON, from_plain
 from recollect.model.ids import new_id
 from recollect.model.memory import TYPE_OF_CATEGORY, Category, MemoryRecord, MemoryType
 from recollect.model.scope import Level, Scope
-from recollect.model.text import normalise_invisible, validate_id, validate_text
+from recollect.model.text import normalise_invisible, validate_id, validate_text, validate_visible_text
 from recollect.model.times import now
 
 _UNIT_FIELDS = ("importance", "confidence")
@@ -75,13 +75,6 @@ def validate_fields(fields: Mapping[str, Any], *, exported: bool = False) -> dic
     if checked.get("category") is Category.FILE and not exported:
         raise InvalidInput("files come in by the tool that models write them with; choose another category")
     return checked
-
-
-def validate_visible_text(text: object, *, name: str = "content") -> str:
-    """Return the text without invisible characters, or raise InvalidText, also if nothing visible is left."""
-    checked = validate_text(text, name=name)
-    plain = normalise_invisible(checked)
-    return plain if plain == checked else validate_text(plain, name=name)
 
 
 def _strip_invisible(fields: dict[str, Any]) -> dict[str, Any]:

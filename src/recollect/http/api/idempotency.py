@@ -18,10 +18,9 @@ from fastapi.responses import JSONResponse
 from recollect.errors import Conflict, InvalidInput
 from recollect.http.auth.caller import Caller, CallerDep
 from recollect.http.routing import ServiceDep, get_named_user
-from recollect.ledger.ledger import Ledger
-from recollect.ledger.types import KeyClaim
 from recollect.model.change import IdempotencyToken
 from recollect.model.times import now
+from recollect.service.service import Service
 
 IdempotencyKey = Annotated[
     str | None,
@@ -47,17 +46,40 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Awaitable[JSONResponse]])
 class IdempotentRequest:
     """A request and its key, if it has one."""
 
-    def __init__(self, answers: Ledger, user: str, token: IdempotencyToken | None) -> None:
-        self._answers, self._user, self._token = answers, user, token
+    def __init__(self, service: Service, user: str, token: IdempotencyToken | None) -> None:
+        self._answers, self._user, self._token = service.replies, user, token
 
     async def answer(self, run: Callable[[], Awaitable[JSONResponse]], *, redo: bool, erases: bool) -> JSONResponse:
         """Run the request, or return the stored answer."""
         token = self._token
         if token is None:
             return await run()
-        claim = await self._claim_key(token, redo=redo)
-        if claim.answer is not None:
-            return _replay_response(claim.answer)
+        clock = asyncio.get_running_loop().time
+        ends_at = clock() + _WAIT_S
+        while True:
+            lost_before = now() - timedelta(seconds=_LOST_S) if redo else None
+            claim = await self._answers.claim_key(self._user, token, stale_before=lost_before)
+            if claim.answer is not None:
+                etag = claim.answer["etag"]
+                return JSONResponse(claim.answer["body"], claim.answer["status"], {"ETag": etag} if etag else None)
+            if claim.is_owner:
+                return await self._run(run, token, redo=redo, epoch=None if erases else claim.epoch)
+            if clock() >= ends_at:
+                raise Conflict(
+                    f"The request with Idempotency-Key {token.key!r} has started and not finished: wait for it, or "
+                    "check its effect and use a new key"
+                )
+            await asyncio.sleep(_POLL_S)
+
+    async def _run(
+        self,
+        run: Callable[[], Awaitable[JSONResponse]],
+        token: IdempotencyToken,
+        *,
+        redo: bool,
+        epoch: int | None,
+    ) -> JSONResponse:
+        """Run the request and store its answer; that of an erasure, which quotes nothing, outlives the erasure."""
         response = None
         try:
             response = await run()
@@ -66,29 +88,13 @@ class IdempotentRequest:
                 "body": json.loads(bytes(response.body)),
                 "etag": response.headers.get("etag"),
             }
-            # The receipt of an erasure outlives the erasure: it has nothing of what was erased.
-            await self._answers.store_answer(self._user, token, answer, since=None if erases else claim.epoch)
+            await self._answers.store_answer(self._user, token, answer, since=epoch)
         except BaseException as error:
             # It had no effect, or can run again: the next request may try.
             if redo or (response is None and isinstance(error, Exception)):
                 await asyncio.shield(self._answers.release_key(self._user, token))
             raise
         return response
-
-    async def _claim_key(self, token: IdempotencyToken, *, redo: bool) -> KeyClaim:
-        clock = asyncio.get_running_loop().time
-        ends_at = clock() + _WAIT_S
-        while True:
-            lost_before = now() - timedelta(seconds=_LOST_S) if redo else None
-            claim = await self._answers.claim_key(self._user, token, stale_before=lost_before)
-            if claim.is_owner or claim.answer is not None:
-                return claim
-            if clock() >= ends_at:
-                raise Conflict(
-                    f"The request with Idempotency-Key {token.key!r} has started and not finished: wait for it, or "
-                    "check its effect and use a new key"
-                )
-            await asyncio.sleep(_POLL_S)
 
 
 async def _idempotent_request(
@@ -99,7 +105,7 @@ async def _idempotent_request(
     idempotency_key: IdempotencyKey = None,
 ) -> IdempotentRequest:
     token = None if idempotency_key is None else IdempotencyToken(idempotency_key, await _digest(request, caller))
-    return IdempotentRequest(service.replies, user, token)
+    return IdempotentRequest(service, user, token)
 
 
 async def _digest(request: Request, caller: Caller) -> str:
@@ -143,11 +149,6 @@ def idempotent(
         return answer  # type: ignore[return-value]
 
     return decorate
-
-
-def _replay_response(answer: Mapping[str, Any]) -> JSONResponse:
-    headers = {"ETag": answer["etag"]} if answer["etag"] else None
-    return JSONResponse(answer["body"], answer["status"], headers=headers)
 
 
 def with_turn_ids(key: str | None, messages: str | Sequence[Mapping[str, Any]]) -> str | Sequence[Mapping[str, Any]]:

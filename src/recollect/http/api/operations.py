@@ -26,10 +26,10 @@ from recollect.http.routing import (
     UserDep,
     create_api_router,
 )
-from recollect.maintenance.tasks import MaintenanceTask
 from recollect.model.arguments import parse_time
 from recollect.model.job import JobKind, JobState
 from recollect.model.scope import Scope
+from recollect.service.jobs import MaintenanceTask
 from recollect.service.service import Service
 
 jobs_router = create_api_router("jobs")

@@ -17,8 +17,6 @@ from recollect.model.ids import new_id
 from recollect.model.memory import Category, MemoryRecord
 from recollect.model.query import Listing, Op, Where
 from recollect.model.scope import Level, Scope
-from recollect.model.times import now
-from recollect.read.format import format_context
 from recollect.remember import MemoryInput
 
 SessionMemoryType: TypeAlias = Literal["fact", "preference", "insight"]
@@ -189,7 +187,7 @@ async def relevant_memories(
     """Return the memories of a session that match a query, best first, and a text block with them for a prompt."""
     in_session = Where("session_id", Op.EQ, session.session)
     hits = (await ctx.search(session, query, limit=limit, filter=in_session)).hits
-    context = format_context(_CONTEXT_STYLE, hits, budget_tokens=ctx.settings.context_tokens, now=now())
+    context = ctx.service.format_context(_CONTEXT_STYLE, hits, budget_tokens=ctx.settings.context_tokens)
     return RelevantMemories(memories=[_to_session_memory(hit.record) for hit in hits], context=context.text)
 
 
